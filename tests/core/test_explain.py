@@ -13,11 +13,13 @@ from koala.core.lifecycle import MEANING
 from koala.core.refusals import SHUT_SITES_TRIED_MAX
 from koala.core.state.ledger import ENDED_KEPT
 from koala.core.story import _WORDS
+from koala.model.checkpoint import Checkpoint
 from koala.model.dependency import Dependency
 from koala.model.grid import Containers, ContainerTool
 from koala.model.job_array import read_array
 from koala.model.messages import (
     ChangeAsked,
+    CheckpointBrought,
     HoldAsked,
     JobEnded,
     JobPlaced,
@@ -189,6 +191,13 @@ def story_of_a_failure() -> list[str]:
     driver.wait_until(13.0)
     driver.end("1.1", outcome=Outcome.SITE_FAILED, reason="a node died")
     driver.cancel(1)
+    return driver.story(1)
+
+
+def story_of_a_checkpoint() -> list[str]:
+    driver = CoreDriver({"a": 10})
+    (token,) = driver.run(ask(10, checkpoint=Checkpoint()))
+    driver.send(CheckpointBrought(at=0.0, token=token, source="b", size_bytes=1024))
     return driver.story(1)
 
 
@@ -409,6 +418,10 @@ TOLD: dict[str, tuple[Callable[[], list[str]], str]] = {
     "unsuitable": (story_of_a_site_that_will_not, "a will never run component 0: too long"),
     "without_images": (story_of_an_image, "which cannot be run at a"),
     "closed_to_guests": (story_of_a_guest, "it must not run under the account of the daemon, at a"),
+    "goes_on_from": (
+        story_of_a_checkpoint,
+        "component 0 goes on from its checkpoint of 1024 bytes, made on b",
+    ),
     "started": (story_of_a_failure, "the barrier opened: all components started together"),
     "component_failed": (story_of_a_failure, "component 0 failed on a: a node died"),
     "to_blame": (story_of_a_bad_job, "the job itself is to blame, as it broke a component on a and on b"),

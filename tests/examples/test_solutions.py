@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from koala.examples.applications.decomposition import Block
+from koala.examples.applications.errors import ApplicationError
 from koala.examples.applications.heat import FLOW, Heat, start_values
 from koala.examples.applications.laplace import COMPARED_ITERATIONS, Laplace, exact_values
 from koala.examples.applications.poisson import ASKED_ITERATIONS, Poisson, sources
+from koala.examples.applications.saving import FILE, SavedAndLeftError
 from tests.support.application_runs import alone, run, told
 from tests.support.mpi_crew import MpiCrew
 
@@ -175,3 +178,52 @@ def test_the_result_is_a_few_readable_lines(crew: MpiCrew) -> None:
     assert rows["verified"] == "equal to the serial solution"
     assert {"iterations", "residual", "sent across", "seconds", "  computing"} <= rows.keys()
     assert {"  communicating inside clusters", "  communicating across clusters"} <= rows.keys()
+
+
+# ------------------------------------------------------------------------------------------ checkpoints
+
+
+@pytest.mark.parametrize("processes", [1, 4, 5])
+def test_laplace_goes_on_in_another_division_and_comes_to_the_same_answer_to_the_last_bit(
+    crew: MpiCrew, tmp_path: Path, processes: int
+) -> None:
+    common = ("--size", str(SIZE), *SOLVERS["laplace"], "--verify")
+    whole = crew.told("laplace", *common, processes=6)
+    saving = (*common, "--checkpoint", str(tmp_path))
+    cut = crew.run("laplace", *saving, "--iterations-max", "60", "--checkpoint-every", "40", processes=6)
+    assert cut.code == 1, "it had not converged"
+    assert [path.name for path in tmp_path.iterdir()] == [FILE], "nothing that is half written"
+    done = crew.told("laplace", *saving, processes=processes)
+    assert done["verified_difference"] == 0.0
+    assert (done["iterations"], done["residual"]) == (whole["iterations"], whole["residual"])
+
+
+def test_laplace_saves_and_leaves_when_it_is_asked_for_the_last_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KOALA_CHECKPOINT", str(tmp_path / "ckpt"))
+    monkeypatch.setenv("KOALA_CHECKPOINT_ASKED", str(tmp_path / "asked"))
+    asked = alone(Laplace, "--size", "16", "--tolerance", "1e-6")
+    (tmp_path / "asked").write_text("1 last")
+    with pytest.raises(SavedAndLeftError, match="saved after 20 iterations"):
+        asked.solve()
+    again = alone(Laplace, "--size", "16", "--tolerance", "1e-6")
+    (tmp_path / "asked").unlink()
+    whole = alone(Laplace, "--size", "16", "--tolerance", "1e-6", "--checkpoint", str(tmp_path / "other"))
+    assert again.solve() == whole.solve()
+    assert again.residual() == whole.residual()
+
+
+def test_a_checkpoint_of_another_size_or_a_damaged_one_is_not_used(tmp_path: Path) -> None:
+    options = ("--tolerance", "1e-3", "--checkpoint", str(tmp_path))
+    alone(Laplace, "--size", "12", *options, "--checkpoint-every", "20").solve()
+    assert alone(Laplace, "--size", "16", *options).solve() == alone(Laplace, "--size", "16", *options[:2]).solve()
+    (tmp_path / FILE).write_bytes((tmp_path / FILE).read_bytes()[:700])
+    assert alone(Laplace, "--size", "12", *options).solve() == alone(Laplace, "--size", "12", *options[:2]).solve()
+
+
+def test_a_checkpoint_that_cannot_be_written_says_so(tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("a file in the place of the directory")
+    options = ("--size", "16", "--tolerance", "1e-3", "--checkpoint", str(tmp_path / "taken"))
+    with pytest.raises(ApplicationError, match="cannot be written"):
+        alone(Laplace, *options, "--checkpoint-every", "20").solve()

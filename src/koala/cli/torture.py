@@ -42,6 +42,7 @@ HAPPENINGS = {
     "site_lost": "jobs that lost a site under them",
     "kept_back": "jobs kept back: for other jobs, for their time, or by their users",
     "has_come": "jobs that were waited for and came",
+    "goes_on_from": "components that began where a run before them had left off, or anew as nothing was saved",
     "element_of": "elements of arrays that became jobs",
     "quarantined": "jobs set aside after an error of our own",
 }

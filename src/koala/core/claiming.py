@@ -304,7 +304,7 @@ class JobClaiming:
             victim.preemptions += 1
             victim.tell(ledger.now, "preempted", job.id, site)
             reason = f"preempted by high-priority job {job.id} on {ledger.names[site]}"
-            self.ending.back_to_queue(victim, reason, lower=False)
+            self.ending.back_to_queue(victim, reason, lower=False, saving=True)
         ledger.about = (job,)
 
     def _claim_component(self, job: Job, component: int) -> ComponentClaim:

@@ -4,11 +4,21 @@ from __future__ import annotations
 
 from koala.core.avoidance import SiteAvoidance
 from koala.core.lifecycle import IN_CLAIMING_QUEUE, JobState
+from koala.core.state.checkpoints import grace_s
 from koala.core.state.job import ComponentClaim, Job
 from koala.core.state.ledger import ENDED_KEPT, Ledger, first_given, tries_in_words
 from koala.core.state.timers import Alarm
 from koala.model.dependency import Dependency
-from koala.model.messages import AbortComponent, EndedJob, JobEnded, JobHeld, JobOutcome, JobRequeued, Token
+from koala.model.messages import (
+    AbortComponent,
+    AskCheckpoint,
+    EndedJob,
+    JobEnded,
+    JobHeld,
+    JobOutcome,
+    JobRequeued,
+    Token,
+)
 from koala.model.request import JobId
 
 # An unanswered abort is repeated ever more rarely, at most this many times the answer timeout apart.
@@ -29,16 +39,17 @@ class JobEnding:
         self.avoidance = avoidance
         ledger.timers.on(Alarm.ABORT_AGAIN, self._abort_again)
 
-    def back_to_queue(self, job: Job, reason: str, *, lower: bool = True) -> None:
+    def back_to_queue(self, job: Job, reason: str, *, lower: bool = True, saving: bool = False) -> None:
         """The job loses its places and goes back to its placement queue, as a whole.
 
         Before the barrier opened this happens at once: what is still held is aborted, and cannot start the
         application any more. After it, the job first waits until every site has let go of it, so that it
-        never runs twice at the same time. ``lower`` lowers its L, so that it is claimed earlier next time.
+        never runs twice at the same time. ``lower`` lowers its L, so that it is claimed earlier next time. With
+        ``saving`` components that run are first asked to save their state, and have their time of grace for it.
         """
         ledger = self.ledger
         ran = job.state is JobState.RUNNING
-        self._give_back(job)
+        self._give_back(job, saving=saving)
         if lower:
             step, least = ledger.parameters.claim_fraction_step, ledger.parameters.claim_fraction_min
             job.claim_fraction = max(least, job.claim_fraction - step)
@@ -239,14 +250,14 @@ class JobEnding:
         job.observed = False
         job.ready = 0
 
-    def _give_back(self, job: Job) -> None:
+    def _give_back(self, job: Job, *, saving: bool = False) -> None:
         """Let go of everything that the job holds, is promised or waits for."""
         job.stop_timer()
         if job.spots is None or job.state is JobState.UNWINDING:
             return  # it has none, or has given them back already
         self._leave_links(job)
         self._leave_claiming_queue(job)
-        self._abort_rest(job)
+        self._abort_rest(job, saving=saving)
         self._leave_transfers(job)
         self._leave_sites(job)
 
@@ -265,10 +276,10 @@ class JobEnding:
                 elif claim is None:
                     ledger.sites.withdraw(job.spots.sites[component], job.spots.sizes[component], job)
 
-    def _abort_rest(self, job: Job) -> None:
+    def _abort_rest(self, job: Job, *, saving: bool = False) -> None:
         for claim in job.claims:
             if claim is not None and not claim.aborting:
-                self.abort(claim)
+                self.abort(claim, saving=saving)
 
     def _leave_transfers(self, job: Job) -> None:
         if job.transfers:
@@ -279,13 +290,19 @@ class JobEnding:
             for site in job.spots.sites:
                 self.ledger.sites.leave(site, job)
 
-    def abort(self, claim: ComponentClaim) -> None:
-        """The component is not wanted any more; it counts until its site says that it is gone."""
+    def abort(self, claim: ComponentClaim, *, saving: bool = False) -> None:
+        """The component is not wanted any more; it counts until its site says that it is gone. With ``saving`` one
+        that can save its state has its time of grace first."""
         claim.aborting = True
         claim.stop_timer()
         self.ledger.count_held(claim)
-        self.ledger.sites.expect_end_of(claim, self.ledger.now)
-        self._abort(claim)
+        ledger, wait_s = self.ledger, grace_s(claim) if saving else 0.0
+        ledger.sites.expect_end_of(claim, ledger.now + wait_s)
+        if wait_s > 0:
+            ledger.commands.append(AskCheckpoint(site=ledger.names[claim.site], token=claim.token))
+            claim.timer = ledger.timers.set(ledger.now + wait_s, Alarm.ABORT_AGAIN, claim.token)
+        else:
+            self._abort(claim)
 
     def _abort_again(self, token: Token) -> None:
         claim = self.ledger.claims[token]

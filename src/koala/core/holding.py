@@ -177,7 +177,7 @@ class JobHolding:
         self.ledger.about = (job,)
         if job.state in _NOT_STARTED or job.state is JobState.RUNNING:
             job.held |= event.hold
-            self.ending.back_to_queue(job, "its user or an operator requeued it", lower=False)
+            self.ending.back_to_queue(job, "its user or an operator requeued it", lower=False, saving=True)
         elif event.hold:
             self.on_hold_asked(HoldAsked(at=event.at, job=event.job))
 

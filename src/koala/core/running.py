@@ -13,11 +13,13 @@ from msgspec.structs import replace
 from koala.core.blame import Blame
 from koala.core.ending import JobEnding
 from koala.core.lifecycle import JobState
+from koala.core.state.checkpoints import JobCheckpoints
 from koala.core.state.encoded import INFINITY
 from koala.core.state.job import ComponentClaim, ComponentPhase, Job
 from koala.core.state.ledger import Ledger, first_given
 from koala.core.state.sites import ERROR_CHARACTERS_MAX, Trust
 from koala.core.state.timers import Alarm
+from koala.model.checkpoint import CheckpointSource
 from koala.model.launch import BARRIER_TIMEOUT_S_MAX
 from koala.model.messages import (
     NEVER_HELD,
@@ -49,8 +51,9 @@ _ERRORS_OF_SITES = frozenset({Outcome.REFUSED, Outcome.ABSENT, Outcome.SITE_FAIL
 class JobRunning:
     """Components that are claimed, and the jobs that they make up."""
 
-    def __init__(self, ledger: Ledger, ending: JobEnding, blame: Blame) -> None:
+    def __init__(self, ledger: Ledger, ending: JobEnding, blame: Blame, checkpoints: JobCheckpoints) -> None:
         self.ledger = ledger
+        self.checkpoints = checkpoints
         self.ending = ending
         self.blame = blame
         self._barrier_timeout_s = _whole_seconds(self._patience_s())
@@ -205,6 +208,7 @@ class JobRunning:
         ledger.note_turn(job, None)
         if job.array and job.runs == 1:
             self._element_started(job)
+        self.checkpoints.note_run(job)
         self._release(job, claims)
         if ledger.parameters.check_interval_s is not None:
             self.look_after_later(job)
@@ -222,9 +226,11 @@ class JobRunning:
         """Let these components start the application, with the input files of each."""
         assert job.demand is not None
         inputs = tuple(self._inputs(job, claim.component) for claim in claims) if job.demand.files else ()
-        self.ledger.commands.append(
-            ReleaseBarrier(job=job.id, tokens=tuple([claim.token for claim in claims]), inputs=inputs)
-        )
+        checkpoints: tuple[tuple[CheckpointSource, ...], ...] = ()
+        if job.request.checkpoint is not None:
+            checkpoints = tuple([self.checkpoints.sources(job, claim.component) for claim in claims])
+        tokens = tuple([claim.token for claim in claims])
+        self.ledger.commands.append(ReleaseBarrier(job=job.id, tokens=tokens, inputs=inputs, checkpoints=checkpoints))
 
     def _inputs(self, job: Job, component: int) -> tuple[InputSource, ...]:
         """The input files of a component: the copy of a transfer, the site's own replica, or a chunk of that."""

@@ -26,6 +26,7 @@ from koala.core.refusals import held_back, refusal_of
 from koala.core.restore import restore
 from koala.core.running import JobRunning
 from koala.core.staging import JobStaging
+from koala.core.state.checkpoints import JobCheckpoints
 from koala.core.state.encoded import INFINITY
 from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
@@ -38,6 +39,7 @@ from koala.model.messages import (
     AnyEvent,
     CancelAsked,
     ChangeAsked,
+    CheckpointBrought,
     ComponentAccepted,
     ComponentEnded,
     ComponentReady,
@@ -74,7 +76,8 @@ class Scheduler:
         self._avoidance = SiteAvoidance(ledger)
         self._ending = JobEnding(ledger, self._avoidance)
         self._holding = JobHolding(ledger, self._ending)
-        self._running = JobRunning(ledger, self._ending, Blame(ledger))
+        checkpoints = JobCheckpoints(ledger)
+        self._running = JobRunning(ledger, self._ending, Blame(ledger), checkpoints)
         self._staging = JobStaging(ledger, self._ending, self._running)
         self._claiming = JobClaiming(ledger, self._ending, self._running, self._staging)
         self._loss = SiteLoss(ledger, grid, self._ending, self._running, self._claiming)
@@ -105,6 +108,7 @@ class Scheduler:
             ComponentReady: self._running.on_ready,
             ComponentRunning: self._running.on_running,
             ComponentEnded: self._running.on_ended,
+            CheckpointBrought: checkpoints.on_brought,
             TransferEnded: self._staging.on_transfer_ended,
             FileChanged: self._staging.on_file_changed,
             LinkProbed: self._probing.on_probed,

@@ -287,6 +287,15 @@ def _long(seconds: float) -> str:
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
+def _goes_on_from(component: int, source: SiteName | None, size_bytes: int, reason: str) -> str:
+    told = (
+        f"component {component} begins anew, without a checkpoint"
+        if source is None
+        else f"component {component} goes on from its checkpoint of {size_bytes} bytes, made on {source}"
+    )
+    return f"{told}; {reason}" if reason else told
+
+
 _HAS_COME = {
     Condition.DONE: "job {} is done",
     Condition.ENDED: "job {} has ended",
@@ -322,6 +331,9 @@ _WORDS: dict[str, Callable[..., str]] = {
     ),
     "without_images": lambda names, sites: (
         f"it runs in a container image, which cannot be run at {', '.join(names[at] for at in sites)}"
+    ),
+    "goes_on_from": lambda _, component, source, size_bytes, reason: _goes_on_from(
+        component, source, size_bytes, reason
     ),
     "started": lambda _: "the barrier opened: all components started together",
     "component_failed": lambda names, component, site, reason: (

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from koala.model.checkpoint import CHECKPOINT_ARCHIVE, Checkpoint
 from koala.model.grid import Site
 from koala.model.launch import BARRIER_TIMEOUT_DEFAULT_S, InputLink, Launch, LaunchError
 from koala.model.messages import StartComponent
@@ -70,6 +71,7 @@ def launch_for(command: StartComponent, request: Request, site: Site) -> Launch:
         exclude_nodes=command.exclude_nodes,
         needs=request.components[command.component].needs,
         containers=site.containers,
+        checkpoint=request.checkpoint,
     )
 
 
@@ -101,14 +103,29 @@ def check_launch(request: Request) -> None:
                 walltime_s=request.walltime_s,
                 search_path=search_path(),
                 needs=component.needs,
+                checkpoint=request.checkpoint,
             )
             component_script(launch)
             _check_input_files(component)
+            _check_checkpoint(component, request.checkpoint)
             _check_travelling(component, request.files)
         except LaunchError as error:
             if len(request.components) == 1:
                 raise
             raise LaunchError(f"component {index}: {error.field}", error.message) from None
+
+
+def _check_checkpoint(component: Component, checkpoint: Checkpoint | None) -> None:
+    """No input file is in the place of the checkpoint, above it or below it."""
+    if checkpoint is None:
+        return
+    for file in component.input_files:
+        path = posixpath.normpath(destination_of(file))
+        if f"{path}/".startswith(f"{checkpoint.directory}/") or f"{checkpoint.directory}/".startswith(f"{path}/"):
+            raise LaunchError(
+                f"input file {file.name!r}",
+                f"{path!r} is in the way of the checkpoint {checkpoint.directory!r}; give one of them another path",
+            )
 
 
 def _check_travelling(component: Component, files: tuple[TravellingFile, ...]) -> None:
@@ -156,7 +173,7 @@ def _check_input_files(component: Component) -> None:
             advice = "" if file.path is not None else "; give it another path"
             raise LaunchError(f"input file {file.name!r}", f"{error.message}{advice}") from None
         path = posixpath.normpath(link.destination)
-        if path == ARCHIVE_NAME:
+        if path in (ARCHIVE_NAME, CHECKPOINT_ARCHIVE):
             raise LaunchError(f"input file {file.name!r}", f"{path!r} is a name of Koala's own; give it another path")
         if path == ".":
             raise LaunchError(f"input file {file.name!r}", "its path names no file; give it another path")

@@ -15,7 +15,7 @@ from typing import NoReturn
 
 import msgspec
 
-from koala.model.quantities import quantity_advice
+from koala.model.task_graph import quantity_advice
 
 MACHINES_MAX = 1_000_000
 

@@ -11,6 +11,7 @@ import re
 
 import msgspec
 
+from koala.model.checkpoint import Checkpoint
 from koala.model.grid import Containers
 from koala.model.messages import Token
 from koala.model.nodes import TaskNeeds, TaskShape
@@ -21,6 +22,8 @@ SCRIPT = "script"  # what the component runs, written by a runner
 PID = "pid"  # who runs it: process id, start time and boot, so that a reused id is recognised
 READY = "ready"  # the script waits at the barrier; holds the name of its node
 GO = "go"  # the barrier is open; one NAME=value a line
+SAVE = "save"  # the component is to be ended soon, and is to ask its application to save its state
+ASKED = "asked"  # how often the application was asked to save its state
 ABORT = "abort"  # the component must not start its application, or must end
 EXIT = "exit"  # how the script ended; see the words below
 LOG = "log"  # what the script and its helpers said, for whoever looks for a fault
@@ -132,7 +135,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     the site where programs are looked for first, such as that of ``mpiexec``. ``begin_at`` is when the job is planned
     to start, in seconds since the epoch, for a site that can keep processors for that moment. ``exclude_nodes`` are
     nodes that it is kept off, if that leaves room for it. ``needs`` is what each task needs beside processors, and
-    ``containers`` how the site runs container images.
+    ``containers`` how the site runs container images. ``checkpoint`` is how its application saves its state.
 
     Raises ``LaunchError`` for anything that could not reach the application byte for byte.
     """
@@ -151,6 +154,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     exclude_nodes: tuple[str, ...] = ()
     needs: TaskNeeds | None = None
     containers: Containers | None = None
+    checkpoint: Checkpoint | None = None
 
     def __post_init__(self) -> None:
         check_token(self.token)

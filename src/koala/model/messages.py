@@ -27,6 +27,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from koala.model.checkpoint import CheckpointSource
 from koala.model.dependency import Dependency
 from koala.model.nodes import NodeClass
 from koala.model.request import FileName, JobId, Priority, Request, SiteName
@@ -213,6 +214,16 @@ class ComponentEnded(Event, frozen=True, kw_only=True, tag=True):
     nodes: tuple[str, ...] = ()
 
 
+class CheckpointBrought(Event, frozen=True, kw_only=True, tag=True):
+    """A component goes on from the checkpoint that a former run left at the ``source``; without one it begins anew.
+    ``reason`` says why a later checkpoint could not be had."""
+
+    token: Token
+    source: SiteName | None = None
+    size_bytes: int = 0
+    reason: str = ""
+
+
 class TransferEnded(Event, frozen=True, kw_only=True, tag=True):
     """A transfer arrived whole, or broke and left nothing behind."""
 
@@ -328,6 +339,7 @@ AnyEvent: TypeAlias = (
     | ComponentReady
     | ComponentRunning
     | ComponentEnded
+    | CheckpointBrought
     | TransferEnded
     | FileChanged
     | LinkProbed
@@ -377,6 +389,14 @@ class StartComponent(Command, frozen=True, kw_only=True, tag=True):
     index: int | None = None
 
 
+class AskCheckpoint(Command, frozen=True, kw_only=True, tag=True):
+    """Ask the component to save its state, as its job says how: it is ended soon. It is not answered, and may come
+    too late: a component that ends by itself meanwhile says so as always."""
+
+    site: SiteName
+    token: Token
+
+
 class AbortComponent(Command, frozen=True, kw_only=True, tag=True):
     """End the component, wherever it is, and let the site forget it. Answered by ``ComponentEnded``."""
 
@@ -396,12 +416,16 @@ class InputSource(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defa
 class ReleaseBarrier(Command, frozen=True, kw_only=True, tag=True):
     """All components are there: let every one of these start the application, at the same moment.
 
-    ``inputs`` are the input files of each, in the order of the request; empty where none has any.
+    ``inputs`` are the input files of each, in the order of the request; empty where none has any. ``checkpoints``
+    are the components of former runs, the last first, from whose checkpoint each goes on; the first that has a whole
+    one counts, and it begins anew where none has. Empty for a job without checkpoints. Answered by
+    ``CheckpointBrought`` for each component where there was anything to bring.
     """
 
     job: JobId
     tokens: tuple[Token, ...]
     inputs: tuple[tuple[InputSource, ...], ...] = ()
+    checkpoints: tuple[tuple[CheckpointSource, ...], ...] = ()
 
 
 class StartTransfer(Command, frozen=True, kw_only=True, tag=True):
@@ -521,6 +545,7 @@ class JobEnded(Command, frozen=True, tag=True):
 
 AnyCommand: TypeAlias = (
     StartComponent
+    | AskCheckpoint
     | AbortComponent
     | ReleaseBarrier
     | StartTransfer

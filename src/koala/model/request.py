@@ -11,6 +11,7 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from koala.model.checkpoint import Checkpoint
 from koala.model.dependency import DEPENDENCIES_MAX, Dependency
 from koala.model.job_array import ArraySpec
 from koala.model.nodes import TaskNeeds, TaskShape
@@ -254,6 +255,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     seconds since the driver's epoch, nor before ``begin_in_s`` have passed since its submission; with ``hold`` not
     before somebody lets it go.
 
+    ``checkpoint`` is how its components save what they have done, and get it again in the job's next run.
+
     With ``array`` it stands for many jobs that ask for the same, one for each index; all of the above counts for the
     array as a whole.
     """
@@ -280,6 +283,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     begin_in_s: float | None = None
     hold: bool = False
     array: ArraySpec | None = None
+    checkpoint: Checkpoint | None = None
 
     def __post_init__(self) -> None:
         if not self.components:
@@ -304,6 +308,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 if codes.count(code) > 1 or (field == "never_on" and code in self.retry_on):
                     raise InvalidRequestError(field, f"the exit code {code} is there twice; keep one of the two")
         self._check_order()
+        if self.checkpoint is not None and (problem := self.checkpoint.problem(self.walltime_s)) is not None:
+            raise InvalidRequestError(*problem)
         if self.flexible is not None:
             self._check_flexible(self.flexible)
         if self.tasks is not None:
@@ -395,6 +401,12 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         and for a part that it does not have."""
         part = 0 if self.flexible is not None else part
         return self.components[part].shape if part < len(self.components) else None
+
+    def checkpoint_part(self, part: int) -> int:
+        """The component whose checkpoint this one goes on from: the first where they share one, as the parts of a
+        flexible job always do."""
+        shares = self.flexible is not None or (self.checkpoint is not None and self.checkpoint.shared)
+        return 0 if shares else part
 
     @property
     def has_image(self) -> bool:

@@ -12,12 +12,22 @@ from typing import TypeAlias
 
 import msgspec
 
-from koala.model.quantities import quantity_advice
-
 Edge: TypeAlias = tuple[int, int, float]
 
 TASKS_MAX = 100_000
 EDGES_MAX = 1_000_000
+# How large and how small the numbers of task graphs and grids may be (requirements, communication, power): such that
+# no sum or product of them overflows.
+QUANTITY_MIN = 1e-9
+QUANTITY_MAX = 1e15
+
+
+def quantity_advice(number: float) -> str | None:
+    """What to write instead of a number that is no such quantity; None where it is one."""
+    if QUANTITY_MIN <= number <= QUANTITY_MAX:
+        return None
+    # Whoever writes 0 need not know where the range begins.
+    return "write a number above 0" if not number > 0 else f"write a number from {QUANTITY_MIN:g} to {QUANTITY_MAX:g}"
 
 
 class InvalidTaskGraphError(ValueError):

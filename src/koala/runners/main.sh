@@ -33,6 +33,7 @@ koala_application() {
     exec 2>"$koala_home/stderr"
     umask "$koala_umask"
     (koala_unpack) || exit 126
+    (koala_restore) || exit 126
     koala_enter || exit 126
     koala_open_streams
     case $koala_job_type in
@@ -85,5 +86,8 @@ if ! (printf '' >"$koala_home/stderr"); then
 fi
 # From here on a signal is for the application; the script stays to record how it ended.
 trap : TERM INT HUP
+koala_watch_over_saving
 (koala_application)
-koala_finish "exited $?"
+koala_code=$?
+koala_stop_watching
+koala_finish "exited $koala_code"

@@ -12,6 +12,7 @@ import math
 import shlex
 from typing import NamedTuple
 
+from koala.model.checkpoint import CheckpointSignal
 from koala.model.launch import Launch
 from koala.model.request import Application
 
@@ -21,7 +22,15 @@ EXIT_NOT_FIRST = 75
 EXIT_UNWRITTEN = 73
 # A wait without an end of its own, as a shell's arithmetic knows it.
 FOR_EVER_TENTHS = 2**31 - 1
-_FILES = ("basics.sh", "nodes.sh", "mpi.sh", "torchrun.sh", "container.sh", "main.sh")
+_FILES = ("basics.sh", "nodes.sh", "mpi.sh", "torchrun.sh", "container.sh", "checkpoint.sh", "main.sh")
+# As Linux numbers them.
+_SIGNAL_NUMBERS = {
+    CheckpointSignal.HUP: 1,
+    CheckpointSignal.INT: 2,
+    CheckpointSignal.USR1: 10,
+    CheckpointSignal.USR2: 12,
+    CheckpointSignal.TERM: 15,
+}
 _HEADER = "# shellcheck shell=sh\n"
 
 
@@ -64,6 +73,7 @@ def component_script(launch: Launch, timings: ScriptTimings = TIMINGS) -> str:
         "stderr": application.stderr or "",
         "job_script": application.script or "",
         **_container(launch),
+        **_checkpoint(launch),
     }
     head = [
         "#!/bin/sh",
@@ -82,6 +92,22 @@ def _container(launch: Launch) -> dict[str, str]:
     if image is None or containers is None:
         return {"container_tool": "", "image": ""}
     return {"container_tool": containers.tool.value, "image": containers.image(image)}
+
+
+def _checkpoint(launch: Launch) -> dict[str, str | int]:
+    """Where the application saves its state, and when it is asked to; in whole seconds, 0 for never."""
+    checkpoint = launch.checkpoint
+    if checkpoint is None:
+        return {"checkpoint": "", "signal": "", "signal_number": 0, "every_s": 0, "last_save_s": 0}
+    walltime_s, signal = launch.walltime_s, checkpoint.signal
+    last_s = 0 if walltime_s is None or not checkpoint.asks else max(1, int(walltime_s - checkpoint.grace_s))
+    return {
+        "checkpoint": checkpoint.directory,
+        "signal": "" if signal is None else signal.value,
+        "signal_number": 0 if signal is None else _SIGNAL_NUMBERS[signal],
+        "every_s": 0 if checkpoint.every_s is None or signal is None else math.ceil(checkpoint.every_s),
+        "last_save_s": last_s,
+    }
 
 
 @functools.cache

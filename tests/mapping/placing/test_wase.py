@@ -13,8 +13,7 @@ from koala.mapping.placing.power_left import PowerLeft
 from koala.mapping.placing.suitability import offered_power, suitability, wanted_power
 from koala.mapping.result import NoPlace, TaskMapping, measured
 from koala.model.dendrogram import Dendrogram, InvalidDendrogramError, Man, Wan
-from koala.model.quantities import QUANTITY_MAX, QUANTITY_MIN
-from koala.model.task_graph import TaskGraph
+from koala.model.task_graph import QUANTITY_MAX, QUANTITY_MIN, TaskGraph
 from tests.support.naive_mapping import clustered, grids, lan, naive_wase, one_man, tasks
 
 Clustered = tuple[TaskGraph, tuple[tuple[int, ...], ...]]

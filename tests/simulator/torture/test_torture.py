@@ -16,12 +16,15 @@ from koala.core.ending import JobEnding
 from koala.core.holding import JobHolding
 from koala.core.placement import JobPlacing
 from koala.core.running import JobRunning
+from koala.core.state.checkpoints import JobCheckpoints
 from koala.core.state.job import ComponentClaim, ComponentPhase, Job
 from koala.core.state.link_use import LinkUse
 from koala.core.state.sites import Closed, Sites
 from koala.core.state.transfers import Transfers
+from koala.model.checkpoint import CheckpointSource
 from koala.model.messages import ReleaseBarrier
 from koala.model.request import Request
+from koala.simulator.torture.checkpoints import LOSES, WHOLE
 from koala.simulator.torture.storms import draw_storm
 from koala.simulator.torture.torture import StormVerdict, minimise, torture, weather
 from koala.simulator.world.contention import Contention
@@ -66,8 +69,8 @@ def _open_the_barrier_early(monkeypatch: pytest.MonkeyPatch) -> None:
     """A job is requeued without waiting for the components that still run."""
     original = JobEnding._requeue
 
-    def back_to_queue(self: JobEnding, job: Job, reason: str, *, lower: bool = True) -> None:
-        unwaited(self, job, reason, lower=lower)
+    def back_to_queue(self: JobEnding, job: Job, reason: str, **more: bool) -> None:
+        unwaited(self, job, reason, **more)
         if job.outstanding > 0 and job.state.value == "unwinding":
             job.outstanding = 0
             original(self, job)
@@ -103,7 +106,7 @@ def _lose_jobs_on_their_way_back(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _keep_the_components_of_a_job_in_quarantine(monkeypatch: pytest.MonkeyPatch) -> None:
-    def give_back(self: JobEnding, job: Job) -> None:
+    def give_back(self: JobEnding, job: Job, **more: bool) -> None:
         """Nothing."""
 
     original = JobEnding.set_aside
@@ -246,6 +249,18 @@ def _let_held_jobs_go_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(JobEnding, "keep_back", lambda self, job: self.avoidance.enqueue(job))
 
 
+def _forget_the_checkpoints(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(JobCheckpoints, "sources", lambda *_: ())
+
+
+def _read_checkpoints_that_are_being_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    def sources(self: JobCheckpoints, job: Job, part: int) -> tuple[CheckpointSource, ...]:
+        runs = [run[0] for run in job.checkpoint_runs]
+        return tuple(CheckpointSource(site=site, token=token) for site, token in runs)
+
+    monkeypatch.setattr(JobCheckpoints, "sources", sources)
+
+
 PLANTED: list[tuple[Callable[[pytest.MonkeyPatch], None], str]] = [
     (_forget_to_abort, "no processor leaked"),
     (_open_the_barrier_early, "none runs twice at once"),
@@ -268,6 +283,8 @@ PLANTED: list[tuple[Callable[[pytest.MonkeyPatch], None], str]] = [
     (_start_jobs_at_once, "no job starts before what it waits for"),
     (_forget_those_who_wait_for_what_never_comes, "a broken dependency ends the job"),
     (_let_held_jobs_go_at_once, "a job is held while there is a reason, and no longer"),
+    (_forget_the_checkpoints, LOSES),
+    (_read_checkpoints_that_are_being_written, WHOLE),
 ]
 
 

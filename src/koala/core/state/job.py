@@ -196,6 +196,9 @@ class Job(_JobLinks):
     failed_nodes: dict[SiteName, dict[str, float]] = field(default_factory=dict)  # nodes it is kept off, until when
     rest_s: float = 0.0  # how long it rests when it returns to its queue
     restart_rests: int = 0  # how often it has rested after a run that failed
+    checkpoint_runs: list[tuple[tuple[SiteName, Token], ...]] = field(
+        default_factory=list
+    )  # last first, by component
     broke_at: SiteName | None = None  # the site at which a component of it broke first, while it ran
     to_blame: str = ""  # why such failures count as those of its application, once they do
     submitter: str = ""  # whose it is

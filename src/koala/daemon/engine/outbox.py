@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from koala.model.messages import (
     AbortComponent,
     AnyCommand,
+    AskCheckpoint,
     CancelTransfer,
     ReleaseBarrier,
     StartComponent,
@@ -18,7 +19,7 @@ from koala.model.messages import (
 )
 from koala.store.rows import JournalRow
 
-_FOR_OUTBOX = (StartComponent, AbortComponent, ReleaseBarrier, StartTransfer, CancelTransfer)
+_FOR_OUTBOX = (StartComponent, AskCheckpoint, AbortComponent, ReleaseBarrier, StartTransfer, CancelTransfer)
 
 
 def is_for_outbox(command: AnyCommand) -> bool:

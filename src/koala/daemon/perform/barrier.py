@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from koala.daemon.launches import destination_of
+from koala.daemon.perform.checkpoints import CheckpointBringer, SourceSilentError
 from koala.daemon.perform.components import ComponentRegister
 from koala.daemon.perform.interface import SITE_CALL_S, EngineInterface, Silences
 from koala.daemon.perform.retry import DEFECT_TRIES_MAX, retry_until_done
@@ -28,6 +29,7 @@ from koala.files import (
 )
 from koala.files.area.layout import replica_path
 from koala.files.errors import damaged, unreadable
+from koala.model.checkpoint import CHECKPOINT_ARCHIVE, CheckpointSource
 from koala.model.launch import Go, InputLink, LaunchError, NodeShare, Peer
 from koala.model.messages import InputSource, JobPlaced, JobQuarantined, Outcome, ReleaseBarrier, Token
 from koala.model.request import Component, FileName, JobId, Request, SiteName
@@ -73,6 +75,7 @@ class BarrierOpener:
         components: ComponentRegister,
         silences: Silences,
         find_file: FindFile,
+        checkpoints: CheckpointBringer,
         *,
         call_s: float = SITE_CALL_S,
     ) -> None:
@@ -83,6 +86,7 @@ class BarrierOpener:
         self._components = components
         self._silences = silences
         self._find_file = find_file
+        self._checkpoints = checkpoints
         self._call_s = call_s
         self._tasks: set[asyncio.Task[None]] = set()
         self._opening: dict[Token, asyncio.Task[None]] = {}
@@ -189,7 +193,10 @@ class BarrierOpener:
         except LaunchError as error:
             await asyncio.gather(*(self._end(row, Outcome.FAILED, error.for_user()) for row in mine))
             return False
-        links_of = (self._links_with_files(row, request, sources.get(row.token, ())) for row in mine)
+        saved = dict(zip(command.tokens, command.checkpoints, strict=False))
+        links_of = (
+            self._all_links(row, request, sources.get(row.token, ()), saved.get(row.token, ())) for row in mine
+        )
         found = await asyncio.gather(*links_of, return_exceptions=True)
         broken = [(row, error) for row, error in zip(mine, found, strict=True) if isinstance(error, FilesError)]
         missing = [(row, error) for row, error in broken if not isinstance(error, TransferCancelledError)]
@@ -262,6 +269,25 @@ class BarrierOpener:
         if processors < row.processors:
             raise _TooFewError(row, processors)
         return nodes
+
+    async def _all_links(
+        self,
+        row: ComponentRow,
+        request: Request,
+        sources: Sequence[InputSource],
+        saved: Sequence[CheckpointSource],
+    ) -> tuple[InputLink, ...]:
+        """Its input files, the files that travel with its job, and the checkpoint that it goes on from."""
+        links = await self._links_with_files(row, request, sources)
+        if request.checkpoint is None or not saved:
+            return links
+        try:
+            path = await self._checkpoints.bring(row, request.checkpoint, saved)
+        except SourceSilentError as error:
+            raise _Unreachable(error.site, str(error)) from None
+        except TransferInterruptedError as error:
+            raise _Unreachable(row.site, error.message) from None
+        return links if path is None else (*links, InputLink(source=path, destination=CHECKPOINT_ARCHIVE))
 
     async def _links_with_files(
         self, row: ComponentRow, request: Request, sources: Sequence[InputSource]

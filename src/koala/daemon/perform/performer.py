@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from koala.daemon.grid_sites import GridLinks
 from koala.daemon.perform.barrier import BarrierOpener
 from koala.daemon.perform.bundles import Bundles
+from koala.daemon.perform.checkpoints import CheckpointBringer
 from koala.daemon.perform.components import ComponentRegister
 from koala.daemon.perform.interface import SITE_CALL_S, EngineInterface, Silences, SiteDefects
 from koala.daemon.perform.link_probes import LinkProber
@@ -24,6 +25,7 @@ from koala.model.grid import Grid
 from koala.model.messages import (
     AbortComponent,
     AnyCommand,
+    AskCheckpoint,
     AskSite,
     CancelTransfer,
     JobPlaced,
@@ -72,8 +74,17 @@ class Performer:
         self._commands_at_once_max = commands_at_once_max
         self._components = ComponentRegister()
         self._transfers = TransferWorker(engine, mover, GridLinks(grid.links), self._components, find_file, bundles)
+        self._checkpoints = CheckpointBringer(engine, areas, self._transfers, self._components)
         self._barrier = BarrierOpener(
-            engine, sites, areas, self._transfers, self._components, silences, find_file, call_s=call_s
+            engine,
+            sites,
+            areas,
+            self._transfers,
+            self._components,
+            silences,
+            find_file,
+            self._checkpoints,
+            call_s=call_s,
         )
         self.prober = LinkProber(engine, grid.sites, areas)
         self._mpi_relay = MpiRelay(sites, self._components, call_s=call_s)
@@ -122,6 +133,7 @@ class Performer:
         self._workers.clear()
         await self.prober.stop()
         await self._barrier.stop()
+        await self._checkpoints.stop()
         await self._transfers.stop()
 
     async def close(self) -> None:
@@ -135,6 +147,7 @@ class Performer:
         self._components.record(component)
         if component.ended_at is not None:
             self._transfers.component_ended(component.token)
+            self._checkpoints.component_ended(component.token)
             if component.site in self._workers:
                 self._workers[component.site].ended(component.token)
 
@@ -163,6 +176,8 @@ class Performer:
                 if isinstance(command, StartComponent) and request is not None and request.files:
                     self._transfers.foresee_bundle(command.token, command.site, request.files)
                 worker.put(seq, command, request)
+            case AskCheckpoint():
+                self._checkpoints.ask(seq, command)
             case JobPlaced():
                 if request is not None:
                     self._barrier.foresee(command, request)

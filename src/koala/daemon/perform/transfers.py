@@ -27,6 +27,7 @@ from koala.files import (
     TransferInterruptedError,
     order_for,
 )
+from koala.files.area.workspace import CollectedFile
 from koala.model.messages import CancelTransfer, StartTransfer, Token, TransferEnded, TransferId
 from koala.model.request import FileName, SiteName
 from koala.model.travelling import TravellingFile
@@ -243,6 +244,27 @@ class TransferWorker:
             return (await self._mover.send(order, made.path, progress)).path
         finally:
             self.bundles_under_way.pop(token, None)
+
+    async def checkpoint(
+        self, token: Token, file: FileName, source: SiteName, target: SiteName, made: CollectedFile
+    ) -> str:
+        """Have an archive of another site's area at a component's site; where it is in the file area there.
+
+        Raises a ``FilesError`` when it cannot be had. It stays until ``component_ended``.
+        """
+        if not self._components.is_held(token):
+            raise TransferCancelledError(file, target, f"component {token} needs it no more")
+        order = Order(
+            transfer=f"{PIECE_PREFIX}{token}.checkpoint",
+            file=file,
+            source=source,
+            target=target,
+            size_bytes=made.size_bytes,
+            checksum=made.checksum,
+            rate_bytes_s=self._links.rate_bytes_s(source, target),
+        )
+        self._pieces.setdefault(token, set()).add(order.transfer)
+        return await self._transfer(order)
 
     def component_ended(self, token: Token) -> None:
         """The end of the component is on record: its pieces can go."""

@@ -13,10 +13,12 @@ from koala.model.messages import (
     AbortComponent,
     AnyCommand,
     AnyEvent,
+    AskCheckpoint,
     AskSite,
     CancelAsked,
     CancelTransfer,
     ChangeAsked,
+    CheckpointBrought,
     ComponentAccepted,
     ComponentEnded,
     ComponentReady,
@@ -147,6 +149,11 @@ def _job_ended(body: JobEnded) -> str:
     return f"job {body.job} is {body.outcome}"
 
 
+def _checkpoint_brought(body: CheckpointBrought) -> str:
+    told = "begins anew" if body.source is None else f"goes on from a checkpoint made at {body.source}"
+    return f"component {body.token} {told}{_because(body.reason)}"
+
+
 _WORDS: dict[type[Any], Callable[[Any], str]] = {
     JobSubmitted: _submitted,
     CancelAsked: lambda body: f"the end of job {body.job} was asked for",
@@ -164,6 +171,7 @@ _WORDS: dict[type[Any], Callable[[Any], str]] = {
     ComponentReady: lambda body: f"component {body.token} waits at the barrier",
     ComponentRunning: lambda body: f"component {body.token} runs its application",
     ComponentEnded: _ended,
+    CheckpointBrought: _checkpoint_brought,
     TransferEnded: _transfer_ended,
     FileChanged: _file_changed,
     SiteReported: lambda body: (
@@ -178,6 +186,7 @@ _WORDS: dict[type[Any], Callable[[Any], str]] = {
     SiteResumed: lambda body: f"{body.site} is used again and its errors are forgotten",
     Tick: lambda _: "time has passed",
     StartComponent: _start_component,
+    AskCheckpoint: lambda body: f"component {body.token} at {body.site} is asked to save its state",
     AbortComponent: lambda body: f"component {body.token} at {body.site} must end",
     ReleaseBarrier: lambda body: f"the barrier of job {body.job} opens for {_names(body.tokens)}",
     StartTransfer: _start_transfer,

@@ -29,7 +29,7 @@ from koala.descriptions.grid.simulation import SiteSimulationText
 from koala.model.dendrogram import Machine
 from koala.model.grid import NODE_POWER, NODES_NAMED_MAX, Containers, ContainerTool, Site, SiteKind
 from koala.model.nodes import GPU_KIND_PATTERN, NODE_CLASSES_MAX, TASK_GPUS_MAX, UNTOLD, NodeClass, NodeSize
-from koala.model.quantities import QUANTITY_MAX, QUANTITY_MIN
+from koala.model.task_graph import QUANTITY_MAX, QUANTITY_MIN
 
 Power = Annotated[Number, Field(ge=QUANTITY_MIN, le=QUANTITY_MAX)]
 

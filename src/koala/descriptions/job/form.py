@@ -32,6 +32,7 @@ from koala.descriptions.fields import (
     Tries,
     Variable,
 )
+from koala.descriptions.job.checkpoint import CheckpointText, checkpoint_values
 from koala.descriptions.job.communication import CommunicationText, communication_values
 from koala.descriptions.job.invalid import told
 from koala.descriptions.job.order import AfterText, ArrayText, MomentText, after_values, dependencies, moment_value
@@ -269,6 +270,9 @@ class JobText(Description):
         description="the job is an array: one job for each index, such as 0-99, 1,5,9 or 0-20:4; %10 after it lets "
         "no more than ten be under way. Each is told its index as KOALA_ARRAY_INDEX",
     )
+    checkpoint: CheckpointText | None = Field(
+        default=None, description="where its components save what they have done, so that its next run goes on there"
+    )
 
 
 _STRUCTURES = ("components", "flexible", "processors", "tasks")
@@ -372,6 +376,7 @@ def _request(job: JobText, document: Document[JobText]) -> Request:
         begin_in_s=None if job.begin_at is None else job.begin_at.in_s,
         hold=job.hold,
         array=None if job.array is None else read_array(job.array),
+        checkpoint=None if job.checkpoint is None else job.checkpoint.checkpoint(),
     )
 
 
@@ -457,6 +462,7 @@ def _positioned(
         for steps in (
             (error.field,),
             ("task", error.field),
+            ("checkpoint", error.field.removeprefix("checkpoint_")),
             ("application", error.field),
             ("limits", error.field.removesuffix("_max")),
         ):
@@ -523,6 +529,8 @@ def write_job_yaml(request: Request) -> str:
         job["hold"] = True
     if request.array is not None:
         job["array"] = str(request.array)
+    if request.checkpoint is not None:
+        job["checkpoint"] = checkpoint_values(request.checkpoint)
     # Lines are not folded: what a fold means depends on the spaces around it.
     return yaml.dump(job, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=math.inf)
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from koala.model.checkpoint import CHECKPOINT_EVERY_S_MAX, CHECKPOINT_GRACE_S_MAX
 from koala.model.request import (
     BANDWIDTH_MBIT_S_MAX,
     COMPONENTS_MAX,
@@ -43,6 +44,9 @@ _ADVICE = {
     "components_max": f"write 1 to {COMPONENTS_MAX}, or leave it out",
     "splits": f"write at most {SPLITS_MAX} splits, each of whole numbers whose sum is the job's processors",
     "walltime_s": "write more than 0",
+    "checkpoint_directory": "write the name of a directory below the workspace, such as ckpt",
+    "checkpoint_every": f"write 1 to {CHECKPOINT_EVERY_S_MAX:.0f} seconds, such as 10m",
+    "checkpoint_grace": f"write 0 to {CHECKPOINT_GRACE_S_MAX:.0f} seconds, such as 60s, and less than the walltime",
     "placement_tries_max": "write 1 or more, or leave it out",
     "claiming_tries_max": "write 1 or more, or leave it out",
     "restarts_max": "write 0 or more, or leave it out",
@@ -90,5 +94,8 @@ def told(error: InvalidRequestError, words: Mapping[str, str]) -> tuple[str, str
         "dimensions",
         "retry_on",
         "never_on",
+        "checkpoint_directory",
+        "checkpoint_every",
+        "checkpoint_grace",
     }
     return message.partition("; ")[0] if repeated else message, advice

@@ -15,8 +15,7 @@ from koala.descriptions.errors import Problem, shown
 from koala.descriptions.fields import Description, Name, Number
 from koala.descriptions.yaml.problems import nearest, wrong
 from koala.descriptions.yaml.text import Document
-from koala.model.quantities import QUANTITY_MAX, QUANTITY_MIN, quantity_advice
-from koala.model.task_graph import EDGES_MAX, TASKS_MAX, TaskGraph
+from koala.model.task_graph import EDGES_MAX, QUANTITY_MAX, QUANTITY_MIN, TASKS_MAX, TaskGraph, quantity_advice
 
 Positive = Annotated[Number, Field(ge=QUANTITY_MIN, le=QUANTITY_MAX)]
 Clusters = tuple[tuple[int, ...], ...]

@@ -3,13 +3,15 @@
 Each iteration has two phases. All processes exchange the points along their borders and renew the upper left and
 lower right quarters of their blocks; they exchange again and renew the other two. So a quarter and its neighbours, in
 the same block or the next, are never renewed together. It ends when the values, compared to those 20 iterations
-before, have changed by less than the tolerance on average.
+before, have changed by less than the tolerance on average. What was saved goes on in the division in which it was
+begun, whoever computes it: the answer is the same to the last bit.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +21,7 @@ from koala.examples.applications.errors import ApplicationError
 from koala.examples.applications.field import Field, neighbours_sum
 from koala.examples.applications.options import Parser, add_convergence, common_parser
 from koala.examples.applications.program import Solver, SolverProgress, run
+from koala.examples.applications.saving import Saving, add_saving
 from koala.examples.applications.world import Array, MpiWorld
 
 SIZE_DEFAULT = 256
@@ -44,6 +47,7 @@ class Laplace(Solver):
         parser.add_argument(
             "--grid", metavar="PxQ", help="P rows of Q processes (default: as near to a square as can be)"
         )
+        add_saving(parser)
         return parser
 
     def __init__(self, world: MpiWorld, options: argparse.Namespace) -> None:
@@ -53,7 +57,17 @@ class Laplace(Solver):
         self._iterations_max: int = options.iterations_max
         self._grid = _grid(options.grid, world.size)
         self._blocks = grid_blocks(self._size, *self._grid)
-        self._field = Field(world, self._blocks, start_values(self._size, self._blocks[world.rank]))
+        block = self._blocks[world.rank]
+        values = start_values(self._size, block)
+        self._saving = Saving(world, options)
+        state = self._saving.read(self._size)
+        # The quarters are those of the division in which it was begun.
+        self._begun_grid = self._grid if state is None else state.grid
+        self._begun_blocks = grid_blocks(self._size, *self._begun_grid)
+        self._iterations = 0 if state is None else state.iterations
+        if state is not None:
+            values[1:-1, 1:-1] = state.values[block.region]
+        self._field = Field(world, self._blocks, values)
 
     @property
     def pattern(self) -> str:
@@ -63,9 +77,9 @@ class Laplace(Solver):
     def solve(self) -> SolverProgress:
         """Iterate until the values hardly change."""
         field = self._field
-        phases = quarters(field.block)
+        phases = phases_in(field.block, self._begun_blocks)
         before = field.own.copy()
-        for iteration in range(1, self._iterations_max + 1):
+        for iteration in range(self._iterations + 1, self._iterations_max + 1):
             for phase in phases:
                 field.exchange()
                 for quarter in phase:
@@ -75,6 +89,8 @@ class Laplace(Solver):
                 if change / self._size**2 < self._tolerance:
                     return SolverProgress(iteration, converged=True)
                 before = field.own.copy()
+            if iteration % COMPARED_ITERATIONS == 0:
+                self._saving.save_if_wanted(iteration, self._begun_grid, self.collect)
         return SolverProgress(self._iterations_max, converged=self._tolerance == 0)
 
     def residual(self) -> float:
@@ -102,7 +118,7 @@ class Laplace(Solver):
 
     def _first_phase(self) -> npt.NDArray[np.bool_]:
         mask = np.zeros((self._size, self._size), dtype=bool)
-        for block in self._blocks:
+        for block in self._begun_blocks:
             for quarter in quarters(block)[0]:
                 mask[block.region][quarter] = True
         return mask
@@ -114,6 +130,27 @@ def quarters(block: Block) -> tuple[tuple[Region, Region], tuple[Region, Region]
     upper, lower = slice(0, middle_row), slice(middle_row, block.rows)
     left, right = slice(0, middle_column), slice(middle_column, block.columns)
     return ((upper, left), (lower, right)), ((upper, right), (lower, left))
+
+
+def phases_in(block: Block, begun: Sequence[Block]) -> list[list[Region]]:
+    """What of a block is renewed in each of the two phases, where the quarters are those of other blocks."""
+    phases: list[list[Region]] = [[], []]
+    for other in begun:
+        for phase, pair in zip(phases, quarters(other), strict=True):
+            for rows, columns in pair:
+                common = (
+                    _common(rows, other.top, block.top, block.rows),
+                    _common(columns, other.left, block.left, block.columns),
+                )
+                if all(part.start < part.stop for part in common):
+                    phase.append(common)
+    return phases
+
+
+def _common(part: slice, from_there: int, from_here: int, length: int) -> slice:
+    """What a part of another block and this one have in common, counted from the begin of this one."""
+    first, last = part.start + from_there - from_here, part.stop + from_there - from_here
+    return slice(max(0, first), min(length, last))
 
 
 def exact_values(size: int, block: Block) -> Array:

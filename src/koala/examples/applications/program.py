@@ -27,6 +27,7 @@ from koala.examples.applications.clusters import WanEmulation, clusters_from
 from koala.examples.applications.errors import ApplicationError
 from koala.examples.applications.options import Parser
 from koala.examples.applications.report import Report, spent_by_all
+from koala.examples.applications.saving import SavedAndLeftError
 from koala.examples.applications.world import Array, MpiWorld, connected
 
 if TYPE_CHECKING:
@@ -103,6 +104,8 @@ def run(application: type[Solver], arguments: Sequence[str] | None = None, comm:
         clusters = clusters_from(options.groups, os.environ, comm.size)
         world = MpiWorld(comm, clusters, wan)
         report = _report(application(world, options), world, options)
+    except SavedAndLeftError as left:
+        return _saved(world, left)
     except ApplicationError as error:
         return _refuse(error, comm)
     except KeyboardInterrupt:
@@ -145,6 +148,14 @@ def _report(application: Solver, world: MpiWorld, options: argparse.Namespace) -
         bytes_across=spent.bytes_across,
         verified_difference=difference,
     )
+
+
+def _saved(world: MpiWorld, left: SavedAndLeftError) -> int:
+    """All have saved and leave together; the first one says so."""
+    if world.rank == 0:
+        _tell(f"{left}; it goes on from there when it is started again")
+    world.meet()
+    return FINE
 
 
 def _tell(text: str) -> bool:

@@ -46,6 +46,7 @@ from koala.model.request import (
 )
 from koala.policies import Catalogue
 from koala.policies.front_door import View, compile_demand, try_place
+from koala.simulator.torture.checkpoints import with_checkpoints
 from koala.simulator.torture.order import changes, holds, with_arrays, with_order
 from koala.simulator.torture.shapes import with_shapes
 from koala.simulator.workloads.draws import stream
@@ -118,6 +119,7 @@ def draw_storm(seed: int) -> Storm:
     grid, arrivals = _with_images(stream(seed, "storm", "images"), grid, arrivals)
     arrivals = with_arrays(stream(seed, "storm", "arrays"), arrivals)
     arrivals = with_order(stream(seed, "storm", "order"), arrivals)
+    arrivals = with_checkpoints(stream(seed, "storm", "checkpoints"), arrivals)
     grid, arrivals = with_shapes(stream(seed, "storm", "shapes"), grid, arrivals)
     return Storm(
         seed=seed,

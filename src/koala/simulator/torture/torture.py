@@ -21,6 +21,7 @@ from koala.model.messages import (
 )
 from koala.model.request import JobId
 from koala.simulator.torture.calm import PlanPromises, draw_calm
+from koala.simulator.torture.checkpoints import CheckpointPromises
 from koala.simulator.torture.link_promises import LinkPromises
 from koala.simulator.torture.order import OF_USERS, OrderPromises, numbers_of, renumbered, without_arrivals
 from koala.simulator.torture.properties import PromiseChecker, PropertyBrokenError, nothing_left_behind
@@ -91,6 +92,7 @@ class _Run:
         self.restarts = RestartPromises(self.scheduler, self.watch.fail)
         self.order = OrderPromises(self.scheduler, self.watch.fail)
         self.links = LinkPromises(self.scheduler, self.watch.fail)
+        self.checkpoints = CheckpointPromises(self.scheduler, self.world, self.watch.fail)
         self.plans = PlanPromises(self.scheduler, storm, self.watch.fail)
         self.twin = Twin(self.scheduler, storm.seed)
         self.numbers = numbers_of(storm.arrivals)
@@ -140,6 +142,7 @@ class _Run:
         self.restarts.after(event, commands, self.watch.site_of)
         self.order.after(event, commands)
         self.links.after(event, commands)
+        self.checkpoints.after(event, commands)
         self.plans.after(event, commands)
         self.twin.after(event, commands)
         if self.defects:

@@ -11,7 +11,9 @@ from koala.model.grid import Grid
 from koala.model.messages import (
     AbortComponent,
     AnyEvent,
+    AskCheckpoint,
     AskSite,
+    CheckpointBrought,
     ComponentAccepted,
     ComponentEnded,
     ComponentReady,
@@ -30,6 +32,7 @@ from koala.simulator.world.delivery import Delivery
 from koala.simulator.world.event_heap import COMPONENT_ENDS, COMPONENT_READY, EventHeap
 from koala.simulator.world.faults import application_fails_at, component_fails_at
 from koala.simulator.world.local_queue import LocalJob
+from koala.simulator.world.saved_work import RunProgress
 from koala.simulator.world.site import SimulatedComponent, SimulatedJob, SimulatedSite, SimulatedState, UserJob
 from koala.simulator.world.wide_area import WideArea
 
@@ -157,6 +160,23 @@ class SimulatedComponents:
         else:
             self._end(known, Outcome.ABORTED, "aborted", None, now)
 
+    def ask_checkpoint(self, command: AskCheckpoint, now: float) -> None:
+        """A component that runs saves its state at once. Of two programs one ends then, within its time of grace; the
+        other goes on until it is aborted."""
+        site = self._sites[command.site]
+        known = self.components.get(command.token)
+        if self._unheard(site) or known is None or known.progress is None or known.job is None:
+            return
+        checkpoint = known.job.request.checkpoint
+        if checkpoint is None or known.state is not SimulatedState.RUNNING:
+            return
+        known.progress.save(now)
+        rng = stream(self._seed, "grace", command.token)
+        leaves_after_s = rng.random() * checkpoint.grace_s
+        if rng.random() < 0.5 and leaves_after_s < known.progress.left_s(now):
+            known.outcome = Outcome.ABORTED
+            known.timer = self._event_heap.add(now + leaves_after_s, COMPONENT_ENDS, known)
+
     def ask(self, command: AskSite, now: float) -> None:
         """Repeat the newest event of each token; one that is unknown will never start."""
         site = self._sites[command.site]
@@ -177,8 +197,10 @@ class SimulatedComponents:
         slowness = 1.0 if job is None else self._slowness(job, named)
         flow = None if job is None or named[0].clusters else self.contention.flow(job, named)
         reached: dict[SiteName, bool] = {}
+        begun = self._begun(command, now) if command.checkpoints else 0.0
         for component in named:
             if not component.clusters:
+                component.begun = begun
                 component.clusters = clusters
                 component.slowness = slowness
                 component.flow = flow
@@ -188,6 +210,20 @@ class SimulatedComponents:
                 heard = reached[site.name] = not self._unheard(site)
             if heard and component.state is SimulatedState.READY:
                 self._run(component, now)
+
+    def _begun(self, command: ReleaseBarrier, now: float) -> float:
+        """How much of its work a job has done that goes on from these checkpoints, as far as their sites can be
+        reached: that of the component which has done least."""
+        found = []
+        for token, sources in zip(command.tokens, command.checkpoints, strict=True):
+            known = (self.components.get(source.token) for source in sources)
+            usable = (each for each in known if each is not None and each.progress is not None)
+            component = next((each for each in usable if each.site.is_reachable), None)
+            found.append(0.0 if component is None or component.progress is None else component.progress.kept)
+            if sources:
+                source = None if component is None else component.site.name
+                self._delivery.answer(CheckpointBrought(at=now, token=token, source=source))
+        return min(found)
 
     def _slowness(self, job: SimulatedJob, named: list[SimulatedComponent]) -> float:
         """How slow the worst link between the sites of a job is for its application."""
@@ -241,6 +277,9 @@ class SimulatedComponents:
         job = component.job
         assert job is not None, "only started components reach the barrier"
         execution_s = job.execution_on_s(component.clusters, component.slowness)
+        if job.request.checkpoint is not None:
+            component.progress = RunProgress(job.request.checkpoint, component.begun, execution_s, now)
+            execution_s *= 1.0 - component.begun
         component.state = SimulatedState.RUNNING
         if job.breaks:
             component.application_fails_at, component.exit_code = BREAKS_AT, job.breaks
@@ -263,6 +302,8 @@ class SimulatedComponents:
     ) -> None:
         """Plan when and how its execution ends, if it goes on at this speed; an earlier plan is called off."""
         assert component.job is not None
+        if component.progress is not None:
+            component.progress.goes_on(work_s, stretched, now)
         ends_at = now + work_s * stretched
         component.outcome = Outcome.DONE
         walltime_s = component.limit_s
@@ -291,6 +332,8 @@ class SimulatedComponents:
             self._end(component, outcome, "", 0, at)
         elif outcome is Outcome.FAILED:
             self._end(component, outcome, "the application returned failure", component.exit_code, at)
+        elif outcome is Outcome.ABORTED:
+            self._end(component, outcome, "it has saved its state", None, at)
         elif outcome is Outcome.TIMED_OUT:
             self._end(component, outcome, "it ran into its walltime", None, at)
         else:
@@ -340,6 +383,8 @@ class SimulatedComponents:
         by_site: bool = False,
         nodes: tuple[str, ...] = (),
     ) -> None:
+        if component.progress is not None and component.state is SimulatedState.RUNNING:
+            component.progress.end(now)
         component.state = SimulatedState.ENDED
         component.timer = 0
         if component.flow is not None:

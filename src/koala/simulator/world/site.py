@@ -21,6 +21,7 @@ from koala.simulator.workloads.workload import Arrival
 from koala.simulator.world.flows import Flow
 from koala.simulator.world.local_queue import DISCIPLINES, WALLTIME_DEFAULT_S, LocalJob
 from koala.simulator.world.nodes import SiteNodes
+from koala.simulator.world.saved_work import RunProgress
 
 # Who holds a node's processors for the dummy jobs: they come and go as a number and not as jobs.
 _DUMMIES: Final = "dummies"
@@ -84,11 +85,13 @@ class SimulatedComponent(LocalJob):
     how many sites the job was released on (0 before its release), ``slowness`` that of the worst link between
     them for its application, ``flow`` its traffic on links that it shares with others, if any; ``outcome`` how its
     execution will end; ``shape`` is that of its tasks, None for plain ones; ``excluded`` the nodes, by their place,
-    that it gets only where no others are free.
+    that it gets only where no others are free. Of a job with checkpoints ``begun`` is the fraction that was done
+    before, and ``progress`` how far it has come since its start.
     """
 
     __slots__ = (
         "application_fails_at",
+        "begun",
         "clusters",
         "excluded",
         "exit_code",
@@ -99,6 +102,7 @@ class SimulatedComponent(LocalJob):
         "newest",
         "outcome",
         "parts",
+        "progress",
         "shape",
         "site",
         "slowness",
@@ -129,6 +133,8 @@ class SimulatedComponent(LocalJob):
         self.outcome = Outcome.DONE
         self.exit_code = 1  # that of its application, should it fail
         self.excluded: frozenset[int] = frozenset()
+        self.begun = 0.0
+        self.progress: RunProgress | None = None
         self.shape: TaskShape | None = None
         self.timer = 0
 

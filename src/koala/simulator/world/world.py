@@ -16,6 +16,7 @@ from koala.model.messages import (
     AbortComponent,
     AnyCommand,
     AnyEvent,
+    AskCheckpoint,
     AskSite,
     CancelTransfer,
     ElementMade,
@@ -136,6 +137,7 @@ class World:
     def _command_table(self) -> dict[type[AnyCommand], Callable[[Any, float], None]]:
         return {
             StartComponent: self.components.start,
+            AskCheckpoint: self.components.ask_checkpoint,
             AbortComponent: self.components.abort,
             ReleaseBarrier: self.components.release,
             AskSite: self.components.ask,

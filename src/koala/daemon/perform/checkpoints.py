@@ -1,0 +1,197 @@
+"""Checkpoints at sites: a component is asked to save its state, and the next run's gets what the last one has saved.
+
+What an ended component left becomes one archive in the file area of its site, whole and with its checksum, and stays
+there until a later one is in use. It is brought to another site as any file is, resumed and verified.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+import shlex
+from collections.abc import Mapping, Sequence
+
+from koala.daemon.perform.components import ComponentRegister
+from koala.daemon.perform.interface import EngineInterface
+from koala.daemon.perform.retry import retry_until_done
+from koala.daemon.perform.transfers import TransferWorker
+from koala.files import FileArea, UnreachableSiteError
+from koala.files.area.layout import replica_path
+from koala.files.area.workspace import COMPONENTS, CollectedFile
+from koala.files.errors import PathError
+from koala.model.checkpoint import Checkpoint, CheckpointSource
+from koala.model.launch import SAVE
+from koala.model.messages import AskCheckpoint, CheckpointBrought, Token
+from koala.model.outputs import OUTPUT_PREFIX
+from koala.model.request import FileName, SiteName
+from koala.store.rows import ComponentRow
+
+_log = logging.getLogger(__name__)
+
+# So long a site with a checkpoint is waited for that does not answer, while the job holds its processors; then an
+# older checkpoint is used, or none.
+CHECKPOINT_PATIENCE_S = 600.0
+# Why a disk does not take an archive; of any other failure the site may recover.
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM})
+# The first bytes of an archive with nothing in it.
+_NOTHING = bytes(512)
+
+
+def checkpoint_file(token: Token) -> FileName:
+    """What the archive of a component's checkpoint is called in the file area of its site."""
+    return f"{OUTPUT_PREFIX}checkpoint of component {token}"
+
+
+class SourceSilentError(OSError):
+    """The site that has the checkpoint does not answer now."""
+
+    def __init__(self, site: SiteName, reason: str) -> None:
+        super().__init__(reason)
+        self.site = site
+
+
+class CheckpointBringer:
+    """Asks components to save their state, and brings what others have saved."""
+
+    def __init__(
+        self,
+        engine: EngineInterface,
+        areas: Mapping[SiteName, FileArea],
+        transfers: TransferWorker,
+        components: ComponentRegister,
+        *,
+        patience_s: float = CHECKPOINT_PATIENCE_S,
+    ) -> None:
+        self._engine = engine
+        self._areas = areas
+        self._transfers = transfers
+        self._components = components
+        self._patience_s = patience_s
+        self._asking: set[asyncio.Task[None]] = set()
+        self._collecting: dict[Token, asyncio.Lock] = {}
+        self._collected: dict[Token, CollectedFile | None] = {}  # of components that have ended, by their tokens
+        self._silent_since: dict[Token, float] = {}
+        self._told: set[Token] = set()
+
+    async def stop(self) -> None:
+        """Give up; what is not settled is performed again later."""
+        tasks = list(self._asking)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    # -------------------------------------------------------------------------------------- asking
+
+    def ask(self, seq: int, command: AskCheckpoint) -> None:
+        """Tell the component that it is to save its state; settles the command when it is told, or is gone."""
+        task = asyncio.create_task(self._ask(seq, command), name=f"ask {command.token} to save")
+        self._asking.add(task)
+        task.add_done_callback(self._asking.discard)
+
+    async def _ask(self, seq: int, command: AskCheckpoint) -> None:
+        area = self._areas.get(command.site)
+
+        async def attempt() -> None:
+            if area is not None:
+                home = f"{await area.root()}/../{COMPONENTS}/{command.token}"
+                await area.host.run(_put_save(home))
+
+        def failed(error: Exception) -> None:
+            story = None if isinstance(error, OSError) else error
+            _log.warning("component %s cannot be asked to save its state: %s", command.token, error, exc_info=story)
+
+        await retry_until_done(attempt, failed, lambda: self._components.is_wanted(command.token))
+        self._engine.settle(seq)
+
+    # ------------------------------------------------------------------------------------- bringing
+
+    async def bring(
+        self, row: ComponentRow, checkpoint: Checkpoint, sources: Sequence[CheckpointSource]
+    ) -> str | None:
+        """Have the last checkpoint of these at the component's site; where it is in the file area there, or None.
+
+        Raises ``SourceSilentError`` while a site does not answer, for a while, and a ``FilesError`` when the
+        component's own site cannot take it.
+        """
+        reasons: list[str] = []
+        for source in sources:
+            try:
+                made = await self._collect(source, checkpoint.directory)
+            except (OSError, PathError) as error:
+                reasons.append(self._passed_over(row.token, source, error))
+                continue
+            if made is None:
+                continue
+            file = checkpoint_file(source.token)
+            path = replica_path(file)
+            if source.site != row.site:
+                try:
+                    path = await self._transfers.checkpoint(row.token, file, source.site, row.site, made)
+                except UnreachableSiteError as error:
+                    reasons.append(self._passed_over(row.token, source, OSError(error.message)))
+                    continue
+            self._tell(row.token, source.site, made.size_bytes, reasons)
+            await self._forget_older(sources[sources.index(source) + 1 :])
+            return path
+        if sources:
+            self._tell(row.token, None, 0, reasons)
+        return None
+
+    async def _collect(self, source: CheckpointSource, directory: str) -> CollectedFile | None:
+        """What a component that has ended left; None where there is nothing. All who want it wait for one reading."""
+        area = self._areas.get(source.site)
+        if area is None:
+            raise PathError(f"{source.site} is not in the grid any more")
+        async with self._collecting.setdefault(source.token, asyncio.Lock()):
+            if source.token not in self._collected:
+                file = checkpoint_file(source.token)
+                made = await area.collect(file, source.token, directory)
+                if made is not None and await area.read(replica_path(file), 0, len(_NOTHING)) == _NOTHING:
+                    await area.forget(file)
+                    made = None
+                self._collected[source.token] = made
+            return self._collected[source.token]
+
+    def _passed_over(self, token: Token, source: CheckpointSource, error: OSError | PathError) -> str:
+        """Why this source is passed over. Raises ``SourceSilentError`` while there is patience with its site."""
+        what = f"what component {source.token} saved at {source.site} cannot be had"
+        if isinstance(error, PathError):
+            return f"{what}: {error}"
+        if error.errno in _NO_ROOM:
+            return f"{what}: {error.strerror}; make room there, or let it save less"
+        since = self._silent_since.setdefault(token, self._engine.now())
+        if self._engine.now() < since + self._patience_s:
+            raise SourceSilentError(source.site, str(error)) from None
+        return f"{what}: {source.site} did not answer for {self._patience_s:.0f} s ({error})"
+
+    def _tell(self, token: Token, site: SiteName | None, size_bytes: int, reasons: list[str]) -> None:
+        self._silent_since.pop(token, None)
+        if token not in self._told:
+            self._told.add(token)
+            reason = "; ".join(reasons)
+            self._engine.report(
+                CheckpointBrought(
+                    at=self._engine.now(), token=token, source=site, size_bytes=size_bytes, reason=reason
+                )
+            )
+
+    async def _forget_older(self, sources: Sequence[CheckpointSource]) -> None:
+        """A later one is in use: archives that were made of older ones can go."""
+        for source in sources:
+            if self._collected.pop(source.token, None) is not None:
+                try:
+                    await self._areas[source.site].forget(checkpoint_file(source.token))
+                except OSError as error:
+                    _log.warning("an old checkpoint at %s cannot be removed: %s", source.site, error)
+
+    def component_ended(self, token: Token) -> None:
+        """Nothing is brought for it any more."""
+        self._told.discard(token)
+        self._silent_since.pop(token, None)
+
+
+def _put_save(home: str) -> str:
+    """A script that puts the file into a component's directory, whole, if that is there."""
+    fresh, final = shlex.quote(f"{home}/.{SAVE}.new"), shlex.quote(f"{home}/{SAVE}")
+    return f"if [ -d {shlex.quote(home)} ]; then echo yes >{fresh} && mv -f {fresh} {final}; fi\n"

@@ -1,0 +1,92 @@
+"""Checkpoints of a job: the directory in which its components save what they have done, and how they are asked to."""
+
+from __future__ import annotations
+
+import enum
+
+import msgspec
+
+# The longest that a component is waited for when it is asked to save its state.
+CHECKPOINT_GRACE_S_MAX = 3_600.0
+# The longest time between two requests to save.
+CHECKPOINT_EVERY_S_MAX = 30 * 86_400.0
+# So long a component that gets a signal has to save its state, unless the job says otherwise.
+GRACE_DEFAULT_S = 60.0
+# The directory, unless the job says otherwise.
+DIRECTORY_DEFAULT = "checkpoint"
+# The longest name of a directory.
+DIRECTORY_CHARACTERS_MAX = 200
+# What the archive of a checkpoint is called in a workspace until it is unpacked.
+CHECKPOINT_ARCHIVE = ".koala-checkpoint"
+# What ends so is being written, and is no part of a checkpoint.
+UNFINISHED_SUFFIX = ".part"
+
+
+class CheckpointSignal(enum.StrEnum):
+    """The signals by which a program may be asked to save its state."""
+
+    USR1 = "USR1"
+    USR2 = "USR2"
+    TERM = "TERM"
+    INT = "INT"
+    HUP = "HUP"
+
+
+class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How the components of a job save what they have done.
+
+    ``directory`` is below the workspace of each component; what is in it at the end of a run is there at the begin
+    of the next one, at whatever site. With ``shared`` all components get what the first one has saved; without it
+    each gets its own. ``signal`` asks a program to save: every ``every_s``, and before it is ended, when it has
+    ``grace_s`` for it. Without a signal ``every_s`` is how often the program saves by itself.
+    """
+
+    directory: str = DIRECTORY_DEFAULT
+    every_s: float | None = None
+    signal: CheckpointSignal | None = None
+    grace_s: float = 0.0
+    shared: bool = False
+
+    def problem(self, walltime_s: float | None = None) -> tuple[str, str] | None:
+        """The field that makes no sense, and what to write; None where all does."""
+        steps = self.directory.split("/")
+        if not self.directory or self.directory.startswith("/") or not all(steps) or {".", ".."} & {*steps}:
+            return (
+                "checkpoint_directory",
+                f"{self.directory!r} is not a directory below the workspace; write a name such as ckpt",
+            )
+        if len(self.directory) > DIRECTORY_CHARACTERS_MAX or not self.directory.isprintable():
+            return "checkpoint_directory", (
+                f"its name has more than {DIRECTORY_CHARACTERS_MAX} characters (DIRECTORY_CHARACTERS_MAX), or some "
+                "that cannot be printed; write a short name such as ckpt"
+            )
+        if steps[0].startswith((".koala", "-")) or self.directory.endswith(UNFINISHED_SUFFIX):
+            return (
+                "checkpoint_directory",
+                f"{self.directory!r} cannot be the name of a checkpoint; write one such as ckpt",
+            )
+        if self.every_s is not None and not 1 <= self.every_s <= CHECKPOINT_EVERY_S_MAX:
+            return "checkpoint_every", (
+                f"{self.every_s:g} s is not a time between two checkpoints; write 1 s to "
+                f"{CHECKPOINT_EVERY_S_MAX:.0f} s (CHECKPOINT_EVERY_S_MAX)"
+            )
+        if not 0 <= self.grace_s <= CHECKPOINT_GRACE_S_MAX:
+            return "checkpoint_grace", (
+                f"{self.grace_s:g} s is not a time to save in; write 0 to {CHECKPOINT_GRACE_S_MAX:.0f} s "
+                "(CHECKPOINT_GRACE_S_MAX)"
+            )
+        if walltime_s is not None and self.grace_s >= walltime_s:
+            return "checkpoint_grace", f"{self.grace_s:g} s to save in are all of the walltime of {walltime_s:g} s"
+        return None
+
+    @property
+    def asks(self) -> bool:
+        """Whether a component is asked to save, and waited for, before it is ended."""
+        return self.grace_s > 0
+
+
+class CheckpointSource(msgspec.Struct, frozen=True, kw_only=True):
+    """A component of a former run, which has ended, and its site: there may be a checkpoint of it."""
+
+    site: str
+    token: str

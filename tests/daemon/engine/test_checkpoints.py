@@ -1,0 +1,118 @@
+"""Checkpoints on embedded sites: asked for before the end, whole or absent, and brought to the next run anywhere."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from pathlib import Path
+
+from koala.model.checkpoint import Checkpoint, CheckpointSignal
+from koala.model.messages import RestartAsked, SiteDrained
+from tests.support.engine_world import a_request, local_grid, open_engine, root
+
+__all__ = ["root"]
+
+SAVING = Checkpoint(directory="ckpt", signal=CheckpointSignal.USR1, grace_s=60.0)
+# The shell that is asked saves a number, aside and then by its name, and ends; the next run goes on from the number.
+COUNTS = """\
+number=$(cat "$KOALA_CHECKPOINT/number" 2>/dev/null || echo 0)
+trap 'echo $((number + 1)) >"$KOALA_CHECKPOINT/number.part"; cp "$KOALA_CHECKPOINT/number.part" \
+"$KOALA_CHECKPOINT/half.part"; mv "$KOALA_CHECKPOINT/number.part" "$KOALA_CHECKPOINT/number"; exit 0' USR1
+echo "run $KOALA_RUN at $number: $(ls "$KOALA_CHECKPOINT" | tr '\\n' ' ')"
+if [ "$KOALA_RUN" -ge 3 ]; then exit 0; fi
+: >"%s/begun.$KOALA_COMPONENT.$KOALA_RUN"
+while :; do sleep 0.1; done
+"""
+
+
+def _are_there(paths: list[Path]) -> bool:
+    return all(path.exists() for path in paths)
+
+
+def test_a_requeued_job_is_asked_to_save_and_goes_on_from_there_at_another_site(root: Path) -> None:
+    async def scenario() -> None:
+        async with open_engine(root, local_grid((2, 2, 2))) as world:
+            job = await world.submit(a_request(COUNTS % root, sizes=(2, 2), checkpoint=SAVING))
+            for run in (1, 2):
+                begun = [root / f"begun.{part}.{run}" for part in (0, 1)]
+                await world.until(partial(_are_there, begun))
+                if run == 1:
+                    first = {row.part: row.site for row in world.store.components(job)}
+                    await world.engine.tell(SiteDrained(at=0.0, site=first[0]))
+                await world.engine.tell(RestartAsked(at=0.0, job=job))
+            (row,) = await world.ended(job)
+            assert (row.state, row.runs, row.failures) == ("done", 3, 0)
+            for part in (0, 1):
+                assert await world.output(job, part) == "run 3 at 2: number \n"
+            last = [each for each in world.store.components(job) if each.run == 3]
+            assert first[0] not in {each.site for each in last}
+            assert row.explanation is not None
+            story = [line["text"] for line in row.explanation["story"]]
+            assert any(f"made on {first[0]}" in line for line in story), story
+            await world.all_given_back()
+
+    asyncio.run(scenario())
+
+
+def test_what_a_component_saved_before_it_was_killed_is_there_and_what_it_was_writing_is_not(root: Path) -> None:
+    async def scenario() -> None:
+        async with open_engine(root, local_grid((1, 1), restart_rest_s=0.0)) as world:
+            script = (
+                'cd "$KOALA_CHECKPOINT"; if [ "$KOALA_RUN" = 1 ]; then echo whole >state; echo half >next.part; '
+                "kill -9 $PPID; kill -9 $$; fi; ls; cat state"
+            )
+            row = await world.run(a_request(script, checkpoint=Checkpoint(directory="deep/er")))
+            assert (row.state, row.runs) == ("done", 2)
+            assert await world.output(row.id) == "state\nwhole\n"
+
+    asyncio.run(scenario())
+
+
+def test_components_that_share_a_checkpoint_all_go_on_from_what_the_first_one_saved(root: Path) -> None:
+    async def scenario() -> None:
+        async with open_engine(root, local_grid((2, 2), restart_rest_s=0.0)) as world:
+            script = (
+                'if [ "$KOALA_RUN" = 1 ]; then echo "of $KOALA_COMPONENT" >"$KOALA_CHECKPOINT/state"; sleep 1; '
+                'exit "$KOALA_COMPONENT"; fi; cat "$KOALA_CHECKPOINT/state"'
+            )
+            row = await world.run(a_request(script, sizes=(2, 2), checkpoint=Checkpoint(shared=True)))
+            assert (row.state, row.runs) == ("done", 2)
+            assert [await world.output(row.id, part) for part in (0, 1)] == ["of 0\n", "of 0\n"]
+
+    asyncio.run(scenario())
+
+
+def test_a_program_is_asked_every_so_often_and_before_its_walltime_is_over(root: Path) -> None:
+    async def scenario() -> None:
+        async with open_engine(root, local_grid((1, 1))) as world:
+            ends_at = (
+                'trap \'read -r n last <"$KOALA_CHECKPOINT_ASKED"; [ "$n" -lt %d ] || exit 0\' USR1; '
+                "while :; do sleep 0.1; done"
+            )
+            often = Checkpoint(every_s=1.0, signal=CheckpointSignal.USR1)
+            last = Checkpoint(signal=CheckpointSignal.USR1, grace_s=98.0)
+            jobs = [
+                await world.submit(a_request(ends_at % 2, checkpoint=often)),
+                await world.submit(a_request(ends_at % 1, walltime_s=100.0, checkpoint=last)),
+            ]
+            assert [row.state for row in await world.ended(*jobs)] == ["done", "done"]
+
+    asyncio.run(scenario())
+
+
+def test_a_checkpoint_that_cannot_be_kept_leaves_the_one_before_in_use(root: Path) -> None:
+    async def scenario() -> None:
+        async with open_engine(root, local_grid((1,), restart_rest_s=0.0)) as world:
+            # The second run leaves something that nobody may follow in place of its checkpoint.
+            script = (
+                'echo "run $KOALA_RUN: $(cat "$KOALA_CHECKPOINT/state")"; case $KOALA_RUN in '
+                '1) echo first >"$KOALA_CHECKPOINT/state"; exit 1 ;; '
+                '2) rm -rf "$KOALA_CHECKPOINT"; ln -s / "$KOALA_CHECKPOINT"; exit 1 ;; esac'
+            )
+            row = await world.run(a_request(script, checkpoint=Checkpoint()))
+            assert (row.state, row.runs) == ("done", 3)
+            assert await world.output(row.id) == "run 3: first\n"
+            assert row.explanation is not None
+            assert any("leads out of the workspace" in line["text"] for line in row.explanation["story"])
+
+    asyncio.run(scenario())
