@@ -10,6 +10,7 @@ from koala.model.grid import (
     PLAN_DEPTH_DEFAULT,
     AnswerFaults,
     Background,
+    BandOver,
     BatchSettings,
     Grid,
     GridSimulation,
@@ -89,6 +90,7 @@ def test_a_full_grid_is_read_field_by_field() -> None:
             startup=Startup(base_s=5.0, per_component_s=2.0, load_factor=0.5, jitter=0.1),
             answers=AnswerFaults(late=0.1, twice=0.05, never=0.01, transfer_break=0.02),
             report_interval_s=30.0,
+            background_band=BandOver.GRID,
             heal_at_s=5000.0,
         ),
     )

@@ -107,6 +107,7 @@ simulation:
   startup: {base_s: 5, per_component_s: 2, load_factor: 0.5, jitter: 0.1}
   answers: {late: 0.1, twice: 0.05, never: 0.01, transfer_break: 0.02}
   report_interval_s: 30
+  background_band: grid
   heal_at_s: 5000
 """
 

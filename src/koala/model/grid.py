@@ -62,6 +62,13 @@ class LocalScheduler(enum.StrEnum):
     EASY = "easy"
 
 
+class BandOver(enum.StrEnum):
+    """Of what the load of other users is held inside its band, in a simulation."""
+
+    SITE = "site"  # of each site
+    GRID = "grid"  # of all sites that have one, together
+
+
 class Background(msgspec.Struct, frozen=True, kw_only=True):
     """A site's own users, and the dummy jobs that hold their load inside a band (fractions of the site).
 
@@ -138,12 +145,14 @@ class GridSimulation(msgspec.Struct, frozen=True, kw_only=True):
     """How the whole grid behaves in a simulation.
 
     ``report_interval_s`` is how often a site tells the scheduler its state; 0 tells every change at once.
+    ``background_band`` is of what the background load is held inside its band: of each site, or of the grid.
     Faults of answers stop at ``heal_at_s`` (as do drawn outages and component failures); None never heals.
     """
 
     startup: Startup = Startup()
     answers: AnswerFaults = AnswerFaults()
     report_interval_s: float = 0.0
+    background_band: BandOver = BandOver.SITE
     heal_at_s: float | None = None
 
 

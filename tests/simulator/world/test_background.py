@@ -7,7 +7,7 @@ import itertools
 import msgspec
 import pytest
 
-from koala.model.grid import Background, LocalScheduler
+from koala.model.grid import Background, BandOver, LocalScheduler
 from koala.model.messages import SiteReported
 from koala.simulator.workloads.draws import geometric, stream
 from tests.support.hand_driven import HandDriven, at_once, grid, job, site
@@ -25,6 +25,23 @@ def test_users_and_dummies_together_stay_in_the_band_of_an_idle_site() -> None:
     assert told[0].others == 30
     assert all(30 <= report.others <= 40 for report in told)
     assert len({report.others for report in told}) > 3
+
+
+def test_a_band_over_the_grid_holds_the_load_of_all_sites_and_leaves_each_to_its_users() -> None:
+    busy = msgspec.structs.replace(BAND, user_load=0.3)
+    quiet = msgspec.structs.replace(BAND, user_load=0.02)
+    sites = site("a", 100, background=busy), site("b", 200, background=quiet)
+    hands = HandDriven(grid(*sites, background_band=BandOver.GRID))
+    a, b = hands.world.sites["a"], hands.world.sites["b"]
+    shares = []
+    for until in range(0, 30_000, 100):
+        hands.until(float(until))
+        users = a.users + b.users
+        assert users > 60 or 45 <= users + a.dummies + b.dummies <= 60
+        assert not (a.queue and a.dummies)
+        shares.append((a.users + a.dummies) / 100)
+    assert max(shares) > 0.25  # beyond a's own share: nobody holds it there
+    assert b.dummies > 0
 
 
 def test_a_report_comes_only_when_something_changed() -> None:

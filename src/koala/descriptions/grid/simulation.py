@@ -14,6 +14,7 @@ from koala.descriptions.yaml.problems import wrong
 from koala.model.grid import (
     AnswerFaults,
     Background,
+    BandOver,
     GridSimulation,
     LocalScheduler,
     SiteFaults,
@@ -185,6 +186,10 @@ class GridSimulationText(Description):
         default=_GRID.report_interval_s,
         description="seconds between a site's reports to the scheduler; 0 reports every change at once",
     )
+    background_band: BandOver = Field(
+        default=_GRID.background_band,
+        description="of what dummy jobs hold the users' load inside the band: of each site, or of the whole grid",
+    )
     heal_at_s: Seconds | None = Field(
         default=_GRID.heal_at_s, description="the time at which drawn faults stop; null never heals"
     )
@@ -195,5 +200,6 @@ class GridSimulationText(Description):
             startup=self.startup.startup(),
             answers=AnswerFaults(**self.answers.model_dump()),
             report_interval_s=self.report_interval_s,
+            background_band=self.background_band,
             heal_at_s=self.heal_at_s,
         )

@@ -7,6 +7,7 @@ writes, can take the place of those of the workloads.
 
 from __future__ import annotations
 
+import enum
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -25,9 +26,11 @@ from koala.experiments.frame.shipped import fingerprint, shipped_grid, shipped_w
 from koala.experiments.koala2006.claims import claims
 from koala.experiments.koala2006.data import Koala2006Data
 from koala.experiments.koala2006.figures import figures
+from koala.model.grid import BandOver, Grid
 from koala.simulator import JobRow, Result, simulate
 
 GRID = "das2"
+PROCESSORS_PER_NODE = 2
 # The paper's name of a workload -> the example that has it.
 WORKLOADS = {"W1": "koala2006-w1", "W2": "koala2006-w2"}
 # Policy -> what its jobs ask for; FCM divides totals, and the others place components of given sizes.
@@ -47,9 +50,14 @@ METHOD = (
         "links and users are simulated."
     ),
     (
-        "The load of other users is held at 15-20 % by dummy jobs. Where the users alone exceed 20 % for over "
-        "a minute the run is void: it is repeated with another seed, for all three policies, so that they "
-        "stay comparable."
+        "The paper says that nodes are used 'in an exclusive fashion', and counts in processors. So there are two "
+        "readings, judged one beside the other: two processors in each node, 320 in all (scheduled=processors), or "
+        "whole nodes, 160 in all (scheduled=nodes)."
+    ),
+    (
+        "The load of other users is held at 15-20 % by dummy jobs: of the whole testbed, as in the paper "
+        "(band=grid), or of each site (band=site). Where the users alone exceed 20 % for over a minute the run is "
+        "void: it is repeated with another seed, for all three policies, so that they stay comparable."
     ),
     (
         "Each seed gives one value for each policy and workload, the mean over the jobs that were done. All "
@@ -73,12 +81,21 @@ Positive = Annotated[int, msgspec.Meta(ge=1, le=10_000)]
 Share = Annotated[float, msgspec.Meta(gt=0.0, lt=1.0)]
 
 
+class Scheduled(enum.StrEnum):
+    """What a site gives to jobs."""
+
+    PROCESSORS = "processors"
+    NODES = "nodes"
+
+
 class Koala2006Parameters(Parameters, frozen=True, kw_only=True):
     """What can be set.
 
     - ``jobs``: how many jobs a workload has;
     - ``model``: a file with the applications' execution times, as the experiment ``calibrate`` writes it; by
       default those of the shipped workloads;
+    - ``scheduled``: what a site schedules, its processors or its nodes as a whole, of two processors each;
+    - ``band``: of what the load of other users is held at 15-20 %, of the whole grid or of each site;
     - ``low_share``: a queue time counts as low below this share of the response time;
     - ``similar_share``: queue times count as similar when they differ by less than this share of the response time;
     - ``much_lower_share``: a time counts as much lower than another below this share of it.
@@ -86,6 +103,8 @@ class Koala2006Parameters(Parameters, frozen=True, kw_only=True):
 
     jobs: Positive = 200
     model: str = ""
+    scheduled: Scheduled = Scheduled.PROCESSORS
+    band: BandOver = BandOver.GRID
     low_share: Share = 0.1
     similar_share: Share = 0.1
     much_lower_share: Share = 0.5
@@ -139,6 +158,8 @@ class Koala2006(Experiment[Koala2006Parameters]):
                     "workload": workload,
                     "seed": each,
                     "jobs": parameters.jobs,
+                    "scheduled": str(parameters.scheduled),
+                    "band": str(parameters.band),
                     "applications": applications[workload],
                     "inputs": inputs,
                 },
@@ -160,9 +181,10 @@ class Koala2006(Experiment[Koala2006Parameters]):
         work = unit.work
         text = shipped_workload(WORKLOADS[work["workload"]]).text
         text = with_applications(text, work["applications"], unit.label)
+        grid = testbed(Scheduled(work["scheduled"]), BandOver(work["band"]))
         for attempt in range(ATTEMPTS_MAX):
             seed = work["seed"] + attempt * SUB_SEED_STRIDE
-            policies = _run_policies(text, work["jobs"], seed)
+            policies = _run_policies(grid, text, work["jobs"], seed)
             if policies is not None:
                 return {"seed_used": seed, "void_runs": attempt, "policies": policies}
         raise AlwaysVoidError(
@@ -191,12 +213,24 @@ def _void_note(data: Koala2006Data) -> str:
     return f"Void and repeated for all policies under another seed: {listed}. {runs} runs of each workload count."
 
 
-def _run_policies(text: WorkloadText, jobs: int, seed: int) -> dict[str, Any] | None:
+def testbed(scheduled: Scheduled, band: BandOver) -> Grid:
+    """The DAS-2 of 2006 in one of its readings."""
+    grid = shipped_grid(GRID)
+    sites = grid.sites
+    if scheduled is Scheduled.NODES:
+        sites = tuple(
+            msgspec.structs.replace(site, processors=site.processors // PROCESSORS_PER_NODE) for site in sites
+        )
+    simulation = msgspec.structs.replace(grid.simulation, background_band=band)
+    return msgspec.structs.replace(grid, sites=sites, simulation=simulation)
+
+
+def _run_policies(grid: Grid, text: WorkloadText, jobs: int, seed: int) -> dict[str, Any] | None:
     """What each policy made of it, or None where the run of any is void."""
     measured = {}
     for policy, kind in POLICIES.items():
         asked = varied(WorkloadFile(text, ()), jobs=jobs, request=kind)
-        result = simulate(shipped_grid(GRID), asked, policy=policy, seed=seed)
+        result = simulate(grid, asked, policy=policy, seed=seed)
         if result.voids:
             return None
         measured[policy] = measures(result)

@@ -1,4 +1,5 @@
-"""A site's own users, and the controller that injects and kills dummy jobs to hold their load inside a band.
+"""A site's own users, and the controller that injects and kills dummy jobs to hold their load inside a band: that of
+each site, or that of the whole grid.
 
 The world owns time: it tells the background what became due and lets the site's scheduler begin its jobs.
 Dummies never take processors from a queue: they are injected only into idle ones that nothing waits for.
@@ -11,7 +12,7 @@ import random
 from collections.abc import Callable
 from decimal import Decimal
 
-from koala.model.grid import Background, Grid
+from koala.model.grid import Background, BandOver, Grid
 from koala.model.messages import SiteReported
 from koala.model.request import SiteName
 from koala.policies.front_door import quota_processors
@@ -26,8 +27,7 @@ class SiteBackground:
     """The load that is not ours on one site."""
 
     __slots__ = (
-        "_high",
-        "_low",
+        "_band",
         "_parameters",
         "_rng",
         "interarrival_s",
@@ -36,13 +36,13 @@ class SiteBackground:
         "site",
     )
 
-    def __init__(self, site: SimulatedSite, parameters: Background, rng: random.Random) -> None:
+    def __init__(
+        self, site: SimulatedSite, parameters: Background, rng: random.Random, band: _SiteBand | _GridBand
+    ) -> None:
         self.site = site
         self._parameters = parameters
         self._rng = rng
-        # On the fractions as they were written: 0.07 of 100 processors is 7, not 8.
-        self._low = math.ceil(Decimal(repr(float(parameters.band_low))) * site.processors)
-        self._high = max(self._low, quota_processors(site.processors, parameters.band_high))
+        self._band = band
         offered = parameters.user_load * site.processors
         work_s = parameters.user_size_mean * parameters.user_execution_mean_s
         self.interarrival_s: float | None = work_s / offered if offered > 0.0 else None
@@ -68,15 +68,78 @@ class SiteBackground:
 
         Users who still wait count as load: dummies make room for them instead of standing in their way.
         """
-        site = self.site
+        self._band.control(self, now)
+
+    @property
+    def users(self) -> int:
+        """Processors that users hold or wait for."""
+        return self.site.users + self.queued
+
+
+class _SiteBand:
+    """The band of one site."""
+
+    __slots__ = ("_high", "_low")
+
+    def __init__(self, site: SimulatedSite, parameters: Background) -> None:
+        # On the fractions as they were written: 0.07 of 100 processors is 7, not 8.
+        self._low = math.ceil(Decimal(repr(float(parameters.band_low))) * site.processors)
+        self._high = max(self._low, quota_processors(site.processors, parameters.band_high))
+
+    def control(self, here: SiteBackground, now: float) -> None:
+        site = here.site
         if site.down:
             return
-        users = site.users + self.queued
-        load = users + site.dummies
+        load = here.users + site.dummies
         if load > self._high and site.dummies:
             site.set_dummies(site.dummies - min(site.dummies, load - self._high), now)
         elif load < self._low and site.idle and not site.queue:
             site.set_dummies(site.dummies + min(site.idle, self._low - load), now)
+
+
+class _GridBand:
+    """One band for all sites together. Where users wait, dummies of their site make room; then dummies come and go
+    anywhere: they go where they are the largest share of a site, and come where other users have the smallest."""
+
+    __slots__ = ("_members", "_serve")
+
+    def __init__(self, serve: Callable[[SimulatedSite, float], None]) -> None:
+        self._serve = serve
+        self._members: list[tuple[SiteBackground, Decimal, Decimal]] = []  # with the processors of its band's ends
+
+    def add(self, background: SiteBackground, parameters: Background) -> None:
+        processors = background.site.processors
+        low, high = (Decimal(repr(float(end))) * processors for end in (parameters.band_low, parameters.band_high))
+        self._members.append((background, low, high))
+
+    def control(self, here: SiteBackground, now: float) -> None:
+        up = [each for each in self._members if not each[0].site.down]
+        changed: dict[SiteName, SimulatedSite] = {}
+        room = min(here.queued - here.site.idle, here.site.dummies)
+        if room > 0:
+            self._change(here.site, -room, now, changed)
+        low = math.ceil(sum((each[1] for each in up), Decimal(0)))
+        high = max(low, math.floor(sum((each[2] for each in up), Decimal(0))))
+        sites = [background.site for background, _, _ in up]
+        load = sum(background.users + background.site.dummies for background, _, _ in up)
+        while load > high and any(site.dummies for site in sites):
+            most = max(sites, key=lambda site: site.dummies / site.installed)
+            load -= 1
+            self._change(most, -1, now, changed)
+        while load < low:
+            open_to = [each for each, _, _ in up if each.site.idle and not each.site.queue and not each.queued]
+            if not open_to:
+                break
+            least = min(open_to, key=lambda each: (each.users + each.site.dummies) / each.site.installed)
+            load += 1
+            self._change(least.site, 1, now, changed)
+        changed.pop(here.site.name, None)  # whoever asked serves it
+        for site in changed.values():
+            self._serve(site, now)
+
+    def _change(self, site: SimulatedSite, by: int, now: float, changed: dict[SiteName, SimulatedSite]) -> None:
+        site.set_dummies(site.dummies + by, now)
+        changed[site.name] = site
 
 
 def users_stream(seed: int, site: SiteName) -> random.Random:
@@ -107,11 +170,16 @@ class BackgroundControl:
         self._serve = serve
         self.load = UsersLoad(grid.sites)
         self.by_site: dict[str, SiteBackground] = {}
+        shared = _GridBand(serve) if grid.simulation.background_band is BandOver.GRID else None
         for site in grid.sites:
-            background = site.simulation.background
-            if background is not None:
-                rng = users_stream(seed if background.seed is None else background.seed, site.name)
-                self.by_site[site.name] = SiteBackground(sites[site.name], background, rng)
+            parameters = site.simulation.background
+            if parameters is not None:
+                simulated = sites[site.name]
+                rng = users_stream(seed if parameters.seed is None else parameters.seed, site.name)
+                background = SiteBackground(simulated, parameters, rng, shared or _SiteBand(simulated, parameters))
+                self.by_site[site.name] = background
+                if shared is not None:
+                    shared.add(background, parameters)
 
     def open(self) -> None:
         """Time zero: the first dummies, the first users on their way, the first reports."""
