@@ -14,6 +14,7 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
     "heterogeneous": ("koala.experiments.heterogeneous.study", "Heterogeneous"),
     "koala2005": ("koala.experiments.koala2005.study", "Koala2005"),
     "koala2006": ("koala.experiments.koala2006.study", "Koala2006"),
+    "koala2006-map": ("koala.experiments.koala2006.sensitivity", "Sensitivity"),
     "live2006": ("koala.experiments.live2006.study", "Live2006"),
     "minigrid": ("koala.experiments.minigrid.study", "MiniGridStudy"),
     "wase": ("koala.experiments.wase.study", "WaseStudy"),

@@ -37,12 +37,12 @@ class SiteBackground:
     )
 
     def __init__(
-        self, site: SimulatedSite, parameters: Background, rng: random.Random, band: _SiteBand | _GridBand
+        self, site: SimulatedSite, parameters: Background, rng: random.Random, band: _GridBand | None = None
     ) -> None:
         self.site = site
         self._parameters = parameters
         self._rng = rng
-        self._band = band
+        self._band = _SiteBand(site, parameters) if band is None else band
         offered = parameters.user_load * site.processors
         work_s = parameters.user_size_mean * parameters.user_execution_mean_s
         self.interarrival_s: float | None = work_s / offered if offered > 0.0 else None
@@ -176,7 +176,7 @@ class BackgroundControl:
             if parameters is not None:
                 simulated = sites[site.name]
                 rng = users_stream(seed if parameters.seed is None else parameters.seed, site.name)
-                background = SiteBackground(simulated, parameters, rng, shared or _SiteBand(simulated, parameters))
+                background = SiteBackground(simulated, parameters, rng, shared)
                 self.by_site[site.name] = background
                 if shared is not None:
                     shared.add(background, parameters)
