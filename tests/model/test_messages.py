@@ -77,6 +77,7 @@ OF_TYPE: dict[typing.Any, st.SearchStrategy[typing.Any]] = {
     ).map(tuple),
     tuple[tuple[str, int], ...]: st.lists(st.tuples(texts, counts), max_size=3).map(tuple),
     tuple[tuple[float, int], ...]: st.lists(st.tuples(times, counts), max_size=3).map(tuple),
+    tuple[tuple[int, float, float], ...]: st.lists(st.tuples(counts, times, times), max_size=3).map(tuple),
     Request: st.builds(
         Request,
         components=st.lists(

@@ -59,7 +59,7 @@ class _JobId(click.ParamType[int]):
 
 JOB_ID = _JobId()
 
-_server_option = click.option(
+server_option = click.option(
     "-s",
     "--server",
     metavar="ADDRESS",
@@ -74,7 +74,7 @@ def with_client(verb: Callable[Concatenate[Client, P], R]) -> Callable[P, R]:
     Over a network the token is that of KOALA_TOKEN, KOALA_TOKEN_FILE or ~/.config/koala/token.
     """
 
-    @_server_option
+    @server_option
     @functools.wraps(verb)
     def connected(*args: P.args, **kwargs: P.kwargs) -> R:
         client = open_client(kwargs.pop("server", None))

@@ -35,6 +35,7 @@ from koala.core.state.snapshots.snapshot import Snapshot, grid_digest, take_snap
 from koala.core.story import JobExplanation, explain
 from koala.model.grid import Grid
 from koala.model.messages import (
+    MACHINE_CLASSES_MAX,
     AnyCommand,
     AnyEvent,
     CancelAsked,
@@ -54,6 +55,7 @@ from koala.model.messages import (
     RestartAsked,
     SiteDrained,
     SiteLost,
+    SiteMachines,
     SiteReported,
     SiteResumed,
     SiteSilent,
@@ -113,12 +115,18 @@ class Scheduler:
             FileChanged: self._staging.on_file_changed,
             LinkProbed: self._probing.on_probed,
             SiteReported: self._loss.on_reported,
+            SiteMachines: self._on_site_machines,
             SiteSilent: self._loss.on_silent,
             SiteLost: self._loss.on_lost,
             SiteDrained: self._on_site_drained,
             SiteResumed: self._on_site_resumed,
             Tick: self._on_tick,
         }
+
+    def _on_site_machines(self, event: SiteMachines) -> None:
+        index = self.ledger.index.get(event.site)
+        if index is not None:
+            self.ledger.sites.report_machines(index, event.machines[:MACHINE_CLASSES_MAX])
 
     def handle(self, event: AnyEvent) -> list[AnyCommand]:
         """Take note of the event, and of the time that has passed; say what must be done now.

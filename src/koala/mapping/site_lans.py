@@ -8,12 +8,18 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
+from typing import NamedTuple
+
+import msgspec
 
 from koala.model.dendrogram import MACHINES_MAX, Dendrogram, InvalidDendrogramError, Lan, Machine, Man, Wan
-from koala.model.grid import Grid, LinkGroup, Site
+from koala.model.grid import NODE_POWER, Grid, LinkGroup, Site
 
+# Sites between which a byte takes no longer, one way, are in one region, and in one wide area.
+MAN_LATENCY_S_MAX = 0.002
+WAN_LATENCY_S_MAX = 0.020
 # The wide area of the sites that name none and are in no group of groups.
 WAN_DEFAULT = "grid"
 
@@ -70,6 +76,13 @@ def _machines(site: Site) -> tuple[Machine, ...]:
     )
 
 
+def region_of(grid: Grid, index: int) -> tuple[str, str, float]:
+    """The MAN and the WAN of a site, and the bandwidth of its uplink in Mbit/s, infinite where nothing limits it."""
+    site = grid.sites[index]
+    man, wan = _region(site, _groups_around(grid)[site.name])
+    return man, wan, _site_uplink(grid, site)
+
+
 def _region(site: Site, groups: list[str]) -> tuple[str, str]:
     """The MAN and the WAN of a site: named, or the innermost and the outermost of the groups around it."""
     man = site.man or (groups[0] if groups else site.name)
@@ -101,16 +114,74 @@ def _mbit_s(mbit_s: float | None) -> float:
     return math.inf if mbit_s is None else mbit_s
 
 
+class MachineClass(NamedTuple):
+    """Processors of a site that are alike: how many, their nominal power in MFlop/s, and the part that others use."""
+
+    processors: int
+    power: float
+    load: float
+
+
+def machines_of(site: Site, measured: Sequence[MachineClass]) -> list[MachineClass]:
+    """The machines of a site by class: as the grid file has them, and for what it does not say as was measured."""
+    if site.nodes or not measured:
+        named = [MachineClass(1, node.power, node.load) for node in site.nodes]
+        rest = site.processors - len(site.nodes)
+        return [*named, MachineClass(rest, site.node_power, site.node_load)] if rest > 0 else named
+    says_power, says_load = site.node_power != NODE_POWER, site.node_load != 0
+    found, left = [], site.processors
+    for each in measured:
+        count = min(each.processors, left)
+        if count > 0:
+            power = site.node_power if says_power else each.power
+            found.append(MachineClass(count, power, site.node_load if says_load else each.load))
+            left -= count
+    last = found[-1]  # of processors that were not seen the last ones are thought to be like these
+    return [*found[:-1], last._replace(processors=last.processors + left)]
+
+
+def seen_grid(
+    grid: Grid, latency_s: Mapping[tuple[int, int], float], bytes_per_s: Mapping[tuple[int, int], float]
+) -> Grid:
+    """The grid with regions, wide areas and uplinks where it names none: sites that are near each other by what was
+    measured are in one region or wide area, which has the name of its first site; the uplink of a site is the most
+    that was measured from it or to it. By pairs of indexes of sites, one direction is enough."""
+    around = _groups_around(grid)
+    free = [index for index, site in enumerate(grid.sites) if not around[site.name]]
+    mans = _near(free, latency_s, MAN_LATENCY_S_MAX)
+    wans = _near(free, latency_s, WAN_LATENCY_S_MAX)
+    timed = {index for pair in latency_s for index in pair}
+    sites = []
+    for index, site in enumerate(grid.sites):
+        man, wan, uplink = site.man, site.wan, site.uplink_mbit_s
+        if index in mans and index in timed:
+            man = man or grid.sites[mans[index]].name
+            wan = wan or grid.sites[wans[index]].name
+        if uplink is None and (grid.network is None or grid.network.uplink_mbit_s is None):
+            rates = [rate for pair, rate in bytes_per_s.items() if index in pair]
+            uplink = max(rates) * 8 / 1e6 if rates else None
+        sites.append(msgspec.structs.replace(site, man=man, wan=wan, uplink_mbit_s=uplink))
+    return msgspec.structs.replace(grid, sites=tuple(sites))
+
+
+def _near(sites: Sequence[int], latency_s: Mapping[tuple[int, int], float], most_s: float) -> dict[int, int]:
+    """By site the first one of those that it is joined with by short ways."""
+    first = {site: site for site in sites}
+    for (one, other), measured_s in sorted(latency_s.items()):
+        if measured_s <= most_s and one in first and other in first:
+            joined = sorted((first[one], first[other]))
+            first = {site: joined[0] if head == joined[1] else head for site, head in first.items()}
+    return first
+
+
 class NodePowers:
     """The current powers of a site's processors, the least first, however many there are."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, measured: Sequence[MachineClass] = ()) -> None:
         counts: dict[float, int] = {}
-        for power in (node.current_power for node in site.nodes):
-            counts[power] = counts.get(power, 0) + 1
-        if site.processors > len(site.nodes):
-            rest = site.node_power * (1 - site.node_load)
-            counts[rest] = counts.get(rest, 0) + site.processors - len(site.nodes)
+        for processors, power, load in machines_of(site, measured):
+            current = power * (1 - load)
+            counts[current] = counts.get(current, 0) + processors
         self._powers = sorted(counts)
         self._ends = list(accumulate(counts[power] for power in self._powers))
 

@@ -55,6 +55,8 @@ RELEASES_MAX = 256
 ENDED_NODES_MAX = 16
 # A component is kept off so many nodes of its site at most: those of the last failures.
 EXCLUDED_NODES_MAX = 16
+# So many kinds of machines a site tells of at most; of more the rest count as the last one.
+MACHINE_CLASSES_MAX = 32
 # A probe of a link sends no more than this.
 PROBE_BYTES = 8_000_000
 # Of a component that ended so, nothing was ever at its site.
@@ -272,6 +274,15 @@ class SiteReported(Event, frozen=True, kw_only=True, tag=True):
     shown: tuple[Token, ...] = ()
 
 
+class SiteMachines(Event, frozen=True, kw_only=True, tag=True):
+    """What was measured of the machines of a site, for jobs of tasks: (processors, power in MFlop/s, load of others
+    from 0 to 1), no more than ``MACHINE_CLASSES_MAX`` of them. None of them means that nothing is known, and that the
+    grid file's word counts. That goes first in any case: where it gives nodes or a power, only the rest is taken."""
+
+    site: SiteName
+    machines: tuple[tuple[int, float, float], ...] = ()
+
+
 def releases_within(releases: Iterable[tuple[float, int]], others: int) -> list[tuple[float, int]]:
     """What a site tells of ends, by time: no more ends than ``RELEASES_MAX``, the last ones as one, and no more
     processors than others hold. What is too many is left out where it ends first: it may have ended already."""
@@ -343,6 +354,7 @@ AnyEvent: TypeAlias = (
     | TransferEnded
     | FileChanged
     | LinkProbed
+    | SiteMachines
     | SiteReported
     | SiteSilent
     | SiteLost

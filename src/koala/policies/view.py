@@ -264,10 +264,12 @@ class View:
         return whole
 
     def unloaded(self) -> View:
-        """The same with nothing on any link, nor anything seen there before."""
-        if not any(self.link_demand_bit_s) and not self.observed_bisection_bit_s:
+        """The same with nothing on any link, nor anything seen there before, nor load of others on machines."""
+        lans = self.lans.unloaded()
+        if lans is self.lans and not any(self.link_demand_bit_s) and not self.observed_bisection_bit_s:
             return self
         unloaded = self.with_link_demand([0] * len(self.link_demand_bit_s))
+        unloaded.lans = lans
         unloaded.observed_bisection_bit_s = 0.0
         return unloaded
 

@@ -11,7 +11,7 @@ name: halves
 sites:
   a: {kind: local, processors: 3}
   b: {kind: local, processors: 3}
-scheduler: {policy: WF, scan_interval_s: 0}
+scheduler: {policy: WF, scan_interval_s: 0, probe_every_s: 0}  # whoever else loads this machine
 """
 TASKS = """\
 mcr: 800

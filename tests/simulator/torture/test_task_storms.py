@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from koala.mapping.random_graphs import random_task_graph
+from koala.model.messages import SiteMachines
 from koala.model.request import Flexibility, Request
 from koala.simulator.torture.storms import Storm, draw_storm
 from koala.simulator.torture.torture import weather
@@ -27,7 +28,20 @@ def with_tasks(storm: Storm) -> Storm:
         return msgspec.structs.replace(request, tasks=tasks, flexible=Flexibility(), policy=rng.choice(POLICIES))
 
     arrivals = tuple(each._replace(request=turned(each.request)) for each in storm.arrivals)
-    return msgspec.structs.replace(storm, arrivals=arrivals)
+    return msgspec.structs.replace(storm, arrivals=arrivals, operators=storm.operators + measured(storm, rng))
+
+
+def measured(storm: Storm, rng: random.Random) -> tuple[SiteMachines, ...]:
+    """In some storms others load machines so that no task fits there, until the storm is over."""
+    heal_at_s = storm.grid.simulation.heal_at_s or 0.0
+    events = []
+    for site in storm.grid.sites:
+        if rng.random() < 0.4:
+            power, load = rng.choice((500.0, 5_000.0)), rng.choice((0.0, 0.5, 1.0))
+            machines = ((1, power, 0.0), (site.processors, power, load))
+            events.append(SiteMachines(at=rng.uniform(0.0, heal_at_s), site=site.name, machines=machines))
+            events.append(SiteMachines(at=heal_at_s, site=site.name))
+    return tuple(events)
 
 
 @pytest.fixture(scope="module")

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 import msgspec
 
-from koala.cli.connection import complete_example
+from koala.cli.connection import complete_example, server_option
 from koala.cli.errors import EXIT_REFUSED, UserError, advice
 from koala.cli.examples import read_named
+from koala.cli.map.live import LIVE, live_machines
 from koala.cli.terminal.output import OutputFile, refuse_clashes
 
 if TYPE_CHECKING:
@@ -84,8 +85,13 @@ class _Size(click.ParamType[tuple[float, float]]):
 @click.command(name="map")
 @click.argument("app", shell_complete=complete_example("graph"))
 @click.option(
-    "--grid", "grid_name", required=True, metavar="GRID", help="The machines: a file, or the name of an example."
+    "--grid",
+    "grid_name",
+    required=True,
+    metavar="GRID",
+    help="The machines: a file, the name of an example, or live for the idle ones of the daemon's grid.",
 )
+@server_option
 @click.option(
     "--method", default=METHOD, show_default=True, metavar="NAME", help="How clusters are mapped, see above."
 )
@@ -137,6 +143,7 @@ def map_application(
     dot_file: Path | None,
     svg_file: Path | None,
     as_json: bool,
+    server: str | None,
     **described: Any,
 ) -> None:
     """Map an application of communicating tasks onto the machines of a wide-area grid.
@@ -145,9 +152,11 @@ def map_application(
     koala map app.yaml --grid grid.yaml
     koala map app.yaml --grid grid.yaml --cluster-size 4-6 --method wase-whole --json
     koala map pipeline --grid tuscany --svg mapping.svg
+    koala map app.yaml --grid live
 
     APP and GRID are files or the names of examples. APP has the tasks, or is a job that holds a task graph. GRID has
-    machines in LANs, MANs and WANs, or is a grid file of the scheduler, whose sites are LANs.
+    machines in LANs, MANs and WANs, or is a grid file of the scheduler, whose sites are LANs. With live it is the
+    grid of the daemon: its idle processors, with the power and load that were measured.
 
     The methods are wase and greedy, as in the paper; greedy-scan, the same at the paper's speed; wase-whole, which
     keeps clusters whole; wase-far, which goes farther for power; wase-soft, which goes farther for bandwidth;
@@ -163,7 +172,12 @@ def map_application(
     chosen = {key: value for key, value in described.items() if value is not None and value is not False}
     _check_method(method, chosen)
     graph, given = read_application(*read_named("graph", app, "job"))
-    dendrogram = read_machines(*read_named("dendrogram", grid_name, "grid"))
+    if grid_name == LIVE:
+        dendrogram = live_machines(server)
+    elif server is not None:
+        raise UserError("--server is for --grid live; leave it out with a file or an example")
+    else:
+        dendrogram = read_machines(*read_named("dendrogram", grid_name, "grid"))
     found: Clustering | None = None
     clustered = [theta, cluster_size, clustering] != [None, None, None]
     if given is not None and clustered:

@@ -159,6 +159,9 @@ class LinkForecasts:
 
     def _forget(self, pair: tuple[int, int]) -> None:
         del self.series[pair]
+        lans = self.view.lans
+        lans.believe(lans.bytes_per_s, pair, None)
+        lans.believe(lans.latency_s, pair, None)
         for forecasts, rows in ((self.bandwidth, self.view.bytes_per_s), (self.latency, self.view.latency_s)):
             if forecasts.pop(pair, None) is not None:
                 back = forecasts.get((pair[1], pair[0]))
@@ -170,10 +173,14 @@ class LinkForecasts:
     def _believe_bandwidth(self, series: LinkSeries) -> None:
         said = forecast(series.declared_bytes_per_s, series.bandwidth)
         _believe(self.bandwidth, self.view.bytes_per_s, series, said)
+        lans = self.view.lans
+        lans.believe(lans.bytes_per_s, (series.source, series.target), said.value)
 
     def _believe_latency(self, series: LinkSeries) -> None:
         said = forecast(series.declared_latency_s, series.latency)
         _believe(self.latency, self.view.latency_s, series, said)
+        lans = self.view.lans
+        lans.believe(lans.latency_s, (series.source, series.target), said.value)
 
 
 def _append(measurements: list[Measurement], measured: Measurement) -> None:

@@ -97,6 +97,7 @@ class SiteBelief(_SiteLinks):
     record: SiteRecord = field(default_factory=SiteRecord)  # failures of applications that are held against it
     gained_processor_s: float = 0.0  # of components before their barrier, see ``JobCounts``
     wasted_processor_s: float = 0.0
+    machines: tuple[tuple[int, float, float], ...] = ()  # (processors, power, load), as measured
     nodes: tuple[NodeClass, ...] = ()  # as last reported; none where it does not tell
     shown: dict[Token, None] = field(default_factory=dict)  # components whose share is not free in these
 
@@ -252,6 +253,8 @@ class Sites:
         if belief.record.nodes:
             self.node_accused[index] = None
         self.view.limit[index] = belief.limit
+        if belief.machines:
+            self.view.lans.measured(index, belief.machines)
 
     def restored(self, *, helped: int, changed: int) -> None:
         """All beliefs, claims and jobs are in place: go on from these counts."""
@@ -295,6 +298,14 @@ class Sites:
             if awaited:
                 self.changed += 1
                 self.helped += 1
+
+    def report_machines(self, index: int, machines: tuple[tuple[int, float, float], ...]) -> None:
+        """What was measured of the site's machines: jobs of tasks may fit that did not, or no more."""
+        if machines != self.sites[index].machines:
+            self.sites[index].machines = machines
+            self.view.lans.measured(index, machines)
+            self.changed += 1
+            self.helped += 1
 
     def _expect_others(self, index: int, releases: Sequence[tuple[float, int]], now: float) -> None:
         """What the site says of ends counts; of the rest each is due a default walltime after it was first seen."""

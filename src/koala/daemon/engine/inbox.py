@@ -20,6 +20,7 @@ from koala.model.messages import (
     ComponentRunning,
     ComponentStarting,
     EndedJob,
+    SiteMachines,
     SiteReported,
     SiteSilent,
     Tick,
@@ -63,6 +64,7 @@ _SAID_AGAIN = (
     ComponentRunning,
     ComponentEnded,
     SiteReported,
+    SiteMachines,
     SiteSilent,
 )
 

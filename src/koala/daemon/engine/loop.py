@@ -35,6 +35,7 @@ from koala.daemon.perform.bundles import Bundles
 from koala.daemon.perform.interface import Silences, SiteDefects, SiteTrouble
 from koala.daemon.perform.performer import Performer
 from koala.daemon.upkeep.journal_pruning import JournalPruner
+from koala.daemon.upkeep.machines import MachineWatch
 from koala.daemon.upkeep.polling import SiteActivity, SitePoller
 from koala.daemon.upkeep.retention import Retention
 from koala.files.contents import ContentStore
@@ -119,6 +120,13 @@ class Engine:
             poll_s=limits.poll_s,
             call_s=limits.site_call_s,
         )
+        self.machines = MachineWatch(
+            self,
+            grid.sites,
+            self._areas,
+            lambda name: self._state.scheduler.ledger.sites.sites[self._state.scheduler.ledger.index[name]].ours,
+            off=grid.scheduler.probe_every_s == 0,
+        )
         self._retention = Retention(self, store, self._sites, lambda: self.rows)
         self._journal_pruner = JournalPruner(store, limits.journal_entries_max)
         self._waiters = Waiters()
@@ -167,6 +175,7 @@ class Engine:
             raise
         self._go_on()
         self._poller.start()
+        self.machines.start()
         self._retention.start()
         self._turning = asyncio.create_task(self._turn(), name="engine")
         self._turning.add_done_callback(self._turned)
@@ -178,6 +187,7 @@ class Engine:
             return
         self._closing = True
         await self._poller.stop()
+        await self.machines.stop()
         await self._retention.stop()
         await self._performer.close()
         await self._close_sites()

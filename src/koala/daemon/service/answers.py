@@ -5,6 +5,7 @@ Pure functions; who may see what is decided in ``koala.daemon.service.service``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -21,6 +22,7 @@ from koala.core.story import JobExplanation
 from koala.daemon.perform.interface import SiteTrouble
 from koala.daemon.service.sentences import sentence
 from koala.files import CatalogueEntry
+from koala.mapping.site_lans import region_of
 from koala.model.api import (
     Answer,
     ComponentRun,
@@ -40,6 +42,7 @@ from koala.model.api import (
     LinkMeasurement,
     LinkQuantity,
     LinkState,
+    MachineInfo,
     NetworkInfo,
     Place,
     PlanInfo,
@@ -53,11 +56,14 @@ from koala.model.grid import Grid, Link
 from koala.model.messages import JobSubmitted
 from koala.model.request import Placement, Refusal
 from koala.policies.front_door import View
+from koala.policies.tasks.wase import SiteLans
 from koala.policies.view import BYTES_PER_S_PER_MBIT_S, LinkRows
 from koala.store.rows import ComponentRow, JournalRow, StoredJob, TransferRow
 
 # With more sites than this an overview tells only of the links that the grid names; others are as the default.
 SITES_ALL_LINKED_MAX = 64
+# So many kinds of machines of one site are told.
+MACHINES_TOLD_MAX = 64
 OTHERS_ERROR = "a component of another user failed there; operators see how"
 
 
@@ -205,10 +211,11 @@ def site_info(
     clock: str = "",
     whole: PoolCount | None = None,
     free: PoolCount | None = None,
+    lans: SiteLans | None = None,
 ) -> SiteInfo:
     """What the core believes of a site, and the jobs there that the caller may know of. ``accusing`` are those of
     whose failures there the caller may know. ``clock`` is what is wrong with its clock; ``whole`` and ``free`` are
-    what its nodes have beside processors."""
+    what its nodes have beside processors, ``lans`` what jobs of tasks see of it."""
     whole, free = whole or counted(None), free or counted(None)
     record = belief.record
     silent = silence if silence is not None and not silence.answers else None
@@ -246,7 +253,21 @@ def site_info(
         memory_idle_bytes=free.memory_bytes,
         gained_processor_s=belief.gained_processor_s,
         wasted_processor_s=belief.wasted_processor_s,
+        **({} if lans is None else _as_lan(lans, belief.name)),
     )
+
+
+def _as_lan(lans: SiteLans, name: str) -> dict[str, Any]:
+    """What jobs of tasks see of a site."""
+    index = lans.index[name]
+    classes, measured = lans.classes(index)
+    man, wan, uplink_mbit_s = region_of(lans.seen, index)
+    machines = [
+        MachineInfo(processors=each.processors, power=each.power, load=each.load, measured=measured)
+        for each in classes[:MACHINES_TOLD_MAX]
+    ]
+    uplink = uplink_mbit_s if math.isfinite(uplink_mbit_s) else None
+    return {"machines": machines, "man": man, "wan": wan, "uplink_mbit_s": uplink}
 
 
 def last_error_for(caller: str, belief: SiteBelief, *, sees_all: bool) -> str:

@@ -44,6 +44,7 @@ from koala.model.messages import (
     SiteDistrusted,
     SiteDrained,
     SiteLost,
+    SiteMachines,
     SiteReported,
     SiteResumed,
     SiteSilent,
@@ -176,6 +177,10 @@ _WORDS: dict[type[Any], Callable[[Any], str]] = {
     FileChanged: _file_changed,
     SiteReported: lambda body: (
         f"{body.site} has {_counted(body.processors, 'processor')}, of which others hold {body.others}"
+    ),
+    SiteMachines: lambda body: (
+        f"the machines of {body.site}: "
+        + (", ".join(f"{n} of {p:.0f} MFlop/s, load {load:.0%}" for n, p, load in body.machines) or "as declared")
     ),
     SiteSilent: lambda body: (
         f"{body.site} {'cannot be used' if body.answers else 'does not answer'}{_because(body.reason)}"

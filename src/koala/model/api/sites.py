@@ -13,6 +13,16 @@ class GpuCount(Answer):
     idle: int
 
 
+class MachineInfo(Answer):
+    """Processors of a site that are alike for jobs of tasks: their ``power`` in MFlop/s, and the part of it, from 0
+    to 1, that others use; ``measured`` where it is not the grid file's word."""
+
+    processors: int
+    power: float
+    load: float
+    measured: bool = False
+
+
 class SiteInfo(Answer):
     """What Koala knows of a site. ``usable`` processors are those within its quota. ``trust``: usable, unusable (too
     many errors, or failures of applications that did well elsewhere), probing. ``distrusted`` is why it is not
@@ -24,7 +34,8 @@ class SiteInfo(Answer):
     ``set_aside`` are commands that an error inside Koala keeps from being performed, for operators: no fault of the
     site. ``gpus`` are counted by kind, and memory in bytes, null where the site does not tell. Of our components
     there ``gained_processor_s`` is what claiming late left to others, ``wasted_processor_s`` what was held before
-    starts, both in processor seconds."""
+    starts, both in processor seconds. For jobs of tasks: its ``machines``, the region (``man``) and wide area
+    (``wan``) that it is in, as named or by what was measured of links, and its uplink, null for no limit."""
 
     name: str
     kind: str
@@ -55,6 +66,10 @@ class SiteInfo(Answer):
     memory_idle_bytes: int | None = None
     gained_processor_s: float = 0.0
     wasted_processor_s: float = 0.0
+    machines: list[MachineInfo] = []
+    man: str = ""
+    wan: str = ""
+    uplink_mbit_s: float | None = None
 
 
 class UsagePoint(Answer):

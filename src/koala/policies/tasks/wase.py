@@ -14,7 +14,7 @@ from koala.mapping.clustering.catalogue import cluster
 from koala.mapping.placing.catalogue import map_tasks
 from koala.mapping.placing.power_left import PowerLeft
 from koala.mapping.result import NoPlace
-from koala.mapping.site_lans import NodePowers, arranged
+from koala.mapping.site_lans import MachineClass, NodePowers, arranged, machines_of, seen_grid
 from koala.model.dendrogram import LAN, MACHINES_MAX, Dendrogram, Machine
 from koala.model.grid import Grid, Site
 from koala.model.request import Request
@@ -70,8 +70,53 @@ class SiteLans:
     def __init__(self, grid: Grid) -> None:
         self._grid = grid
         self._powers = [NodePowers(site) for site in grid.sites]
-        self._index = {site.name: index for index, site in enumerate(grid.sites)}
+        self.index = {site.name: index for index, site in enumerate(grid.sites)}
         self._trees: dict[int, tuple[Dendrogram, list[int]]] = {}
+        self.machines: dict[int, tuple[MachineClass, ...]] = {}  # what was measured, by site
+        self.latency_s: dict[tuple[int, int], float] = {}  # and by link
+        self.bytes_per_s: dict[tuple[int, int], float] = {}
+        self._seen: Grid | None = grid
+
+    def measured(self, site: int, machines: Sequence[tuple[int, float, float]]) -> None:
+        """These are the machines of a site by what was measured; none where nothing is known."""
+        self.machines[site] = tuple(MachineClass(*each) for each in machines)
+        self._powers[site] = NodePowers(self._grid.sites[site], self.machines[site])
+
+    def believe(self, values: dict[tuple[int, int], float], link: tuple[int, int], value: float | None) -> None:
+        """What was measured of a link, in ``latency_s`` or ``bytes_per_s``; None where that is forgotten."""
+        if value is None:
+            values.pop(link, None)
+        else:
+            values[link] = value
+        self._trees.clear()
+        self._seen = None
+
+    @property
+    def seen(self) -> Grid:
+        """The grid, with what was measured of its links."""
+        if self._seen is None:
+            self._seen = seen_grid(self._grid, self.latency_s, self.bytes_per_s)
+        return self._seen
+
+    def classes(self, site: int) -> tuple[list[MachineClass], bool]:
+        """The machines of a site, those that are alike together, and whether what was measured is in that."""
+        described, measured = self._grid.sites[site], self.machines.get(site, ())
+        counts: dict[tuple[float, float], int] = {}
+        for processors, power, load in machines_of(described, measured):
+            counts[power, load] = counts.get((power, load), 0) + processors
+        found = [MachineClass(processors, *kind) for kind, processors in counts.items()]
+        return found, bool(measured) and not described.nodes
+
+    def unloaded(self) -> SiteLans:
+        """The same with no load of others, and with no less power than the grid file says."""
+        if not any(self.machines.values()):
+            return self
+        other = SiteLans(self._grid)
+        other.latency_s, other.bytes_per_s, other._seen = self.latency_s, self.bytes_per_s, self._seen
+        for index, machines in self.machines.items():
+            least = self._grid.sites[index].node_power
+            other.measured(index, [(each.processors, max(each.power, least), 0.0) for each in machines])
+        return other
 
     @classmethod
     def alike(cls, names: Sequence[str], processors: Sequence[int]) -> SiteLans:
@@ -104,8 +149,8 @@ class SiteLans:
         if found is None:
             if len(self._trees) >= TREES_KEPT:
                 self._trees.clear()
-            tree = arranged(self._grid, lambda site: _room(site, min(tasks, MACHINES_MAX // len(self._powers))))
-            found = self._trees[tasks] = tree, [self._index[name] for name in tree.flat.levels[LAN].names]
+            tree = arranged(self.seen, lambda site: _room(site, min(tasks, MACHINES_MAX // len(self._powers))))
+            found = self._trees[tasks] = tree, [self.index[name] for name in tree.flat.levels[LAN].names]
         return found
 
 

@@ -99,6 +99,7 @@ class CallerView:
             clock=site_clock_in_words(name, clocks_of(engine)),
             whole=(whole := counted(book.pools.whole(index))),
             free=_free_beside(book, index, whole),
+            lans=book.view.lans,
         )
 
     def network(self) -> NetworkInfo:

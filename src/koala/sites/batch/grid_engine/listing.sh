@@ -23,14 +23,18 @@ koala_listing() {
     fi
     # The site may be in another time zone: times are those of UTC.
     koala_jobs=$(TZ=UTC0 qstat -F "slots,h_rt$koala_names" -u '*' -r -xml) || return 1
-    koala_queues=$(qselect -U "$koala_user" "$@" 2>&1) || [ -z "$koala_queues" ] || {
-        printf '%s\n' "$koala_queues" >&2
-        return 1
-    }
+    koala_queues=$(qselect -U "$koala_user" "$@" 2>&1) || case $koala_queues in
+        '') ;;
+        *"no such parallel environment"*) koala_queues= ;;
+        *)
+            printf '%s\n' "$koala_queues" >&2
+            return 1
+            ;;
+    esac
     koala_quotas=$(qquota -l slots -xml) || return 1
     if [ -n "$koala_environment" ]; then
         koala_environment=$(qconf -sp "$koala_environment" 2>&1) || case $koala_environment in
-            *"does not exist"*) koala_environment= ;;
+            *"does not exist"* | *"is not a parallel environment"*) koala_environment= ;;
             *)
                 printf '%s\n' "$koala_environment" >&2
                 return 1

@@ -1,0 +1,145 @@
+"""What the machines of the sites can do now, for jobs of tasks: their power, and the load of others on them.
+
+A small program in the sites' own shells tells (``koala.daemon.upkeep.machine_program``); it needs a python3 there.
+The power is that of the host where the commands of the site run, and is measured once; a site with other nodes says
+so in the grid file. What cannot be measured stays as the grid file says, and is no word on a site.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import shlex
+from collections.abc import Callable, Iterable, Mapping
+from importlib import resources
+
+from koala.daemon.perform.interface import EngineInterface
+from koala.files import FileArea
+from koala.model.grid import NODE_POWER, Site, SiteKind
+from koala.model.messages import MACHINE_CLASSES_MAX, SiteMachines
+from koala.model.request import SiteName
+
+_log = logging.getLogger(__name__)
+
+# How often the load of a site's machines is looked at, how soon after the start, and how long that may take.
+MACHINES_EVERY_S = 300.0
+MACHINES_FIRST_S = 60.0
+MACHINES_S = 60.0
+# A processor that does so many steps of the program's loop in a second has the power of one of which nothing is said.
+REFERENCE_STEPS_PER_S = 10_000_000.0
+_END = "KOALA_MACHINES"
+
+
+class MachinesUnknownError(Exception):
+    """Why nothing can be told of a site's machines."""
+
+
+class MachineWatch:
+    """Looks at the machines of all sites from time to time. ``held`` tells how many processors of a site our jobs
+    hold. Sites that are not to be probed are left alone, as is every site where probes are off."""
+
+    def __init__(
+        self,
+        engine: EngineInterface,
+        sites: Iterable[Site],
+        areas: Mapping[SiteName, FileArea],
+        held: Callable[[SiteName], int],
+        *,
+        off: bool = False,
+        first_s: float = MACHINES_FIRST_S,
+        every_s: float = MACHINES_EVERY_S,
+        look_s: float = MACHINES_S,
+    ) -> None:
+        self._engine = engine
+        self._sites = {site.name: site for site in sites if site.probes and not off and site.kind in _KINDS}
+        self._areas = areas
+        self._held = held
+        self._first_s = first_s
+        self._every_s = every_s
+        self._look_s = look_s
+        self._program = resources.files(__package__).joinpath("machine_program.py").read_text(encoding="utf-8")
+        self._powers: dict[SiteName, float] = {}
+        self._told: dict[SiteName, SiteMachines] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to look."""
+        if self._sites:
+            self._task = asyncio.create_task(self._keep_looking(), name="machines")
+
+    async def stop(self) -> None:
+        """Look no more."""
+        task, self._task = self._task, None
+        if task is not None:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def _keep_looking(self) -> None:
+        await asyncio.sleep(self._first_s)
+        while True:
+            for name in self._sites:
+                await self.look(name)
+            await asyncio.sleep(self._every_s)
+
+    async def look(self, name: SiteName) -> None:
+        """Look at the machines of a site, and tell the core what is new; the log says why nothing is known."""
+        try:
+            async with asyncio.timeout(self._look_s):
+                seen = await self._see(self._sites[name])
+        except TimeoutError:
+            _log.info("the machines of %s were not seen within %g s (MACHINES_S)", name, self._look_s)
+        except (MachinesUnknownError, OSError) as error:
+            _log.info("nothing is known of the machines of %s: %s", name, error)
+        except Exception:  # ours, and no word on the site
+            _log.exception("the machines of %s could not be looked at", name)
+        else:
+            before = self._told.get(name)
+            if before is None or before.machines != seen.machines:
+                self._told[name] = seen
+                self._engine.report(seen)
+
+    async def _see(self, site: Site) -> SiteMachines:
+        timed = site.name not in self._powers
+        told = str(self._held(site.name)) if site.batch is None else site.batch.queue or ""
+        words = shlex.join([_KINDS[site.kind], told, str(int(timed))])
+        script = (
+            "command -v python3 >/dev/null || { echo error python3 is missing there; exit 0; }\n"
+            f"exec python3 - {words} <<'{_END}'\n{self._program}{_END}\n"
+        )
+        said = await self._areas[site.name].host.run(script, timeout_s=self._look_s)
+        classes, rate = read_machines(said)
+        if rate is not None:
+            self._powers[site.name] = round(NODE_POWER * rate / REFERENCE_STEPS_PER_S)
+        power = max(1.0, self._powers.get(site.name, NODE_POWER))
+        machines = tuple((processors, power, load) for processors, load in classes)
+        return SiteMachines(at=self._engine.now(), site=site.name, machines=machines)
+
+
+_KINDS = {SiteKind.LOCAL: "local", SiteKind.SLURM: "slurm", SiteKind.GRID_ENGINE: "grid_engine"}
+
+
+def read_machines(said: str) -> tuple[list[tuple[int, float]], float | None]:
+    """(processors, load) of the machines that the program tells of, the least loaded first, and its rate, if it tells
+    one. ``MachinesUnknownError`` for what makes no sense."""
+    classes: list[tuple[int, float]] = []
+    rate = None
+    for line in said.splitlines():
+        words = line.split()
+        try:
+            if words[:1] == ["class"]:
+                classes.append((int(words[1]), float(words[2])))
+            elif words[:1] == ["rate"]:
+                rate = float(words[1])
+            elif words:
+                raise MachinesUnknownError(line.removeprefix("error").strip()[:300])
+        except (IndexError, ValueError):
+            raise MachinesUnknownError(f"it said {line[:100]!r}") from None
+    sane = all(processors > 0 and 0.0 <= load <= 1.0 for processors, load in classes)
+    if not classes or not sane or (rate is not None and not (math.isfinite(rate) and rate > 0)):
+        raise MachinesUnknownError("it tells of no machines")
+    classes.sort(key=lambda each: each[1])
+    rest = sum(processors for processors, _ in classes[MACHINE_CLASSES_MAX - 1 :])
+    if len(classes) > MACHINE_CLASSES_MAX:
+        classes = [*classes[: MACHINE_CLASSES_MAX - 1], (rest, classes[-1][1])]
+    return classes, rate
