@@ -15,7 +15,7 @@ from koala.core.state.ledger import ENDED_KEPT
 from koala.core.story import _WORDS
 from koala.model.checkpoint import Checkpoint
 from koala.model.dependency import Dependency
-from koala.model.grid import Containers, ContainerTool
+from koala.model.grid import Containers, ContainerTool, Preemption
 from koala.model.job_array import read_array
 from koala.model.messages import (
     ChangeAsked,
@@ -257,6 +257,13 @@ def preemption() -> CoreDriver:
     return driver
 
 
+def preemption_for_places() -> CoreDriver:
+    driver = CoreDriver({"a": 10}, preemption=Preemption.PLACES)
+    driver.run(ask(10))
+    driver.submit(ask(10, high=True))
+    return driver
+
+
 def story_of_a_probe() -> list[str]:
     driver = files_driver()
     for _ in range(5):
@@ -413,6 +420,14 @@ TOLD: dict[str, tuple[Callable[[], list[str]], str]] = {
     "moved": (story_of_a_move, "component 0 moved from a, where it could not start, to near"),
     "preempts": (lambda: preemption().story(1), "component 0 preempts jobs 3, 2 on a"),
     "preempted": (lambda: preemption().story(2), "preempted on a by high-priority job 1"),
+    "preempts_for_places": (
+        lambda: preemption_for_places().story(2),
+        "it found no places, and preempts job 1 for them: 0 s of processor time are lost",
+    ),
+    "preempted_for_places": (
+        lambda: preemption_for_places().story(1),
+        "preempted by high-priority job 2, which found no places",
+    ),
     "claimed": (story_of_a_failure, "all components are claimed; it waits at the barrier"),
     "not_taken": (story_of_a_move, "near did not take component 0: queue closed"),
     "unsuitable": (story_of_a_site_that_will_not, "a will never run component 0: too long"),

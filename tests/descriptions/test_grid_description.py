@@ -20,6 +20,7 @@ from koala.model.grid import (
     LocalScheduler,
     Network,
     PairLink,
+    Preemption,
     Route,
     SchedulerParameters,
     Site,
@@ -85,6 +86,7 @@ def test_a_full_grid_is_read_field_by_field() -> None:
             check_interval_s=None,
             restarts_max=None,
             plan_depth=PLAN_DEPTH_DEFAULT,
+            preemption=Preemption.PLACES,
         ),
         simulation=GridSimulation(
             startup=Startup(base_s=5.0, per_component_s=2.0, load_factor=0.5, jitter=0.1),
@@ -96,14 +98,14 @@ def test_a_full_grid_is_read_field_by_field() -> None:
     )
 
 
-def test_what_a_grid_leaves_out_has_the_defaults_of_the_model_but_for_plans() -> None:
+def test_what_a_grid_leaves_out_has_the_defaults_of_the_model_but_for_plans_and_preemption() -> None:
     text = "sites: {a: {processors: 1}, b: {processors: 2, simulation: {background: {}}}}"
     assert read_grid(text, "grid.yaml") == Grid(
         sites=(
             Site(name="a", processors=1),
             Site(name="b", processors=2, simulation=SiteSimulation(background=Background())),
         ),
-        scheduler=SchedulerParameters(plan_depth=PLAN_DEPTH_DEFAULT),
+        scheduler=SchedulerParameters(plan_depth=PLAN_DEPTH_DEFAULT, preemption=Preemption.PLACES),
     )
 
 
@@ -137,6 +139,10 @@ def test_every_parameter_of_the_scheduler_can_be_written() -> None:
         "default_walltime_s": 600.0,
         "estimates": "last-two",
         "ageing_half_s": 7_200.0,
+        "preemption": Preemption.CLAIMING_ONLY,
+        "preempts_per_job_max": 1,
+        "preempts_per_hour_max": 2,
+        "preempted_per_job_max": 3,
     }
     assert set(other) == set(SchedulerParameters.__struct_fields__)
     lines = "\n".join(f"  {key}: {value}" for key, value in other.items())

@@ -7,6 +7,7 @@ time; and for a high-priority job low-priority ones are preempted when even that
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from koala.core.ending import JobEnding
@@ -212,6 +213,33 @@ class JobClaiming:
             self._preempt(job, component, victims)
         for component in (*plan.start, *(component for component, _ in plan.replace)):
             self._claim_component(job, component)
+        self._go_on(job)
+
+    def claim_as_let_go(self, job: Job, victims: Sequence[Job]) -> None:
+        """The job was placed where these jobs are. They return to their queue; what is free is claimed now, and the
+        rest, which is kept for it, as they let go of it."""
+        assert job.spots is not None
+        ledger = self.ledger
+        for victim in victims:
+            self._send_back(victim, job, f"preempted by high-priority job {job.id}, which found no places")
+        job.count_claiming_try()
+        room = _Room(job, ledger.sites)
+        start, wait = [], []
+        for component in _claiming_order(job):
+            index, size = job.spots.sites[component], job.spots.sizes[component]
+            if room.at_for(index, component) >= size:
+                start.append(component)
+                room.take(index, size, component)
+            else:
+                wait.append(component)
+        for component in wait:
+            ledger.sites.earmark(job.spots.sites[component], component, job.spots.sizes[component], job)
+        for component in start:
+            self._claim_component(job, component)
+        self._go_on(job)
+
+    def _go_on(self, job: Job) -> None:
+        """What could be claimed is: the job is on its way, or comes back for the rest."""
         unclaimed = sum(claim is None for claim in job.claims)
         if unclaimed == 0:
             self.running.all_claimed(job)
@@ -300,12 +328,14 @@ class JobClaiming:
         ledger.sites.earmark(site, component, size, job)
         job.tell(ledger.now, "preempts", component, site, tuple(victim.id for victim in victims))
         for victim in victims:
-            ledger.about = (victim,)
-            victim.preemptions += 1
             victim.tell(ledger.now, "preempted", job.id, site)
-            reason = f"preempted by high-priority job {job.id} on {ledger.names[site]}"
-            self.ending.back_to_queue(victim, reason, lower=False, saving=True)
-        ledger.about = (job,)
+            self._send_back(victim, job, f"preempted by high-priority job {job.id} on {ledger.names[site]}")
+
+    def _send_back(self, victim: Job, job: Job, reason: str) -> None:
+        self.ledger.about = (victim,)
+        victim.preemptions += 1
+        self.ending.back_to_queue(victim, reason, lower=False, saving=True)
+        self.ledger.about = (job,)
 
     def _claim_component(self, job: Job, component: int) -> ComponentClaim:
         assert job.spots is not None

@@ -6,10 +6,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import combinations
 
+from koala.core.claiming import JobClaiming
 from koala.core.ending import JobEnding
 from koala.core.holding import JobHolding
 from koala.core.lifecycle import JobState
 from koala.core.plans import JobPlans
+from koala.core.preemption.places import PlacesByPreemption
+from koala.core.preemption.victims import Victims
 from koala.core.running import JobRunning
 from koala.core.staging import JobStaging
 from koala.core.state.encoded import INFINITY
@@ -41,6 +44,7 @@ class JobPlacing:
         holding: JobHolding,
         running: JobRunning,
         staging: JobStaging,
+        claiming: JobClaiming,
     ) -> None:
         self.ledger = ledger
         self.catalogue = catalogue
@@ -48,10 +52,12 @@ class JobPlacing:
         self.holding = holding
         self.running = running
         self.staging = staging
+        self.claiming = claiming
         self._demands: dict[DemandKey, Demand] = {}
         self.last_job: JobId = -1
         self.last_removed: JobId = -1  # an operator took it out before it was in a snapshot
         self.plans = JobPlans(ledger)
+        self.preemption = PlacesByPreemption(ledger, self.plans)
         ledger.timers.on(Alarm.UNFOLDS, self._unfold_on)
         self._grids_policy = catalogue.find(ledger.parameters.policy)  # an unknown one is an error now, not later
 
@@ -130,6 +136,8 @@ class JobPlacing:
             ledger.enqueue(job, tried=True)
             if ledger.plans_made:
                 self.plans.plan_new(job)
+            if job.high and self.preemption.on:
+                self._preempt_for(job)
 
     def _others_come_first(self, queue: PlacementQueue) -> bool:
         """Where plans are made: whether jobs wait that something may have come free for since they were tried."""
@@ -293,7 +301,8 @@ class JobPlacing:
         ledger = self.ledger
         if ledger.scans_every_event:
             if queue.is_worth_a_scan(ledger.sites):
-                if queue.untried or queue.has_limits or queue.smallest_need <= max(ledger.sites.view.idle):
+                enough_idle = queue.smallest_need <= max(ledger.sites.view.idle)
+                if enough_idle or queue.untried or queue.has_limits or (queue.high and self.preemption.on):
                     queue.scan_due_at = ledger.now
                 else:
                     queue.scan_in_vain(ledger.sites)
@@ -320,6 +329,9 @@ class JobPlacing:
             self.plans.finish()
         else:
             queue.scan(ledger.sites, self._place_from_queue, self._policy_broke, self._raised)
+        if queue.high and self.preemption.on:
+            for job in self.preemption.in_turn():
+                self._preempt_for(job)
         queue.passed_changed = ledger.sites.changed
         if queue.has_limits:
             for job in queue.pop_exhausted(ledger.scans_so_far(queue)):
@@ -366,8 +378,27 @@ class JobPlacing:
 
     # --------------------------------------------------------------------------------- the placement
 
-    def _place(self, job: Job, spots: Spots) -> None:
-        """The policy found places: bring the files, and claim when L of the longest transfer has passed."""
+    def _preempt_for(self, job: Job) -> None:
+        """A high-priority job that waits takes places of low-priority ones, where that is allowed and of use."""
+        ledger = self.ledger
+        ledger.about = (job,)
+        victims = self.preemption.look(job)
+        if isinstance(victims, Victims):
+            self.ending.leave_placement_queue(job)
+            self.preemption.note(job, victims)
+            numbers = tuple(victim.id for victim in victims.jobs)
+            job.tell(ledger.now, "preempts_for_places", numbers, victims.lost_s)
+            for victim in victims.jobs:
+                victim.tell(ledger.now, "preempted_for_places", job.id)
+            self._place(job, victims.spots, victims.jobs)
+            array = ledger.arrays.get(job.array) if job.array else None
+            if array is not None:
+                ledger.to_unfold[array.id] = None
+        ledger.about = ()
+
+    def _place(self, job: Job, spots: Spots, victims: Sequence[Job] = ()) -> None:
+        """The policy found places: bring the files, and claim when L of the longest transfer has passed; or at once,
+        as the victims let go of them, where there are any."""
         assert job.demand is not None
         ledger = self.ledger
         now = ledger.now
@@ -397,6 +428,11 @@ class JobPlacing:
             for site, size in zip(spots.sites, spots.sizes, strict=True):
                 ledger.sites.promise(site, size, job)
             ledger.claiming.push(job, now + job.claim_fraction * transfer_s)
+            return
+        if victims:
+            for site, size in zip(spots.sites, spots.sizes, strict=True):
+                ledger.sites.promise(site, size, job)
+            self.claiming.claim_as_let_go(job, victims)
             return
         # No time passes between placement and claim, so what the policy saw idle is idle.
         job.count_claiming_try()

@@ -63,6 +63,17 @@ class JobPlans:
         planned = sorted(self.ledger.planned.values(), key=self.rank)
         return [other for other in planned if self.rank(other) < self.rank(job)]
 
+    def left_for(self, job: Job) -> list[tuple[float, list[int]]]:
+        """What the plans that rank before a waiting job leave at each of their starts before it would end."""
+        ledger = self.ledger
+        before = self.before(job)
+        if not before:
+            return []
+        self._availability.catch_up(ledger.now)
+        finder = PlanFinder(self._availability, ledger.sites.view, ledger.now, self._as_planned_before(before))
+        end = ledger.now + ledger.planned_s(job)
+        return [(at, finder.left_at(at)) for at in finder.starts if at < end]
+
     def preview(self, demand: Demand, request: Request, owner: str) -> tuple[Spots | None, list[JobId]]:
         """Where a job of that user that came now would start, and the jobs whose plans keep it from that. Changes
         nothing."""

@@ -1,7 +1,7 @@
 """Why a waiting job has no places, where more than idle processors stands in the way.
 
 A policy sees only what is idle and what is on the links. The core also knows which sites it keeps out, because they
-are drained, lost or not trusted, and that a job of high priority makes no room for itself before it has places.
+are drained, lost or not trusted, and why a job of high priority preempts nobody for its places.
 Reads; decides nothing.
 """
 
@@ -26,10 +26,11 @@ PLANS_NAMED_MAX = 3
 _NO_CURE = "none:"
 
 
-def refusal_of(demand: Demand, seen: Seen, sites: Sites, *, high: bool) -> Refusal:
+def refusal_of(demand: Demand, seen: Seen, sites: Sites, preempting: str = "") -> Refusal:
     """What the demand lacked on what its try has seen, and what would help: also at sites that are kept out.
 
-    Like every cure, one that opens a site is verified: with what it would have idle then, the demand is placed.
+    ``preempting`` says of a high-priority job why it preempts nobody for its places. Like every cure, one that opens
+    a site is verified: with what it would have idle then, the demand is placed.
     """
     idle, link_demand_bit_s = demand.allowed(seen[0]), seen[1]
     view = _as_seen(sites.view, link_demand_bit_s, list(demand.allowed(sites.view.limit)))
@@ -46,8 +47,7 @@ def refusal_of(demand: Demand, seen: Seen, sites: Sites, *, high: bool) -> Refus
         return Refusal(
             policy=demand.policy.name, reason=f"an error inside Koala ({error!r})", cure=f"{_NO_CURE} report it"
         )
-    if high and not refusal.permanent and refusal.shortages and _low_jobs_hold_some(sites):
-        preempting = "it preempts jobs of low priority only once it has places and cannot claim them"
+    if preempting and not refusal.permanent and refusal.shortages and _low_jobs_hold_some(sites):
         refusal = msgspec.structs.replace(refusal, cure=f"{refusal.cure}; {preempting}")
     return refusal
 

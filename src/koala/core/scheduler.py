@@ -1,9 +1,10 @@
 """The scheduler: events in, commands out. It has no clock, no I/O and no threads; a driver brings it all three.
 
 ``Scheduler.handle`` is the only way in. The modules behind it follow the life of a job: ``placement`` finds places,
-``claiming`` claims on every site or none, ``staging`` has files transferred, ``running`` opens the barrier and
-watches the components, ``holding`` keeps jobs back that are not to be tried yet, ``ending`` frees everything;
-``probing`` has links measured; ``lost`` takes jobs away from sites that are of no use any more.
+``preemption`` says who makes room for whom, ``claiming`` claims on every site or none, ``staging`` has files
+transferred, ``running`` opens the barrier and watches the components, ``holding`` keeps jobs back that are not to be
+tried yet, ``ending`` frees everything; ``probing`` has links measured; ``lost`` takes
+jobs away from sites that are of no use any more.
 Each uses only those named after it (``lost`` those from ``claiming`` on), and the ``ledger``.
 """
 
@@ -21,6 +22,7 @@ from koala.core.holding import JobHolding
 from koala.core.lifecycle import HandlingError, JobState
 from koala.core.lost import SiteLoss
 from koala.core.placement import JobPlacing
+from koala.core.preemption.places import CLAIMING_ONLY
 from koala.core.probing import LinkProbing
 from koala.core.refusals import held_back, refusal_of
 from koala.core.restore import restore
@@ -90,6 +92,7 @@ class Scheduler:
             self._holding,
             self._running,
             self._staging,
+            self._claiming,
         )
         self._probing = LinkProbing(ledger, grid)
         self._outlook = Outlook(ledger)
@@ -147,6 +150,8 @@ class Scheduler:
                 instant_is_new = event.at > ledger.now
                 if instant_is_new:
                     ledger.now = event.at
+                    if ledger.preempted_at:
+                        self._placement.preemption.pass_time()
                     if ledger.planned:
                         self._placement.plans.look_for_late()
                 if self._due_at <= ledger.now:
@@ -195,6 +200,8 @@ class Scheduler:
             due_at = scan_at
         if ledger.planned and (look_at := self._placement.plans.look_at) < due_at:
             due_at = look_at
+        if ledger.high.size and (next_at := self._placement.preemption.next_at) is not None:
+            due_at = min(due_at, next_at)
         self._due_at = due_at
         if ledger.jobs and ledger.forecasts.probe_at < due_at:  # with no jobs, whatever else happens is soon enough
             due_at = ledger.forecasts.probe_at
@@ -267,7 +274,15 @@ class Scheduler:
         if job.state is JobState.WAITING:
             tries += ledger.tries_in_queue(job)
         planned = self._placement.plans.before(job)
-        return explain(job, ledger.queue_of(job), ledger.sites, tries, planned, self._prospect(job))
+        queue, preempting = ledger.queue_of(job), self._preempting(job)
+        return explain(job, queue, ledger.sites, tries, planned, self._prospect(job), preempting)
+
+    def _preempting(self, job: Job) -> str:
+        """Why a high-priority job that waits preempts nobody for its places."""
+        if not job.high or job.state is not JobState.WAITING or job.demand is None:
+            return ""
+        found = self._placement.preemption.look(job)
+        return found if isinstance(found, str) else "it preempts jobs of low priority for its places at its next try"
 
     def told(self, job_id: JobId) -> tuple[float, float] | None:
         """When a waiting job is expected to start, and when at the latest; None where it has no plan."""
@@ -291,7 +306,11 @@ class Scheduler:
             return spots
         if planned:
             return held_back(demand, planned)
-        return refusal_of(demand, ledger.sites.seen_now(), ledger.sites, high=request.priority is Priority.HIGH)
+        preempting = ""
+        if request.priority is Priority.HIGH:
+            on = self._placement.preemption.on
+            preempting = "it preempts jobs of low priority for its places, if it may" if on else CLAIMING_ONLY
+        return refusal_of(demand, ledger.sites.seen_now(), ledger.sites, preempting)
 
     # ---------------------------------------------------------------------------------------- time
 

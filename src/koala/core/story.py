@@ -107,9 +107,10 @@ def explain(
     placement_tries: int,
     planned: Sequence[Job] = (),
     prospect: Prospect | None = None,
+    preempting: str = "",
 ) -> JobExplanation:
     """Where the job stands now; ``planned`` are the jobs whose plans it must not put off, ``prospect`` says when it
-    is likely to start."""
+    is likely to start, ``preempting`` why it preempts nobody for its places."""
     waiting = job.state is JobState.WAITING
     refusal = None
     kept_for: Sequence[Job] = ()
@@ -119,7 +120,7 @@ def explain(
             if planned and is_held_back(job.demand, seen, sites):
                 refusal, kept_for = held_back(job.demand, [each.id for each in planned]), planned[:PLANS_NAMED_MAX]
             else:
-                refusal = refusal_of(job.demand, seen, sites, high=job.high)
+                refusal = refusal_of(job.demand, seen, sites, preempting)
     names = sites.view.names
     story = tell(job, names)
     return JobExplanation(
@@ -321,6 +322,10 @@ _WORDS: dict[str, Callable[..., str]] = {
         f"component {component} preempts {_jobs(victims)} on {names[site]}"
     ),
     "preempted": lambda names, by, site: f"preempted on {names[site]} by high-priority job {by}",
+    "preempts_for_places": lambda _, victims, lost_s: (
+        f"it found no places, and preempts {_jobs(victims)} for them: {lost_s:.0f} s of processor time are lost"
+    ),
+    "preempted_for_places": lambda _, by: f"preempted by high-priority job {by}, which found no places",
     "claimed": lambda _: "all components are claimed; it waits at the barrier",
     "not_taken": lambda names, component, site, reason: f"{names[site]} did not take component {component}: {reason}",
     "unsuitable": lambda names, component, site, reason: (

@@ -33,6 +33,11 @@ PLAN_DEPTH_DEFAULT = 1
 PROBE_EVERY_S = 3_600.0
 # How long plans believe that a job without a walltime runs, where the grid file says nothing else.
 DEFAULT_WALLTIME_S = 86_400.0
+# Where a grid says nothing else: so many jobs one job may preempt for its places, all together within an hour, and so
+# often a job is preempted.
+PREEMPTS_PER_JOB_MAX = 16
+PREEMPTS_PER_HOUR_MAX = 64
+PREEMPTED_PER_JOB_MAX = 2
 
 # The power of a processor of which nothing is said, in MFlop/s.
 NODE_POWER = 1_000.0
@@ -52,6 +57,13 @@ class Claims(enum.StrEnum):
 
     BARRIER = "barrier"  # the component's job starts as soon as it can, and waits for the others
     RESERVATION = "reservation"  # processors are reserved from the job's start time on; others use them until then
+
+
+class Preemption(enum.StrEnum):
+    """When a high-priority job may preempt low-priority ones."""
+
+    PLACES = "places"  # when it finds no places, and when it cannot claim those that it has
+    CLAIMING_ONLY = "claiming-only"  # when it cannot claim the places that it has
 
 
 class LocalScheduler(enum.StrEnum):
@@ -370,6 +382,9 @@ class SchedulerParameters(msgspec.Struct, frozen=True, kw_only=True):
     - ``default_walltime_s``: how long plans believe that a job without a walltime runs.
     - ``estimates``: how long plans believe that jobs run, see ``Estimates``.
     - ``ageing_half_s``: in plans a low-priority job ranks as a high-priority one that came so much later; None never.
+    - ``preemption``: when a high-priority job preempts low-priority ones. For places it preempts at most
+      ``preempts_per_job_max`` jobs in its life, all together at most ``preempts_per_hour_max`` within an hour, and
+      none that was preempted ``preempted_per_job_max`` times. A grid file that says nothing means ``places``.
     - the other ``..._max`` limits are the defaults for jobs that name none; None is no limit.
     """
 
@@ -401,6 +416,10 @@ class SchedulerParameters(msgspec.Struct, frozen=True, kw_only=True):
     default_walltime_s: float = DEFAULT_WALLTIME_S
     estimates: Estimates = Estimates.WALLTIME
     ageing_half_s: float | None = None
+    preemption: Preemption = Preemption.CLAIMING_ONLY
+    preempts_per_job_max: int = PREEMPTS_PER_JOB_MAX
+    preempts_per_hour_max: int = PREEMPTS_PER_HOUR_MAX
+    preempted_per_job_max: int = PREEMPTED_PER_JOB_MAX
 
 
 class Grid(msgspec.Struct, frozen=True, kw_only=True):

@@ -91,6 +91,7 @@ class Ledger:
         # The jobs that the core is busy with at this point: should it raise, it is about them.
         self.about: Sequence[Job] = ()
         self.last_runs: dict[str, tuple[float, ...]] = {}  # by user, in seconds, where plans are made
+        self.preempted_at: list[float] = []  # when jobs were preempted for places of others, within the last hour
         self.ended: OrderedDict[JobId, Job] = OrderedDict()
         # Sites that components should leave before the event is over: they have become unusable, or still are.
         self.to_leave: list[int] = []

@@ -105,16 +105,7 @@ class PlanFinder:
 
     def place(self, demand: Demand, idle: Sequence[int], view: View | None = None) -> Spots | None:
         """The policy's places on what is idle; None where it finds none, or answers nonsense."""
-        allowed = demand.allowed(idle)
-        most = max(allowed)
-        if most < demand.least or sum(allowed) < demand.total:
-            return None
-        if demand.lone and most >= demand.total:
-            return Spots((allowed.index(most),), demand.whole)
-        try:
-            return place_on(demand, allowed, self.view if view is None else view)
-        except PolicyError:
-            return None
+        return places_on(demand, idle, self.view if view is None else view)
 
     def _later(self, demand: Demand) -> View:
         """What a demand sees of a time to come. Which nodes will be free then nobody knows, so that tasks with shapes
@@ -226,6 +217,20 @@ class PlanFinder:
                 return None
             places[number] = spots
         return places
+
+
+def places_on(demand: Demand, idle: Sequence[int], view: View) -> Spots | None:
+    """The policy's places on what would be idle; None where it finds none, or answers nonsense."""
+    allowed = demand.allowed(idle)
+    most = max(allowed)
+    if most < demand.least or sum(allowed) < demand.total:
+        return None
+    if demand.lone and most >= demand.total:
+        return Spots((allowed.index(most),), demand.whole)
+    try:
+        return place_on(demand, allowed, view)
+    except PolicyError:
+        return None
 
 
 def _first(low: int, high: int, holds: Callable[[int], Answer | None]) -> tuple[int, Answer | None]:

@@ -47,6 +47,7 @@ from koala.model.grid import (
     Links,
     Network,
     PairLink,
+    Preemption,
     SchedulerParameters,
     StoredFile,
 )
@@ -212,6 +213,22 @@ class SchedulerText(Description):
         default=_SCHEDULER.ageing_half_s,
         description="in plans a low-priority job ranks as a high-priority one that came so many seconds later; null "
         "ranks every high-priority job before it",
+    )
+    preemption: Preemption = Field(
+        default=Preemption.PLACES,
+        description="when a high-priority job preempts low-priority ones: `places` when it finds no places, and "
+        "when it cannot claim those that it has; `claiming-only` in the latter case alone",
+    )
+    preempts_per_job_max: CountOrZero = Field(
+        default=_SCHEDULER.preempts_per_job_max, description="the most jobs that one job preempts for its places"
+    )
+    preempts_per_hour_max: CountOrZero = Field(
+        default=_SCHEDULER.preempts_per_hour_max,
+        description="the most jobs that are preempted for places of others within an hour",
+    )
+    preempted_per_job_max: CountOrZero = Field(
+        default=_SCHEDULER.preempted_per_job_max,
+        description="a job that was preempted so often is not preempted for places of others any more",
     )
 
 

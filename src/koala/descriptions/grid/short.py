@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from koala.model.grid import PLAN_DEPTH_DEFAULT, SITES_MAX, Grid, SchedulerParameters, Site
+from koala.model.grid import PLAN_DEPTH_DEFAULT, SITES_MAX, Grid, Preemption, SchedulerParameters, Site
 from koala.model.request import PROCESSORS_MAX
 
 _SHORT = re.compile(r"([0-9]{1,18})x([0-9]{1,18})")
@@ -36,5 +36,10 @@ def clusters_in_short(name: str) -> Grid:
     return Grid(
         name=name,
         sites=tuple(Site(name=f"c{number}", processors=processors) for number in range(1, clusters + 1)),
-        scheduler=SchedulerParameters(scan_interval_s=0.0, check_interval_s=None, plan_depth=PLAN_DEPTH_DEFAULT),
+        scheduler=SchedulerParameters(
+            scan_interval_s=0.0,
+            check_interval_s=None,
+            plan_depth=PLAN_DEPTH_DEFAULT,
+            preemption=Preemption.PLACES,
+        ),
     )

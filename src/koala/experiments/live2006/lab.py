@@ -92,9 +92,10 @@ def live_grid(size: LabSize) -> Iterator[LiveGrid]:
 
 
 def _without_plans(text: str) -> str:
-    """The lab's grid file for the paper's scheduler, which makes no plans."""
+    """The lab's grid file for the paper's scheduler, which makes no plans, and where only placed jobs preempt."""
     grid = yaml.safe_load(text)
     grid["scheduler"]["plan_depth"] = 0
+    grid["scheduler"]["preemption"] = "claiming-only"
     return yaml.safe_dump(grid, sort_keys=False)
 
 

@@ -24,6 +24,7 @@ from koala.model.grid import (
     LocalScheduler,
     Network,
     PairLink,
+    Preemption,
     SchedulerParameters,
     Site,
     SiteFaults,
@@ -111,6 +112,7 @@ def draw_storm(seed: int) -> Storm:
     )
     arrivals = _with_guests(rng_guests, grid, _arrivals(rng, rng_network, grid))
     grid = _with_plans(stream(seed, "storm", "plans"), grid)
+    grid = _with_preemption(stream(seed, "storm", "preemption"), grid)
     rng_probes = stream(seed, "storm", "probes")
     if rng_probes.random() < 0.3:
         scheduler = msgspec.structs.replace(grid.scheduler, probe_every_s=rng_probes.choice((30.0, 300.0)))
@@ -243,6 +245,18 @@ def _with_plans(rng: random.Random, grid: Grid) -> Grid:
         default_walltime_s=rng.choice((100.0, 400.0, 3_600.0)),
         ageing_half_s=rng.choice((None, None, 60.0, 600.0)),
         estimates=Estimates.LAST_TWO if plan_depth > 1 and rng.random() < 0.5 else Estimates.WALLTIME,
+    )
+    return msgspec.structs.replace(grid, scheduler=parameters)
+
+
+def _with_preemption(rng: random.Random, grid: Grid) -> Grid:
+    """In half of the storms high-priority jobs preempt others for their places, within wide or narrow bounds."""
+    parameters = msgspec.structs.replace(
+        grid.scheduler,
+        preemption=rng.choice(list(Preemption)),
+        preempts_per_job_max=rng.choice((1, 3, 16)),
+        preempts_per_hour_max=rng.choice((2, 64)),
+        preempted_per_job_max=rng.choice((1, 2, 5)),
     )
     return msgspec.structs.replace(grid, scheduler=parameters)
 

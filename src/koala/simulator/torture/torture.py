@@ -24,6 +24,7 @@ from koala.simulator.torture.calm import PlanPromises, draw_calm
 from koala.simulator.torture.checkpoints import CheckpointPromises
 from koala.simulator.torture.link_promises import LinkPromises
 from koala.simulator.torture.order import OF_USERS, OrderPromises, numbers_of, renumbered, without_arrivals
+from koala.simulator.torture.preemption_promises import PreemptionPromises
 from koala.simulator.torture.properties import PromiseChecker, PropertyBrokenError, nothing_left_behind
 from koala.simulator.torture.restart_promises import RestartPromises
 from koala.simulator.torture.restarts import Twin
@@ -94,6 +95,7 @@ class _Run:
         self.links = LinkPromises(self.scheduler, self.watch.fail)
         self.checkpoints = CheckpointPromises(self.scheduler, self.world, self.watch.fail)
         self.plans = PlanPromises(self.scheduler, storm, self.watch.fail)
+        self.preemption = PreemptionPromises(self.scheduler, self.watch.fail)
         self.twin = Twin(self.scheduler, storm.seed)
         self.numbers = numbers_of(storm.arrivals)
         self.defects = {self.numbers[arrival][0]: messages for arrival, messages in storm.defects}
@@ -144,6 +146,7 @@ class _Run:
         self.links.after(event, commands)
         self.checkpoints.after(event, commands)
         self.plans.after(event, commands)
+        self.preemption.after(event, commands)
         self.twin.after(event, commands)
         if self.defects:
             for message in (event, *commands):

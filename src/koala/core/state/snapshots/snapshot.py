@@ -57,7 +57,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
       versions wrote two sites, the bandwidth in bytes/s that the grid gives their link, and the observed one;
     - ``probes``: which link is looked at next for a probe, and when; None where there are none;
     - ``files``: those whose replicas are not as the grid says: size in bytes, sites;
-    - ``last_runs``: by user, how long the last runs took, the user that was seen last at the end.
+    - ``last_runs``: by user, how long the last runs took, the user that was seen last at the end;
+    - ``preempted_at``: when jobs were preempted for places of others, within the last hour.
 
     What the driver was asked to bring (``WakeAt``) is not here: whoever restores a scheduler sends a ``Tick`` first.
     """
@@ -85,6 +86,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     requests: tuple[Request, ...] = ()
     probes: tuple[int, Time] | None = None
     last_runs: dict[str, tuple[float, ...]] = {}
+    preempted_at: tuple[float, ...] = ()
 
 
 class _Version(msgspec.Struct):
@@ -145,6 +147,7 @@ def take_snapshot(
         requests=tuple(requests),
         probes=_probes(ledger.forecasts),
         last_runs=dict(ledger.last_runs),
+        preempted_at=tuple(ledger.preempted_at),
     )
 
 

@@ -1,0 +1,152 @@
+"""Which jobs to preempt so that another finds places: those with which the least work is lost, and none too many.
+
+The cheapest set of victims is a knapsack, and whether one will do only the policy can tell. So candidates are put in
+order in a few ways; of each order the shortest beginning that will do is found by halving, and whoever is not needed
+of it is let off, the most costly first. Of what is left the cheapest set is taken. Nothing here changes anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from koala.core.lifecycle import JobState
+from koala.core.state.availability import expected_at
+from koala.core.state.checkpoints import grace_s, work_lost_s
+from koala.core.state.job import Job
+from koala.core.state.ledger import Ledger
+from koala.core.state.reservations import fits, places_on
+from koala.policies.front_door import Demand, Spots
+
+# So many candidates are looked at, those with the least to lose.
+CANDIDATES_MAX = 256
+
+
+class Candidate(NamedTuple):
+    """A job that may be preempted: what is lost with it, and what it holds as (site, processors, until when)."""
+
+    job: Job
+    lost_s: float
+    processors: int
+    holds: tuple[tuple[int, int, float], ...]
+
+
+class Victims(NamedTuple):
+    """Jobs with whose processors another finds these places, and the processor time that is lost with them."""
+
+    jobs: tuple[Job, ...]
+    spots: Spots
+    lost_s: float
+
+
+class SpareRoom(NamedTuple):
+    """What a job may have if nobody is preempted: now, what is being let go included; and what plans that come before
+    it leave at their times, below zero where it is too little already."""
+
+    now: list[int]
+    beside_plans: Sequence[tuple[float, Sequence[int]]]
+
+
+def lost_processor_s(job: Job, now: float) -> float:
+    """The processor time that is lost if the job starts anew. Before the barrier nothing is lost."""
+    return work_lost_s(job, now) * job.request.processors if job.state is JobState.RUNNING else 0.0
+
+
+def candidates(ledger: Ledger, demand: Demand, *, preempted_max: int) -> list[Candidate]:
+    """The low-priority jobs that hold something where the demand may go, those first with which the least is lost.
+
+    Who was preempted as often as a job may be has become safe from that, so that every job comes to its end."""
+    held: dict[int, list[tuple[int, int, float]]] = {}
+    jobs: dict[int, Job] = {}
+    closed = {index for index, site in enumerate(ledger.sites) if site.is_shut} | set(demand.barred)
+    for claim in ledger.claims.values():
+        job = claim.job
+        if job.high or claim.aborting or claim.fenced or claim.site in closed or job.preemptions >= preempted_max:
+            continue
+        if grace_s(claim) >= ledger.parameters.barrier_timeout_s:
+            continue  # it may take longer to save its state than anybody waits for it
+        jobs[job.id] = job
+        held.setdefault(job.id, []).append((claim.site, claim.processors, expected_at(claim.due_at, ledger.now)))
+    found = [
+        Candidate(job, lost_processor_s(job, ledger.now), sum(each[1] for each in held[number]), tuple(held[number]))
+        for number, job in jobs.items()
+    ]
+    found.sort(key=_by_loss)
+    return found[:CANDIDATES_MAX]
+
+
+def choose(
+    ledger: Ledger, demand: Demand, room: SpareRoom, among: Sequence[Candidate], victims_max: int
+) -> Victims | None:
+    """The cheapest set that was found of at most so many; None where there is none."""
+    view = ledger.sites.view
+
+    def places(victims: Sequence[Candidate]) -> Spots | None:
+        return places_on(demand, idle_without(room, victims), view)
+
+    if not among or places(among) is None:
+        return None
+    best: tuple[tuple[float, int], list[Candidate], Spots] | None = None
+    for order in (_by_loss, _by_loss_each, _by_size):
+        victims, spots = _none_too_many(room, _shortest(sorted(among, key=order), places), places)
+        cost = sum(each.lost_s for each in victims), len(victims)
+        if len(victims) <= victims_max and (best is None or cost < best[0]):
+            best = cost, victims, spots
+    if best is None:
+        return None
+    (lost_s, _), victims, spots = best
+    return Victims(tuple(sorted((each.job for each in victims), key=lambda job: job.id)), spots, lost_s)
+
+
+def _by_loss(each: Candidate) -> tuple[float, int, int]:
+    return each.lost_s, -each.processors, each.job.id
+
+
+def _by_loss_each(each: Candidate) -> tuple[float, int, int]:
+    return each.lost_s / each.processors, -each.processors, each.job.id
+
+
+def _by_size(each: Candidate) -> tuple[int, float, int]:
+    return -each.processors, each.lost_s, each.job.id
+
+
+def idle_without(room: SpareRoom, victims: Sequence[Candidate]) -> list[int]:
+    """What would be idle for the job without the victims, and needed by no plan that comes before it."""
+    idle = list(room.now)
+    for victim in victims:
+        for site, processors, _ in victim.holds:
+            idle[site] += processors
+    for at, left in room.beside_plans:
+        then = list(left)
+        for victim in victims:
+            for site, processors, until in victim.holds:
+                if until > at:
+                    then[site] += processors
+        idle = list(map(min, idle, then))
+    return [processors if processors > 0 else 0 for processors in idle]
+
+
+def _shortest(ranked: list[Candidate], places: Callable[[Sequence[Candidate]], Spots | None]) -> list[Candidate]:
+    """The shortest beginning that will do, where all of them do; of a policy that is not monotone, one that does."""
+    low, high = 1, len(ranked)
+    while low < high:
+        middle = (low + high) // 2
+        if places(ranked[:middle]) is not None:
+            high = middle
+        else:
+            low = middle + 1
+    return ranked[:high]
+
+
+def _none_too_many(
+    room: SpareRoom, chosen: list[Candidate], places: Callable[[Sequence[Candidate]], Spots | None]
+) -> tuple[list[Candidate], Spots]:
+    """Those of the chosen without whom it would not do."""
+    spots = places(chosen)
+    assert spots is not None
+    for each in sorted(chosen, key=_by_loss, reverse=True):
+        without = [other for other in chosen if other is not each]
+        found = spots if fits(spots, idle_without(room, without)) else places(without)
+        if found is not None:
+            chosen, spots = without, found
+    return chosen, spots

@@ -1,0 +1,88 @@
+"""Promises about preemption for places: who is preempted, how many, and that they run again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from koala.core import Scheduler
+from koala.core.preemption.places import PREEMPTED_WITHIN_S
+from koala.core.state.job import Job
+from koala.model.messages import AnyCommand, AnyEvent, JobEnded, JobOutcome, JobPlaced, ReleaseBarrier
+from koala.model.request import JobId
+
+BOUNDED = "preemption keeps its bounds"
+NONE_TOO_MANY = "no victim too many"
+AGAIN = "a preempted job runs again"
+
+
+class PreemptionPromises:
+    """Follows the preemptions of one run; ``fail`` is called with the name of a broken promise and the detail."""
+
+    def __init__(self, scheduler: Scheduler, fail: Callable[[str, str], None]) -> None:
+        self._ledger = scheduler.ledger
+        self._fail = fail
+        self._times: list[float] = []  # when jobs were preempted for places
+        self._taken: dict[JobId, int] = {}  # how many each job has preempted
+        self._lost: dict[JobId, int] = {}  # how often each job was preempted for places
+        self._to_run: set[JobId] = set()  # preempted and not started again
+
+    def after(self, event: AnyEvent, commands: list[AnyCommand]) -> None:
+        """Check what the event led to."""
+        for command in commands:
+            if type(command) is JobPlaced:
+                job = self._ledger.jobs.get(command.job)
+                for entry in job.story[-4:] if job is not None else ():
+                    if entry[0] == event.at and entry[1] == "preempts_for_places" and job is not None:
+                        self._preempts(job, entry[2])
+            elif type(command) is ReleaseBarrier:
+                self._to_run.discard(command.job)
+            elif type(command) is JobEnded:
+                if command.outcome is JobOutcome.DONE and command.job in self._to_run:
+                    self._fail(AGAIN, f"job {command.job} was preempted, and is done without another run")
+                self._to_run.discard(command.job)
+
+    def _preempts(self, job: Job, victims: tuple[JobId, ...]) -> None:
+        ledger, parameters = self._ledger, self._ledger.parameters
+        self._times = [at for at in self._times if at + PREEMPTED_WITHIN_S > ledger.now] + [ledger.now] * len(victims)
+        self._taken[job.id] = self._taken.get(job.id, 0) + len(victims)
+        if not victims or not job.high or self._taken[job.id] > parameters.preempts_per_job_max:
+            self._fail(BOUNDED, f"job {job.id} preempts {self._taken[job.id]} jobs in all")
+        if len(self._times) > parameters.preempts_per_hour_max:
+            self._fail(BOUNDED, f"{len(self._times)} jobs are preempted within an hour")
+        for number in victims:
+            self._lost[number] = self._lost.get(number, 0) + 1
+            victim = ledger.jobs[number]
+            if victim.high or self._lost[number] > parameters.preempted_per_job_max:
+                self._fail(BOUNDED, f"job {number} is preempted for the {self._lost[number]}. time")
+            if victim.runs:
+                self._to_run.add(number)
+        self._needs_all(job, victims)
+
+    def _needs_all(self, job: Job, victims: tuple[JobId, ...]) -> None:
+        """Without any one of them some site would have too little for the job. Where plans come before it, a victim
+        may be needed for what is left at their times."""
+        ledger = self._ledger
+        if job.spots is None or ledger.plans_made:
+            return
+        needed, there = [0] * len(ledger.names), []
+        for site, size in zip(job.spots.sites, job.spots.sizes, strict=True):
+            needed[site] += size
+        for belief in ledger.sites:
+            others = belief.earmarked - belief.waiters.get(job.id, 0)
+            kept = others + (belief.promised if ledger.sites.hold_placed else 0)
+            own = sum(claim.processors for claim in belief.claims.values() if claim.job is job)
+            there.append(belief.free - kept + own)
+        freed: dict[JobId, list[tuple[int, int]]] = {}
+        for claim in ledger.claims.values():
+            if claim.aborting and not claim.fenced and claim.abort_tries <= 1:
+                if claim.job_id in victims:
+                    freed.setdefault(claim.job_id, []).append((claim.site, claim.processors))
+                else:
+                    there[claim.site] += claim.processors
+        for spared in victims:
+            have = list(there)
+            for victim, holds in freed.items():
+                for at, processors in holds if victim != spared else ():
+                    have[at] += processors
+            if all(size <= here for size, here in zip(needed, have, strict=True)):
+                self._fail(NONE_TOO_MANY, f"job {job.id} preempts job {spared}, and has enough without it")
