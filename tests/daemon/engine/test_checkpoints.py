@@ -6,6 +6,7 @@ import asyncio
 from functools import partial
 from pathlib import Path
 
+from koala.daemon.upkeep.retention import Retention
 from koala.model.checkpoint import Checkpoint, CheckpointSignal
 from koala.model.messages import RestartAsked, SiteDrained
 from tests.support.engine_world import a_request, local_grid, open_engine, root
@@ -23,6 +24,11 @@ if [ "$KOALA_RUN" -ge 3 ]; then exit 0; fi
 : >"%s/begun.$KOALA_COMPONENT.$KOALA_RUN"
 while :; do sleep 0.1; done
 """
+
+
+def _archives(root: Path) -> list[str]:
+    """The archives of checkpoints at all sites."""
+    return [path.name for path in root.glob("sites/*/files/replicas/*checkpoint*")]
 
 
 def _are_there(paths: list[Path]) -> bool:
@@ -50,6 +56,12 @@ def test_a_requeued_job_is_asked_to_save_and_goes_on_from_there_at_another_site(
             story = [line["text"] for line in row.explanation["story"]]
             assert any(f"made on {first[0]}" in line for line in story), story
             await world.all_given_back()
+            assert _archives(root) != []
+            sites = {site.name: world.engine.site(site.name) for site in world.engine.grid.sites}
+            rows = world.engine.rows
+            retention = Retention(world.engine, world.store, sites, lambda: rows, world.engine.areas, retention_s=0.0)
+            assert await retention.step() == 6
+            assert _archives(root) == [], "they go with the components"
 
     asyncio.run(scenario())
 

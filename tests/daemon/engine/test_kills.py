@@ -1,5 +1,5 @@
 """The daemon's engine is killed again and again while co-allocated jobs run, among them arrays, jobs that wait for
-others and jobs that are held until they are released; at the end nothing was lost or doubled.
+others, jobs that are held until they are released and jobs that save their state; nothing is lost or doubled.
 
 ``KOALA_KILLS=50`` runs the long form, with twice as many jobs as kills; ``KOALA_KILLS_SEED`` chooses another storm,
 ``KOALA_KILLS_DATABASE=postgresql`` another database. With ``KOALA_KILLS_SIGNALS=2`` processes of components are sent
@@ -24,6 +24,7 @@ import pytest
 import sqlalchemy
 
 from koala.daemon.engine.loop import Engine
+from koala.model.checkpoint import Checkpoint
 from koala.model.dependency import Condition, Dependency
 from koala.model.job_array import read_array
 from koala.model.request import Application, Component, Flexibility, InputFile, InputMode, Priority, Request
@@ -53,6 +54,11 @@ me="$KOALA_JOB $KOALA_COMPONENT ${{KOALA_HOME##*/}}"
 for file in {files}; do
     [ -s "$file" ] || exit 99
 done
+if [ -n "${{KOALA_CHECKPOINT-}}" ]; then
+    runs=$(($(cat "$KOALA_CHECKPOINT/runs" 2>/dev/null || echo 0) + 1))
+    echo "$runs" >"$KOALA_CHECKPOINT/runs.part" && mv "$KOALA_CHECKPOINT/runs.part" "$KOALA_CHECKPOINT/runs"
+    echo "$KOALA_JOB $KOALA_COMPONENT $runs" >>'{root}/saved'
+fi
 echo "start $me" >>'{log}'
 trap 'echo "end $me" >>"{log}"; exit 1' TERM
 sleep {nap} &
@@ -64,8 +70,8 @@ fi
 """
 
 
-# One job in ten of each: held until it is released, waiting for two others, an array.
-IS_HELD, WAITS, IS_ARRAY = 7, 8, 9
+# One job in ten of each: saving its state, held until it is released, waiting for two others, an array.
+SAVES, IS_HELD, WAITS, IS_ARRAY = 5, 7, 8, 9
 ARRAY = read_array("3,5-9:2%2")
 
 
@@ -111,6 +117,7 @@ def wishes(root: Path, rng: random.Random) -> list[Wish]:
             priority=Priority.HIGH if number % 2 == 0 else Priority.LOW,
             hold=number % 10 == IS_HELD,
             array=ARRAY if number % 10 == IS_ARRAY else None,
+            checkpoint=Checkpoint(grace_s=1.0) if number % 10 == SAVES else None,
             restarts_max=RESTARTS_MAX,  # signals to components are not what is tested here
         )
         made.append(Wish(client_token=f"wish-{number}", request=request))
@@ -296,6 +303,7 @@ def kill_and_check(tmp_path: Path, database: str) -> None:
         ended = [job for job in jobs.values() if job is not None]
         elements = check_arrays(store, ended)
         check_order(store, parent)
+        check_saved(tmp_path)
         ran = [job for job in ended if job.elements is None] + elements
         components = [row for job in ran for row in store.components(job.id)]
         check_applications(tmp_path, ran, components)
@@ -322,6 +330,18 @@ def check_arrays(store: Store, jobs: list[StoredJob]) -> list[StoredJob]:
             assert array.elements.done == array.elements.size == ARRAY.size
             found += elements
     return found
+
+
+def check_saved(root: Path) -> None:
+    """Each run that saved its state went on from what the one before had saved."""
+    saved: dict[tuple[str, str], list[int]] = {}
+    for line in (root / "saved").read_text().splitlines():
+        job, component, number = line.split()
+        saved.setdefault((job, component), []).append(int(number))
+    assert any(len(runs) > 1 for runs in saved.values()), "each of these jobs fails once, and runs again"
+    # The parts of a flexible job go on from what the first of them saved, and there may be more of them than before.
+    firsts = [runs for (_, component), runs in saved.items() if component == "0"]
+    assert [runs for runs in firsts if runs != sorted(set(runs))] == []
 
 
 def check_order(store: Store, parent: Parent) -> None:

@@ -127,7 +127,7 @@ class Engine:
             lambda name: self._state.scheduler.ledger.sites.sites[self._state.scheduler.ledger.index[name]].ours,
             off=grid.scheduler.probe_every_s == 0,
         )
-        self._retention = Retention(self, store, self._sites, lambda: self.rows)
+        self._retention = Retention(self, store, self._sites, lambda: self.rows, self._areas)
         self._journal_pruner = JournalPruner(store, limits.journal_entries_max)
         self._waiters = Waiters()
         self._subscribers: list[Callable[[Batch, Mapping[JobId, StoredJob]], None]] = []

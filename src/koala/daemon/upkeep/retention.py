@@ -1,4 +1,5 @@
-"""Retention: what sites keep of ended components goes after a while, in small steps; the rows in the store stay."""
+"""Retention: what sites keep of ended components, their checkpoints too, goes after a while, in small steps; the rows
+in the store stay."""
 
 from __future__ import annotations
 
@@ -7,7 +8,9 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 
 from koala.daemon.live_rows import LiveRows
+from koala.daemon.perform.checkpoints import checkpoint_file
 from koala.daemon.perform.interface import SITE_CALL_S, EngineInterface
+from koala.files import FileArea
 from koala.model.messages import Token
 from koala.model.request import SiteName
 from koala.sites import LiveSite, SiteError
@@ -36,6 +39,7 @@ class Retention:
         store: Store,
         sites: Mapping[SiteName, LiveSite],
         live_rows: Callable[[], LiveRows],
+        areas: Mapping[SiteName, FileArea] | None = None,
         *,
         retention_s: float = RETENTION_S,
         components_max: int = RETENTION_COMPONENTS,
@@ -47,6 +51,7 @@ class Retention:
         self._store = store
         self._sites = sites
         self._live_rows = live_rows
+        self._areas = {} if areas is None else areas
         self._retention_s = retention_s
         self._components_max = components_max
         self._step_components = step_components
@@ -107,6 +112,9 @@ class Retention:
         if site is not None:
             async with asyncio.timeout(SITE_CALL_S):
                 await site.forget(row.token)
+                area = self._areas.get(row.site)
+                if area is not None:
+                    await area.forget(checkpoint_file(row.token))
 
     def _due(self, passed_over: int) -> tuple[list[ComponentRow], int]:
         """The oldest ended components, so many more as are passed over, and how many of them may go now."""
