@@ -38,6 +38,7 @@ REGIONS: dict[str, Callable[[], str]] = {
     "rsl-refused": reference_tables.rsl_refused,
     "sbatch": reference_tables.sbatch,
     "sbatch-koala": reference_tables.sbatch_koala,
+    "sbatch-noted": reference_tables.sbatch_noted,
     "sbatch-refused": reference_tables.sbatch_refused,
     "policies": reference_tables.policies,
     "events": reference_tables.events,

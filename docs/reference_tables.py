@@ -115,6 +115,15 @@ def sbatch_refused() -> str:
     return table(("refused option", "what to do"), rows)
 
 
+def sbatch_noted() -> str:
+    """Options of Slurm that are taken and have no effect, with why."""
+    rows = (
+        (f"`--{name}`" + (f", `-{letter}`" if letter else ""), why)
+        for name, (letter, why) in sbatch_options.NOTED_OPTIONS.items()
+    )
+    return table(("noted option", "why it has no effect"), rows)
+
+
 def policies() -> str:
     """The policies that ship, and what each form is called with."""
     rows = (

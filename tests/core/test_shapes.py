@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from koala.core import JobState, Scheduler, decode_snapshot, encode_snapshot
+from koala.core.story import JobExplanation
 from koala.model.messages import SiteReported, StartComponent, Tick
 from koala.model.nodes import NodeClass, NodeSize, TaskNeeds
-from koala.model.request import Application, Component, Flexibility, Request
+from koala.model.request import Application, Component, Flexibility, Refusal, Request
 from tests.support.core_driver import CoreDriver, ask_total, kind
 
 GIB = 2**30
@@ -52,6 +53,12 @@ def tell(
             at=driver.now, site=site, processors=processors, others=others, nodes=classes, shown=tuple(shown)
         )
     )
+
+
+def explained(driver: CoreDriver, number: int) -> JobExplanation:
+    found = driver.scheduler.explain(number)
+    assert found is not None
+    return found
 
 
 def starts(driver: CoreDriver) -> list[tuple[int, str, int]]:
@@ -209,3 +216,32 @@ def test_a_shaped_job_with_plans_waits_for_its_nodes_and_starts_on_them() -> Non
     tell(driver, "a", 24, [(GPU_NODE, GPU_NODE)] * 3)
     driver.settle()
     assert driver.state(2) is JobState.STARTING
+
+
+def test_what_no_site_has_is_named_with_what_there_is() -> None:
+    driver = driver_of()
+    refusals: list[Refusal | None] = []
+    for needs in ({"gpus": 1, "gpu": "h100"}, {"gpus": 3}, {"memory_bytes": 128 * GIB}, {"constraint": "ib"}):
+        driver.submit(job(shaped(1, 1, **needs)))
+        refusals.append(explained(driver, len(refusals) + 1).refusal)
+    assert all(refusal is not None and refusal.permanent for refusal in refusals)
+    assert [refusal.cure for refusal in refusals if refusal is not None] == [
+        "ask for another kind of GPU, since no site has an h100; there is a100",
+        "ask for fewer GPUs a task, since no node has more than 2 GPUs",
+        "ask for less memory a task, since no node has more than 64 GiB",
+        "ask for another constraint, since no node of any site is ib",
+    ]
+    driver.submit(job(shaped(2, gpus=1, gpu="h100"), policy="FCM", flexible=Flexibility()))
+    refusal = explained(driver, 5).refusal
+    assert refusal is not None
+    assert "no site has an h100" in refusal.cure
+
+
+def test_the_story_of_a_job_with_gpus_counts_its_tasks() -> None:
+    driver = driver_of()
+    driver.submit(job(shaped(2, 4, gpus=1, gpu="a100")))
+    told = [entry.text for entry in explained(driver, 1).story]
+    assert told[0] == "submitted: non-fixed request for 2 tasks of 4 processors and 1 a100"
+    assert told[1] == "placed: 2 tasks with 2 a100 on a"
+    driver.submit(job(shaped(7, 1, gpus=1)))
+    assert explained(driver, 2).story[-1].text.startswith("no place found (idle processors: a 16, b 16)")

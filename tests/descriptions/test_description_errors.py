@@ -10,6 +10,7 @@ import pytest
 from koala.descriptions import DescriptionError, decoded, read_grid, read_job
 from koala.descriptions.job.invalid import told
 from koala.descriptions.workload.form import read_workload
+from koala.descriptions.yaml.problems import nearest
 from koala.model import request as model
 from koala.model.request import InvalidRequestError
 
@@ -351,3 +352,11 @@ def test_there_is_advice_for_every_part_of_a_request_that_the_model_can_refuse()
     assert {"application", "splits", "walltime_s"} <= fields
     for field in fields:
         assert told(InvalidRequestError(field, "it is wrong"), {})[1]
+
+
+def test_a_short_word_is_taken_for_the_one_that_it_is_short_for() -> None:
+    with pytest.raises(DescriptionError) as caught:
+        read_grid("sites: {a: {procs: 4}}\n", "grid.yaml")
+    assert "did you mean 'processors'?" in caught.value.for_user()
+    assert nearest("mem", ["name", "memory"]).startswith("did you mean 'memory'?")
+    assert nearest("polcy", ["priority", "policy"]).startswith("did you mean 'policy'?")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from koala.descriptions import read_job, write_rsl
+from koala.descriptions import DescriptionError, read_job, write_rsl
 from koala.model.request import Application, Component, Flexibility, JobType, Request
 from tests.support.description_samples import JOB_RSL, laplace
 
@@ -91,3 +91,35 @@ def test_a_barrier_may_be_asked_for_because_there_always_is_one() -> None:
 def test_whole_minutes_are_written_in_the_words_of_globus_and_other_times_in_seconds() -> None:
     assert "(maxWallTime=15)" in write_rsl(Request(components=(Component(processors=1),), walltime_s=900.0))
     assert "(koalaWalltimeSeconds=0.5)" in write_rsl(Request(components=(Component(processors=1),), walltime_s=0.5))
+
+
+def test_what_a_job_waits_for_and_an_array_have_words() -> None:
+    text = (
+        '&(executable=/bin/true)(koalaAfter=(done 17 18)(ended 19_3))(koalaBegin="now+2h")(koalaHold=yes)'
+        '(koalaArray="0-9%2")'
+    )
+    request = read_job(text, "job.rsl")
+    assert [(each.condition, each.job, each.index) for each in request.after] == [
+        ("done", 17, None),
+        ("done", 18, None),
+        ("ended", 19, 3),
+    ]
+    assert (request.begin_in_s, request.hold, str(request.array)) == (7_200.0, True, "0-9%2")
+    assert read_job(write_rsl(request), "job.rsl") == request
+    assert read_job("&(executable=/bin/true)(koalaBegin=1893456000)", "job.rsl").begin_at == 1_893_456_000.0
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ("(koalaAfter=17)", "nothing that a job can wait for"),
+        ("(koalaAfter=(finished 17))", "'finished 17' is nothing to wait for"),
+        ("(koalaAfter=(done 0))", "'done 0' is nothing to wait for"),
+        ("(koalaBegin=tomorrow)", "'tomorrow' is not a time"),
+        ("(koalaArray=9-0)", "the indices do not increase"),
+    ],
+)
+def test_a_wrong_order_says_what_to_write(wrong: str, told: str) -> None:
+    with pytest.raises(DescriptionError) as caught:
+        read_job(f"&(executable=/bin/true){wrong}", "job.rsl")
+    assert told in caught.value.for_user()

@@ -7,10 +7,11 @@ import re
 import pytest
 from msgspec.structs import replace
 
-from koala.descriptions import DescriptionError, read_job, write_job_yaml, write_rsl
+from koala.descriptions import DescriptionError, job_notes, read_job, write_job_yaml, write_rsl
 from koala.descriptions.sbatch.reader import slurm_time_s
 from koala.model.dependency import Condition, Dependency
 from koala.model.job_array import read_array
+from koala.model.nodes import TaskNeeds
 from koala.model.request import Application, Flexibility, InputFile, InputMode, Request
 from tests.support.description_samples import JOB_SBATCH, laplace
 
@@ -142,8 +143,49 @@ def test_later_components_inherit_from_the_first_what_they_do_not_say() -> None:
     assert second.input_files == (InputFile(name="g"),)
 
 
-def test_a_doubled_percent_sign_is_one_in_a_file_name() -> None:
-    assert script("#SBATCH -n 1 -o 100%%.txt").components[0].application.stdout == "100%.txt"
+def test_the_names_of_streams_keep_their_patterns() -> None:
+    name = "logs/%x-%A_%3a-%j.%N.100%%.txt"
+    assert script(f"#SBATCH -n 1 -o {name}").components[0].application.stdout == name
+    with pytest.raises(DescriptionError, match="%q stands for nothing"):
+        script("#SBATCH -n 1 -o out.%q")
+
+
+def test_a_real_script_is_taken_with_notes_on_what_has_no_effect() -> None:
+    text = "\n".join(
+        [
+            "#!/bin/bash -l",
+            "#SBATCH --job-name=train",
+            "#SBATCH --account=physics --qos normal -p gpu",
+            "#SBATCH --nodes=2 --ntasks=8 --exclusive",
+            "#SBATCH --gres=gpu:4 --cpus-per-task=4",
+            "#SBATCH --mail-type=END,FAIL --mail-user=me@example.org",
+            "#SBATCH --export=ALL,MODE=fast",
+            "#SBATCH --no-requeue --signal=B:USR1@60",
+            "srun ./train",
+        ]
+    )
+    request = read_job(text, "job.sh")
+    component = request.components[0]
+    assert (component.processors, component.needs, request.restarts_max) == (32, TaskNeeds(gpus=1), 0)
+    assert (component.application.partition, component.application.environment) == ("gpu", (("MODE", "fast"),))
+    assert read_job(write_job_yaml(request), "again.yaml") == request
+    assert read_job(write_rsl(request), "again.rsl") == request
+    noted = [note.partition(" has no effect")[0] for note in job_notes(text, "job.sh")]
+    assert noted == [
+        "--account", "--qos", "--exclusive", "--mail-type", "--mail-user", "--signal", "--export=ALL", "--nodes",
+    ]  # fmt: skip
+
+
+def test_a_script_with_options_and_no_size_is_one_task() -> None:
+    assert script("#SBATCH --time=10").processors == 1
+    assert script("#SBATCH --array=0-3 --requeue --open-mode append").processors == 1
+    assert job_notes("processors: 4\napplication: {executable: a}\n", "job.yaml") == ()
+
+
+@pytest.mark.parametrize("lost", ["--nodelist=n1", "-x n2", "--licenses=matlab", "--wrap=hostname", "--deadline=now"])
+def test_what_would_make_it_another_job_is_refused(lost: str) -> None:
+    with pytest.raises(DescriptionError, match="cannot be honoured across clusters"):
+        script(f"#SBATCH -n 1 {lost}")
 
 
 def test_a_script_says_what_its_job_waits_for_in_slurms_words() -> None:

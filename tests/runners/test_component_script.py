@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from koala.model.launch import BARRIER_TIMEOUT_S_MAX, GO_BYTES_MAX, LINKS_MAX, Go, InputLink, Launch, LaunchError
 from koala.model.messages import Outcome
+from koala.model.nodes import TaskNeeds
 from koala.model.request import Application, JobType
 from koala.runners import component_script
 from koala.runners.script import EXIT_NOT_FIRST, ScriptTimings
@@ -256,3 +257,35 @@ def test_a_proxy_that_does_not_see_a_rank_fail_is_ended(
         finally:
             process.kill()
     assert code is None or found == code
+
+
+@shells
+@pytest.mark.parametrize(
+    ("devices", "local", "seen"),
+    [
+        ("4,5,6,7", "0", "4,5"),
+        ("4,5,6,7", "1", "6,7"),
+        ("GPU-a,GPU-b", "0", "GPU-a,GPU-b"),
+        ("4,5", "1", "4,5"),  # fewer than its tasks have: as the batch system says
+        ("", "0", ""),
+    ],
+)
+def test_a_rank_sees_its_own_gpus(tmp_path: Path, shell: list[str], devices: str, local: str, seen: str) -> None:
+    one = launch(
+        application=Application(executable="sh", arguments=("-c", "echo $CUDA_VISIBLE_DEVICES")),
+        processors=2,
+        job_type=JobType.MPI,
+        needs=TaskNeeds(gpus=2),
+    )
+    for name in ("workspace", "ranks"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "script").write_text(component_script(one), encoding="utf-8")
+    (tmp_path / "go").write_text("KOALA_JOB=1\n", encoding="utf-8")
+    environment = {
+        "PATH": os.environ["PATH"], "KOALA_HOME": str(tmp_path), "KOALA_RANKS": str(tmp_path / "ranks"),
+        "CUDA_VISIBLE_DEVICES": devices, "MPI_LOCALRANKID": local,
+    }  # fmt: skip
+    done = subprocess.run(
+        [*shell, str(tmp_path / "script"), "rank"], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"{seen}\n"

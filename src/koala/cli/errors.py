@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import sys
-from typing import Any
+import textwrap
+from typing import IO, Any
 
 import click
 
@@ -14,6 +16,9 @@ EXIT_USAGE = 2
 EXIT_REFUSED = 3
 EXIT_UNAVAILABLE = 4
 EXIT_INTERRUPTED = 130
+
+# A narrower terminal breaks the lines itself.
+WIDTH_MIN = 20
 
 _ADVICE = {
     errno.ENOENT: "check the name; the folder must be there already",
@@ -40,6 +45,37 @@ class UserError(click.ClickException):
 
     def format_message(self) -> str:
         return self.message
+
+    def show(self, file: IO[Any] | None = None) -> None:
+        """Print it; on a terminal its sentences are broken between words."""
+        stream: IO[Any] = sys.stderr if file is None else file
+        message = f"Error: {self.format_message()}"
+        if stream.isatty():
+            message = wrapped(message, shutil.get_terminal_size().columns)
+        click.echo(message, file=stream)
+
+
+def wrapped(message: str, width: int) -> str:
+    """A message for people in lines of this width, those that go on set in as far as the first. A line of a user's
+    text, and the mark beneath that points at a place in it, stay as they are."""
+    lines = message.split("\n")
+    shown = [
+        line if _is_mark(line) or _is_mark(after) else _filled(line, max(width, WIDTH_MIN))
+        for line, after in zip(lines, [*lines[1:], ""], strict=True)
+    ]
+    return "\n".join(shown)
+
+
+def _is_mark(line: str) -> bool:
+    """Whether it points at a place in the line above."""
+    return line.strip() == "^"
+
+
+def _filled(line: str, width: int) -> str:
+    indent = " " * (len(line) - len(line.lstrip(" ")))
+    if len(line) <= width:
+        return line
+    return textwrap.fill(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 class FailedError(UserError):

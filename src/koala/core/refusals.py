@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from koala.core.state.job import Seen
-from koala.core.state.sites import SiteBelief, Sites, Trust
+from koala.core.state.sites import Closed, SiteBelief, Sites, Trust
 from koala.model.request import JobId, Refusal, Shortage, SiteName
 from koala.policies import PolicyError
 from koala.policies.front_door import Demand, View, place_on, refuse
@@ -24,6 +24,15 @@ SHUT_SITES_TRIED_MAX = 16
 PLANS_NAMED_MAX = 3
 
 _NO_CURE = "none:"
+# What keeps jobs out of sites from the first: what is said where it is so everywhere, and what would help.
+_NOWHERE = {
+    "without_images": "no site runs containers",
+    "closed_to_guests": "every site would run it under the account of the daemon, and it is a guest's",
+}
+_CLOSED_CURES = {
+    "without_images": "take the image out of the job, or name the site's containers in the grid file",
+    "closed_to_guests": "ask the daemon's owner for shared_account: true in the grid file",
+}
 
 
 def refusal_of(demand: Demand, seen: Seen, sites: Sites, preempting: str = "") -> Refusal:
@@ -50,6 +59,31 @@ def refusal_of(demand: Demand, seen: Seen, sites: Sites, preempting: str = "") -
     if preempting and not refusal.permanent and refusal.shortages and _low_jobs_hold_some(sites):
         refusal = msgspec.structs.replace(refusal, cure=f"{refusal.cure}; {preempting}")
     return refusal
+
+
+def closed_refusal(refusal: Refusal, closed: Sequence[Closed], sites: Sites, *, fits_elsewhere: bool) -> Refusal:
+    """The refusal of a job to which sites are closed, with the reasons. Where there is no place for it that is open
+    (not ``fits_elsewhere``) they are what stands in its way."""
+    why = {sites.sites[index].name: each.reason for each in closed for index in each.sites}
+    shortages = tuple(
+        msgspec.structs.replace(each, cure=f"{_NO_CURE} {each.site} {why[each.site]}") if each.site in why else each
+        for each in refusal.shortages
+    )
+    refusal = msgspec.structs.replace(refusal, shortages=shortages)
+    if fits_elsewhere:
+        return refusal
+    words = []
+    for each in closed:
+        named = ", ".join(sites.sites[index].name for index in each.sites[:SHUT_SITES_TRIED_MAX])
+        more = len(each.sites) - SHUT_SITES_TRIED_MAX
+        everywhere = len(each.sites) == len(sites.sites) and each.word in _NOWHERE
+        words.append(_NOWHERE[each.word] if everywhere else f"{named}{_and_more(more)} {each.reason}")
+    cure = "; ".join(dict.fromkeys(_CLOSED_CURES[each.word] for each in closed))
+    return msgspec.structs.replace(refusal, reason="; ".join(words), cure=cure, permanent=True)
+
+
+def _and_more(count: int) -> str:
+    return f" and {count} more" if count > 0 else ""
 
 
 def is_held_back(demand: Demand, seen: Seen, sites: Sites) -> bool:
@@ -162,7 +196,7 @@ def _opening_words(sites: Sequence[SiteBelief]) -> str:
             return f"an answer of {sites[0].name}, which is lost"
         return f"resuming {sites[0].name}, which is {'drained' if sites[0].drained else 'not trusted after errors'}"
     more = len(sites) - SHUT_SITES_TRIED_MAX
-    names = ", ".join(site.name for site in sites[:SHUT_SITES_TRIED_MAX]) + (f" and {more} more" if more > 0 else "")
+    names = ", ".join(site.name for site in sites[:SHUT_SITES_TRIED_MAX]) + _and_more(more)
     if any(site.lost for site in sites):
         return f"to have {names} back, which are drained, lost or not trusted"
     return f"resuming {names}, which are drained or not trusted"

@@ -82,8 +82,8 @@ class JobExplanation(JobCounts, frozen=True, kw_only=True):
 
 def tell(job: Job, names: Sequence[SiteName]) -> tuple[StoryEntry, ...]:
     """The whole story, from the submission on."""
-    size = job.request.processors
-    first = StoryEntry(at=job.submitted_at, text=f"submitted: {job.request.kind} request for {_processors(size)}")
+    request = job.request
+    first = StoryEntry(at=job.submitted_at, text=f"submitted: {request.kind} request for {request.in_words}")
     return (first, *(StoryEntry(at=entry[0], text=words(job, entry, names)) for entry in job.story))
 
 
@@ -96,7 +96,10 @@ def words(job: Job, entry: Sequence[Any], names: Sequence[SiteName]) -> str:
         details[0] -= told_at
     if what == "refused":
         assert job.refused is not None, "the job remembers what its first try saw"
-        details = [job.refused[0]]
+        details = [job.refused[0], job.request.is_shaped]
+    if what in _WITH_SIZES and job.request.is_shaped:
+        sizes = details[_WITH_SIZES[what]]
+        details[_WITH_SIZES[what]] = [job.request.part_in_words(part, size) for part, size in enumerate(sizes)]
     return _WORDS[what](names, *details)
 
 
@@ -246,12 +249,15 @@ def _reason_of_quarantine(job: Job) -> str:
     return MEANING[job.state]
 
 
-def _refused(names: Sequence[SiteName], idle: tuple[int, ...]) -> str:
+def _refused(names: Sequence[SiteName], idle: tuple[int, ...], shaped: bool) -> str:
     seen = ", ".join(f"{name} {free}" for name, free in zip(names, idle, strict=True))
-    return f"no place found (idle: {seen}); it waits in its placement queue"
+    of = " processors" if shaped else ""
+    return f"no place found (idle{of}: {seen}); it waits in its placement queue"
 
 
-def _placed(names: Sequence[SiteName], sites: Sequence[int], sizes: Sequence[int], transfer_s: float | None) -> str:
+def _placed(
+    names: Sequence[SiteName], sites: Sequence[int], sizes: Sequence[int | str], transfer_s: float | None
+) -> str:
     where = ", ".join(f"{size} on {names[site]}" for site, size in zip(sites, sizes, strict=True))
     takes_s = known_time(transfer_s)
     files = f"; its files take about {takes_s:.0f} s" if takes_s > 0 else ""
@@ -275,7 +281,7 @@ def _why_believed(predictor: str, measurements: int) -> str:
     return f"{predictor}, {measurements} measured"
 
 
-def _planned(names: Sequence[SiteName], within_s: float, sites: Sequence[int], sizes: Sequence[int]) -> str:
+def _planned(names: Sequence[SiteName], within_s: float, sites: Sequence[int], sizes: Sequence[int | str]) -> str:
     where = ", ".join(f"{size} on {names[site]}" for site, size in zip(sites, sizes, strict=True))
     return f"planned: it starts within {_long(within_s)}, if all keep to their walltimes: {where}"
 
@@ -303,6 +309,8 @@ _HAS_COME = {
     Condition.STARTED: "job {} has started",
     Condition.FAILED: "job {} failed",
 }
+# Where entries have the processors of each part.
+_WITH_SIZES = {"placed": 1, "planned": 2}
 _WORDS: dict[str, Callable[..., str]] = {
     "refused": _refused,
     "placed": _placed,
@@ -379,10 +387,6 @@ _WORDS: dict[str, Callable[..., str]] = {
     "requeued": lambda _: "put back into its placement queue",
     "ended": lambda _, state, reason: f"{state}: {reason}" if reason else str(state),
 }
-
-
-def _processors(count: int) -> str:
-    return "1 processor" if count == 1 else f"{count} processors"
 
 
 def _jobs(ids: tuple[int, ...]) -> str:

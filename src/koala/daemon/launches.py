@@ -15,16 +15,27 @@ import msgspec
 
 from koala.model.checkpoint import CHECKPOINT_ARCHIVE, Checkpoint
 from koala.model.grid import Site
-from koala.model.launch import BARRIER_TIMEOUT_DEFAULT_S, InputLink, Launch, LaunchError
+from koala.model.launch import (
+    BARRIER_TIMEOUT_DEFAULT_S,
+    STREAM_ADVICE,
+    InputLink,
+    Launch,
+    LaunchError,
+    filled_in,
+    stream_problem,
+)
 from koala.model.messages import StartComponent
 from koala.model.request import Application, Component, InputFile, Request
 from koala.model.travelling import ARCHIVE_NAME, TravellingFile
 from koala.runners import component_script
+from koala.runners.script import is_batch_script
 
 # Names the tasks that a component holds, in the order of their ranks, separated by blanks.
 TASKS_VARIABLE = "KOALA_TASKS"
 # Which run of its job the application is in, from 1: one that has written something before may go on from there.
 RUN_VARIABLE = "KOALA_RUN"
+# The same for batch scripts, which look for this name.
+RESTARTS_VARIABLE = "SLURM_RESTART_COUNT"
 # An element of an array is told of its array and its index, also by the names that batch scripts look for.
 ARRAY_JOB_VARIABLES = ("KOALA_ARRAY_JOB", "SLURM_ARRAY_JOB_ID")
 ARRAY_INDEX_VARIABLES = ("KOALA_ARRAY_INDEX", "SLURM_ARRAY_TASK_ID")
@@ -58,7 +69,8 @@ def launch_for(command: StartComponent, request: Request, site: Site) -> Launch:
         token=command.token,
         job=command.job,
         processors=command.processors,
-        application=_told(request.components[command.component].application, command),
+        name=request.name,
+        application=_told(request.components[command.component].application, command, request.name),
         part=command.part,
         parts=command.parts,
         job_type=request.job_type,
@@ -75,9 +87,12 @@ def launch_for(command: StartComponent, request: Request, site: Site) -> Launch:
     )
 
 
-def _told(application: Application, command: StartComponent) -> Application:
-    """What the component runs, told which run it is and which tasks it holds; these win over what the user set."""
+def _told(application: Application, command: StartComponent, name: str) -> Application:
+    """What the component runs, told which run it is and which tasks it holds; these win over what the user set. The
+    names of its streams are filled in."""
     variables = [(RUN_VARIABLE, str(command.run))]
+    if command.run > 1 and is_batch_script(application):
+        variables.append((RESTARTS_VARIABLE, str(command.run - 1)))
     if command.index is not None:
         variables += [(name, str(command.array)) for name in ARRAY_JOB_VARIABLES]
         variables += [(name, str(command.index)) for name in ARRAY_INDEX_VARIABLES]
@@ -85,7 +100,14 @@ def _told(application: Application, command: StartComponent) -> Application:
         variables.append((TASKS_VARIABLE, " ".join(command.tasks)))
     names = {name for name, _ in variables}
     others = tuple(pair for pair in application.environment if pair[0] not in names)
-    return msgspec.structs.replace(application, environment=(*others, *variables))
+    array = command.array if command.index is not None else None
+    streams = {
+        field: None
+        if (path := getattr(application, field)) is None
+        else filled_in(path, job=command.job, job_name=name, array=array, index=command.index)
+        for field in ("stdin", "stdout", "stderr")
+    }
+    return msgspec.structs.replace(application, environment=(*others, *variables), **streams)
 
 
 def check_launch(request: Request) -> None:
@@ -106,6 +128,7 @@ def check_launch(request: Request) -> None:
                 checkpoint=request.checkpoint,
             )
             component_script(launch)
+            _check_streams(component.application)
             _check_input_files(component)
             _check_checkpoint(component, request.checkpoint)
             _check_travelling(component, request.files)
@@ -126,6 +149,14 @@ def _check_checkpoint(component: Component, checkpoint: Checkpoint | None) -> No
                 f"input file {file.name!r}",
                 f"{path!r} is in the way of the checkpoint {checkpoint.directory!r}; give one of them another path",
             )
+
+
+def _check_streams(application: Application) -> None:
+    for field in ("stdin", "stdout", "stderr"):
+        path: str | None = getattr(application, field)
+        problem = None if path is None else stream_problem(path)
+        if problem is not None:
+            raise LaunchError(field, f"{path!r}: {problem}; {STREAM_ADVICE}")
 
 
 def _check_travelling(component: Component, files: tuple[TravellingFile, ...]) -> None:

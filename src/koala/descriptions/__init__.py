@@ -23,6 +23,7 @@ __all__ = [
     "Problem",
     "decoded",
     "grid_schema",
+    "job_notes",
     "job_schema",
     "read_application",
     "read_grid",
@@ -35,6 +36,15 @@ __all__ = [
 _YAML_ENDINGS = (".yaml", ".yml")
 _RSL_ENDINGS = (".rsl",)
 _SCRIPT_ENDINGS = (".sbatch", ".slurm", ".sh")
+
+
+def job_notes(text: str, source: str) -> tuple[str, ...]:
+    """What a text says that has no effect here: options of a batch script. Raises as ``read_job`` does."""
+    if _job_format(text, source.lower()) != "script":
+        return ()
+    from koala.descriptions.sbatch.reader import read_sbatch_noted
+
+    return read_sbatch_noted(text, source)[1]
 
 
 def read_job(

@@ -177,7 +177,8 @@ class BatchSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     submitted to ``queue`` (a partition or a queue) for ``account``, under Grid Engine in ``parallel_environment``,
     with ``submit_options`` for what has no name here. ``job_environment`` and ``search_path`` (in front of PATH) are
     for the components. Components of other sites reach a node at ``host`` where all share one address, at its address
-    in ``network`` (such as 10.0.0.0/8), or else by its name.
+    in ``network`` (such as 10.0.0.0/8), or else by its name. ``partitions`` are what jobs ask for by other names:
+    such a component goes there instead.
     """
 
     work_directory: str
@@ -193,6 +194,11 @@ class BatchSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     claims: Claims = Claims.BARRIER
     host: str | None = None
     network: str | None = None
+    partitions: tuple[tuple[str, str], ...] = ()
+
+    def queue_for(self, partition: str | None) -> str | None:
+        """The partition or queue of a component that asks for this one."""
+        return dict(self.partitions).get(partition or "", self.queue)
 
 
 class ContainerTool(enum.StrEnum):

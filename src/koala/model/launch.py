@@ -136,6 +136,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     to start, in seconds since the epoch, for a site that can keep processors for that moment. ``exclude_nodes`` are
     nodes that it is kept off, if that leaves room for it. ``needs`` is what each task needs beside processors, and
     ``containers`` how the site runs container images. ``checkpoint`` is how its application saves its state.
+    ``name`` is that of the job.
 
     Raises ``LaunchError`` for anything that could not reach the application byte for byte.
     """
@@ -155,6 +156,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     needs: TaskNeeds | None = None
     containers: Containers | None = None
     checkpoint: Checkpoint | None = None
+    name: str = ""
 
     def __post_init__(self) -> None:
         check_token(self.token)
@@ -310,3 +312,67 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
     def tasks(self) -> int:
         """How many ranks or workers it has."""
         return self.processors // self.processors_per_task
+
+
+# ------------------------------------------------------------------------ the names of an application's streams
+
+# The letters that stand for something, and what.
+STREAM_LETTERS = {
+    "j": "the number of the job",
+    "J": "the same",
+    "A": "the number of its array, or of the job where it is no element of one",
+    "a": "its index in its array",
+    "x": "its name",
+    "n": "the node, counted from 0 in its component: 0",
+    "t": "the task: 0",
+    "N": "the first node of the component, without its domain",
+}
+STREAM_ADVICE = f"write one of {', '.join(f'%{letter}' for letter in STREAM_LETTERS)}, and %% for a percent sign"
+# As Slurm says where a job is no element of an array.
+NO_INDEX = "4294967294"
+# A digit pads a number with zeros to so many places.
+_PATTERN = re.compile(r"%(%|([0-9]?)([A-Za-z]))")
+_LEFT = re.compile(r"(%%|%[0-9]?N)")
+
+
+def stream_problem(name: str) -> str | None:
+    """What is wrong with the patterns of a name; None where nothing is."""
+    rest = _PATTERN.sub(lambda found: "" if found[3] is None or found[3] in STREAM_LETTERS else found[0], name)
+    if "%" not in rest:
+        return None
+    at = rest.index("%")
+    return f"{rest[at : at + 2]} stands for nothing"
+
+
+def filled_in(name: str, *, job: int, job_name: str, array: int | None, index: int | None) -> str:
+    """The name with all that the driver knows; what stands for nothing stays as it is."""
+    values = {
+        "j": str(job),
+        "J": str(job),
+        "A": str(job if array is None else array),
+        "a": NO_INDEX if index is None else str(index),
+        "x": job_name.replace("/", "_"),
+        "n": "0",
+        "t": "0",
+    }
+
+    def value(found: re.Match[str]) -> str:
+        if found[3] not in values:
+            return found[0]
+        text = values[found[3]].replace("%", "%%")
+        return text.zfill(int(found[2])) if found[2] and text.isdigit() else text
+
+    return _PATTERN.sub(value, name)
+
+
+def stream_parts(name: str) -> list[str | None]:
+    """A name that is filled in, in pieces of plain text; None stands for the node."""
+    pieces = [piece for piece in _LEFT.split(name) if piece]
+    found: list[str | None] = []
+    for piece in pieces:
+        text = None if piece.endswith("N") and _LEFT.fullmatch(piece) else "%" if piece == "%%" else piece
+        if text is not None and found and isinstance(found[-1], str):
+            found[-1] += text
+        else:
+            found.append(text)
+    return found

@@ -14,7 +14,7 @@ import msgspec
 from koala.model.checkpoint import Checkpoint
 from koala.model.dependency import DEPENDENCIES_MAX, Dependency
 from koala.model.job_array import ArraySpec
-from koala.model.nodes import TaskNeeds, TaskShape
+from koala.model.nodes import TaskNeeds, TaskShape, gpus_text
 from koala.model.task_graph import TaskGraph
 from koala.model.travelling import TravellingFile
 
@@ -106,7 +106,11 @@ class Application(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     ``processors_per_task`` of a component's processors belong to one task: one rank of an MPI job, one worker of
     torchrun, whose threads share them. ``image`` is the container image that it runs in, by a name that its site
-    understands.
+    understands. ``partition`` is what it asks of a batch system, by a name that the grid file translates for each
+    site; where it does not, the component goes where all go.
+
+    In the names of its streams ``%j`` stands for the number of the job, and so on, as in batch scripts, and ``%%``
+    for a percent sign.
     """
 
     executable: str | None = None
@@ -119,6 +123,7 @@ class Application(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     stderr: str | None = None
     processors_per_task: int = 1
     image: str | None = None
+    partition: str | None = None
 
     def __post_init__(self) -> None:
         if not 1 <= self.processors_per_task <= PROCESSORS_MAX:
@@ -392,6 +397,30 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return sum(component.processors for component in self.components)
 
     @property
+    def in_words(self) -> str:
+        """What it asks for: ``8 processors``, or ``2 tasks of 4 processors, 16 GiB and 1 a100``."""
+        if not self.is_shaped:
+            return _counted(self.processors, "processor")
+        counts: dict[TaskShape | None, int] = {}
+        for component in self.components:
+            shape = component.shape
+            tasks = component.processors // (1 if shape is None else shape.processors)
+            counts[shape] = counts.get(shape, 0) + tasks
+        return " and ".join(
+            _counted(count, "processor") if shape is None else f"{_counted(count, 'task')} of {shape}"
+            for shape, count in counts.items()
+        )
+
+    def part_in_words(self, part: int, processors: int) -> str:
+        """So many processors of a part of it: ``8``, or ``2 tasks with 2 a100`` where its tasks have a shape."""
+        shape = self.shape_of(part)
+        if shape is None:
+            return str(processors)
+        tasks = processors // shape.processors
+        gpus = f" with {gpus_text(tasks * shape.gpus, shape.gpu)}" if shape.gpus else ""
+        return f"{_counted(tasks, 'task')}{gpus}"
+
+    @property
     def is_shaped(self) -> bool:
         """Whether some task of it is more than one processor."""
         return any(component.shape is not None for component in self.components)
@@ -424,6 +453,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if self.flexible is not None:
             return "flexible"
         return "fixed" if all(component.site is not None for component in self.components) else "non-fixed"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 class FileSource(msgspec.Struct, frozen=True, kw_only=True):

@@ -38,6 +38,10 @@ class Units:
         del site
         return f"{name} never offers more than {most}"
 
+    def nowhere(self) -> str:
+        """What to do where no site ever has any."""
+        return "ask for something else, since no site will ever run it"
+
 
 PROCESSORS = Units()
 
@@ -103,6 +107,37 @@ class PlaceUnits(Units):
             return f"no node of {name} has room for one task"
         return f"{name} never has places for more than {self.text(most)}"
 
+    def nowhere(self) -> str:
+        """What to ask for instead of what no site has, or of more than any node has."""
+        shape = self._shape
+        every = [
+            entry for site, pool in enumerate(self._whole) if pool and self._limit[site] for entry in pool if entry[2]
+        ]
+        if not every:
+            return super().nowhere()
+        nodes = [size for size, features, _ in every if meets(shape.constraint, features)]
+        if not nodes:
+            return f"ask for another constraint, since no node of any site is {shape.constraint}"
+        if shape.gpus:
+            most = max(size.gpus_of(shape.gpu) for size in nodes)
+            if not most:
+                kinds = dict.fromkeys(kind for size, _, _ in every for kind, count in size.gpus if kind and count)
+                there = f"; there {'is' if len(kinds) == 1 else 'are'} {', '.join(kinds)}" if kinds else ""
+                asked = "another kind of GPU" if shape.gpu else "no GPUs"
+                return f"ask for {asked}, since no site has {_with_article(shape.gpu_word)}{there}"
+            if most < shape.gpus:
+                return f"ask for fewer GPUs a task, since no node has more than {gpus_text(most, shape.gpu)}"
+        if shape.memory_bytes:
+            most = max(size.memory_bytes for size in nodes)
+            if most == UNTOLD:
+                return "ask for no memory, or write memory in the grid file, since no site says how much it has"
+            if most < shape.memory_bytes:
+                return f"ask for less memory a task, since no node has more than {memory_text(most)}"
+        most = max(size.processors for size in nodes)
+        if most < shape.processors:
+            return f"ask for fewer processors a task, since no node has more than {PROCESSORS.text(most)}"
+        return "ask for smaller tasks, since no node has room for one"
+
     def _lacking(self, count: int, site: int) -> list[tuple[str, str]]:
         """What more would have to be free, by resource."""
         shape, pool, want = self._shape, self._free[site], self._places[site] + count
@@ -128,3 +163,10 @@ class PlaceUnits(Units):
         if processors < want * shape.processors:
             lacking.append(("processors", PROCESSORS.more(want * shape.processors - processors, site)))
         return lacking
+
+
+def _with_article(word: str) -> str:
+    """Such as ``an a100`` and ``a v100``, whose letters are spoken one by one, and ``a tesla``."""
+    spoken_alone = word[1:2].isdigit()
+    first = word[:1].lower()
+    return f"{'an' if first in ('aefhilmnorsx' if spoken_alone else 'aeio') else 'a'} {word}"

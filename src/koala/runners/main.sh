@@ -12,8 +12,26 @@ koala_enter() {
     esac
 }
 
+# The directory of an output file, where the user names one below that of the application.
+koala_make_room() {
+    case $1 in
+    /*) ;;
+    */*) mkdir -p "./${1%/*}" ;;
+    esac
+}
+
+# A second name for an output file in the usual place, where nobody else can tell its name; the other file may be on
+# another disk, and is then there alone.
+koala_second_name() {
+    if [ -n "$koala_node_in_names" ] && [ -n "$2" ]; then
+        ln -f "$2" "$koala_home/$1" 2>/dev/null
+    fi
+    return 0
+}
+
 # Open the application's streams there. Two openings of one file would write over each other.
 koala_open_streams() {
+    koala_make_room "$koala_stderr" && koala_make_room "$koala_stdout"
     exec 2>"${koala_stderr:-$koala_home/stderr}"
     exec <"${koala_stdin:-/dev/null}"
     if [ -n "$koala_stdout" ] && [ "$koala_stdout" = "$koala_stderr" ]; then
@@ -21,6 +39,24 @@ koala_open_streams() {
     else
         exec >"${koala_stdout:-$koala_home/stdout}"
     fi
+    koala_second_name stderr "$koala_stderr"
+    koala_second_name stdout "$koala_stdout"
+}
+
+# The variables that a batch script relies on, where the batch system has not set them: they speak of the component, as
+# Slurm's own do at a site under Slurm. The name of the job and the directory from which it came are ours everywhere.
+koala_batch_variables() {
+    [ -n "$koala_batch_job" ] || return 0
+    SLURM_JOB_NAME=$koala_job_name
+    SLURM_SUBMIT_DIR=$koala_home/workspace
+    : "${SLURM_JOB_ID:=$koala_batch_job}" "${SLURM_NTASKS:=$koala_tasks}" "${SLURM_NPROCS:=$koala_tasks}" \
+        "${SLURM_CPUS_PER_TASK:=$koala_processors_per_task}" \
+        "${SLURM_JOB_NUM_NODES:=$(wc -l <"$koala_home/nodes" | tr -d ' ')}" \
+        "${SLURM_CPUS_ON_NODE:=$(sed -n '1s/.* //p' "$koala_home/nodes")}" \
+        "${SLURM_PROCID:=0}" "${SLURM_LOCALID:=0}" "${SLURM_NODEID:=0}"
+    : "${SLURM_NNODES:=$SLURM_JOB_NUM_NODES}"
+    export SLURM_JOB_NAME SLURM_SUBMIT_DIR SLURM_JOB_ID SLURM_NTASKS SLURM_NPROCS SLURM_CPUS_PER_TASK \
+        SLURM_JOB_NUM_NODES SLURM_NNODES SLURM_CPUS_ON_NODE SLURM_PROCID SLURM_LOCALID SLURM_NODEID
 }
 
 # The files that travel with the job are an archive until here. Owners and times are those of now.
@@ -36,6 +72,7 @@ koala_application() {
     (koala_restore) || exit 126
     koala_enter || exit 126
     koala_open_streams
+    koala_batch_variables
     case $koala_job_type in
     mpi) koala_mpi ;;
     torchrun) koala_torchrun ;;

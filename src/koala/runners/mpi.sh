@@ -200,6 +200,22 @@ koala_note_failure() {
     rm -f "$koala_ranks/.code.$$"
 }
 
+# Of the GPUs that the component sees on this node, those of this rank: as many as a task has, in the order of the ranks
+# of the node. Where the batch system gave fewer, the rank sees what all see.
+koala_rank_gpus() {
+    [ "$koala_task_gpus" -gt 0 ] || return 0
+    koala_local=${MPI_LOCALRANKID:-${OMPI_COMM_WORLD_LOCAL_RANK:-}}
+    koala_first=$((${koala_local:-0} * koala_task_gpus + 1))
+    koala_own=$(printf '%s\n' "${CUDA_VISIBLE_DEVICES-}" | tr ',' '\n' |
+        sed -n "$koala_first,$((koala_first + koala_task_gpus - 1))p")
+    # shellcheck disable=SC2086  # a number or an identifier of a GPU each
+    set -- $koala_own
+    if [ -n "$koala_local" ] && [ "$#" -eq "$koala_task_gpus" ]; then
+        CUDA_VISIBLE_DEVICES=$(IFS=, && printf '%s' "$*")
+        export CUDA_VISIBLE_DEVICES
+    fi
+}
+
 # One rank: the application, and a note of a failure, which hydra forgets if the rank skipped MPI_Finalize.
 koala_rank() {
     koala_ranks=$KOALA_RANKS
@@ -207,6 +223,13 @@ koala_rank() {
     { printf '' >"$koala_home/.ranks-ran" && printf '' >"$koala_ranks/$$"; } || exit "$koala_exit_unwritten"
     umask "$koala_umask"
     koala_enter || exit 126
+    koala_rank_gpus
+    koala_batch_variables
+    if [ -n "$koala_batch_job" ]; then
+        # What the batch system said of the proxy is not true of its ranks.
+        SLURM_PROCID=${PMI_RANK:-$SLURM_PROCID}
+        SLURM_LOCALID=${MPI_LOCALRANKID:-$SLURM_LOCALID}
+    fi
     (koala_run)
     koala_code=$?
     rm -f "$koala_ranks/$$"

@@ -9,11 +9,12 @@ from __future__ import annotations
 import functools
 import importlib.resources
 import math
+import re
 import shlex
 from typing import NamedTuple
 
 from koala.model.checkpoint import CheckpointSignal
-from koala.model.launch import Launch
+from koala.model.launch import Launch, stream_parts
 from koala.model.request import Application
 
 # The script's exit code when another start of the same token was first.
@@ -31,6 +32,9 @@ _SIGNAL_NUMBERS = {
     CheckpointSignal.USR2: 12,
     CheckpointSignal.TERM: 15,
 }
+_DIRECTIVE = re.compile(r"^#SBATCH(?=[ \t])", re.MULTILINE)
+# The first node of a component, without its domain.
+_NODE = '"$(uname -n | sed "s/[.].*//")"'
 _HEADER = "# shellcheck shell=sh\n"
 
 
@@ -62,28 +66,47 @@ def component_script(launch: Launch, timings: ScriptTimings = TIMINGS) -> str:
         "job_type": launch.job_type.value,
         "component": launch.part,
         "processors": launch.processors,
+        "task_gpus": 0 if launch.needs is None else launch.needs.gpus,
         "barrier_tenths": math.ceil(launch.barrier_timeout_s * 10),
         "exit_not_first": EXIT_NOT_FIRST,
         "exit_unwritten": EXIT_UNWRITTEN,
         "for_ever_tenths": FOR_EVER_TENTHS,
         **timings._asdict(),
         "directory": application.directory or "",
-        "stdin": application.stdin or "",
-        "stdout": application.stdout or "",
-        "stderr": application.stderr or "",
         "job_script": application.script or "",
         **_container(launch),
         **_checkpoint(launch),
+        "batch_job": launch.job if is_batch_script(application) else "",
+        "job_name": launch.name,
+        "tasks": launch.task_count,
+        "node_in_names": "yes" if any(None in stream_parts(name or "") for name in _outputs(application)) else "",
+        "processors_per_task": launch.shape.processors,
     }
+    streams = {name: getattr(application, name) or "" for name in ("stdin", "stdout", "stderr")}
     head = [
         "#!/bin/sh",
         f"# Component {launch.part} of {launch.parts} of job {launch.job}.",
         *(f"koala_{name}={shlex.quote(str(value))}" for name, value in values.items()),
+        *(f"koala_{name}={_stream(text)}" for name, text in streams.items()),
     ]
     if launch.search_path:
         head.append(f"PATH={shlex.quote(':'.join(launch.search_path))}:$PATH")
         head.append("export PATH")
     return "\n".join([*head, _program(application), *map(_shell_file, _FILES)])
+
+
+def is_batch_script(application: Application) -> bool:
+    """Whether it is a script with options for Slurm, which relies on the variables that Slurm sets."""
+    return application.script is not None and _DIRECTIVE.search(application.script) is not None
+
+
+def _outputs(application: Application) -> tuple[str | None, str | None]:
+    return application.stdout, application.stderr
+
+
+def _stream(name: str) -> str:
+    """The name of a stream for the shell; the node's name comes in where the script runs."""
+    return "".join(_NODE if part is None else shlex.quote(part) for part in stream_parts(name)) or "''"
 
 
 def _container(launch: Launch) -> dict[str, str]:

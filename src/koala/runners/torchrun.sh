@@ -36,5 +36,11 @@ koala_torchrun() {
 koala_worker() {
     umask "$koala_umask"
     koala_enter || exit 126
+    koala_batch_variables
+    if [ -n "$koala_batch_job" ]; then
+        SLURM_PROCID=$1
+        SLURM_NODEID=$1
+        export SLURM_PROCID SLURM_NODEID
+    fi
     koala_run "NODE_RANK=$1" "PET_NODE_RANK=$1" "NPROC_PER_NODE=$2" "PET_NPROC_PER_NODE=$2"
 }

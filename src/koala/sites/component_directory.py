@@ -23,6 +23,7 @@ from koala.model.launch import (
     Launch,
     LaunchError,
     check_token,
+    stream_parts,
 )
 from koala.model.messages import ComponentEnded, Outcome, Token
 from koala.model.request import Application
@@ -134,5 +135,8 @@ def output_paths(stream: Stream, application: Application) -> tuple[str, ...]:
     named = application.stdout if stream is Stream.STDOUT else application.stderr
     if named is None:
         return (usual,)
-    path = posixpath.join(WORK, application.directory or ".", named)
+    pieces = stream_parts(named)
+    if None in pieces:
+        return (usual,)  # the node's name is in it; the script has put a second name for it there
+    path = posixpath.join(WORK, application.directory or ".", "".join(piece for piece in pieces if piece))
     return (path, STDERR) if stream is Stream.STDERR else (path,)

@@ -25,6 +25,7 @@ from koala.daemon.api import RequestTraffic, make_app
 from koala.daemon.doors.admission import Admission
 from koala.daemon.doors.server import DoorServer
 from koala.daemon.service.service import Service
+from koala.daemon.service.sites.grid import GridService
 from koala.daemon.service.tokens import AccessTokens
 from koala.model.api import Scope
 from tests.support.api_world import OWNER, Stage, World
@@ -36,6 +37,7 @@ EXAMPLES = int(os.environ.get("KOALA_API_EXAMPLES", "4"))
 def document() -> Any:
     """It depends on the routes alone, so that no daemon is needed to say what is to be tested."""
     service, tokens = Service.__new__(Service), AccessTokens.__new__(AccessTokens)
+    service.grid = GridService.__new__(GridService)
     return make_app(service, tokens, trusted=False, owner=OWNER).openapi()
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from koala.cli.connection import complete_example, with_client
-from koala.cli.errors import EXIT_REFUSED, UserError
+from koala.cli.errors import EXIT_REFUSED, UserError, wrapped
 from koala.cli.examples import read_named
 from koala.cli.job.sending import files_of, sending
 from koala.cli.job.waiting import end_with, warn_if_hopeless, watch_job
@@ -92,6 +92,7 @@ def submit(
         print_json(submitted.model_dump(mode="json"))
     elif not as_json:
         _print_submitted(summary, submitted.new)
+        _print_notes(submitted.notes)
     told = warn_if_hopeless(client, summary)
     if to_wait:
         ended = watch_job(ctx, client, summary.id, None, as_json=as_json, known=summary, told=told)
@@ -138,6 +139,12 @@ def _print_submitted(job: JobSummary, new: bool) -> None:
         click.echo(f"next: koala job explain {job.id}, koala job logs {job.id} --follow", err=True)
 
 
+def _print_notes(notes: list[str]) -> None:
+    """What the text says without effect, on standard error: it is no part of the answer."""
+    for note in notes:
+        click.echo(wrapped(f"note: {clean(note)}", console(stderr=True).width), err=True)
+
+
 def _print_dry_run(ctx: click.Context, answer: DryRun, as_json: bool) -> None:
     from koala.cli.terminal.refusals import print_refusal
 
@@ -147,6 +154,8 @@ def _print_dry_run(ctx: click.Context, answer: DryRun, as_json: bool) -> None:
         print_refusal(answer.refusal)
     else:
         _print_places(answer)
+    if not as_json:
+        _print_notes(answer.notes)
     if answer.refusal is not None:
         ctx.exit(EXIT_REFUSED)
 

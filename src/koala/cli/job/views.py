@@ -23,6 +23,7 @@ from koala.cli.terminal.words import (
     size,
     span,
     state_text,
+    with_its_time,
 )
 
 if TYPE_CHECKING:
@@ -51,7 +52,8 @@ def print_job(job: JobDetail, now: float, verdict: str = "") -> None:
     out.print(title)
     kind = f"{job.kind}, {job.job_type}, policy {job.policy}, {job.priority} priority, owner {clean(job.owner)}"
     rows = [
-        ("asked for", f"{counted(job.processors, 'processor')}: {kind}"),
+        ("asked for", f"{job.asked or counted(job.processors, 'processor')}: {kind}"),
+        ("walltime", "" if job.walltime_s is None else span(job.walltime_s)),
         ("submitted", f"{clock(job.submitted_at, now)}, {ago(job.submitted_at, now)}"),
         ("times", _times(job, now)),
         ("places", places_words(job.places) or "none yet"),
@@ -199,7 +201,8 @@ def print_explanation(found: Explanation, now: float) -> None:
     title.append_text(state_text(found.state))
     title.append(f"  since {clock(found.since, now)}, {ago(found.since, now)}", style="dim")
     out.print(title)
-    out.print(Text(clean(found.meaning[:1].upper() + found.meaning[1:] + ".")))
+    meaning = with_its_time(found.meaning, found.begins_at, now)
+    out.print(Text(clean(meaning[:1].upper() + meaning[1:] + ".")))
     if found.place_in_line is not None:
         of = "" if found.queue_length is None else f" of {found.queue_length}"
         since = "" if found.waiting_since is None else f", waiting for {span(now - found.waiting_since)}"

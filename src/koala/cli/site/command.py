@@ -61,7 +61,8 @@ def _age(found: Sequence[SiteInfo], now: float) -> str:
 
 
 def sites_table(found: Sequence[SiteInfo], now: float, width: int) -> Table:
-    """The sites as a table that fits a terminal: the bar gives way first, then the list of jobs; numbers never."""
+    """The sites as a table that fits a terminal: the bar gives way first, then the list of jobs and the kinds of the
+    sites; numbers never."""
     from rich.table import Table
     from rich.text import Text
 
@@ -80,8 +81,13 @@ def sites_table(found: Sequence[SiteInfo], now: float, width: int) -> Table:
         "jobs": 4,
     }
     columns = {name: max(len(name), wanted) for name, wanted in columns.items()}
-    beside = sum(columns.values()) - columns["use"] + 2 * (len(columns) - 1)
-    columns["use"] = max(BAR_WIDTH_MIN, min(BAR_WIDTH_MAX, width - beside))
+    columns["use"] = BAR_WIDTH_MIN
+    for name in ("use", "jobs", "kind"):
+        if sum(columns.values()) + 2 * (len(columns) - 1) > width:
+            del columns[name]
+    if "use" in columns:
+        beside = sum(columns.values()) - columns["use"] + 2 * (len(columns) - 1)
+        columns["use"] = min(BAR_WIDTH_MAX, width - beside)
     table = Table(box=None, pad_edge=False)
     for name, least in columns.items():
         justify: Literal["left", "right"] = "right" if name in ("procs", "ours", "others", "idle") else "left"
@@ -90,15 +96,16 @@ def sites_table(found: Sequence[SiteInfo], now: float, width: int) -> Table:
     for each, (state, colour), own_gpus in zip(found, states, gpus, strict=True):
         counts = (each.processors, each.ours, each.others, each.idle)
         jobs = ", ".join(map(str, each.jobs[:JOBS_SHOWN_MAX])) + (", ..." if len(each.jobs) > JOBS_SHOWN_MAX else "")
-        table.add_row(
-            Text(clean(each.name)),
-            each.kind,
-            site_bar(each, columns["use"]),
-            *map(str, counts),
-            *([Text(own_gpus)] if "gpus" in columns else ()),
-            Text(state, style=colour),
-            jobs,
-        )
+        cells: dict[str, str | Text] = {
+            "site": Text(clean(each.name)),
+            "kind": each.kind,
+            "use": site_bar(each, columns.get("use", 0)),
+            **dict(zip(("procs", "ours", "others", "idle"), map(str, counts), strict=True)),
+            "gpus": Text(own_gpus),
+            "state": Text(state, style=colour),
+            "jobs": jobs,
+        }
+        table.add_row(*(cells[name] for name in columns))
     return table
 
 

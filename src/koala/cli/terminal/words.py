@@ -40,6 +40,8 @@ OURS, OTHERS, IDLE, BARRIER, SHUT = (
     "-",
 )
 _SITE_SIGNS = (f"{OURS} ours", f"{OTHERS} others", f"{IDLE} idle", f"{SHUT} not in use")
+# How the core speaks of the time before which a job is not tried; it knows nothing of time zones.
+_ITS_TIME = "its time (begin_at)"
 _UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 _SIZES = ("bytes", "kB", "MB", "GB", "TB", "PB")
 
@@ -132,8 +134,13 @@ def job_note(job: JobSummary, verdict: str = "") -> str:
     if job.runs > 1:
         notes.append("restarted" if job.runs == 2 else f"restarted {job.runs - 1} times")
     if job.reason not in ("", job.state) and job.state != "done":
-        notes.append(clean(job.reason))
+        notes.append(clean(with_its_time(job.reason, job.begins_at)))
     return "; ".join(notes)
+
+
+def with_its_time(text: str, at: float | None, now: float | None = None) -> str:
+    """Words on a job that waits for its time, with that time where it is known."""
+    return text if at is None else text.replace(_ITS_TIME, f"its time, {clock(at, now)}")
 
 
 def elements_words(elements: ElementCountsInfo) -> str:

@@ -47,6 +47,7 @@ replace = msgspec.structs.replace
 COPIED_FIELDS = tuple(
     name for name in StoredJob.__struct_fields__ if hasattr(Job, name) and name not in ("id", "array")
 )
+_WITHOUT_PLACES = (JobState.WAITING, JobState.HELD)
 
 
 class Submitter(msgspec.Struct, frozen=True):
@@ -203,7 +204,10 @@ class Projector:
         self._join_transfers(job)
         changes: dict[str, Any] = {name: getattr(job, name) for name in COPIED_FIELDS}
         changes["state"] = str(job.state)
-        changes["places"] = job.places or (() if before is None else before.places)
+        # One that waits or is held has given back the places that it had; of one that ended they are told.
+        changes["places"] = job.places
+        if before is not None and not job.places and job.state not in _WITHOUT_PLACES:
+            changes["places"] = before.places
         if job.state is JobState.WAITING:
             changes["placement_tries"] += ledger.tries_in_queue(job)
         if reason is not None:

@@ -49,12 +49,14 @@ from koala.model.api import (
     RefusalInfo,
     ReplicaInfo,
     SiteInfo,
+    TaskInfo,
     TransferInfo,
 )
 from koala.model.forecast import Forecast, Measurement
 from koala.model.grid import Grid, Link
 from koala.model.messages import JobSubmitted
-from koala.model.request import Placement, Refusal
+from koala.model.nodes import TaskShape
+from koala.model.request import Placement, Refusal, Request
 from koala.policies.front_door import View
 from koala.policies.tasks.wase import SiteLans
 from koala.policies.view import BYTES_PER_S_PER_MBIT_S, LinkRows
@@ -70,13 +72,38 @@ OTHERS_ERROR = "a component of another user failed there; operators see how"
 # ------------------------------------------------------------------------------------------------ jobs
 
 
-def job_summary(row: StoredJob, place_in_line: int | None = None) -> JobSummary:
-    """A job as a list shows it."""
-    return JobSummary(**_shared(row, JobSummary), place_in_line=place_in_line)
+def job_summary(row: StoredJob, ledger: Ledger, place_in_line: int | None = None) -> JobSummary:
+    """A job as a list shows it; when one that is held may begin, the core knows."""
+    return JobSummary(**_shared(row, JobSummary), place_in_line=place_in_line, begins_at=_begins_at(row, ledger))
+
+
+def _begins_at(row: StoredJob, ledger: Ledger) -> float | None:
+    job = ledger.jobs.get(row.id)
+    return None if job is None or row.state != JobState.HELD else job.begins_at
+
+
+def task_infos(request: Request) -> list[TaskInfo]:
+    """What the tasks of each component hold."""
+    found = []
+    for component in request.components:
+        shape = component.shape or TaskShape()
+        found.append(
+            TaskInfo(
+                tasks=component.processors // shape.processors,
+                processors=shape.processors,
+                memory_bytes=shape.memory_bytes,
+                gpus=shape.gpus,
+                gpu=shape.gpu,
+                constraint=shape.constraint,
+            )
+        )
+    return found
 
 
 def job_detail(
     row: StoredJob,
+    request: Request,
+    ledger: Ledger,
     *,
     description: str,
     place_in_line: int | None,
@@ -88,7 +115,11 @@ def job_detail(
     """A job with its components and files."""
     return JobDetail(
         **_shared(row, JobDetail) | {"place_in_line": place_in_line, "placement_tries": placement_tries},
+        begins_at=_begins_at(row, ledger),
         description=description,
+        asked=request.in_words,
+        tasks=task_infos(request),
+        walltime_s=request.walltime_s if row.id not in ledger.jobs else ledger.jobs[row.id].walltime_s,
         components=[component_run(component) for component in components],
         transfers=list(transfers),
         files=list(files),

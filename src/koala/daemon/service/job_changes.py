@@ -9,7 +9,6 @@ from __future__ import annotations
 from koala.core.lifecycle import JobState
 from koala.daemon.engine.loop import Engine
 from koala.daemon.offload import query
-from koala.daemon.service.answers import job_summary
 from koala.daemon.service.job_records import JobRecords
 from koala.daemon.service.principal import Principal
 from koala.daemon.service.submissions import check_priority
@@ -36,12 +35,12 @@ class JobChanges:
                 await self._records.own_row(who, array.id)
                 await self._engine.tell(CancelAsked(at=self._engine.now(), job=job))
                 row = await self._records.row(who, array.id)
-                return job_summary(row)
+                return self._records.summary(row)
         row = await self._records.own_row(who, job)
         if row.ended_at is None:
             await self._engine.tell(CancelAsked(at=self._engine.now(), job=job))
             row = await self._records.row(who, job)
-        return job_summary(row, self._records.place_in_line(row))
+        return self._records.summary(row)
 
     async def hold(self, who: Principal, job: int) -> JobSummary:
         """Keep a job that has not started from being tried until it is let go. Rights as for ``cancel``. Holding it
@@ -76,7 +75,7 @@ class JobChanges:
     async def _tell(self, who: Principal, event: HoldAsked | UnholdAsked | ChangeAsked | RestartAsked) -> JobSummary:
         await self._engine.tell(event)
         row = await self._records.row(who, event.job)
-        return job_summary(row, self._records.place_in_line(row))
+        return self._records.summary(row)
 
     async def requeue(self, who: Principal, job: int, *, hold: bool = False) -> JobSummary:
         """Put a job that has places or runs back into its placement queue, and ``hold`` it there; its components are
@@ -103,4 +102,4 @@ class JobChanges:
             )
         await self._engine.tell(RequeueAsked(at=self._engine.now(), job=job, hold=hold))
         row = await self._records.row(who, job)
-        return job_summary(row, self._records.place_in_line(row))
+        return self._records.summary(row)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from koala.core.lifecycle import JobState
 from koala.daemon.engine.loop import Engine
 from koala.daemon.offload import query
+from koala.daemon.service.answers import job_summary
 from koala.daemon.service.principal import Principal
-from koala.model.api import Scope
+from koala.model.api import JobSummary, Scope
 from koala.model.errors import NotFoundError
 from koala.model.request import Request
 from koala.store import NUMBER_MAX
@@ -47,6 +48,10 @@ class JobRecords:
         if self._engine.live_row(job) is not None:
             return self._engine.components_of(job)
         return await query(self._engine.store.components, job)
+
+    def summary(self, row: StoredJob) -> JobSummary:
+        """The job as a list shows it."""
+        return job_summary(row, self._engine.scheduler.ledger, self.place_in_line(row))
 
     def place_in_line(self, row: StoredJob) -> int | None:
         ledger = self._engine.scheduler.ledger

@@ -83,8 +83,8 @@ def sentence(at: float, body: AnyEvent | AnyCommand) -> str:
 
 def _submitted(body: JobSubmitted) -> str:
     request = body.request
-    size = _counted(request.processors, "processor")
-    return f"job {body.job} ({_cut(request.name)}) was submitted: {request.kind} request for {size}"
+    asked = f"{request.kind} request for {request.in_words}"
+    return f"job {body.job} ({_cut(request.name)}) was submitted: {asked}"
 
 
 def _ended(body: ComponentEnded) -> str:

@@ -142,7 +142,8 @@ class Service:
             raise ConflictError(
                 f"client_token: it was used for job {row.id}, which is a different one; use a new token for this job"
             )
-        return Submitted(job=job_summary(row, self._records.place_in_line(row)), new=new)
+        notes = await self._submissions.notes(wish, request, self._engine.grid)
+        return Submitted(job=self._records.summary(row), new=new, notes=notes)
 
     async def missing_contents(self, who: Principal, files: str) -> MissingContents:
         """Which contents of a job's files the caller has still to send. Needs ``submit``."""
@@ -166,7 +167,7 @@ class Service:
         check_rights(who, request, self._engine.grid)
         await ended_before(who, request, self._engine)
         await self._engine.freshen()
-        return try_out(
+        answer = try_out(
             request,
             guest=who.guest,
             catalogue=self._engine.catalogue,
@@ -174,6 +175,8 @@ class Service:
             scheduler=self._engine.scheduler,
             owner=who.name,
         )
+        notes = await self._submissions.notes(wish, request, self._engine.grid)
+        return answer.model_copy(update={"notes": notes})
 
     async def jobs(
         self,
@@ -201,9 +204,10 @@ class Service:
             self._engine.store.jobs, owner=owner, states=states, before=before, limit=limit + 1, array=array
         )
         waiting = (row.id for row in found[:limit] if row.state == JobState.WAITING)
-        in_line = places_in_line(self._engine.scheduler.ledger, waiting)
+        ledger = self._engine.scheduler.ledger
+        in_line = places_in_line(ledger, waiting)
         return Page(
-            items=[job_summary(row, in_line.get(row.id)) for row in found[:limit]],
+            items=[job_summary(row, ledger, in_line.get(row.id)) for row in found[:limit]],
             next=write_cursor("jobs", str(found[limit - 1].id)) if len(found) > limit else None,
         )
 
@@ -216,6 +220,8 @@ class Service:
         transfers = await query(self._engine.store.transfers, job)
         return job_detail(
             row,
+            request,
+            self._engine.scheduler.ledger,
             description=await self._described(who, request),
             files=job_files(request),
             place_in_line=self._records.place_in_line(row),
@@ -262,7 +268,7 @@ class Service:
         if row.ended_at is None:
             await self._engine.wait_ended(job, timeout_s)
             row = await self._records.row(who, job)
-        return job_summary(row, self._records.place_in_line(row))
+        return self._records.summary(row)
 
     async def output(
         self,

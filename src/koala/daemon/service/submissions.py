@@ -17,13 +17,14 @@ from dataclasses import dataclass, field
 import msgspec
 
 from koala.core import Scheduler
+from koala.core.refusals import closed_refusal
 from koala.daemon.engine.loop import Engine
 from koala.daemon.launches import check_launch
 from koala.daemon.offload import query
 from koala.daemon.service.answers import dry_run, refusal_info
 from koala.daemon.service.principal import Principal
 from koala.daemon.workers.pool import Workers
-from koala.descriptions import DescriptionError, read_job, write_job_yaml
+from koala.descriptions import DescriptionError, job_notes, read_job, write_job_yaml
 from koala.model.api import DryRun, ProblemAt, Scope, Submission
 from koala.model.errors import ForbiddenError, InvalidError, TooManyError
 from koala.model.grid import Grid
@@ -34,7 +35,7 @@ from koala.model.request import InvalidRequestError, Priority, Refusal, Request,
 from koala.model.request_size import check_size
 from koala.model.travelling import TravellingError, read_manifest, unsent
 from koala.policies import Catalogue, PolicyError, UnknownPolicyError, UnknownSiteError
-from koala.policies.front_door import compile_demand, to_placement
+from koala.policies.front_door import can_ever_fit, compile_demand, to_placement
 from koala.policies.tasks.wase import ClusteredTasks
 from koala.store import NUMBER_MAX, StoredJob
 
@@ -90,6 +91,12 @@ class SubmissionReader:
                     return outcome
                 return await self._workers.run(with_clusters, outcome)
 
+    async def notes(self, wish: Submission, request: Request, grid: Grid) -> list[str]:
+        """What the text of a request says without effect in this grid."""
+        read = functools.partial(job_notes, wish.description, wish.source)
+        found = await asyncio.get_running_loop().run_in_executor(self._thread, read)
+        return [*found, *partition_notes(request, grid)]
+
     async def write(self, who: Principal, request: Request) -> str:
         """A large request as a text, which takes seconds, too."""
         with self._turn_of(who, "written", 0) as turn:
@@ -139,6 +146,19 @@ def read_submission(wish: Submission, sites: Collection[str], policies: Collecti
     except LaunchError as error:
         return Unreadable(f"the job cannot be run: {error.for_user()}", [ProblemAt(message=error.for_user())])
     return request
+
+
+def partition_notes(request: Request, grid: Grid) -> list[str]:
+    """Where the partitions that a job asks for are known, and that they are left out elsewhere."""
+    notes = []
+    batches = [(site.name, dict(site.batch.partitions)) for site in grid.sites if site.batch is not None]
+    for partition in dict.fromkeys(part.application.partition for part in request.components):
+        if partition is None:
+            continue
+        known = [name for name, partitions in batches if partition in partitions]
+        where = f"it is used at {_some(known)}" if known else "no site has it among its partitions in the grid file"
+        notes.append(f"the partition {partition} is left out where a site does not know it; {where}")
+    return notes
 
 
 def _with_files(request: Request, wish: Submission) -> Request:
@@ -272,10 +292,15 @@ def try_out(
     view = sites.view
     try:
         demand = compile_demand(request, catalogue.choose(request, default_policy), view.index)
-        closed = sites.closed_to(request, guest=guest)
+        closed, whole = sites.closed_to(request, guest=guest), demand
         if closed:
             demand = demand.barring(site for each in closed for site in each.sites)
         found = scheduler.preview(demand, request, owner)
+        if closed and isinstance(found, Refusal):
+            # One that is too large for any site is told so.
+            most = sites.most()
+            fits = can_ever_fit(demand, most, view) or not can_ever_fit(whole, most, view)
+            found = closed_refusal(found, closed, sites, fits_elsewhere=fits)
         if not isinstance(found, Refusal):
             return dry_run(to_placement(demand, found, view))
     except (UnknownPolicyError, UnknownSiteError, PolicyError) as error:

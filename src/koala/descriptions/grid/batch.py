@@ -13,7 +13,7 @@ from typing import Annotated
 from pydantic import AfterValidator, Field
 
 from koala.descriptions.errors import CONTROL, shown
-from koala.descriptions.fields import Description, SomeText, Text
+from koala.descriptions.fields import Description, Label, SomeText, Text
 from koala.descriptions.yaml.problems import wrong
 from koala.model.grid import BatchSettings, Claims, SiteKind
 
@@ -177,6 +177,12 @@ class BatchKeysText(Description):
         "there; by default they are reached by their names; not together with host",
     )
 
+    partitions: Annotated[dict[Label, PlainWord], Field(max_length=BATCH_ENTRIES_MAX)] = Field(
+        default={},
+        description="partitions or queues by the names by which jobs ask for them (#SBATCH --partition): one that "
+        "asks for one of them goes there and not to queue; one that asks for another goes where all go",
+    )
+
     def settings(self, name: str, kind: SiteKind) -> BatchSettings | None:
         """The settings of a site of this kind; None where it has no batch system. ``findings`` has found nothing."""
         if kind not in BATCH_KINDS:
@@ -195,6 +201,7 @@ class BatchKeysText(Description):
             claims=self.claims,
             host=self.host,
             network=self.network,
+            partitions=tuple(self.partitions.items()),
         )
 
     def findings(self, kind: SiteKind) -> Iterator[tuple[str, str, str]]:

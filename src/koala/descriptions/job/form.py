@@ -115,7 +115,11 @@ class ApplicationText(Description):
         default={}, description="environment variables and their values"
     )
     stdin: SomeText | None = Field(default=None, description="the file that is its standard input")
-    stdout: SomeText | None = Field(default=None, description="the file for its standard output")
+    stdout: SomeText | None = Field(
+        default=None,
+        description="the file for its standard output; %j in it is the job's number, %A that of its array, %a its "
+        "index there, %x its name, %N its first node, %% a percent sign",
+    )
     stderr: SomeText | None = Field(default=None, description="the file for its standard error")
     processors_per_task: Processors = Field(
         default=1,
@@ -125,6 +129,10 @@ class ApplicationText(Description):
     image: SomeText | None = Field(
         default=None,
         description="the container image to run it in; the job goes only to sites that say how they run images",
+    )
+    partition: Label | None = Field(
+        default=None,
+        description="the partition or queue that it asks for; used at sites whose `partitions` name it",
     )
 
 
@@ -577,6 +585,7 @@ def _application_values(application: Application) -> dict[str, Any]:
         "stdout",
         "stderr",
         "image",
+        "partition",
     ):
         value = getattr(application, key)
         if key == "arguments":

@@ -147,10 +147,18 @@ _NUMBER_ADVICE = "write the number of a job, such as 17, or of an element of an 
 def _read_number(value: Any) -> JobNumber:
     if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= NUMBER_MAX:
         return JobNumber(value)
-    found = re.fullmatch(r"([0-9]{1,15})_([0-9]{1,10})", value) if isinstance(value, str) else None
-    if found is None or int(found[1]) < 1 or int(found[2]) > ARRAY_INDEX_MAX:
+    number = job_number(value) if isinstance(value, str) else None
+    if number is None or number.element is None:
         raise wrong("this is not the number of a job", _NUMBER_ADVICE)
-    return JobNumber(int(found[1]), int(found[2]))
+    return number
+
+
+def job_number(text: str) -> JobNumber | None:
+    """A job, or an element of an array, as a text names it: 17 or 17_3. None where that is no number of a job."""
+    found = re.fullmatch(r"([0-9]{1,15})(?:_([0-9]{1,10}))?", text, re.ASCII)
+    if found is None or int(found[1]) < 1 or int(found[2] or 0) > ARRAY_INDEX_MAX:
+        return None
+    return JobNumber(int(found[1]), None if found[2] is None else int(found[2]))
 
 
 # A larger number is no job's.

@@ -18,6 +18,7 @@ COMPONENT_ATTRIBUTES = (
     "koalaTaskGpu",
     "koalaTaskConstraint",
     "koalaImage",
+    "queue",
     "directory",
     "environment",
     "stdin",
@@ -45,6 +46,10 @@ JOB_ATTRIBUTES = (
     "koalaRestarts",
     "koalaRetryOn",
     "koalaNeverOn",
+    "koalaAfter",
+    "koalaBegin",
+    "koalaHold",
+    "koalaArray",
     "koalaHome",
     "koalaPattern",
     "koalaBisectionMbit",
@@ -59,7 +64,6 @@ UNSUPPORTED_ATTRIBUTES = {
     key_of(name): advice
     for name, advice in {
         "label": "remove it; components are numbered, and koalaName names the job",
-        "queue": "remove it; the site's own configuration chooses its queue",
         "project": "remove it; the site's own configuration names the project",
         "hostCount": "remove it; Koala counts processors, not hosts",
         "maxCpuTime": "remove it; write maxWallTime",

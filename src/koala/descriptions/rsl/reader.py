@@ -32,6 +32,7 @@ from koala.descriptions.fields import (
     variable_problem,
 )
 from koala.descriptions.job.invalid import told
+from koala.descriptions.job.order import MOMENT_ADVICE, Moment, job_number, moment
 from koala.descriptions.rsl.attributes import (
     COMPONENT_ATTRIBUTES,
     JOB_ATTRIBUTES,
@@ -40,6 +41,8 @@ from koala.descriptions.rsl.attributes import (
 )
 from koala.descriptions.rsl.syntax import GroupValue, Relation, Subrequest, TextValue, Value, key_of, read_subrequests
 from koala.descriptions.yaml.problems import NAME_ADVICE, nearest
+from koala.model.dependency import Condition, Dependency
+from koala.model.job_array import ArrayError, ArraySpec, read_array
 from koala.model.nodes import TaskNeeds
 from koala.model.request import (
     Application,
@@ -80,6 +83,10 @@ _ATTRIBUTE_OF = {
     "restarts_max": "koalaRestarts",
     "retry_on": "koalaRetryOn",
     "never_on": "koalaNeverOn",
+    "after": "koalaAfter",
+    "begin_at": "koalaBegin",
+    "begin_in_s": "koalaBegin",
+    "array": "koalaArray",
     "pattern": "koalaPattern",
     "bisection_mbit_s": "koalaBisectionMbit",
     "per_processor_mbit_s": "koalaPerProcessorMbit",
@@ -100,6 +107,7 @@ _JOB_TYPES = {
     "mpi": JobType.MPI,
     "torchrun": JobType.TORCHRUN,
 }
+_AFTER_ADVICE = "write (koalaAfter = (done 17 18)(ended 19_3)): done, ended, started or failed, and numbers of jobs"
 _WHOLE_NUMBER = re.compile(r"[0-9]{1,18}")
 _NUMBER = re.compile(r"[0-9]{1,18}(\.[0-9]{1,40})?([eE][-+]?[0-9]{1,3})?")
 
@@ -183,6 +191,7 @@ class _Reader:
             name: get(name, self._some_text) for name in ("directory", "stdin", "stdout", "stderr")
         }
         application["image"] = get("koalaImage", self._some_text)
+        application["partition"] = get("queue", self._label)
         application["executable"] = get("executable", self._label)
         application["arguments"] = get("arguments", self._texts) or ()
         application["environment"] = get("environment", self._pairs) or ()
@@ -229,7 +238,13 @@ class _Reader:
             "flexible": self._flexible(),
             "home": self._agreed("koalaHome", self._site),
             "communication": self._communication(),
+            "after": self._agreed("koalaAfter", self._after),
+            "hold": self._agreed("koalaHold", self._choice({"yes": True, "no": False})),
+            "array": self._agreed("koalaArray", self._array),
         }
+        begin = self._agreed("koalaBegin", self._moment)
+        if begin is not None:
+            job |= {"begin_at": begin.at, "begin_in_s": begin.in_s}
         return {key: value for key, value in job.items() if value is not None}
 
     def _walltime_s(self) -> float | None:
@@ -436,6 +451,32 @@ class _Reader:
                 self._refuse(value, "a split stands in parentheses", "write (koalaSplits = (18 6)(12 12))")
             splits.append(tuple(self._whole_text(each) for each in value.values))
         return tuple(splits)
+
+    def _after(self, relation: Relation) -> tuple[Dependency, ...]:
+        found = []
+        for value in relation.values:
+            if not isinstance(value, GroupValue) or len(value.values) < 2:
+                self._refuse(value, "this is nothing that a job can wait for", _AFTER_ADVICE)
+            condition, *numbers = (self._text(relation, each) for each in value.values)
+            for number in numbers:
+                job = job_number(number)
+                if condition not in set(Condition) or job is None:
+                    self._refuse(value, f"{shown(f'{condition} {number}')} is nothing to wait for", _AFTER_ADVICE)
+                found.append(Dependency(job=job.job, condition=Condition(condition), index=job.element))
+        return tuple(dict.fromkeys(found))
+
+    def _moment(self, relation: Relation) -> Moment:
+        text = self._one_text(relation)
+        found = Moment(at=float(text)) if _NUMBER.fullmatch(text) else moment(text)
+        if found is None:
+            self._refuse(relation.values[0], f"{shown(text)} is not a time", MOMENT_ADVICE)
+        return found
+
+    def _array(self, relation: Relation) -> ArraySpec:
+        try:
+            return read_array(self._one_text(relation))
+        except ArrayError as error:
+            self._refuse(relation.values[0], str(error), error.advice)
 
     # ----------------------------------------------------------------------------------------- problems
 

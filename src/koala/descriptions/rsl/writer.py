@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 from koala.descriptions.fields import memory_value
+from koala.descriptions.job.order import after_values, moment_value
 from koala.model.request import Communication, Component, InputMode, InvalidRequestError, JobType, Priority, Request
 
 # Text that every reader of RSL takes as one word without quotes.
@@ -39,6 +40,7 @@ def _component_relations(component: Component) -> Iterable[str]:
         ("stdout", application.stdout),
         ("stderr", application.stderr),
         ("koalaImage", application.image),
+        ("queue", application.partition),
     ):
         if text is not None:
             yield f"({attribute}={_quoted(text)})"
@@ -93,6 +95,16 @@ def _job_relations(request: Request) -> Iterable[str]:
     for attribute, codes in (("koalaRetryOn", request.retry_on), ("koalaNeverOn", request.never_on)):
         if codes:
             yield f"({attribute}={_list(map(str, codes))})"
+    if request.after:
+        groups = after_values(request.after).items()
+        yield f"(koalaAfter={_groups((condition, *map(str, numbers)) for condition, numbers in groups)})"
+    begin = moment_value(request.begin_at, request.begin_in_s)
+    if begin is not None:
+        yield f"(koalaBegin={_quoted(str(begin))})"
+    if request.hold:
+        yield "(koalaHold=yes)"
+    if request.array is not None:
+        yield f"(koalaArray={_quoted(str(request.array))})"
     if request.home is not None:
         yield f"(koalaHome={_quoted(request.home)})"
     if request.communication is not None:

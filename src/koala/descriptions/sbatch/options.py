@@ -1,7 +1,7 @@
 """The option lines of a batch script: which lines count, how they are cut into options, and which options exist.
 
-What the options mean for a job is in ``sbatch``. Options of Slurm that Koala cannot honour are listed here with
-what to do instead; none is dropped in silence.
+What the options mean for a job is in ``sbatch``. Options of Slurm that change nothing that matters are taken and
+noted; those without which the job would be another are listed with what to do instead. None is dropped in silence.
 """
 
 from __future__ import annotations
@@ -39,6 +39,9 @@ SBATCH_OPTIONS: dict[str, str | None] = {
     "begin": "b",
     "dependency": "d",
     "hold": "H",
+    "partition": "p",
+    "requeue": None,
+    "no-requeue": None,
 }
 KOALA_OPTIONS: dict[str, str | None] = {
     "priority": None,
@@ -55,53 +58,77 @@ KOALA_OPTIONS: dict[str, str | None] = {
     "retry-on": None,
     "never-on": None,
 }
-WITHOUT_VALUE = frozenset({"flexible", "hold"})
+WITHOUT_VALUE = frozenset({"flexible", "hold", "requeue", "no-requeue"})
 REPEATABLE = frozenset({"input-file"})
 
-_SITE_CONFIGURED = "remove it; the site's own configuration says this"
-_LAYOUT = "remove it; Koala counts processors, and the site lays them out over its nodes"
-_DEVICES = "remove it; Koala places processors, memory and GPUs"
-_MAIL = "remove it; Koala sends no mail"
-_QUEUEING = "remove it; Koala decides when and in which order jobs start"
-# Options of Slurm that cannot be honoured across clusters: long name -> (letter, what to do).
-UNSUPPORTED_OPTIONS: dict[str, tuple[str | None, str]] = {
-    "account": ("A", _SITE_CONFIGURED),
-    "comment": (None, "remove it; write a comment line"),
+_SITE = "the grid file says this for each site"
+_LAYOUT = "Koala counts processors, and the site lays them out over its nodes"
+_MAIL = "Koala sends no mail; koala job wait and koala events tell of a job"
+_QUEUEING = "Koala decides when and in which order jobs start"
+_SUBMITTER = "it is for the one who submits"
+# Options of Slurm that are taken and change nothing: long name -> (letter, why).
+NOTED_OPTIONS: dict[str, tuple[str | None, str]] = {
+    "account": ("A", _SITE),
+    "acctg-freq": (None, _SITE),
+    "comment": (None, "a job has a name and no comment"),
     "contiguous": (None, _LAYOUT),
     "core-spec": ("S", _LAYOUT),
-    "deadline": (None, _QUEUEING),
+    "cpu-freq": (None, _SITE),
     "distribution": ("m", _LAYOUT),
-    "exclude": ("x", _LAYOUT),
-    "exclusive": (None, _LAYOUT),
-    "export-file": (None, "write --export=NAME=VALUE,..."),
+    "exclusive": (None, "a component may share its nodes with others; the grid file says otherwise for a site"),
     "extra-node-info": ("B", _LAYOUT),
-    "get-user-env": (None, "write --export=NAME=VALUE,..."),
+    "get-user-env": (None, "the environment of the one who submits does not travel to the sites"),
+    "gpu-bind": (None, _LAYOUT),
+    "gpu-freq": (None, _SITE),
     "hint": (None, _LAYOUT),
-    "licenses": ("L", _DEVICES),
+    "kill-on-invalid-dep": (None, "a job whose dependency can never come ends, always"),
     "mail-type": (None, _MAIL),
     "mail-user": (None, _MAIL),
+    "mem-bind": (None, _LAYOUT),
     "mincpus": (None, _LAYOUT),
-    "nice": (None, "write #KOALA --priority high or low"),
-    "no-requeue": (None, "write #KOALA --restarts 0"),
-    "nodelist": ("w", _LAYOUT),
+    "nice": (None, f"{_QUEUEING}; #KOALA --priority high or low says which come first"),
+    "no-kill": ("k", "a job whose node fails is started again, up to its restarts"),
     "ntasks-per-core": (None, _LAYOUT),
-    "ntasks-per-gpu": (None, _DEVICES),
     "ntasks-per-socket": (None, _LAYOUT),
-    "open-mode": (None, "remove it; output files are written anew"),
+    "open-mode": (None, "each run writes its output anew"),
     "overcommit": ("O", _LAYOUT),
     "oversubscribe": ("s", _LAYOUT),
-    "partition": ("p", _SITE_CONFIGURED),
-    "prefer": (None, _SITE_CONFIGURED),
-    "qos": ("q", _SITE_CONFIGURED),
-    "requeue": (None, "write #KOALA --restarts NUMBER"),
-    "reservation": (None, _SITE_CONFIGURED),
-    "signal": (None, "remove it; components are ended by the site at their walltime"),
+    "parsable": (None, _SUBMITTER),
+    "prefer": (None, _LAYOUT),
+    "profile": (None, _SITE),
+    "propagate": (None, _SITE),
+    "qos": ("q", _SITE),
+    "quiet": ("Q", _SUBMITTER),
+    "signal": (None, "components get no signal before the end of their walltime"),
     "sockets-per-node": (None, _LAYOUT),
+    "spread-job": (None, _LAYOUT),
+    "switches": (None, _LAYOUT),
     "threads-per-core": (None, _LAYOUT),
-    "time-min": (None, "remove it; write --time alone"),
-    "tmp": (None, _LAYOUT),
-    "wait": ("W", "remove it; waiting is for the one who submits"),
-    "wckey": (None, _SITE_CONFIGURED),
+    "time-min": (None, "the walltime is that of --time"),
+    "use-min-nodes": (None, _LAYOUT),
+    "verbose": ("v", _SUBMITTER),
+    "wait": ("W", _SUBMITTER),
+    "wait-all-nodes": (None, "an application starts when all its components are there, always"),
+    "wckey": (None, _SITE),
+}
+# Those of them that stand alone, or have their value behind a '='.
+NOTED_ALONE = frozenset(
+    {
+        "contiguous", "exclusive", "get-user-env", "nice", "no-kill", "overcommit", "oversubscribe", "parsable",
+        "propagate", "quiet", "spread-job", "use-min-nodes", "verbose", "wait",
+    }
+)  # fmt: skip
+# Options of Slurm without which the job would be another: long name -> (letter, what to do).
+UNSUPPORTED_OPTIONS: dict[str, tuple[str | None, str]] = {
+    "deadline": (None, "remove it; write --time, and cancel the job when it is too late"),
+    "exclude": ("x", "remove it; nodes on which a job failed are left out by themselves"),
+    "export-file": (None, "write --export=NAME=VALUE,..."),
+    "licenses": ("L", "remove it; Koala places processors, memory and GPUs"),
+    "nodelist": ("w", "remove it; write --constraint with features of nodes, or --clusters"),
+    "ntasks-per-gpu": (None, "write --ntasks and --gpus-per-task"),
+    "reservation": (None, "write it in the grid file, among the submit_options of the site"),
+    "test-only": (None, "remove it; write koala submit --dry-run"),
+    "tmp": (None, "remove it; write --constraint with a feature of such nodes"),
     "wrap": (None, "write the command in the script"),
 }
 
@@ -156,6 +183,8 @@ class OptionLines:
         self.content = content
         self.problems = ProblemList(content)
         self.components: list[list[Option]] = [[]]
+        self.notes: list[str] = []
+        self.given = 0
         # Where the line stands that began the present component; the first needs none.
         self._hetjob_index: int | None = None
         self._read()
@@ -219,7 +248,12 @@ class OptionLines:
         else:
             name = self._long_name(known, word.text[1])
             value = word.part(2) if len(word.text) > 2 else None
-        if name not in known:
+        self.given += kind == "SBATCH"
+        if name not in known and kind == "SBATCH" and name in NOTED_OPTIONS:
+            if value is None and name not in NOTED_ALONE and remaining:
+                remaining.pop()
+            self.notes.append(f"--{name} has no effect: {NOTED_OPTIONS[name][1]}")
+        elif name not in known:
             if value is None and remaining and not remaining[-1].text.startswith("-"):
                 remaining.pop()
             self._note_unknown(kind, known, name, word)
@@ -242,7 +276,8 @@ class OptionLines:
     @staticmethod
     def _long_name(known: dict[str, str | None], letter: str) -> str:
         letters = {short: name for name, short in known.items() if short is not None}
-        letters |= {short: name for name, (short, _) in UNSUPPORTED_OPTIONS.items() if short is not None}
+        others = {**UNSUPPORTED_OPTIONS, **NOTED_OPTIONS}
+        letters |= {short: name for name, (short, _) in others.items() if short is not None}
         return letters.get(letter, f"-{letter}")
 
     def _note_unknown(self, kind: str, known: dict[str, str | None], name: str, word: OptionWord) -> None:

@@ -26,6 +26,7 @@ from koala.descriptions.sbatch.options import Option, OptionLines, OptionWord
 from koala.descriptions.yaml.problems import NAME_ADVICE, nearest
 from koala.model.dependency import Condition, Dependency
 from koala.model.job_array import ArrayError, ArraySpec, read_array
+from koala.model.launch import STREAM_ADVICE, stream_problem
 from koala.model.nodes import TaskNeeds
 from koala.model.request import (
     COMPONENTS_MAX,
@@ -61,6 +62,8 @@ JOB_OPTIONS = (
     "begin",
     "dependency",
     "hold",
+    "requeue",
+    "no-requeue",
 )
 _STREAMS = {"output": "stdout", "error": "stderr", "input": "stdin"}
 # Which option a field of the model comes from, for errors that the model finds.
@@ -86,7 +89,6 @@ _OPTION_OF = {
     "begin_in_s": "begin",
 }
 
-_SIZE_OPTIONS = frozenset({"ntasks", "nodes", "ntasks-per-node", "cpus-per-task"})
 _ADVICE = {
     "flexible": "keep one component, whose tasks are the total, or remove --flexible",
     "site": "remove --clusters or --flexible",
@@ -115,8 +117,8 @@ _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 T = TypeVar("T")
 
 
-def read_sbatch(text: str, source: str, known: KnownNames = ANY_NAMES) -> Request:
-    """The Request that a batch script describes; DescriptionError with all problems where it describes none."""
+def read_sbatch_noted(text: str, source: str, known: KnownNames = ANY_NAMES) -> tuple[Request, tuple[str, ...]]:
+    """The same as ``read_sbatch``, and notes on those of its options that have no effect."""
     content = checked_source(text, source)
     if not content.text.startswith("#!"):
         raise content.error(0, "a batch script starts with #!", "write a first line such as #!/bin/sh")
@@ -130,7 +132,14 @@ def read_sbatch(text: str, source: str, known: KnownNames = ANY_NAMES) -> Reques
             f"the script has more than {TEXT_CHARACTERS_MAX} characters (TEXT_CHARACTERS_MAX)",
             "move large parts into files that it reads",
         )
-    return _Reader(OptionLines(content), known).request()
+    reader = _Reader(OptionLines(content), known)
+    request = reader.request()
+    return request, tuple(dict.fromkeys(reader.notes))
+
+
+def read_sbatch(text: str, source: str, known: KnownNames = ANY_NAMES) -> Request:
+    """The Request that a batch script describes; DescriptionError with all problems where it describes none."""
+    return read_sbatch_noted(text, source, known)[0]
 
 
 def slurm_time_s(text: str) -> int | None:
@@ -151,6 +160,8 @@ class _Reader:
         self.content = lines.content
         self.known = known
         self.problems = lines.problems
+        self.notes = lines.notes
+        self._has_options = lines.given > 0
         self._applications: dict[Application, Application] = {}
         self.components = [{option.name: option for option in options} for options in lines.components]
         self.files = [[option for option in options if option.name == "input-file"] for options in lines.components]
@@ -168,7 +179,8 @@ class _Reader:
                     )
         if len(self.components) > COMPONENTS_MAX:
             self._note(0, f"more than {COMPONENTS_MAX} components (COMPONENTS_MAX)", "write fewer hetjob lines")
-        if not self.problems and not any(_SIZE_OPTIONS & component.keys() for component in self.components):
+        # As in Slurm, a script without a size is one task; one without any option is hardly meant for Slurm.
+        if not self.problems and not self._has_options:
             self._note(
                 0, "the script does not say the job's size", "write #SBATCH --ntasks=8, or --ntasks=1 for one task"
             )
@@ -216,6 +228,7 @@ class _Reader:
             "directory": self._get(index, "chdir", self._some_text),
             "environment": self._get(index, "export", self._environment),
             "image": self._get(index, "container", self._some_text),
+            "partition": self._get(index, "partition", self._label),
         }
         for name, field in _STREAMS.items():
             application[field] = self._get(index, name, self._file_name)
@@ -245,10 +258,8 @@ class _Reader:
             return (nodes or 1) * (per_node or 1) * cpus_per_task
         layout = next((options[name] for name in ("nodes", "ntasks-per-node") if name in options), None)
         if layout is not None and (nodes or 1) * (per_node or 1) != tasks:
-            self._note(
-                layout.index,
-                f"--{layout.name} lays {tasks} tasks out over nodes, which the site does",
-                f"remove --{layout.name}; Koala counts processors",
+            self.notes.append(
+                f"--{layout.name} has no effect on where tasks go: the site lays them out over its nodes"
             )
         return tasks * cpus_per_task
 
@@ -282,6 +293,8 @@ class _Reader:
             "after": self._get(0, "dependency", self._dependencies),
             "hold": True if "hold" in self.components[0] else None,
         }
+        if "no-requeue" in self.components[0] and job["restarts_max"] is None:
+            job["restarts_max"] = 0
         begin = self._get(0, "begin", self._moment)
         if begin is not None:
             job |= {"begin_at": begin.at, "begin_in_s": begin.in_s}
@@ -319,14 +332,10 @@ class _Reader:
         return word.text
 
     def _file_name(self, word: OptionWord) -> str:
-        name = self._some_text(word).replace("%%", "")
-        if "%" in name:
-            self._refuse(
-                word,
-                f"{shown(word.text)}: Koala fills no patterns in",
-                "write a plain file name; %% for a percent sign",
-            )
-        return word.text.replace("%%", "%")
+        problem = stream_problem(self._some_text(word))
+        if problem is not None:
+            self._refuse(word, f"{shown(word.text)}: {problem}", STREAM_ADVICE)
+        return word.text
 
     def _whole(self, word: OptionWord) -> int:
         if not re.fullmatch(r"[0-9]{1,18}", word.text):
@@ -421,7 +430,12 @@ class _Reader:
         variables: list[tuple[str, str]] = []
         for part in word.between_commas():
             name, sign, value = part.text.partition("=")
-            if part.text.upper() == "ALL" or not sign:
+            if part.text.upper() == "ALL":
+                self.notes.append(
+                    "--export=ALL has no effect: the environment of the one who submits does not travel to the sites"
+                )
+                continue
+            if not sign:
                 self._refuse(
                     part,
                     f"{shown(part.text)}: the environment of the one who submits does not travel to the sites",

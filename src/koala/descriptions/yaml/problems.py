@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import typing
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from pydantic import BaseModel
@@ -24,6 +24,8 @@ _LISTED_MAX = 12
 # Among how many known words the nearest is looked for.
 _COMPARED_MAX = 1_000
 _LISTED_ALONE_MAX = 50
+# Of a shorter word nobody knows what it is short for.
+_SHORT_LETTERS_MIN = 3
 
 
 class Wording(NamedTuple):
@@ -73,12 +75,26 @@ def worded(detail: ErrorDetails, model: type[BaseModel]) -> Wording:
 def nearest(word: str, known: Sequence[str]) -> str:
     """Advice for an unknown word: the nearest known one, and all of them where that is not much to read."""
     by_lower = {name.lower(): name for name in known[:_COMPARED_MAX]}
-    matches = difflib.get_close_matches(word.lower()[:100], by_lower, n=1, cutoff=0.6)
+    matches = _short_for(word.lower()[:100], by_lower)
+    matches = matches or difflib.get_close_matches(word.lower()[:100], by_lower, n=1, cutoff=0.6)
     advice = [f"did you mean '{by_lower[matches[0]]}'?"] if matches else []
     if not matches or len(known) <= _LISTED_MAX:
         more = f" and {len(known) - _LISTED_ALONE_MAX} more" if len(known) > _LISTED_ALONE_MAX else ""
         advice.append(f"known here: {', '.join(known[:_LISTED_ALONE_MAX]) or 'none'}{more}")
     return " ".join(advice)
+
+
+def _short_for(word: str, known: Iterable[str]) -> list[str]:
+    """The shortest known word that begins as this one does and has all its letters in their order: procs is short for
+    processors, and is not meant for probes, which has as many letters of it."""
+    if len(word) < _SHORT_LETTERS_MIN:
+        return []
+    return sorted((each for each in known if each[:1] == word[:1] and _is_within(word, each)), key=len)[:1]
+
+
+def _is_within(word: str, longer: str) -> bool:
+    letters = iter(longer)
+    return all(letter in letters for letter in word)
 
 
 def _missing(path: tuple[str | int, ...], model: type[BaseModel]) -> Wording:

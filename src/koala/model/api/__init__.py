@@ -45,6 +45,7 @@ from koala.model.api.jobs import (
     StoryLine,
     Submission,
     Submitted,
+    TaskInfo,
     TransferInfo,
     WaitedForInfo,
 )
@@ -119,6 +120,7 @@ __all__ = [
     "StoryLine",
     "Submission",
     "Submitted",
+    "TaskInfo",
     "TokenInfo",
     "TokenWish",
     "TransferInfo",

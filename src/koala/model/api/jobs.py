@@ -41,7 +41,8 @@ class ElementCountsInfo(Answer):
 class JobSummary(Answer):
     """A job as a list shows it. ``exit_code`` is that of the application once the job has ended: of its first
     component, or of the one that failed. ``since`` is when it came into its state, ``places`` where it is or was last
-    placed. An element has the number of its ``array`` and its index there; an array tells of its ``elements``."""
+    placed. An element has the number of its ``array`` and its index there; an array tells of its ``elements``. A job
+    that is not tried before its time tells it (``begins_at``)."""
 
     id: int
     name: str
@@ -66,6 +67,18 @@ class JobSummary(Answer):
     array_index: int | None = None
     elements: ElementCountsInfo | None = None
     place_in_line: int | None = None
+    begins_at: float | None = None
+
+
+class TaskInfo(Answer):
+    """So many equal tasks of a job, and what each of them holds. ``gpu`` is the kind of its GPUs, empty for any."""
+
+    tasks: int
+    processors: int
+    memory_bytes: int = 0
+    gpus: int = 0
+    gpu: str = ""
+    constraint: str = ""
 
 
 class ComponentRun(Answer):
@@ -115,10 +128,14 @@ class JobFile(Answer):
 
 class JobDetail(JobSummary):
     """Everything about a job but its story. ``description`` is the job in YAML, as Koala understood it; ``files``
-    travel with it. Processor seconds before its runs are ``gained_processor_s``, from the placement until components
-    held their processors, and ``wasted_processor_s``, from there until the start."""
+    travel with it. ``asked`` is what it asks for in words, and ``tasks`` in numbers, component by component.
+    Processor seconds before its runs are ``gained_processor_s``, from the placement until components held their
+    processors, and ``wasted_processor_s``, from there until the start."""
 
     description: str
+    asked: str = ""
+    tasks: list[TaskInfo] = []
+    walltime_s: float | None = None
     placement_tries: int = 0
     claiming_tries: int = 0
     gained_processor_s: float = 0.0
@@ -270,10 +287,12 @@ class MissingContents(Answer):
 
 
 class Submitted(Answer):
-    """The job is safely on record. ``new`` is false when its client token had been used before."""
+    """The job is safely on record. ``new`` is false when its client token had been used before. ``notes`` are on what
+    its description says without effect: options of a batch script."""
 
     job: JobSummary
     new: bool
+    notes: list[str] = []
 
 
 class DryRunFile(Answer):
@@ -294,11 +313,13 @@ class DryRunPlace(Answer):
 
 
 class DryRun(Answer):
-    """Where a job would go if it were alone in the queue now: places, or the reason why there are none."""
+    """Where a job would go if it were alone in the queue now: places, or the reason why there are none. ``notes`` as
+    of a submission."""
 
     policy: str
     places: list[DryRunPlace] = []
     refusal: RefusalInfo | None = None
+    notes: list[str] = []
 
 
 class Output(Answer):

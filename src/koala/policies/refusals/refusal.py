@@ -195,6 +195,8 @@ def _component_cure(shape: Shape, component: int, growth: Growth | None, permane
     if permanent and site >= 0:
         offered = view.units.text(view.limit[site])
         return f"ask for no more than the {offered} that {view.names[site]} offers, or another site"
+    if permanent and not any(view.limit):
+        return view.units.nowhere()
     if permanent and size > max(view.limit):
         return f"ask for smaller components, since no site ever offers more than {view.units.text(max(view.limit))}"
     if permanent:
@@ -289,6 +291,8 @@ def _never_cure(demand: Demand, bounds: Bounds, idle: Sequence[int], view: View)
     if relaxed is not None:
         wider = _relaxed_text(bounds, relaxed, view)
         return f"ask for {wider}, since within the present bounds the sites cannot hold it"
+    if not any(view.limit):
+        return view.units.nowhere()
     if demand.total > sum(view.limit):
         return f"ask for no more than the {view.units.text(sum(view.limit))} that the sites offer"
     return f"ask for fewer {view.units.many}, or allow smaller or more parts"

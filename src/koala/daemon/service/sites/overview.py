@@ -171,7 +171,7 @@ class OverviewBoard:
 
         def summaries(states: Iterable[str]) -> list[JobSummary]:
             found = islice(rows.in_state(*states, owner=owner), OVERVIEW_JOBS_MAX)
-            return [job_summary(row) for row in sorted(found, key=lambda row: row.id)]
+            return [job_summary(row, ledger) for row in sorted(found, key=lambda row: row.id)]
 
         return JobLists(
             waiting_high=self._waiting(ledger, ledger.high, owner),
@@ -196,7 +196,11 @@ class OverviewBoard:
             else places_in_line(ledger, (job.id for job in jobs))
         )
         found = ((rows.jobs.get(job.id), in_line.get(job.id)) for job in jobs)
-        return [job_summary(row, place) for row, place in found if row is not None and row.state == JobState.WAITING]
+        return [
+            job_summary(row, ledger, place)
+            for row, place in found
+            if row is not None and row.state == JobState.WAITING
+        ]
 
 
 def gather_metrics(engine: Engine, counts: Mapping[str, int]) -> Metrics:

@@ -68,8 +68,9 @@ class GridEngineSystem:
         words += ["-N", JOB_NAME_PREFIX + launch.token, "-A", launch.token, "-wd", submission.home]
         # The colon is for a path that holds one.
         words += ["-o", ":" + _below(submission.home, submission.log)]
-        if settings.queue is not None:
-            words += ["-q", settings.queue]
+        queue = settings.queue_for(launch.application.partition)
+        if queue is not None:
+            words += ["-q", queue]
         if settings.account is not None:
             words += ["-P", settings.account]
         if submission.reservation is not None:

@@ -131,8 +131,9 @@ class SlurmSystem:
         ]
         if submission.limit_s is not None:
             words.append(f"--time={math.ceil(submission.limit_s / 60)}")
-        if settings.queue is not None:
-            words.append(f"--partition={settings.queue}")
+        queue = settings.queue_for(launch.application.partition)
+        if queue is not None:
+            words.append(f"--partition={queue}")
         if settings.account is not None:
             words.append(f"--account={settings.account}")
         if submission.reservation is not None:

@@ -1,0 +1,110 @@
+"""Arrays by the numbers of their elements in every verb that takes a job, and what is told of jobs that wait."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.live_cli import Shell, job_file
+from tests.support.live_daemon import Daemon, running_daemon, until
+
+GRID = """scheduler: {scan_interval_s: 1}
+sites:
+  amsterdam: {kind: local, processors: 4, memory: 1G}
+  berlin: {kind: local, processors: 4, memory: 1G}
+"""
+
+
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    with running_daemon(tmp_path_factory.mktemp("live"), grid=GRID) as running:
+        yield running
+
+
+@pytest.fixture
+def shell(daemon: Daemon) -> Shell:
+    return Shell(daemon.server)
+
+
+def test_an_element_is_named_by_its_array_and_index_everywhere(shell: Shell, daemon: Daemon, tmp_path: Path) -> None:
+    script = f"while [ ! -e '{tmp_path}'/$KOALA_ARRAY_INDEX ]; do sleep 0.1; done; echo index $SLURM_ARRAY_TASK_ID"
+    array = shell.submit(tmp_path, script, "components: [{processors: 1}]\narray: 3,5,7")
+
+    def state(index: int) -> str:
+        return str(shell.json("job", "show", f"{array}_{index}")["state"])
+
+    until(lambda: [each["state"] for each in shell.json("jobs", "--array", str(array))] == ["running"] * 3, "all run")
+    listed = shell.lines("jobs", "--array", str(array))
+    assert [line.split()[1] for line in listed[1:]] == ["mine[7]", "mine[5]", "mine[3]"]
+    assert "has no element 4; its indices are 3,5,7" in shell("job", "show", f"{array}_4", code=2).stderr
+    # A running one goes back and is held there, with no places of before.
+    shell("job", "requeue", "--hold", f"{array}_7")
+    until(lambda: state(7) == "held", "it is held")
+    assert shell.json("job", "show", f"{array}_7")["places"] == []
+    assert "somebody holds it" in next(line for line in shell.lines("jobs", "--array", str(array)) if "[7]" in line)
+    shell("job", "change", f"{array}_7", "--walltime", "5m")
+    assert any(line.split() == ["walltime", "5m00s"] for line in shell.lines("job", "show", f"{array}_7"))
+    shell("job", "release", f"{array}_7")
+    until(lambda: state(7) == "running", "it runs again")
+    assert f"element 5 of array {array}" in shell("job", "explain", f"{array}_5").stdout
+    assert "the barrier of job" in shell("events", "--job", f"{array}_5").stdout
+    (tmp_path / "5").touch()
+    shell("job", "wait", f"{array}_5")
+    assert shell("job", "logs", f"{array}_5").stdout == "index 5\n"
+    shell("job", "cancel", f"{array}_3", f"{array}_7")
+    assert shell.json("job", "wait", f"{array}_7", code=1)["state"] == "cancelled"
+
+
+def test_a_job_tells_when_it_may_begin_and_what_its_tasks_hold(shell: Shell, tmp_path: Path) -> None:
+    request = "task: {processors: 2, memory: 64M, count: 2}\nwalltime: 2h\nbegin_at: now+3h"
+    job = shell.submit(tmp_path, "true", request)
+    for told in (shell("jobs", "--wide"), shell("job", "show", str(job)), shell("job", "explain", str(job))):
+        assert "waits for its time, " in told.stdout
+    shown = shell.lines("job", "show", str(job))
+    assert "asked for  2 tasks of 2 processors and 64 MiB: non-fixed, plain" in " ".join(shown)
+    assert any(line.split() == ["walltime", "2h00m"] for line in shown)
+    detail = shell.json("job", "show", str(job))
+    assert detail["begins_at"] == pytest.approx(detail["submitted_at"] + 3 * 3_600)
+    assert [(each["tasks"], each["processors"], each["memory_bytes"]) for each in detail["tasks"]] == [(2, 2, 2**26)]
+    shell("job", "cancel", str(job))
+
+
+def test_a_dry_run_names_what_no_site_has(shell: Shell, tmp_path: Path) -> None:
+    path = tmp_path / "contained.yaml"
+    path.write_text("processors: 1\napplication: {executable: 'true', image: ubuntu}\n", encoding="utf-8")
+    told = shell("submit", "--dry-run", str(path), code=3).stdout
+    assert "no site runs containers" in told
+    assert "take the image out of the job" in " ".join(told.split())
+    assert "its story" not in told
+    path = job_file(tmp_path, "true", "task: {gpus: 1, gpu: h100, count: 1}")
+    assert "since no site has an h100" in " ".join(shell("submit", "--dry-run", str(path), code=3).stdout.split())
+
+
+REAL_SCRIPT = """#!/bin/bash
+#SBATCH --job-name=sweep
+#SBATCH --account=physics --partition=gpu
+#SBATCH --nodes=1 --ntasks=2 --cpus-per-task=1
+#SBATCH --time=00:10:00 --mem-per-cpu=100M
+#SBATCH --array=4-5%1
+#SBATCH --output=logs/%x-%A_%a.%N.out --error=logs/%x-%A_%a.err
+#SBATCH --mail-type=END --mail-user=me@example.org
+#SBATCH --export=ALL
+cd "$SLURM_SUBMIT_DIR" && echo "$SLURM_JOB_NAME $SLURM_ARRAY_JOB_ID $SLURM_ARRAY_TASK_ID $SLURM_NTASKS $SLURM_PROCID"
+echo "job $SLURM_JOB_ID on $SLURM_NNODES node with $SLURM_CPUS_PER_TASK" >&2; ls logs | wc -l
+"""
+
+
+def test_a_script_for_slurm_runs_as_it_is(shell: Shell, tmp_path: Path) -> None:
+    path = tmp_path / "sweep.sh"
+    path.write_text(REAL_SCRIPT, encoding="utf-8")
+    submitted = shell("submit", str(path))
+    noted = " ".join(submitted.stderr.split())
+    assert "note: --account has no effect: the grid file says this for each site" in noted
+    assert "the partition gpu is left out where a site does not know it" in noted
+    array = int(submitted.stdout.split()[2])
+    shell("job", "wait", str(array))
+    for index, number in ((4, array + 1), (5, array + 2)):
+        assert shell("job", "logs", f"{array}_{index}").stdout == f"sweep {array} {index} 2 0\n2\n"
+        assert shell("job", "logs", f"{array}_{index}", "--stderr").stdout == f"job {number} on 1 node with 1\n"

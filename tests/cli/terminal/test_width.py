@@ -1,0 +1,57 @@
+"""What verbs print fits the terminal: long errors, and the table of sites with all that it can show."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from koala.cli.errors import UserError, wrapped
+from koala.cli.site.command import sites_table
+from koala.model.api import SiteInfo
+
+LONG = "the job asks for what there is nowhere, in so many words that no line of a terminal holds them; ask for less"
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_an_error_is_broken_between_words_on_a_terminal_alone() -> None:
+    screen, pipe = _Terminal(), io.StringIO()
+    UserError(LONG).show(screen)
+    UserError(LONG).show(pipe)
+    lines = screen.getvalue().splitlines()
+    assert len(lines) > 1
+    assert " ".join(lines) == f"Error: {LONG}"
+    assert pipe.getvalue() == f"Error: {LONG}\n"
+
+
+def test_a_line_of_a_users_text_stays_whole() -> None:
+    quoted = f"  {LONG}\n{'^':>90}"
+    assert (
+        wrapped(f"job.yaml:1:1: it is wrong\n{quoted}\n  do so", 40)
+        == f"job.yaml:1:1: it is wrong\n{quoted}\n  do so"
+    )
+    assert all(line.startswith("  ") for line in wrapped(f"  {LONG}", 40).splitlines())
+
+
+def test_the_table_of_sites_fits_eighty_columns() -> None:
+    site = SiteInfo.model_validate(
+        {
+            "name": "a-site-with-a-long-name", "kind": "grid_engine", "processors": 12_800, "usable": 12_800,
+            "ours": 3_000, "others": 2_000, "idle": 7_800, "earmarked": 0, "trust": "usable", "drained": False,
+            "errors": 0, "jobs": [17, 18, 19, 20, 21], "silent_since": 1.0,
+            "gpus": [{"kind": "a100", "total": 16, "idle": 12}],
+        }
+    )  # fmt: skip
+    for width in (80, 100, 140):
+        out = Console(width=width, file=io.StringIO(), color_system=None)
+        out.print(sites_table([site], 100_000.0, width))
+        assert isinstance(out.file, io.StringIO)
+        printed = out.file.getvalue()
+        assert all(len(line.rstrip()) <= width for line in printed.splitlines()), printed
+        assert "12800" in printed
+        assert "12/16 a100" in printed
+        assert ("grid_engine" in printed) == (width > 80)
