@@ -216,6 +216,7 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
     ),
     ("koala.descriptions.study.form", "STUDY_SEEDS_MAX", "seeds of one study"),
     ("koala.descriptions.fields", "STUDY_LABEL_CHARACTERS_MAX", "characters of a label in a study"),
+    ("koala.experiments.planning.worlds", "TRACES_MAX", "traces in the folder of the planning study"),
     ("koala.experiments.study.matrix", "STUDY_POLICY_BYTES_MAX", "bytes of a policy file that a study names"),
     ("koala.experiments.study.figures", "FIGURE_WORLDS_MAX", "grids with jobs that a figure of a study draws"),
     ("koala.experiments.study.findings", "PAGE_ROWS_MAX", "rows of a table on the page of a study"),

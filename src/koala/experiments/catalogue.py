@@ -17,6 +17,7 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
     "koala2006-map": ("koala.experiments.koala2006.sensitivity", "Sensitivity"),
     "live2006": ("koala.experiments.live2006.study", "Live2006"),
     "minigrid": ("koala.experiments.minigrid.study", "MiniGridStudy"),
+    "planning": ("koala.experiments.planning.study", "Planning"),
     "wase": ("koala.experiments.wase.study", "WaseStudy"),
 }
 

@@ -1,0 +1,1 @@
+"""How far to plan ahead over several clusters."""
