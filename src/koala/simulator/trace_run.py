@@ -15,8 +15,9 @@ import numpy as np
 
 from koala.model.grid import AnswerFaults, Grid, SiteFaults, Startup
 from koala.model.request import Application, Component, Flexibility, Priority, Request
-from koala.policies.catalogue import Policy
+from koala.policies.catalogue import FCM, Policy
 from koala.simulator.kernels.plain import run_plain
+from koala.simulator.kernels.planned import PlannedRun, run_planned
 from koala.simulator.report.page_data import PageHold, RunPicture
 from koala.simulator.result import DONE, JobRow
 from koala.simulator.traces.reading import FIRST_IDS, Floats, Integers, Trace
@@ -25,6 +26,8 @@ from koala.simulator.workloads.workload import Arrival, Workload
 # Slowdowns of jobs shorter than this are bounded: they would say little but that the job was short.
 BOUND_S = 10.0
 TOO_LARGE = "too_large"
+# How the kernel runs a policy with one plan a queue, beside the disciplines.
+PLANS = "plans"
 # A job that ran no time at all has a walltime all the same.
 WALLTIME_S_MIN = 1.0
 # Jobs of equal size and walltime share one request; this many different ones are remembered at a time.
@@ -129,7 +132,7 @@ class KernelRun:
 
     def _utilisation(self, makespan_s: float) -> dict[str, Any]:
         sites = self._grid.sites
-        used = np.bincount(self._site, weights=self.trace.run_s * self.trace.size, minlength=len(sites))
+        used = self._used_processor_s()
         capacity = np.array([site.processors for site in sites]) * makespan_s
         shares = np.divide(used, capacity, out=np.zeros(len(sites)), where=capacity > 0)
         ours = float(used.sum() / capacity.sum()) if makespan_s > 0 else 0.0
@@ -140,6 +143,11 @@ class KernelRun:
             "total": ours,
             "sites": {site.name: {"ours": share, "others": 0.0} for site, share in by_site},
         }
+
+    def _used_processor_s(self) -> Floats:
+        """By site."""
+        weights = self.trace.run_s * self.trace.size
+        return np.bincount(self._site, weights=weights, minlength=len(self._grid.sites)).astype(np.float64)
 
     def rows(self) -> Iterator[JobRow]:
         """The table of jobs, by submission, as the scheduler's; a job is placed when it starts."""
@@ -167,7 +175,6 @@ class KernelRun:
         trace = self.trace
         starts, ends = self.start_s.tolist(), self.end_s.tolist()
         sizes = trace.size.tolist()
-        columns = zip(self._site.tolist(), sizes, starts, ends, strict=True)
         return RunPicture(
             sites=[(site.name, site.processors) for site in self._grid.sites],
             ids=trace.ids.tolist(),
@@ -175,10 +182,15 @@ class KernelRun:
             submit_s=trace.submit_s.tolist(),
             start_s=starts,
             end_s=ends,
-            holds=[PageHold(row, *column) for row, column in enumerate(columns)],
+            holds=self._holds(),
             start_unix_s=trace.start_unix_s,
             **words,
         )
+
+    def _holds(self) -> list[PageHold]:
+        columns = (self._site, self.trace.size, self.start_s, self.end_s)
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        return [PageHold(row, *cells) for row, cells in enumerate(rows)]
 
 
 def run_in_kernel(trace: Trace, grid: Grid, discipline: str, policy: str) -> KernelRun:
@@ -193,9 +205,65 @@ def run_in_kernel(trace: Trace, grid: Grid, discipline: str, policy: str) -> Ker
     return KernelRun(trace, grid, policy, run.start_s, run.site)
 
 
+class PlannedKernelRun(KernelRun):
+    """What the kernel with plans gave: also how many processors each job had on each site."""
+
+    def __init__(self, trace: Trace, grid: Grid, policy: str, run: PlannedRun) -> None:
+        super().__init__(trace, grid, policy, run.start_s, np.argmax(run.parts, axis=1).astype(np.int32))
+        self.parts = run.parts
+
+    def metrics(self) -> dict[str, Any]:
+        """The run in numbers, with how many clusters were combined."""
+        clusters = (self.parts > 0).sum(axis=1)
+        counts = np.bincount(clusters).tolist()
+        combined = {
+            "mean": float(clusters.mean()) if len(clusters) else None,
+            "histogram": {str(count): jobs for count, jobs in enumerate(counts) if jobs and count},
+        }
+        shares = {"clusters_combined": combined, "coallocated_share": float((clusters > 1).mean())}
+        return {**super().metrics(), **(shares if self.trace.jobs else {})}
+
+    def _used_processor_s(self) -> Floats:
+        used: Floats = (self.parts * self.trace.run_s[:, None]).sum(axis=0)
+        return used
+
+    def rows(self) -> Iterator[JobRow]:
+        """The table of jobs, with all sites of each; parts in the order of sites."""
+        names = [site.name for site in self._grid.sites]
+        for row, parts in zip(super().rows(), self.parts.tolist(), strict=True):
+            sites = [name for name, part in zip(names, parts, strict=True) if part]
+            yield row._replace(clusters=len(sites), components=len(sites), sites="+".join(sites))
+
+    def _holds(self) -> list[PageHold]:
+        starts, ends = self.start_s.tolist(), self.end_s.tolist()
+        return [
+            PageHold(row, site, part, starts[row], ends[row])
+            for row, parts in enumerate(self.parts.tolist())
+            for site, part in enumerate(parts)
+            if part
+        ]
+
+
+def planned_alike(policy: Policy) -> bool:
+    """Whether the kernel with plans does with jobs of one component what the policy does with one plan a queue."""
+    return discipline_for(policy) is not None or (policy.name == FCM.name and not policy.checked)
+
+
+def run_planned_in_kernel(trace: Trace, grid: Grid, policy: Policy) -> PlannedKernelRun:
+    """Run jobs that all fit with one plan a queue, as the scheduler does with ``plan_depth`` 1."""
+    capacity = [site.processors for site in grid.sites]
+    requested_s = np.maximum(np.maximum(trace.requested_s, trace.run_s), WALLTIME_S_MIN)
+    divides = policy.form.divides
+    run = run_planned(trace.submit_s, trace.run_s, trace.size.reshape(-1, 1), capacity, requested_s, divides=divides)
+    return PlannedKernelRun(trace, grid, policy.name, run)
+
+
 def warm_up(discipline: str) -> None:
     """Load the compiled kernel, or compile it where that was never done, with one job on one cluster."""
     one = np.ones(1)
+    if discipline == PLANS:
+        run_planned(one, one, np.ones((1, 1), dtype=np.int64), [1], one, divides=True)
+        return
     run_plain(one, one, np.ones(1, dtype=np.int32), [1], discipline, requested_s=one)
 
 

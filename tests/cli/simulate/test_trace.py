@@ -159,6 +159,29 @@ def test_kernel_and_scheduler_give_the_same_table_of_jobs(drawn: str, tmp_path: 
         }
 
 
+@pytest.mark.parametrize("policy", ["FCM", "WF"])
+def test_kernel_and_scheduler_make_the_same_plans(drawn: str, tmp_path: Path, policy: str) -> None:
+    tables, means = [], []
+    for engine in ("kernel", "core"):
+        path = tmp_path / f"{engine}.csv"
+        arguments = ("--trace", drawn, "--grid", "4x20", "--policy", policy, "--jobs-csv", str(path))
+        metrics = figures(*arguments, "--engine", engine, "--plan-depth", "1")
+        assert metrics["engine"] == engine
+        means.append((metrics["wait_s"]["mean"], metrics["clusters_combined"]["histogram"], metrics["utilisation"]))
+        tables.append(
+            [(row["job"], row["started"], row["finished"], set(row["sites"].split("+"))) for row in table(path)]
+        )
+    assert tables[0] == tables[1]
+    assert means[0][0] == pytest.approx(means[1][0])
+    assert means[0][1] == means[1][1]
+    assert means[0][2]["total"] == pytest.approx(means[1][2]["total"])
+
+
+def test_plans_by_estimates_are_for_the_scheduler(trace: str) -> None:
+    arguments = ("--trace", trace, "--grid", "1x4", "--policy", "WF", "--engine", "kernel", "--estimates", "last-two")
+    assert run(*arguments).exit_code == 2
+
+
 def test_a_grid_file_runs_in_the_kernel_where_it_is_plain_and_else_in_the_scheduler(
     trace: str, tmp_path: Path
 ) -> None:
@@ -180,9 +203,9 @@ def test_one_job_of_each_queue_has_a_plan_unless_the_user_says_otherwise(trace: 
     planned = figures("--trace", trace, "--grid", "1x4", "--policy", "WF")
     assert (planned["engine"], planned["wait_s"]["max"]) == ("core", 90.0)
     assert figures("--trace", trace, "--grid", "1x4", "--policy", "WF", "--plan-depth", "0")["engine"] == "kernel"
-    refused = run("--trace", trace, "--grid", "1x4", "--policy", "WF", "--engine", "kernel")
+    refused = run("--trace", trace, "--grid", "1x4", "--policy", "WF", "--engine", "kernel", "--plan-depth", "2")
     assert refused.exit_code == 2
-    assert "plans (plan_depth 1)" in refused.stderr
+    assert "plans (plan_depth 2)" in refused.stderr
     assert "--plan-depth 0" in refused.stderr
     told = figures("--trace", trace, "--grid", "1x4", "--policy", "easy", "--plan-depth", "8")["notes"]
     assert told == ["easy goes by the sizes of the sites alone, without plans (plan_depth 8)"]
@@ -217,7 +240,10 @@ def test_a_short_grid_also_serves_a_workload(tmp_path: Path) -> None:
     [
         (("--workload", "hello"), ("--workload and --trace",)),
         (("--policy", "first_fit"), ("first_fit", "did you mean first-fit")),
-        (("--policy", "FCM", "--engine", "kernel"), ("--engine kernel", "FCM", "fcfs, first-fit, easy")),
+        (
+            ("--policy", "FCM", "--engine", "kernel", "--plan-depth", "0"),
+            ("--engine kernel", "FCM", "fcfs, first-fit, easy", "FCM with --plan-depth 1"),
+        ),
         (("--policy", "easy", "--engine", "core"), ("--policy easy", "--engine core", "WF")),
         (("--policy", "fcfs", "--until", "5"), ("--policy fcfs", "--until")),
         (("--policy", "WF", "--engine", "kernel", "--until", "5"), ("--engine kernel", "--until is given")),

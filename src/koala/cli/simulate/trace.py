@@ -105,7 +105,7 @@ def _plan(grid: Grid, catalogue: Catalogue, options: RunOptions, outputs: RunOut
     """Which engine runs the trace, and how; UserError where the one that was asked for cannot."""
     from koala.policies import UnknownPolicyError
     from koala.policies.errors import PolicyParameterError
-    from koala.simulator.trace_run import discipline_for, obstacles
+    from koala.simulator.trace_run import PLANS, discipline_for, obstacles
 
     name = grid.scheduler.policy if options.policy is None else options.policy
     beyond = [f"{option} is given" for option in _scheduler_options(options, outputs)]
@@ -128,10 +128,13 @@ def _plan(grid: Grid, catalogue: Catalogue, options: RunOptions, outputs: RunOut
     discipline = discipline_for(policy)
     known = obstacles(grid)
     beyond = [*([f"the grid has {', '.join(known)}"] if known else []), *beyond]
+    if options.engine == "kernel" and _plans_in_kernel(grid, policy) and not _scheduler_options(options, outputs):
+        return _Plan(name, PLANS, divides=policy.form.divides)
     if options.engine == "kernel" and discipline is None:
         raise UserError(
             f"--engine kernel: it does not know the policy {name}; "
-            f"it runs {', '.join(DISCIPLINES)}, and policies such as WF that do the same: leave --engine out"
+            f"it runs {', '.join(DISCIPLINES)}, policies such as WF that do the same, and FCM with --plan-depth 1: "
+            "leave --engine out"
         )
     if options.engine == "kernel" and beyond:
         why = " and ".join(beyond)
@@ -140,6 +143,16 @@ def _plan(grid: Grid, catalogue: Catalogue, options: RunOptions, outputs: RunOut
     if discipline is None or beyond or options.engine == "core":
         return _Plan(name, None, divides=policy.form.divides, notes=_about_links(grid, policy))
     return _Plan(name, discipline, divides=False)
+
+
+def _plans_in_kernel(grid: Grid, policy: Policy) -> bool:
+    """Whether the kernel can make the plans that the grid wants."""
+    from koala.model.grid import Estimates
+    from koala.simulator.trace_run import obstacles, planned_alike
+
+    scheduler = grid.scheduler
+    plain = scheduler.plan_depth == 1 and scheduler.estimates is Estimates.WALLTIME
+    return plain and planned_alike(policy) and not obstacles(grid, plans=False)
 
 
 def _about_links(grid: Grid, policy: Policy) -> tuple[str, ...]:
@@ -165,12 +178,24 @@ def _scheduler_options(options: RunOptions, outputs: RunOutputs) -> list[str]:
 
 
 def _in_kernel(job: _Job, discipline: str) -> RunResult:
-    from koala.simulator.trace_run import headline, run_in_kernel, too_large_rows, warm_up
+    from koala.simulator.trace_run import (
+        PLANS,
+        KernelRun,
+        headline,
+        run_in_kernel,
+        run_planned_in_kernel,
+        too_large_rows,
+        warm_up,
+    )
 
     before_s = time.perf_counter()
     warm_up(discipline)
     begun_s = time.perf_counter()
-    run = run_in_kernel(job.trace, job.grid, discipline, job.plan.policy)
+    run: KernelRun
+    if discipline == PLANS:
+        run = run_planned_in_kernel(job.trace, job.grid, job.catalogue.find(job.plan.policy))
+    else:
+        run = run_in_kernel(job.trace, job.grid, discipline, job.plan.policy)
     ended_s = time.perf_counter()
     timings = {"read_s": job.read_s, "load_s": begun_s - before_s, "simulate_s": ended_s - begun_s}
     own = {**run.metrics(), "notes": [], **headline(run.start_s - job.trace.submit_s, job.trace.run_s)}

@@ -7,10 +7,9 @@ Here is what is run and what is measured of each run. The worlds are in ``worlds
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
-import numpy as np
 
 from koala.descriptions.workload.form import RequestKind
 from koala.experiments.frame.experiment import Conclusion, Experiment, FinishedUnit, ParameterError, Parameters, Unit
@@ -35,9 +34,10 @@ from koala.experiments.planning.worlds import (
 )
 from koala.model.grid import PLAN_DEPTH_MAX
 from koala.simulator import Result, simulate
-from koala.simulator.trace_run import BOUND_S, divided_by_size, run_in_kernel, trace_workload
-from koala.simulator.traces.reading import Trace
 from koala.simulator.workloads.generators import workload_from_file
+
+if TYPE_CHECKING:
+    from koala.simulator.traces.reading import Trace
 
 METHOD = (
     (
@@ -51,8 +51,8 @@ METHOD = (
         "FCM divides a job over clusters, WF puts it on one, so that jobs larger than a cluster are left out for WF. "
         "plan_depth says how many jobs of a queue have plans: 0 starts whatever fits, 1 is EASY backfilling over the "
         "clusters, all comes near conservative backfilling. EASY is backfilling on one cluster of all the "
-        "processors, by the compiled kernel. On the DAS-2 the jobs are those of the paper of 2006, beside local "
-        "users who hold 15 to 20 % of it and tell nobody when they come."
+        "processors, by the compiled kernel. On the DAS-2 the jobs are those of the paper of 2006, four times as "
+        "dense, beside local users who hold 15 to 20 % of it and tell nobody when they come."
     ),
     (
         "Each seed gives one value for each world and contender: the mean, the 99.9th percentile and the longest of "
@@ -67,6 +67,7 @@ METHOD = (
 CLASSES = (("1", 1), ("2 to 8", 2), ("9 to 32", 9), ("over 32", 33))
 
 Jobs = Annotated[int, msgspec.Meta(ge=10, le=1_000_000)]
+Gap = Annotated[float, msgspec.Meta(gt=0.0, le=1e6)]
 Load = Annotated[float, msgspec.Meta(gt=0.0, le=1.0)]
 
 
@@ -74,7 +75,8 @@ class PlanningParameters(Parameters, frozen=True, kw_only=True):
     """What can be set.
 
     - ``traces``: a folder with traces in SWF or GWF; without it there are only drawn jobs;
-    - ``jobs``: how many jobs a run has; ``das2_jobs``: how many on the DAS-2;
+    - ``jobs``: how many jobs a run has;
+    - ``das2_jobs``: how many on the DAS-2, and ``das2_interarrival_s``: the mean time between two of these;
     - ``loads``: those of the drawn workloads;
     - ``policies``: those that place; ``depths``: the plan_depth of each, a number or all.
     """
@@ -82,6 +84,7 @@ class PlanningParameters(Parameters, frozen=True, kw_only=True):
     traces: str = ""
     jobs: Jobs = 1_000
     das2_jobs: Jobs = 200
+    das2_interarrival_s: Gap = 20.0
     loads: tuple[Load, ...] = (0.6, 0.7, 0.8, 0.9, 0.95)
     policies: tuple[str, ...] = ("FCM", "WF")
     depths: tuple[str, ...] = ("0", "1", "8", ALL)
@@ -112,7 +115,7 @@ class Planning(Experiment[PlanningParameters]):
         ]
         worlds += [(f"Lublin {load:g}", {"load": load}) for load in parameters.loads]
         inputs = fingerprint(grids=(DAS2_GRID,), workloads=(DAS2_WORKLOAD,))
-        worlds.append((DAS2, {"inputs": inputs}))
+        worlds.append((DAS2, {"inputs": inputs, "interarrival_s": parameters.das2_interarrival_s}))
         contenders = [(policy, depth) for policy in parameters.policies for depth in parameters.depths]
         found = []
         for each in range(seed, seed + repetitions):
@@ -134,6 +137,8 @@ class Planning(Experiment[PlanningParameters]):
             trace, processors = drawn(work["load"], work["jobs"], work["seed"]), LUBLIN_NODES
         if work["policy"] == EASY:
             return _easy(trace, processors)
+        from koala.simulator.trace_run import divided_by_size, trace_workload
+
         grid = with_plans(clusters_of(processors, CLUSTERS), depth_of(work["depth"]))
         divides = work["policy"] == "FCM"
         fitting, too_large = divided_by_size(trace, grid, divides=divides)
@@ -162,13 +167,16 @@ def _check(parameters: PlanningParameters) -> None:
 def _on_das2(work: dict[str, Any]) -> dict[str, Any]:
     grid = with_plans(shipped_grid(DAS2_GRID), depth_of(work["depth"]))
     kind = RequestKind.FLEXIBLE if work["policy"] == "FCM" else RequestKind.NON_FIXED
-    jobs = varied(shipped_workload(DAS2_WORKLOAD), jobs=work["jobs"], request=kind)
+    gap_s = work["interarrival_s"]
+    jobs = varied(shipped_workload(DAS2_WORKLOAD), jobs=work["jobs"], interarrival_s=gap_s, request=kind)
     result = simulate(grid, workload_from_file(jobs), policy=work["policy"], seed=work["seed"])
     return {**measures(result), "too_large": 0}
 
 
 def _easy(trace: Trace, processors: int) -> dict[str, Any]:
     """EASY on one cluster with all the processors."""
+    from koala.simulator.trace_run import run_in_kernel
+
     grid = clusters_of(processors, 1)
     run = run_in_kernel(trace, grid, "easy", EASY)
     numbers = _figures(trace.size.tolist(), (run.start_s - trace.submit_s).tolist(), trace.run_s.tolist())
@@ -194,6 +202,10 @@ def measures(result: Result) -> dict[str, Any]:
 
 def _figures(sizes: Iterable[int], waits_s: Sequence[float], runs_s: Sequence[float]) -> dict[str, Any]:
     """What is compared, over the jobs that were done; by class where it has any."""
+    import numpy as np
+
+    from koala.simulator.trace_run import BOUND_S
+
     size, wait_s, run_s = (np.array(list(column), dtype=float) for column in (sizes, waits_s, runs_s))
     if not len(size):
         return {"jobs": 0, "figures": {}, "slowdown_by_class": {}}

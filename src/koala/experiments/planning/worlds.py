@@ -8,16 +8,16 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
-import numpy as np
 
 from koala.experiments.frame.experiment import ParameterError
 from koala.experiments.study.matrix import trace_of
 from koala.model.grid import PLAN_DEPTH_MAX, Grid, SchedulerParameters, Site
-from koala.simulator.traces.reading import Trace, trace_name
-from koala.simulator.workloads.lublin import lublin
+
+if TYPE_CHECKING:
+    from koala.simulator.traces.reading import Trace
 
 CLUSTERS = 4
 LUBLIN_NODES = 128
@@ -41,6 +41,8 @@ class TraceFile(NamedTuple):
 
 def traces_in(folder: str) -> list[TraceFile]:
     """The traces in a folder, by name; ParameterError where there are none."""
+    from koala.simulator.traces.reading import trace_name
+
     if not folder:
         return []
     try:
@@ -70,6 +72,8 @@ def _is_trace(path: Path) -> bool:
 
 def part_of(file: TraceFile, jobs: int, seed: int) -> Trace:
     """So many jobs of a trace on end; another part for each seed, and the first again after the last."""
+    import numpy as np
+
     trace = trace_of(file.path, file.identity)
     begin = (seed % max(1, trace.jobs // jobs)) * jobs
     part = trace.chosen(np.arange(begin, min(begin + jobs, trace.jobs)))
@@ -84,6 +88,10 @@ def processors_of(file: TraceFile) -> int:
 
 def drawn(load: float, jobs: int, seed: int) -> Trace:
     """Jobs of the model of Lublin and Feitelson, with gaps stretched so that they use that share of the machine."""
+    import numpy as np
+
+    from koala.simulator.workloads.lublin import lublin
+
     trace = lublin(jobs, seed, nodes=LUBLIN_NODES)
     span_s = float(trace.submit_s[-1] - trace.submit_s[0])
     offered = float((trace.size * trace.run_s).sum()) / (LUBLIN_NODES * span_s) if span_s > 0 else load
