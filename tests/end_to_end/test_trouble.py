@@ -5,12 +5,15 @@ What local users take after a job was placed is in ``test_real_local_users``.
 
 from __future__ import annotations
 
+import sys
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from koala.client import ConflictError
+from koala.daemon.upkeep import machine_program
+from koala.daemon.upkeep.machines import read_machines
 from koala.lab import Lab
 from tests.support.live_daemon import until
 from tests.support.real_grid import PROCESSORS, SITES, SLURM_SITES, WAIT_S, RealGrid, real_grid, waits_for
@@ -56,6 +59,15 @@ def test_a_program_that_is_missing_on_one_node_runs_on_another_of_the_same_clust
     assert found.runs == 2, grid.story(job)
     told = [line.text for line in grid.client.explain(job).story]
     assert f"not on node {node} at alpha, where it failed" in told
+
+
+@pytest.mark.parametrize("site", SITES)
+def test_machines_are_told_by_the_batch_system_of_each_site(grid: RealGrid, site: str) -> None:
+    kind = "slurm" if site in SLURM_SITES else "grid_engine"
+    told = grid.lab.run(site, sys.executable, machine_program.__file__, kind, "", "1")
+    classes, rate = read_machines(told.stdout)
+    assert sum(processors for processors, _ in classes) == PROCESSORS
+    assert rate is not None
 
 
 def test_a_controller_that_is_away_for_a_while_loses_nothing(grid: RealGrid, tmp_path: Path) -> None:

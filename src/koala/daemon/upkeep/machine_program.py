@@ -46,7 +46,7 @@ def here(held: int) -> dict[float, int]:
 
 def slurm(partition: str) -> dict[float, int]:
     """The nodes of a partition, as sinfo tells of their processors and load."""
-    words = ["sinfo", "-h", "-N", "-o", "%n|%C|%O"] + (["-p", partition] if partition else [])
+    words = ["sinfo", "-h", "-N", "-o", "%N|%C|%O"] + (["-p", partition] if partition else [])
     nodes = {}
     for line in said(words).splitlines():
         name, counts, load = line.strip().split("|")
