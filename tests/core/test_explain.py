@@ -32,6 +32,7 @@ from koala.model.messages import (
     SiteLost,
     SiteSilent,
     Tick,
+    TrafficMeasured,
     UnholdAsked,
 )
 from koala.model.request import Application, Component, Priority
@@ -401,7 +402,15 @@ def story_of_a_long_life() -> list[str]:
     return driver.story(1)
 
 
+def story_of_a_measured_job() -> list[str]:
+    driver = CoreDriver({"a": 10, "b": 10})
+    tokens = driver.run(ask(part(4, "a"), part(4, "b")))
+    driver.send(TrafficMeasured(at=driver.now, token=tokens[0], elapsed_s=2.0, sent_bit_s=3e6, received_bit_s=1e6))
+    return driver.story(1)
+
+
 TOLD: dict[str, tuple[Callable[[], list[str]], str]] = {
+    "traffic": (story_of_a_measured_job, "measured: it sends 6 Mbit/s between its sites"),
     "refused": (story_of_a_failure, "no place found (idle: a 9); it waits in its placement queue"),
     "placed": (story_of_a_broken_file, "placed: 10 on a; its files take about 100 s"),
     "planned": (story_of_a_plan, "planned: it starts within 100 s, if all keep to their walltimes"),

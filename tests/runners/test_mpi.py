@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
 from koala.model.launch import Peer
-from koala.model.messages import ComponentEnded, Outcome
-from koala.model.request import Application, JobType
-from koala.runners import PROXIES, PROXY, go_for, proxy_mail
-from tests.support.live_sites import Watcher, file_appears, launch, opened, processes_of
-
-BIN = str(Path(sys.executable).parent)
-SIZES = (3, 1)
-TOKENS = ("1.1", "1.2")
+from koala.model.messages import Outcome
+from koala.model.request import JobType
+from koala.runners import go_for
+from tests.support.live_sites import file_appears, launch, opened, processes_of
+from tests.support.mpi_world import SIZES, TOKENS, World, in_world
 
 SUM = "from mpi4py import MPI; w = MPI.COMM_WORLD; print(w.rank, w.size, w.allreduce(w.rank + 1), flush=True)"
 # A rank that leaves without MPI_Finalize, which mpiexec alone would wait for.
@@ -29,50 +24,6 @@ STOP = "from mpi4py import MPI; import time; MPI.COMM_WORLD.Abort(6) if MPI.COMM
 HANG = (
     "from mpi4py import MPI; import time, pathlib; pathlib.Path(f'on{MPI.COMM_WORLD.rank}').touch(); time.sleep(60)"
 )
-
-
-class World:
-    """Two sites and the driver's part of an MPI job between them."""
-
-    def __init__(self, one: Watcher, two: Watcher) -> None:
-        self.sites = (one, two)
-
-    async def start(self, program: str) -> None:
-        for part, watcher in enumerate(self.sites):
-            await watcher.start(
-                launch(
-                    TOKENS[part],
-                    Application(executable=sys.executable, arguments=("-c", program)),
-                    processors=SIZES[part],
-                    part=part,
-                    parts=2,
-                    job_type=JobType.MPI,
-                    search_path=(BIN,),
-                )
-            )
-
-    async def release(self) -> None:
-        peers = [Peer(part=part, host="127.0.0.1", processors=size) for part, size in enumerate(SIZES)]
-        goes = go_for(JobType.MPI, 1, peers)
-        for part, watcher in enumerate(self.sites):
-            await watcher.ready(TOKENS[part])
-            await watcher.site.release(TOKENS[part], goes[part])
-        await self.sites[0].until(lambda: bool(self.sites[0].mail))
-        (mail,) = self.sites[0].mail
-        assert mail.name == PROXIES
-        for part, data in enumerate(proxy_mail(mail.data, components=2)):
-            await self.sites[part].site.deliver(TOKENS[part], PROXY, data)
-
-    async def ends(self) -> list[ComponentEnded]:
-        return [await watcher.ended(token) for watcher, token in zip(self.sites, TOKENS, strict=True)]
-
-
-def in_world(tmp_path: Path, scenario: Callable[[World], Awaitable[None]]) -> None:
-    async def run() -> None:
-        async with opened(tmp_path / "a") as one, opened(tmp_path / "b") as two:
-            await scenario(World(one, two))
-
-    asyncio.run(run())
 
 
 def test_ranks_of_two_sites_are_one_world(tmp_path: Path) -> None:

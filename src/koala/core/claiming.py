@@ -303,7 +303,7 @@ class JobClaiming:
         sites = (*job.spots.sites[:component], site, *job.spots.sites[component + 1 :])
         job.spots = job.spots._replace(sites=sites)
         job.places = ledger.places(job.spots)
-        if job.request.communication is not None:
+        if ledger.links.concerns(job):
             if job.link_demands:
                 ledger.links.remove(job)
             ledger.links.add(job)

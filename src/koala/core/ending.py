@@ -247,7 +247,7 @@ class JobEnding:
         job.spots = None
         job.places = ()
         job.started_at = None
-        job.observed = False
+        job.forget_traffic()
         job.ready = 0
 
     def _give_back(self, job: Job, *, saving: bool = False) -> None:

@@ -23,6 +23,7 @@ from koala.core.state.timers import Alarm
 from koala.model.messages import ElementMade, JobOutcome, JobPlaced, JobRequeued, JobSubmitted, RequeueAsked
 from koala.model.request import JobId, Request
 from koala.policies import Catalogue, Form, PolicyError, UnknownPolicyError, UnknownSiteError
+from koala.policies.demand import application_of
 from koala.policies.front_door import Demand, DemandKey, Spots, can_ever_fit, compile_demand, demand_key, try_place
 
 # Equal requests share one compiled demand; this many different ones are remembered at a time.
@@ -175,7 +176,7 @@ class JobPlacing:
             policy = self._grids_policy  # what would be chosen: most jobs are like this
         else:
             policy = self.catalogue.choose(request, self.ledger.parameters.policy)
-        key = demand_key(request, policy.name)
+        key = demand_key(request, policy.name, application_of(request, policy))
         demand = self._demands.get(key)
         if demand is None:
             if len(self._demands) >= DEMANDS_REMEMBERED:
@@ -406,7 +407,7 @@ class JobPlacing:
         job.spots = spots
         job.placed_at = now
         job.claims = [None] * len(spots.sites)
-        if job.request.communication is not None:
+        if ledger.links.concerns(job):
             ledger.links.add(job)
         transfer_s = self.staging.transfer_files(job) if job.demand.has_files else 0.0
         job.start_estimate = now + transfer_s

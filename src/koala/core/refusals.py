@@ -125,6 +125,7 @@ def _as_seen(view: View, link_demand_bit_s: Sequence[int], limit: list[int] | No
         wiring=view.wiring,
         link_demand_bit_s=list(link_demand_bit_s) or [0] * len(view.link_demand_bit_s),
         observed_bisection_bit_s=view.observed_bisection_bit_s,
+        learned_bisection_bit_s=view.learned_bisection_bit_s,
         lans=view.lans,
         pools=view.pools,
         whole_nodes=view.whole_nodes,

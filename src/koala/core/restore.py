@@ -339,8 +339,10 @@ class _Restoring:
         ledger, snapshot = self._ledger, self._snapshot
         for job in ledger.jobs.values():
             unwinding = job.state is JobState.UNWINDING
-            if job.spots is not None and job.request.communication is not None and not unwinding:
-                ledger.links.add(job)
+            if job.spots is not None and not unwinding:
+                ledger.links.put(job)
+        for known in snapshot.learned:
+            ledger.links.learned.put(known)
         ledger.links.observations = snapshot.observations
         ledger.sites.view.observed_bisection_bit_s = snapshot.observed_bisection_bit_s
 

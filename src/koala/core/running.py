@@ -17,6 +17,7 @@ from koala.core.state.checkpoints import JobCheckpoints
 from koala.core.state.encoded import INFINITY
 from koala.core.state.job import ComponentClaim, ComponentPhase, Job
 from koala.core.state.ledger import Ledger, first_given
+from koala.core.state.link_use import sent_between_sites_bit_s
 from koala.core.state.sites import ERROR_CHARACTERS_MAX, Trust
 from koala.core.state.timers import Alarm
 from koala.model.checkpoint import CheckpointSource
@@ -35,6 +36,7 @@ from koala.model.messages import (
     ReleaseBarrier,
     StartComponent,
     Token,
+    TrafficMeasured,
 )
 from koala.model.request import InputMode, JobId, Request
 from koala.policies.demand import reads_of
@@ -43,6 +45,8 @@ from koala.policies.transfer_estimates import chunk_bytes
 
 # The sequence JCT(n) comes ever closer to the job start time; closer than this counts as reached.
 START_REACHED_S = 1.0
+# Of why nothing was measured of what a component sends, so many characters are kept.
+UNMEASURED_CHARACTERS_MAX = 200
 
 _NEVER_STARTED = frozenset({Outcome.REFUSED, Outcome.ABSENT})
 _ERRORS_OF_SITES = frozenset({Outcome.REFUSED, Outcome.ABSENT, Outcome.SITE_FAILED})
@@ -133,6 +137,26 @@ class JobRunning:
         self.look_after_later(job)
         if job.ready:
             self.open_barrier_if_complete(job)
+
+    def on_traffic(self, event: TrafficMeasured) -> None:
+        """What a component sends to other sites, or why nobody knows. What comes late or twice changes nothing."""
+        claim = self.ledger.claims.get(event.token)
+        if claim is None or claim.given_up or claim.aborting or claim.fenced:
+            return
+        job = claim.job
+        if job.state is not JobState.RUNNING or job.spots is None or len(set(job.spots.sites)) == 1:
+            return
+        self.ledger.about = (job,)
+        if event.reason:
+            if claim.component not in job.sent:
+                job.unmeasured[claim.component] = event.reason[:UNMEASURED_CHARACTERS_MAX]
+            return
+        if claim.component in job.sent and event.elapsed_s <= job.sent[claim.component][1]:
+            return
+        job.sent[claim.component] = max(event.sent_bit_s, event.received_bit_s), event.elapsed_s
+        job.unmeasured.pop(claim.component, None)
+        if self.ledger.links.measure(job, self.ledger.now):
+            job.tell(self.ledger.now, "traffic", sent_between_sites_bit_s(job, job.measured_bit_s or 0.0))
 
     def on_accepted(self, event: ComponentAccepted) -> None:
         claim = self.ledger.claims.get(event.token)

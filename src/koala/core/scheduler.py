@@ -34,7 +34,7 @@ from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
 from koala.core.state.outlook import Outlook, Prospect
 from koala.core.state.snapshots.snapshot import Snapshot, grid_digest, take_snapshot
-from koala.core.story import JobExplanation, explain
+from koala.core.story import JobExplanation, JobTraffic, explain, job_traffic
 from koala.model.grid import Grid
 from koala.model.messages import (
     MACHINE_CLASSES_MAX,
@@ -62,6 +62,7 @@ from koala.model.messages import (
     SiteResumed,
     SiteSilent,
     Tick,
+    TrafficMeasured,
     TransferEnded,
     UnholdAsked,
     WakeAt,
@@ -117,6 +118,7 @@ class Scheduler:
             TransferEnded: self._staging.on_transfer_ended,
             FileChanged: self._staging.on_file_changed,
             LinkProbed: self._probing.on_probed,
+            TrafficMeasured: self._running.on_traffic,
             SiteReported: self._loss.on_reported,
             SiteMachines: self._on_site_machines,
             SiteSilent: self._loss.on_silent,
@@ -168,6 +170,8 @@ class Scheduler:
                     self._settle()
                 if ledger.forecasts.probe_at <= ledger.now:
                     self._probing.look()
+                if ledger.links.learned.forget_at <= ledger.now:
+                    ledger.links.learned.forget_old(ledger.now)
             self._plan_what_is_due(commands)
         except Exception as error:
             about: Sequence[Job] = ledger.about
@@ -294,6 +298,11 @@ class Scheduler:
         if job.state is not JobState.WAITING or job.plan_at is None:
             return None
         return self._outlook.of(job, sorted(self.ledger.planned.values(), key=self._placement.plans.rank))
+
+    def traffic(self, job_id: JobId) -> JobTraffic | None:
+        """What the job sends between its sites; None for one that is not at several."""
+        job = self.ledger.jobs.get(job_id)
+        return None if job is None else job_traffic(job, self.ledger.names)
 
     def preview(self, demand: Demand, request: Request, owner: str = "") -> Spots | Refusal:
         """Where a job of that user that came now would start, or why it would wait. Changes nothing."""

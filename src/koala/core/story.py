@@ -13,13 +13,15 @@ from koala.core.refusals import PLANS_NAMED_MAX, held_back, is_held_back, refusa
 from koala.core.state.encoded import known_time
 from koala.core.state.forecasts import BelievedLink
 from koala.core.state.job import ComponentPhase, Job
+from koala.core.state.link_use import sent_between_sites_bit_s
 from koala.core.state.outlook import Prospect
 from koala.core.state.queues import PlacementQueue
 from koala.core.state.sites import Sites
 from koala.model.dependency import Condition, in_words
 from koala.model.job_array import ElementCounts
 from koala.model.messages import JobCounts, JobOutcome
-from koala.model.request import JobId, Refusal, SiteName
+from koala.model.network import BIT_S_PER_MBIT_S
+from koala.model.request import JobId, JobType, Refusal, SiteName
 from koala.policies.front_door import Spots
 
 # An entry that is words already: it was told when the sites had other numbers.
@@ -50,6 +52,26 @@ class WaitedFor(msgspec.Struct, frozen=True, kw_only=True):
     condition: Condition
 
 
+class Unmeasured(msgspec.Struct, frozen=True, kw_only=True):
+    """A site where nothing was measured, and why."""
+
+    site: SiteName
+    reason: str
+
+
+class JobTraffic(msgspec.Struct, frozen=True, kw_only=True):
+    """What a job at several sites sends between them, in all: as it declares, as it was measured until so long after
+    its start, and as it is believed when other jobs are placed; ``belief`` says by what (declared, learned, measured,
+    unknown). None where it is not known. ``unmeasured`` are sites where nothing was measured, and why."""
+
+    declared_mbit_s: float | None
+    measured_mbit_s: float | None
+    measured_until_s: float | None
+    believed_mbit_s: float
+    belief: str
+    unmeasured: tuple[Unmeasured, ...] = ()
+
+
 class JobExplanation(JobCounts, frozen=True, kw_only=True):
     """Where a job stands and why.
 
@@ -58,7 +80,7 @@ class JobExplanation(JobCounts, frozen=True, kw_only=True):
     start, if it has a plan; ``latest_at`` is when if every job uses its whole walltime, ``ends_before`` are jobs that
     end before. ``planned_before`` are the first plans of jobs that rank before it, where they keep what is idle. A
     job that is ``held`` by somebody, ``waits_for`` others or has not come to its time (``begins_at``) is not tried
-    yet.
+    yet. ``traffic`` is what one at several sites sends between them.
     """
 
     job: JobId
@@ -77,6 +99,7 @@ class JobExplanation(JobCounts, frozen=True, kw_only=True):
     waits_for: tuple[WaitedFor, ...] = ()
     begins_at: float | None = None
     places: tuple[tuple[SiteName, int], ...]
+    traffic: JobTraffic | None = None
     story: tuple[StoryEntry, ...]
 
 
@@ -147,9 +170,41 @@ def explain(
         waits_for=tuple(WaitedFor(job=other, condition=condition) for condition, other in job.waits_for),
         begins_at=job.begins_at,
         places=job.places,
+        traffic=job_traffic(job, names),
         story=story,
         **dict(zip(JobCounts.__struct_fields__, job.counts(), strict=True)) | {"placement_tries": placement_tries},
     )
+
+
+def job_traffic(job: Job, names: Sequence[SiteName]) -> JobTraffic | None:
+    """What is known of what it sends between its sites; None for a job that does not run, or runs at one site."""
+    runs = job.state is JobState.RUNNING
+    if not runs or job.spots is None or job.demand is None or len(set(job.spots.sites)) == 1:
+        return None
+    declared_bit_s = job.demand.traffic.per_processor_bit_s
+    believed_bit_s = declared_bit_s if job.believed_bit_s is None else job.believed_bit_s
+
+    def mbit_s(own_bit_s: float) -> float:
+        return round(sent_between_sites_bit_s(job, own_bit_s) / BIT_S_PER_MBIT_S, 3)
+
+    return JobTraffic(
+        declared_mbit_s=mbit_s(declared_bit_s) if job.request.communication is not None else None,
+        measured_mbit_s=None if job.measured_bit_s is None else mbit_s(job.measured_bit_s),
+        measured_until_s=max((until_s for _, until_s in job.sent.values()), default=None),
+        believed_mbit_s=mbit_s(believed_bit_s),
+        belief=job.belief or ("declared" if declared_bit_s else "unknown"),
+        unmeasured=tuple(
+            Unmeasured(site=names[site], reason=job.unmeasured.get(component) or _why_unmeasured(job))
+            for component, site in enumerate(job.spots.sites)
+            if component not in job.sent
+        ),
+    )
+
+
+def _why_unmeasured(job: Job) -> str:
+    if job.request.job_type is not JobType.MPI:
+        return "only the components of MPI jobs count what they send"
+    return "it has not reported yet"
 
 
 def _site_names(spots: Spots, names: Sequence[SiteName]) -> tuple[SiteName, ...]:
@@ -349,6 +404,7 @@ _WORDS: dict[str, Callable[..., str]] = {
         component, source, size_bytes, reason
     ),
     "started": lambda _: "the barrier opened: all components started together",
+    "traffic": lambda _, bit_s: f"measured: it sends {bit_s / BIT_S_PER_MBIT_S:.3g} Mbit/s between its sites",
     "component_failed": lambda names, component, site, reason: (
         f"component {component} failed on {names[site]}: {reason}"
     ),

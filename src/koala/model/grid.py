@@ -153,12 +153,22 @@ class SiteSimulation(msgspec.Struct, frozen=True, kw_only=True):
     startup: Startup | None = None
 
 
+class TrafficSimulation(msgspec.Struct, frozen=True, kw_only=True):
+    """What jobs really send, and when sites tell of it: so long after the start of a component, and again each time
+    that has doubled. A job sends what it declares times a factor that is drawn between these two, once for a name."""
+
+    report_after_s: float = 30.0
+    factor_low: float = 1.0
+    factor_high: float = 1.0
+
+
 class GridSimulation(msgspec.Struct, frozen=True, kw_only=True):
     """How the whole grid behaves in a simulation.
 
     ``report_interval_s`` is how often a site tells the scheduler its state; 0 tells every change at once.
     ``background_band`` is of what the background load is held inside its band: of each site, or of the grid.
-    Faults of answers stop at ``heal_at_s`` (as do drawn outages and component failures); None never heals.
+    Faults of answers stop at ``heal_at_s`` (as do drawn outages and component failures); None never heals. Without
+    ``traffic`` jobs send what they declare, and nobody measures it.
     """
 
     startup: Startup = Startup()
@@ -166,6 +176,7 @@ class GridSimulation(msgspec.Struct, frozen=True, kw_only=True):
     report_interval_s: float = 0.0
     background_band: BandOver = BandOver.SITE
     heal_at_s: float | None = None
+    traffic: TrafficSimulation | None = None
 
 
 class BatchSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

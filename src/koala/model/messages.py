@@ -255,6 +255,18 @@ class LinkProbed(Event, frozen=True, kw_only=True, tag=True):
     reason: str = ""
 
 
+class TrafficMeasured(Event, frozen=True, kw_only=True, tag=True):
+    """What a running component has sent to the components of its job at other sites, and received from them, in the
+    stretch of time that ended ``elapsed_s`` after its start; of several the latest counts. With a ``reason`` nothing
+    could be measured, which is no error of anybody. Told rarely, and never by sites that do not count."""
+
+    token: Token
+    elapsed_s: float = 0.0
+    sent_bit_s: float = 0.0
+    received_bit_s: float = 0.0
+    reason: str = ""
+
+
 class SiteReported(Event, frozen=True, kw_only=True, tag=True):
     """What a site says of itself: its working processors, and how many of them other users hold now.
 
@@ -355,6 +367,7 @@ AnyEvent: TypeAlias = (
     | FileChanged
     | LinkProbed
     | SiteMachines
+    | TrafficMeasured
     | SiteReported
     | SiteSilent
     | SiteLost

@@ -22,6 +22,8 @@ JobId: TypeAlias = int
 SiteName: TypeAlias = str
 FileName: TypeAlias = str
 
+# The name of a job that was given none.
+JOB_NAME = "job"
 # Limits on one request. A description that goes beyond them is refused with the limit's name in the message.
 COMPONENTS_MAX = 1_000
 PROCESSORS_MAX = 10_000_000
@@ -267,7 +269,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """
 
     components: tuple[Component, ...]
-    name: str = "job"
+    name: str = JOB_NAME
     flexible: Flexibility | None = None
     priority: Priority = Priority.LOW
     policy: str | None = None

@@ -13,12 +13,12 @@ from msgspec.structs import replace
 
 from koala.model.network import BIT_S_PER_MBIT_S, per_processor_bit_s
 from koala.model.nodes import TaskShape
-from koala.model.request import Communication, Component, Flexibility, InputMode, Pattern, Request
+from koala.model.request import JOB_NAME, Communication, Component, Flexibility, InputMode, Pattern, Request
 from koala.policies.catalogue import dividing
 from koala.policies.errors import UnknownHomeError, UnknownSiteError
 from koala.policies.forms import Form, Policy
 from koala.policies.minigrid.chunking import chunk_processors
-from koala.policies.minigrid.meta_scheduling import B3, MIGRATION_ONLY, is_monotone
+from koala.policies.minigrid.meta_scheduling import B3, B5, MIGRATION_ONLY, is_monotone
 from koala.policies.tasks.wase import ClusteredTasks
 
 DemandKey: TypeAlias = tuple[Hashable, ...]
@@ -88,6 +88,7 @@ class Demand:
     - ``bounds``: set when the policy divides the total; otherwise ``shapes`` are tried in order;
     - ``divided``: the same request under a policy that divides, where this one takes a total for one component;
     - ``files``: the names of all files read; ``reads``: by component of the request (one for a flexible job);
+    - ``application``: the name by which the policy knows what jobs like it send, where it learns that;
     - ``home``: the site where it arrived, -1 for none; ``traffic``: what it asks of links;
     - ``steady``: fewer idle processors, or more on the links, never help it. Of others that cannot be said: the way
       in which a policy fills sites depends on what is idle, and with less of it it may take a way that fits;
@@ -99,6 +100,7 @@ class Demand:
     """
 
     __slots__ = (
+        "application",
         "barred",
         "bounds",
         "divided",
@@ -124,7 +126,8 @@ class Demand:
     def __init__(
         self, request: Request, policy: Policy, index: Mapping[str, int], *, shared_links: bool = False
     ) -> None:
-        self.key = demand_key(request, policy.name)
+        self.application = application_of(request, policy)
+        self.key = demand_key(request, policy.name, self.application)
         self.barred: tuple[int, ...] = ()
         self.policy = policy
         self.rule = policy.components_policy or policy
@@ -231,12 +234,20 @@ def _in_tasks(request: Request, shape: TaskShape, positions: Sequence[int]) -> R
     return replace(request, components=tuple(components), flexible=flexible, communication=communication)
 
 
-def demand_key(request: Request, policy_name: str) -> DemandKey:
-    """Everything of a request that a policy can see, hashable: equal keys mean the same demand."""
+def application_of(request: Request, policy: Policy) -> str:
+    """The name by which a policy knows what jobs send that ran before; empty for one that does not ask, and for a job
+    that was given no name."""
+    learns = policy.module is not None and policy.module.module == B5
+    return request.name if learns and request.name != JOB_NAME else ""
+
+
+def demand_key(request: Request, policy_name: str, application: str = "") -> DemandKey:
+    """Everything of a request that a policy can see, hashable: equal keys mean the same demand. ``application`` is
+    what ``application_of`` says."""
     components = request.components
-    more: DemandKey = ()
+    more: DemandKey = (application,) if application else ()
     if request.is_shaped:
-        more = (tuple(component.shape for component in components),)
+        more = (*more, tuple(component.shape for component in components))
     if request.home is not None or request.communication is not None or request.tasks is not None:
         more = (*more, request.home, request.communication, request.tasks, request.task_clusters)
     if len(components) == 1 and components[0].site is None and not components[0].input_files:

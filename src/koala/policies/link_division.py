@@ -42,7 +42,8 @@ def divide_by_links(
     module = MIGRATION_ONLY if bounds == Bounds(demand.total, 1) else choice.module
     pattern, dimensions, own_bit_s, _ = demand.traffic
     if choice.module == B5:
-        own_bit_s = per_processor_bit_s(ALL_TO_ALL, 2, demand.total, view.observed_bisection_bit_s)
+        believed_bit_s = view.believed_bisection_bit_s(demand.application)
+        own_bit_s = per_processor_bit_s(ALL_TO_ALL, 2, demand.total, believed_bit_s)
         pattern = believed_pattern(pattern)
     wiring = view.wiring
     case = PlacementCase(

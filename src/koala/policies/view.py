@@ -176,7 +176,8 @@ class View:
     - ``wiring``: the links that co-allocated jobs share, with their capacities; ``link_demand_bit_s`` by link: what
       running and placed jobs demand of each now;
     - ``observed_bisection_bit_s``: the mean bisection bandwidth of the jobs that were seen to run on several sites,
-      0 where none was: all that some policies know of a job that has not run yet;
+      0 where none was: all that some policies know of a job that has not run yet; ``learned_bisection_bit_s`` the
+      same by the name of the jobs, as it was measured;
     - ``lans``: the sites as jobs of tasks see them, by default all alike;
     - ``pools``: the nodes of the sites, for jobs whose tasks have shapes; with ``whole_nodes`` they count as idle;
     - ``units``: what all the numbers count, in words.
@@ -191,6 +192,7 @@ class View:
         "index",
         "lans",
         "latency_s",
+        "learned_bisection_bit_s",
         "limit",
         "link_demand_bit_s",
         "names",
@@ -213,6 +215,7 @@ class View:
         wiring: Wiring | None = None,
         link_demand_bit_s: list[int] | None = None,
         observed_bisection_bit_s: float = 0.0,
+        learned_bisection_bit_s: dict[str, float] | None = None,
         lans: SiteLans | None = None,
         pools: SitePools | None = None,
         whole_nodes: bool = False,
@@ -230,6 +233,7 @@ class View:
         self.wiring = star(names) if wiring is None else wiring
         self.link_demand_bit_s = [0] * len(self.wiring.names) if link_demand_bit_s is None else link_demand_bit_s
         self.observed_bisection_bit_s = observed_bisection_bit_s
+        self.learned_bisection_bit_s = {} if learned_bisection_bit_s is None else learned_bisection_bit_s
         self.lans = SiteLans.alike(names, limit) if lans is None else lans
         self.pools: SitePools = NoPools() if pools is None else pools
         self.whole_nodes = whole_nodes
@@ -245,6 +249,10 @@ class View:
             self._slowness.clear()
             self._slowness_as_of = as_of
         return self._slowness
+
+    def believed_bisection_bit_s(self, application: str) -> float:
+        """What is believed of a job of that name: what was measured of others of it, or the mean of all."""
+        return self.learned_bisection_bit_s.get(application, self.observed_bisection_bit_s)
 
     @property
     def link_capacity_bit_s(self) -> tuple[int, ...]:
@@ -266,11 +274,13 @@ class View:
     def unloaded(self) -> View:
         """The same with nothing on any link, nor anything seen there before, nor load of others on machines."""
         lans = self.lans.unloaded()
-        if lans is self.lans and not any(self.link_demand_bit_s) and not self.observed_bisection_bit_s:
+        seen = self.observed_bisection_bit_s or self.learned_bisection_bit_s
+        if lans is self.lans and not any(self.link_demand_bit_s) and not seen:
             return self
         unloaded = self.with_link_demand([0] * len(self.link_demand_bit_s))
         unloaded.lans = lans
         unloaded.observed_bisection_bit_s = 0.0
+        unloaded.learned_bisection_bit_s = {}
         return unloaded
 
     def with_link_demand(self, link_demand_bit_s: list[int]) -> View:
@@ -285,6 +295,7 @@ class View:
             wiring=self.wiring,
             link_demand_bit_s=link_demand_bit_s,
             observed_bisection_bit_s=self.observed_bisection_bit_s,
+            learned_bisection_bit_s=self.learned_bisection_bit_s,
             lans=self.lans,
             pools=self.pools,
             whole_nodes=self.whole_nodes,

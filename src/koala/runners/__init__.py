@@ -13,8 +13,18 @@ from koala.runners.mpi import PROXIES, PROXY, mpi_go, proxy_mail
 from koala.runners.plain import plain_go, rendezvous_port
 from koala.runners.script import component_script
 from koala.runners.torchrun import torchrun_go
+from koala.runners.traffic import is_traffic_mail, parse_traffic
 
-__all__ = ["PROXIES", "PROXY", "component_script", "go_for", "proxy_mail", "rendezvous_port"]
+__all__ = [
+    "PROXIES",
+    "PROXY",
+    "component_script",
+    "go_for",
+    "is_traffic_mail",
+    "parse_traffic",
+    "proxy_mail",
+    "rendezvous_port",
+]
 
 _RUNNERS = {JobType.PLAIN: plain_go, JobType.MPI: mpi_go, JobType.TORCHRUN: torchrun_go}
 

@@ -64,11 +64,13 @@ koala_proxy() {
     mkdir "$koala_ranks" || exit 74
     KOALA_RANKS=$koala_ranks
     export KOALA_RANKS
+    koala_counting counter
     exec 4</dev/null
     trap koala_rank_left USR1
     koala_with_child 0 "$@"
     koala_code=$?
     trap '' USR1
+    koala_stop_counting
     koala_signal_child KILL
     koala_failure=$(koala_code_in "$koala_ranks")
     exit "${koala_failure:-$koala_code}"
@@ -91,6 +93,7 @@ koala_rank_code() {
 
 # The mail has for each proxy the index of its node and the words of its command, with an empty line at the end.
 koala_run_proxies() {
+    koala_counting collector
     exec 4</dev/null
     koala_open_group
     set --
@@ -105,6 +108,9 @@ koala_run_proxies() {
         set --
     done <"$koala_home/inbox/proxy"
     koala_await_group
+    koala_code=$?
+    koala_stop_counting
+    return "$koala_code"
 }
 
 # mpiexec's exit code is the job's. It is ended if it waits for a rank that will not come back.

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from koala.model.checkpoint import CheckpointSignal
 from koala.model.launch import Launch, stream_parts
 from koala.model.request import Application
+from koala.runners.traffic import TRAFFIC_FIRST_S, TRAFFIC_REPORTS_MAX
 
 # The script's exit code when another start of the same token was first.
 EXIT_NOT_FIRST = 75
@@ -23,7 +24,7 @@ EXIT_NOT_FIRST = 75
 EXIT_UNWRITTEN = 73
 # A wait without an end of its own, as a shell's arithmetic knows it.
 FOR_EVER_TENTHS = 2**31 - 1
-_FILES = ("basics.sh", "nodes.sh", "mpi.sh", "torchrun.sh", "container.sh", "checkpoint.sh", "main.sh")
+_FILES = ("basics.sh", "nodes.sh", "traffic.sh", "mpi.sh", "torchrun.sh", "container.sh", "checkpoint.sh", "main.sh")
 # As Linux numbers them.
 _SIGNAL_NUMBERS = {
     CheckpointSignal.HUP: 1,
@@ -56,6 +57,13 @@ class ScriptTimings(NamedTuple):
     verdict_tenths: int = 100
 
 
+class TrafficReports(NamedTuple):
+    """When a component reports what it sends: so many seconds after its start, twice as late each time, so often."""
+
+    traffic_first_s: int = TRAFFIC_FIRST_S
+    traffic_reports: int = TRAFFIC_REPORTS_MAX
+
+
 TIMINGS = ScriptTimings()
 
 
@@ -72,6 +80,7 @@ def component_script(launch: Launch, timings: ScriptTimings = TIMINGS) -> str:
         "exit_unwritten": EXIT_UNWRITTEN,
         "for_ever_tenths": FOR_EVER_TENTHS,
         **timings._asdict(),
+        **TrafficReports()._asdict(),
         "directory": application.directory or "",
         "job_script": application.script or "",
         **_container(launch),

@@ -51,6 +51,7 @@ from koala.model.messages import (
     StartComponent,
     StartTransfer,
     Tick,
+    TrafficMeasured,
     TransferEnded,
     UnholdAsked,
     WakeAt,
@@ -146,6 +147,14 @@ EXAMPLES: list[tuple[Any, str]] = [
     (
         LinkProbed(at=1, source="A", target="B", reason="no route"),
         "the link from A to B could not be probed: no route",
+    ),
+    (
+        TrafficMeasured(at=1, token=FIRST, elapsed_s=4.0, sent_bit_s=2e6, received_bit_s=1.5e6),
+        "component 7.1 sends 2 Mbit/s to other sites, and receives 1.5 Mbit/s",
+    ),
+    (
+        TrafficMeasured(at=1, token=FIRST, reason="no ss there"),
+        "what component 7.1 sends to other sites is not measured: no ss there",
     ),
     (AskSite(site="A", tokens=("7.1",)), "A is asked about 7.1"),
     (WakeAt(at=3.5), "the next decision is due in 2.5 s"),

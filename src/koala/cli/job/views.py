@@ -64,6 +64,8 @@ def print_job(job: JobDetail, now: float, verdict: str = "") -> None:
     for name, words in rows:
         if words:
             out.print(Text(f"{name:<11}", style="dim").append(words, style="default"))
+    if job.traffic is not None:
+        out.print(Text(clean(job.traffic.in_words)))
     if job.components:
         out.print()
         _print_components(job, now)
@@ -226,6 +228,8 @@ def print_explanation(found: Explanation, now: float) -> None:
         print_refusal(found.refusal)
     elif found.places:
         out.print(Text(f"Places: {places_words(found.places)}."))
+    if found.traffic is not None:
+        out.print(Text(clean(found.traffic.in_words)))
     if found.story:
         out.print()
         _print_story(found, now)

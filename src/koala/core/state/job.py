@@ -172,6 +172,14 @@ class Job(_JobLinks):
     earmarks: dict[int, int] = field(default_factory=dict)  # component -> site
     needs: list[tuple[TransferKey, ...]] = field(default_factory=list)  # the transfers that each component needs
     observed: bool = False  # whether its bandwidth counts in what was observed
+    observed_bisection_bit_s: float = 0.0  # and as what
+    # What each component sends to other sites, as measured until so long after its start; or why nobody knows.
+    sent: dict[int, tuple[float, float]] = field(default_factory=dict)
+    unmeasured: dict[int, str] = field(default_factory=dict)
+    # What one processor sends: as measured, and as it is believed where that is not what the job declares.
+    measured_bit_s: float | None = None
+    believed_bit_s: float | None = None
+    belief: str = ""  # where that is from: measured, or learned of jobs of its name
     ready: int = 0
     outstanding: int = 0
     deadline: Time = 0.0
@@ -297,6 +305,13 @@ class Job(_JobLinks):
         """All that ``JobCounts`` tells of it, in that order."""
         counts: tuple[Any, ...] = _counts_of(self)
         return counts
+
+    def forget_traffic(self) -> None:
+        """Its run is over: what it sent says nothing of the next one, which may be elsewhere."""
+        self.observed = False
+        self.sent, self.unmeasured = {}, {}
+        self.measured_bit_s = self.believed_bit_s = None
+        self.belief = ""
 
     def stop_timer(self) -> None:
         if self.timer is not None:

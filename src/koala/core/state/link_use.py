@@ -1,15 +1,26 @@
-"""What placed jobs ask of the links between sites, and what was observed of jobs that started."""
+"""What placed jobs ask of the links between sites: as they declare it, as jobs of their name were seen to send, and,
+once it is measured, as they do."""
 
 from __future__ import annotations
 
 from koala.core.state.job import Job
+from koala.core.state.learned_traffic import LearnedTraffic
 from koala.core.state.sites import Sites
-from koala.model.network import bisection_factor
+from koala.model.network import UNLIMITED_BIT_S, bisection_factor, crossing, per_processor_bit_s
+from koala.model.request import JOB_NAME, JobId
+from koala.policies.minigrid.reserve import believed_pattern
+
+# Of a link that carries so much of its capacity nobody can say how much more the jobs on it would send.
+FULL_SHARE = 0.9
+# What differs by less from what is believed changes nothing, and by less from what was told is not told again.
+CHANGE_SHARE = 0.01
+TOLD_AGAIN_SHARE = 0.2
+MEASURED, LEARNED = "measured", "learned"
 
 
 class LinkUse:
     """What placed jobs ask of the links that they share, kept in the policies' view, and what was observed of the
-    bandwidths of jobs that started. Jobs without communication, or on one site, load nothing.
+    bandwidths of jobs that started. Jobs on one site load nothing, nor do those of which nothing is known.
 
     A job's demand counts from its placement until it gives its places back, so that policies see links as loaded as
     they will be. It follows from the job and its places alone.
@@ -18,33 +29,65 @@ class LinkUse:
     def __init__(self, sites: Sites) -> None:
         self._sites = sites
         self.observations = 0  # how many jobs make up the observed mean
+        self.learned = LearnedTraffic(sites.view.learned_bisection_bit_s)
+        self.loading: dict[JobId, Job] = {}  # the jobs that load links
+
+    def concerns(self, job: Job) -> bool:
+        """Whether anything is known of what the job sends."""
+        return (
+            job.request.communication is not None
+            or job.believed_bit_s is not None
+            or job.request.name in self.learned.applications
+        )
 
     def add(self, job: Job) -> None:
         """The job has these places now: its demand counts until it is released."""
+        assert job.demand is not None
+        assert not job.link_demands
+        traffic = job.demand.traffic
+        learned = self.learned.believed.get(job.request.name)
+        if job.believed_bit_s is None and not traffic.per_processor_bit_s and learned:
+            pattern = believed_pattern(traffic.pattern)
+            own_bit_s = per_processor_bit_s(pattern, traffic.dimensions, job.demand.total, learned)
+            job.believed_bit_s, job.belief = own_bit_s, LEARNED
+        if self._load(job):
+            self._sites.links_changed(helped=False)
+
+    def put(self, job: Job) -> None:
+        """Go on with a job that had these places before a restart."""
+        if self._load(job):
+            self._sites.links_changed(helped=False)
+
+    def _load(self, job: Job) -> bool:
+        """Count what the job sends; whether that is anything."""
         spots, demand = job.spots, job.demand
         assert spots is not None
         assert demand is not None
-        assert not job.link_demands
         view = self._sites.view
         parts = [0] * len(view.names)
         for site, size in zip(spots.sites, spots.sizes, strict=True):
             parts[site] += size
-        traffic = demand.traffic
-        job.link_demands = view.wiring.demands_bit_s(
-            traffic.pattern, traffic.dimensions, parts, traffic.per_processor_bit_s
-        )
+        pattern, dimensions, own_bit_s, _ = demand.traffic
+        if job.believed_bit_s is not None:
+            pattern, own_bit_s = believed_pattern(pattern), job.believed_bit_s
+        job.link_demands = view.wiring.demands_bit_s(pattern, dimensions, parts, own_bit_s)
         for link, bit_s in job.link_demands:
             view.link_demand_bit_s[link] += bit_s
         if job.link_demands:
-            self._sites.links_changed(helped=False)
+            self.loading[job.id] = job
+        return bool(job.link_demands)
 
     def remove(self, job: Job) -> None:
         """What the job asked of links is free again."""
+        self._unload(job)
+        self._sites.links_changed(helped=True)
+
+    def _unload(self, job: Job) -> None:
         demand_bit_s = self._sites.view.link_demand_bit_s
         for link, bit_s in job.link_demands:
             demand_bit_s[link] -= bit_s
         job.link_demands = []
-        self._sites.links_changed(helped=True)
+        self.loading.pop(job.id, None)
 
     def observe(self, job: Job) -> None:
         """The job starts on several sites: its bisection bandwidth counts in the mean, once a placement."""
@@ -54,9 +97,83 @@ class LinkUse:
         if job.observed or traffic.per_processor_bit_s == 0.0 or len(set(job.spots.sites)) == 1:
             return
         factor = bisection_factor(traffic.pattern, traffic.dimensions, job.demand.total)
-        bisection_bit_s = traffic.per_processor_bit_s * factor
-        if bisection_bit_s > 0.0:
-            view = self._sites.view
-            job.observed = True
+        self._observe(job, traffic.per_processor_bit_s * factor)
+
+    def _observe(self, job: Job, bisection_bit_s: float) -> None:
+        view = self._sites.view
+        if job.observed:
+            view.observed_bisection_bit_s += (bisection_bit_s - job.observed_bisection_bit_s) / self.observations
+        elif bisection_bit_s > 0.0:
             self.observations += 1
             view.observed_bisection_bit_s += (bisection_bit_s - view.observed_bisection_bit_s) / self.observations
+            job.observed = True
+        job.observed_bisection_bit_s = bisection_bit_s
+
+    # --------------------------------------------------------------------------------- as it is measured
+
+    def measure(self, job: Job, now: float) -> bool:
+        """Something new was measured of a component of the running job; whether that is worth telling.
+
+        What its processors send on average is what its measured components send, over what they would if each sent
+        one. Where a link of it is full it would send more if it could: then no less is believed than before.
+        """
+        assert job.demand is not None
+        assert job.spots is not None
+        pattern, dimensions, declared_bit_s, _ = job.demand.traffic
+        pattern = believed_pattern(pattern)
+        sizes = job.spots.sizes
+        sent_bit_s = crossed = 0.0
+        for part, (bit_s, _) in job.sent.items():
+            sent_bit_s += bit_s
+            crossed += crossing(pattern, dimensions, sizes, sum(sizes), part)
+        if crossed <= 0.0:
+            return False
+        before_bit_s = declared_bit_s if job.believed_bit_s is None else job.believed_bit_s
+        told_bit_s = job.measured_bit_s
+        job.measured_bit_s = own_bit_s = sent_bit_s / crossed
+        if own_bit_s < before_bit_s and self._is_held_up(job, before_bit_s):
+            own_bit_s = before_bit_s
+        if abs(own_bit_s - before_bit_s) > CHANGE_SHARE * before_bit_s or job.belief != MEASURED:
+            job.believed_bit_s, job.belief = own_bit_s, MEASURED
+            self._unload(job)
+            self._load(job)
+            self._sites.links_changed(helped=own_bit_s < before_bit_s)
+        bisection_bit_s = own_bit_s * bisection_factor(pattern, dimensions, job.demand.total)
+        self._observe(job, bisection_bit_s)
+        if job.request.name != JOB_NAME:
+            self.learned.learn(job.request.name, job.id, bisection_bit_s, now)
+        return told_bit_s is None or abs(job.measured_bit_s - told_bit_s) > TOLD_AGAIN_SHARE * told_bit_s
+
+    def _is_held_up(self, job: Job, before_bit_s: float) -> bool:
+        """Whether a link of the job is full, by what was measured of the jobs on it, or else is believed of them."""
+        capacity = self._sites.view.wiring.capacity_bit_s
+        carried = {link: 0.0 for link, _ in job.link_demands if capacity[link] < UNLIMITED_BIT_S}
+        if not carried:
+            return False
+        for other in self.loading.values():
+            assert other.demand is not None
+            believed_bit_s = other.demand.traffic.per_processor_bit_s
+            if other is job:
+                believed_bit_s = before_bit_s
+            elif other.believed_bit_s is not None:
+                believed_bit_s = other.believed_bit_s
+            measured_bit_s = other.measured_bit_s
+            share = 1.0 if measured_bit_s is None or believed_bit_s <= 0.0 else measured_bit_s / believed_bit_s
+            for link, bit_s in other.link_demands:
+                if link in carried:
+                    carried[link] += bit_s * share
+        return any(bits >= FULL_SHARE * capacity[link] for link, bits in carried.items())
+
+
+def sent_between_sites_bit_s(job: Job, own_bit_s: float) -> float:
+    """What all sites of a placed job send to the others, where each processor sends so much."""
+    assert job.demand is not None
+    assert job.spots is not None
+    pattern, dimensions, _, _ = job.demand.traffic
+    by_site: dict[int, int] = dict.fromkeys(sorted(set(job.spots.sites)), 0)
+    for site, size in zip(job.spots.sites, job.spots.sizes, strict=True):
+        by_site[site] += size
+    parts = list(by_site.values())
+    total = sum(parts)
+    crossed = sum(crossing(believed_pattern(pattern), dimensions, parts, total, part) for part in range(len(parts)))
+    return own_bit_s * crossed

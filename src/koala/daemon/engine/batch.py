@@ -16,7 +16,7 @@ import msgspec
 from koala import files
 from koala.core import HandlingError, Scheduler
 from koala.core.lifecycle import JobState
-from koala.core.state.job import ComponentPhase
+from koala.core.state.job import ComponentClaim, ComponentPhase
 from koala.core.state.ledger import Ledger
 from koala.daemon.engine.inbox import InboxItem
 from koala.daemon.engine.outbox import Outbox, is_for_outbox
@@ -38,6 +38,7 @@ from koala.model.messages import (
     SiteDistrusted,
     SiteReported,
     Tick,
+    TrafficMeasured,
     TransferEnded,
     TransferId,
     WakeAt,
@@ -226,6 +227,9 @@ def is_news(event: AnyEvent, ledger: Ledger) -> bool:
             return claim is not None and not claim.aborting and claim.phase is not ComponentPhase.READY
         case ComponentEnded():
             return event.token in ledger.claims
+        case TrafficMeasured():
+            claim = ledger.claims.get(event.token)
+            return claim is not None and not claim.given_up and _is_newer(event, claim)
         case TransferEnded():
             transfer = ledger.transfers.by_id.get(event.transfer)
             return transfer is not None and not transfer.done
@@ -236,6 +240,14 @@ def is_news(event: AnyEvent, ledger: Ledger) -> bool:
                 return True
             return ledger.plans_made and releases_within(event.releases, event.others) != belief.releases_told
     return True
+
+
+def _is_newer(event: TrafficMeasured, claim: ComponentClaim) -> bool:
+    """Whether a report says what is not known yet."""
+    known = claim.job.sent.get(claim.component)
+    if event.reason:
+        return known is None and claim.job.unmeasured.get(claim.component) != event.reason
+    return known is None or event.elapsed_s > known[1]
 
 
 def activity_at(site: SiteName, ledger: Ledger) -> SiteActivity:

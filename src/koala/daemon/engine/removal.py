@@ -323,7 +323,8 @@ class _Replay:
         job.position, job.exhausted_at_scan = -1, None
         job.plan_at = job.plan_spots = job.plan_told_at = job.spots = job.started_at = None
         job.places, job.avoiding, job.earmarks, job.needs = row.places, (), {}, []
-        job.observed = job.claim_resumed = job.ahead = False
+        job.claim_resumed = job.ahead = False
+        job.forget_traffic()
         job.ready = job.outstanding = 0
         job.waiting_since = self._found.last_at
         for name in JobCounts.__struct_fields__:

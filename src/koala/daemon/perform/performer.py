@@ -35,9 +35,11 @@ from koala.model.messages import (
     StartComponent,
     StartTransfer,
     Token,
+    TrafficMeasured,
     TransferId,
 )
 from koala.model.request import JobId, Request, SiteName
+from koala.runners import is_traffic_mail, parse_traffic
 from koala.sites import LiveSite, Mail
 from koala.store.rows import ComponentRow
 
@@ -194,8 +196,12 @@ class Performer:
                 self.prober.start(command)
 
     def take_mail(self, mail: Mail) -> None:
-        """A component has something for the others of its job."""
-        self._mpi_relay.take(mail)
+        """A component has something for the others of its job, or tells what it sends to them."""
+        if not is_traffic_mail(mail.name):
+            self._mpi_relay.take(mail)
+        elif self._components.is_released(mail.token):
+            told = parse_traffic(mail.data)
+            self._engine.report(TrafficMeasured(at=self._engine.now(), token=mail.token, **told._asdict()))
 
     def files_under_way(self) -> dict[Token, tuple[SiteName, int, int]]:
         """The components whose files travel now: where to, how many bytes of them are there, and of how many."""

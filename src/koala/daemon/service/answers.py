@@ -18,7 +18,7 @@ from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
 from koala.core.state.pools import PoolCount, counted
 from koala.core.state.sites import SiteBelief, Trust
-from koala.core.story import JobExplanation
+from koala.core.story import JobExplanation, JobTraffic
 from koala.daemon.perform.interface import SiteTrouble
 from koala.daemon.service.sentences import sentence
 from koala.files import CatalogueEntry
@@ -50,6 +50,7 @@ from koala.model.api import (
     ReplicaInfo,
     SiteInfo,
     TaskInfo,
+    TrafficInfo,
     TransferInfo,
 )
 from koala.model.forecast import Forecast, Measurement
@@ -111,6 +112,7 @@ def job_detail(
     components: Iterable[ComponentRow],
     transfers: Iterable[TransferInfo],
     files: Iterable[JobFile],
+    traffic: JobTraffic | None,
 ) -> JobDetail:
     """A job with its components and files."""
     return JobDetail(
@@ -123,6 +125,7 @@ def job_detail(
         components=[component_run(component) for component in components],
         transfers=list(transfers),
         files=list(files),
+        traffic=None if traffic is None else TrafficInfo.model_validate(msgspec.to_builtins(traffic)),
     )
 
 

@@ -51,10 +51,12 @@ from koala.model.messages import (
     StartComponent,
     StartTransfer,
     Tick,
+    TrafficMeasured,
     TransferEnded,
     UnholdAsked,
     WakeAt,
 )
+from koala.model.network import BIT_S_PER_MBIT_S
 
 _BYTES_PER_S_PER_MBIT_S = 125_000.0
 # A sentence names at most so many things of one kind; the rest are counted.
@@ -126,6 +128,13 @@ def _probed(body: LinkProbed) -> str:
     return f"{link} was probed: {_names(told)}"
 
 
+def _traffic(body: TrafficMeasured) -> str:
+    if body.reason:
+        return f"what component {body.token} sends to other sites is not measured{_because(body.reason)}"
+    sent, received = (f"{bit_s / BIT_S_PER_MBIT_S:.3g} Mbit/s" for bit_s in (body.sent_bit_s, body.received_bit_s))
+    return f"component {body.token} sends {sent} to other sites, and receives {received}"
+
+
 def _job_placed(body: JobPlaced) -> str:
     return f"job {body.job} is placed: {_names([f'{size} on {site}' for site, size in body.places])}"
 
@@ -186,6 +195,7 @@ _WORDS: dict[type[Any], Callable[[Any], str]] = {
         f"{body.site} {'cannot be used' if body.answers else 'does not answer'}{_because(body.reason)}"
     ),
     LinkProbed: _probed,
+    TrafficMeasured: _traffic,
     SiteLost: lambda body: f"{body.site} is declared lost: its jobs start again elsewhere",
     SiteDrained: lambda body: f"{body.site} is drained: nothing new goes there",
     SiteResumed: lambda body: f"{body.site} is used again and its errors are forgotten",

@@ -228,6 +228,7 @@ class Service:
             placement_tries=self._records.placement_tries(row),
             components=components,
             transfers=CallerView(self._engine, who).transfers_of(job, transfers),
+            traffic=self._engine.scheduler.traffic(job),
         )
 
     async def explain(self, who: Principal, job: int) -> Explanation:

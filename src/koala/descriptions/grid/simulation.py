@@ -20,6 +20,7 @@ from koala.model.grid import (
     SiteFaults,
     SiteSimulation,
     Startup,
+    TrafficSimulation,
 )
 
 # The most outages that one site's list may hold.
@@ -31,6 +32,7 @@ _STARTUP = Startup()
 _ANSWERS = AnswerFaults()
 _SITE = SiteSimulation()
 _GRID = GridSimulation()
+_TRAFFIC = TrafficSimulation()
 
 
 class BackgroundText(Description):
@@ -175,6 +177,31 @@ class AnswersText(Description):
     )
 
 
+class TrafficText(Description):
+    """What jobs at several sites really send, and when that is measured."""
+
+    report_after_s: SecondsAboveZero = Field(
+        default=_TRAFFIC.report_after_s,
+        description="seconds after its start at which a component is measured, and again each time they have doubled",
+    )
+    factor_low: Annotated[Number, Field(ge=0)] = Field(
+        default=_TRAFFIC.factor_low,
+        description="the least of what a job sends, as a multiple of what it declares; drawn once for a name",
+    )
+    factor_high: Annotated[Number, Field(ge=0)] = Field(default=_TRAFFIC.factor_high, description="and the most")
+
+    @model_validator(mode="after")
+    def _factors_are_in_order(self) -> TrafficText:
+        if self.factor_low > self.factor_high:
+            key = "factor_low" if "factor_low" in self.model_fields_set else "factor_high"
+            raise wrong(
+                f"factor_low ({self.factor_low:g}) is above factor_high ({self.factor_high:g})",
+                "write a factor_low of at most factor_high",
+                key,
+            )
+        return self
+
+
 class GridSimulationText(Description):
     """How the whole grid behaves in a simulation."""
 
@@ -193,6 +220,10 @@ class GridSimulationText(Description):
     heal_at_s: Seconds | None = Field(
         default=_GRID.heal_at_s, description="the time at which drawn faults stop; null never heals"
     )
+    traffic: TrafficText | None = Field(
+        default=None,
+        description="what jobs really send between sites, and when that is measured; null: as they declare, never",
+    )
 
     def simulation(self) -> GridSimulation:
         """The same as a value of ``koala.model.grid``."""
@@ -202,4 +233,5 @@ class GridSimulationText(Description):
             report_interval_s=self.report_interval_s,
             background_band=self.background_band,
             heal_at_s=self.heal_at_s,
+            traffic=None if self.traffic is None else TrafficSimulation(**self.traffic.model_dump()),
         )

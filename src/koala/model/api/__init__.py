@@ -46,7 +46,9 @@ from koala.model.api.jobs import (
     Submission,
     Submitted,
     TaskInfo,
+    TrafficInfo,
     TransferInfo,
+    UnmeasuredInfo,
     WaitedForInfo,
 )
 from koala.model.api.overview import JournalEntry, Overview
@@ -123,7 +125,9 @@ __all__ = [
     "TaskInfo",
     "TokenInfo",
     "TokenWish",
+    "TrafficInfo",
     "TransferInfo",
+    "UnmeasuredInfo",
     "UsagePoint",
     "WaitedForInfo",
     "Whoami",

@@ -126,11 +126,52 @@ class JobFile(Answer):
     link: str = ""
 
 
+class UnmeasuredInfo(Answer):
+    """A site where what a job sends was not measured, and why."""
+
+    site: str
+    reason: str
+
+
+class TrafficInfo(Answer):
+    """What a job at several sites sends between them, in all. ``believed`` is what counts when other jobs are placed,
+    by what the job `declared`, what was `learned` of jobs of its name, or what was `measured` until so long after its
+    start; or it is `unknown`."""
+
+    declared_mbit_s: float | None = None
+    measured_mbit_s: float | None = None
+    measured_until_s: float | None = None
+    believed_mbit_s: float
+    belief: str
+    unmeasured: list[UnmeasuredInfo] = []
+
+    @property
+    def in_words(self) -> str:
+        """All of it in a sentence or two."""
+        declared = "" if self.declared_mbit_s is None else f", and declared {self.declared_mbit_s:.3g}"
+        if self.measured_mbit_s is not None:
+            counts = ""
+            if abs(self.believed_mbit_s - self.measured_mbit_s) > 0.01 * self.measured_mbit_s:
+                counts = f"; a link of it is full, so that {self.believed_mbit_s:.3g} counts"
+            told = f"It was measured to send {self.measured_mbit_s:.3g} Mbit/s between its sites{declared}{counts}."
+        elif self.belief == "unknown":
+            told = "What it sends between its sites is not known: it declared nothing."
+        else:
+            by = "by what it declared" if self.belief == "declared" else "by what was measured of jobs of its name"
+            told = f"It counts as sending {self.believed_mbit_s:.3g} Mbit/s between its sites, {by}."
+        reasons: dict[str, list[str]] = {}
+        for each in self.unmeasured:
+            reasons.setdefault(each.reason, []).append(each.site)
+        why = "; ".join(f"{', '.join(sites)}: {reason}" for reason, sites in reasons.items())
+        return f"{told} Not measured at {why}." if why else told
+
+
 class JobDetail(JobSummary):
     """Everything about a job but its story. ``description`` is the job in YAML, as Koala understood it; ``files``
     travel with it. ``asked`` is what it asks for in words, and ``tasks`` in numbers, component by component.
     Processor seconds before its runs are ``gained_processor_s``, from the placement until components held their
-    processors, and ``wasted_processor_s``, from there until the start."""
+    processors, and ``wasted_processor_s``, from there until the start. ``traffic`` is what it sends
+    between its sites while it has several."""
 
     description: str
     asked: str = ""
@@ -143,6 +184,7 @@ class JobDetail(JobSummary):
     components: list[ComponentRun] = []
     transfers: list[TransferInfo] = []
     files: list[JobFile] = []
+    traffic: TrafficInfo | None = None
 
 
 class ShortageInfo(Answer):
@@ -199,6 +241,7 @@ class Explanation(Answer):
     walltime. ``ends_before`` are those of the caller's jobs, for an operator all, that end last before it.
     ``planned_before`` are the plans of jobs before it for which what is idle is kept. A job that somebody holds
     (``held``), that ``waits_for`` others or that has not come to its time (``begins_at``) is not tried yet.
+    ``traffic`` is what one at several sites sends between them.
     """
 
     job: int
@@ -225,6 +268,7 @@ class Explanation(Answer):
     waits_for: list[WaitedForInfo] = []
     begins_at: float | None = None
     places: list[Place] = []
+    traffic: TrafficInfo | None = None
     story: list[StoryLine] = []
 
     @property

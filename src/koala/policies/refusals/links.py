@@ -53,8 +53,9 @@ def refuse_links(demand: Demand, choice: ModuleChoice, bounds: Bounds, idle: Seq
     if permanent:
         cure = _never_cure(demand, choice, bounds, view)
     elif place_on(demand, view.limit, view.with_link_demand([0] * len(view.link_demand_bit_s))) is None:
+        believed = _mbit_s(int(view.believed_bisection_bit_s(demand.application)))
         cure = (
-            f"jobs that are seen to send less than the {_mbit_s(int(view.observed_bisection_bit_s))} Mbit/s across "
+            f"jobs that are seen to send less than the {believed} Mbit/s across "
             "their middle that is believed of this one: with so much it does not fit even on idle links"
         )
     else:

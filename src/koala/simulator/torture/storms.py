@@ -50,6 +50,7 @@ from koala.policies.front_door import View, compile_demand, try_place
 from koala.simulator.torture.checkpoints import with_checkpoints
 from koala.simulator.torture.order import changes, holds, with_arrays, with_order
 from koala.simulator.torture.shapes import with_shapes
+from koala.simulator.torture.traffic import with_traffic
 from koala.simulator.workloads.draws import stream
 from koala.simulator.workloads.workload import Arrival
 
@@ -123,6 +124,7 @@ def draw_storm(seed: int) -> Storm:
     arrivals = with_order(stream(seed, "storm", "order"), arrivals)
     arrivals = with_checkpoints(stream(seed, "storm", "checkpoints"), arrivals)
     grid, arrivals = with_shapes(stream(seed, "storm", "shapes"), grid, arrivals)
+    grid, arrivals = with_traffic(stream(seed, "storm", "traffic"), grid, arrivals)
     return Storm(
         seed=seed,
         grid=grid,

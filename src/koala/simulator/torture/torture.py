@@ -29,6 +29,7 @@ from koala.simulator.torture.properties import PromiseChecker, PropertyBrokenErr
 from koala.simulator.torture.restart_promises import RestartPromises
 from koala.simulator.torture.restarts import Twin
 from koala.simulator.torture.storms import Storm, draw_storm, may_fail
+from koala.simulator.torture.traffic import TrafficPromises
 from koala.simulator.workloads.workload import Workload
 from koala.simulator.world.world import World
 
@@ -94,6 +95,7 @@ class _Run:
         self.order = OrderPromises(self.scheduler, self.watch.fail)
         self.links = LinkPromises(self.scheduler, self.watch.fail)
         self.checkpoints = CheckpointPromises(self.scheduler, self.world, self.watch.fail)
+        self.traffic = TrafficPromises(self.scheduler, self.watch.fail)
         self.plans = PlanPromises(self.scheduler, storm, self.watch.fail)
         self.preemption = PreemptionPromises(self.scheduler, self.watch.fail)
         self.twin = Twin(self.scheduler, storm.seed)
@@ -145,6 +147,7 @@ class _Run:
         self.order.after(event, commands)
         self.links.after(event, commands)
         self.checkpoints.after(event, commands)
+        self.traffic.after(event, commands)
         self.plans.after(event, commands)
         self.preemption.after(event, commands)
         self.twin.after(event, commands)

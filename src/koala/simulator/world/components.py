@@ -7,6 +7,8 @@ and a site that is asked repeats the newest event of a token. When things happen
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from koala.model.grid import Grid
 from koala.model.messages import (
     AbortComponent,
@@ -23,13 +25,14 @@ from koala.model.messages import (
     ReleaseBarrier,
     StartComponent,
     Token,
+    TrafficMeasured,
 )
 from koala.model.request import JobId, SiteName
 from koala.simulator.workloads.draws import stream
 from koala.simulator.world.background import BackgroundControl
 from koala.simulator.world.contention import Contention
 from koala.simulator.world.delivery import Delivery
-from koala.simulator.world.event_heap import COMPONENT_ENDS, COMPONENT_READY, EventHeap
+from koala.simulator.world.event_heap import COMPONENT_ENDS, COMPONENT_READY, TRAFFIC_IS_MEASURED, EventHeap
 from koala.simulator.world.faults import application_fails_at, component_fails_at
 from koala.simulator.world.local_queue import LocalJob
 from koala.simulator.world.saved_work import RunProgress
@@ -40,6 +43,14 @@ from koala.simulator.world.wide_area import WideArea
 BREAKS_AT = 0.25
 # What a shell says where a program is missing, as on a node that is misconfigured.
 NOT_FOUND = 127
+
+
+class TrafficLook(NamedTuple):
+    """A component that is measured so long after it started."""
+
+    component: SimulatedComponent
+    started_at: float
+    after_s: float
 
 
 class SimulatedComponents:
@@ -57,6 +68,7 @@ class SimulatedComponents:
         "_seed",
         "_sites",
         "_startups",
+        "_traffic",
         "_unsaid",
         "_wide_area",
         "alive",
@@ -81,7 +93,8 @@ class SimulatedComponents:
         self._delivery = delivery
         self._backgrounds = BackgroundControl(grid, sites, seed, event_heap, delivery, self.serve)
         self._wide_area = WideArea(grid.links)
-        self.contention = Contention(grid, event_heap, self._plan_end)
+        self.contention = Contention(grid, seed, event_heap, self._plan_end)
+        self._traffic = grid.simulation.traffic
         self._startups = {site.name: site.simulation.startup or grid.simulation.startup for site in grid.sites}
         self._has_startup = any(each.base_s > 0.0 or each.per_component_s > 0.0 for each in self._startups.values())
         self._has_failures = any(
@@ -288,8 +301,25 @@ class SimulatedComponents:
         flow = component.flow
         if flow is not None and not flow.is_over:
             self.contention.join(flow, component, execution_s, now)
+            if self._traffic is not None:
+                after_s = self._traffic.report_after_s
+                self._event_heap.add(now + after_s, TRAFFIC_IS_MEASURED, TrafficLook(component, now, after_s))
         else:
             self._plan_end(component, now, execution_s, execution_s, 1.0, now)
+
+    def measure_traffic(self, look: TrafficLook, sequence: int, at: float) -> None:
+        """Tell what the component sends now, if it still runs; and once more when twice the time is over."""
+        component, flow = look.component, look.component.flow
+        if component.state is not SimulatedState.RUNNING or flow is None or flow.is_over:
+            return
+        bit_s = flow.sent_bit_s[component] * flow.ratio
+        told = TrafficMeasured(
+            at=at, token=component.token, elapsed_s=at - look.started_at, sent_bit_s=bit_s, received_bit_s=bit_s
+        )
+        if not component.site.cut_off:
+            self._delivery.answer(told)
+        again = TrafficLook(component, look.started_at, 2 * look.after_s)
+        self._event_heap.add(look.started_at + again.after_s, TRAFFIC_IS_MEASURED, again)
 
     def _plan_end(
         self,

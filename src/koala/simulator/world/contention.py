@@ -11,9 +11,11 @@ from collections.abc import Callable, Iterable
 from typing import TypeAlias
 
 from koala.model.grid import Grid
-from koala.model.network import fill_shares, stretch, work_left_s
+from koala.model.network import crossing, fill_shares, stretch, work_left_s
+from koala.model.request import JOB_NAME
 from koala.policies.demand import traffic_of
 from koala.policies.wiring import compile_wiring
+from koala.simulator.workloads.draws import stream
 from koala.simulator.world.event_heap import SHARES_SETTLE, EventHeap
 from koala.simulator.world.flows import Flow, Progress
 from koala.simulator.world.site import SimulatedComponent, SimulatedJob
@@ -28,9 +30,21 @@ Plan: TypeAlias = Callable[[SimulatedComponent, float, float, float, float, floa
 class Contention:
     """The links of the grid and the flows on them."""
 
-    __slots__ = ("_capacity_bit_s", "_event_heap", "_index", "_plan", "_settles", "_wiring", "flows")
+    __slots__ = (
+        "_capacity_bit_s",
+        "_event_heap",
+        "_index",
+        "_plan",
+        "_seed",
+        "_settles",
+        "_traffic",
+        "_wiring",
+        "flows",
+    )
 
-    def __init__(self, grid: Grid, event_heap: EventHeap, plan: Plan) -> None:
+    def __init__(self, grid: Grid, seed: int, event_heap: EventHeap, plan: Plan) -> None:
+        self._traffic = grid.simulation.traffic
+        self._seed = seed
         self._wiring = None if grid.network is None else compile_wiring(grid)
         self._capacity_bit_s = () if self._wiring is None else self._wiring.capacity_bit_s
         self._index = {site.name: index for index, site in enumerate(grid.sites)}
@@ -45,11 +59,30 @@ class Contention:
         if self._wiring is None or communication is None:
             return None
         parts = [0] * len(self._index)
-        for component in components:
+        named = list(components)
+        for component in named:
             parts[self._index[component.site.name]] += component.processors
         traffic = traffic_of(communication, sum(parts))
-        demands = self._wiring.demands_bit_s(traffic.pattern, traffic.dimensions, parts, traffic.per_processor_bit_s)
-        return Flow(demands, traffic.share) if demands else None
+        own_bit_s = traffic.per_processor_bit_s * self._factor(job)
+        demands = self._wiring.demands_bit_s(traffic.pattern, traffic.dimensions, parts, own_bit_s)
+        if not demands:
+            return None
+        flow: ComponentFlow = Flow(demands, traffic.share)
+        if self._traffic is not None:
+            sizes = [component.processors for component in named]
+            for part, component in enumerate(named):
+                crossed = crossing(traffic.pattern, traffic.dimensions, sizes, sum(sizes), part)
+                flow.sent_bit_s[component] = own_bit_s * crossed
+        return flow
+
+    def _factor(self, job: SimulatedJob) -> float:
+        """What the job really sends, as a multiple of what it declares."""
+        if self._traffic is None:
+            return 1.0
+        name = job.request.name
+        whose = str(job.id) if name == JOB_NAME else name
+        low, high = self._traffic.factor_low, self._traffic.factor_high
+        return stream(self._seed, "traffic", whose).uniform(low, high)
 
     def join(self, flow: ComponentFlow, component: SimulatedComponent, execution_s: float, now: float) -> None:
         """The component runs from now on; its end is planned when the instant is settled."""

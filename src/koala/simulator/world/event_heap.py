@@ -24,10 +24,11 @@ COMPONENT_READY = 9
 USER_JOB_ARRIVES = 10
 SITE_REPORTS = 11
 SITE_IS_ASKED = 12
-TICK = 13
-JOB_ARRIVES = 14  # never in the heap: arrivals come one by one from the workload
-SHARES_SETTLE = 15
-KINDS = 16
+TRAFFIC_IS_MEASURED = 13
+TICK = 14
+JOB_ARRIVES = 15  # never in the heap: arrivals come one by one from the workload
+SHARES_SETTLE = 16
+KINDS = 17
 
 # (time, kind, sequence, subject): the sequence is unique, so subjects are never compared.
 Happening: TypeAlias = tuple[float, int, int, Any]

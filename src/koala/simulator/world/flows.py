@@ -29,13 +29,15 @@ class Flow(Generic[AnyComponent]):
 
     It is on the links from the start of its first component until the last has ended, or until one ends before its
     time: the others then have nobody to talk to. ``ratio`` is what it is granted of its demand, 0 before it is known.
+    ``sent_bit_s`` is what each component sends at full speed, where somebody measures it.
     """
 
-    __slots__ = ("demands_bit_s", "is_over", "links", "ratio", "running", "share", "stretch")
+    __slots__ = ("demands_bit_s", "is_over", "links", "ratio", "running", "sent_bit_s", "share", "stretch")
 
     def __init__(self, demands: Iterable[tuple[int, int]], share: float) -> None:
         self.links, self.demands_bit_s = map(list, zip(*demands, strict=True))
         self.share = share
+        self.sent_bit_s: dict[AnyComponent, float] = {}
         self.ratio = 0.0
         self.stretch = 1.0
         self.running: dict[AnyComponent, Progress] = {}

@@ -128,6 +128,7 @@ class World:
             kinds.USER_JOB_ARRIVES: self.components.backgrounds.user_arrives,
             kinds.SITE_REPORTS: self.components.backgrounds.site_reports,
             kinds.SITE_IS_ASKED: self._site_is_asked,
+            kinds.TRAFFIC_IS_MEASURED: self.components.measure_traffic,
             kinds.SHARES_SETTLE: self.components.contention.settle,
             kinds.JOB_ARRIVES: self._never,
             kinds.TICK: self._tick,

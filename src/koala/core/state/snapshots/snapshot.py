@@ -15,6 +15,7 @@ import msgspec
 
 from koala.core.state.encoded import INFINITY, Time
 from koala.core.state.forecasts import LinkForecasts
+from koala.core.state.learned_traffic import LearnedApplication
 from koala.core.state.ledger import Ledger
 from koala.core.state.snapshots import format_1
 from koala.model.grid import Grid
@@ -57,6 +58,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
       versions wrote two sites, the bandwidth in bytes/s that the grid gives their link, and the observed one;
     - ``probes``: which link is looked at next for a probe, and when; None where there are none;
     - ``files``: those whose replicas are not as the grid says: size in bytes, sites;
+    - ``learned``: what jobs of a name were measured to send, the one that was measured last at the end;
     - ``last_runs``: by user, how long the last runs took, the user that was seen last at the end;
     - ``preempted_at``: when jobs were preempted for places of others, within the last hour.
 
@@ -87,6 +89,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     probes: tuple[int, Time] | None = None
     last_runs: dict[str, tuple[float, ...]] = {}
     preempted_at: tuple[float, ...] = ()
+    learned: tuple[LearnedApplication, ...] = ()
 
 
 class _Version(msgspec.Struct):
@@ -148,6 +151,7 @@ def take_snapshot(
         probes=_probes(ledger.forecasts),
         last_runs=dict(ledger.last_runs),
         preempted_at=tuple(ledger.preempted_at),
+        learned=tuple(each.copied() for each in ledger.links.learned.applications.values()),
     )
 
 

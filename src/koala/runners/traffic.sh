@@ -1,0 +1,180 @@
+# shellcheck shell=sh
+# What the ranks of a component exchange with the other components, counted by the kernel for each TCP connection.
+#
+# On every node a counter writes down the connections of the ranks there. In the component's script a collector leaves
+# out those between ranks of this component, and puts what was carried by the others into the outbox, as mail traffic-NN.
+# Both do so a few times only, twice as late each time. What the mail looks like is in traffic.py.
+# shellcheck disable=SC2154  # other parts of the script set them
+
+# koala_sleep_until SECONDS: of the counting, while the script runs; short naps, so that nothing outlives it for long.
+koala_sleep_until() {
+    while [ "$koala_counted_s" -lt "$1" ]; do
+        sleep 1 &
+        wait "$!"
+        koala_counted_s=$((koala_counted_s + 1))
+        kill -0 "$$" 2>/dev/null || exit 0
+    done
+}
+
+# Which processes run below the script's, and what their connections have carried: a line of both ends, bytes sent and
+# bytes received for each. The proxy's own, which its ranks inherit, is the launcher's and does not count.
+koala_connections() {
+    {
+        ps -A -o pid= -o ppid= || exit 0
+        echo connections
+        ss -tinp || exit 0
+        echo end
+    } 2>/dev/null | awk -v root="$$" '
+        function plain(end) {
+            gsub(/\[|\]|::ffff:/, "", end)
+            return end
+        }
+        function told() {
+            if (ours) print plain(near), plain(far), sent + 0, received + 0
+            ours = 0
+        }
+        $1 == "connections" && !listed {
+            listed = 1
+            for (each in parent) {
+                at = each
+                for (depth = 0; at in parent && at != root && depth < 100; depth++) at = parent[at]
+                if (at == root) below[each] = depth
+            }
+            next
+        }
+        !listed { parent[$1] = $2; next }
+        $1 == "end" { told(); print "whole"; exit }
+        /^[A-Z]/ {
+            told()
+            near = $4; far = $5; sent = received = 0
+            rest = $0
+            launcher = 0
+            while (match(rest, /pid=[0-9]+/)) {
+                holder = substr(rest, RSTART + 4, RLENGTH - 4)
+                if (below[holder] >= 2) ours = 1
+                if (below[holder] == 1) launcher = 1
+                rest = substr(rest, RSTART + RLENGTH)
+            }
+            if (launcher) ours = 0
+        }
+        {
+            for (i = 1; i <= NF; i++) {
+                if ($i ~ /^bytes_acked:/) sent = substr($i, 13)
+                else if ($i ~ /^bytes_received:/) received = substr($i, 16)
+            }
+        }'
+}
+
+# The counter of one node. Its file begins with when it began and when it looked last, in seconds since the boot.
+koala_count_traffic() {
+    koala_counts=$koala_home/.traffic-$(uname -n)-$$
+    read -r koala_began _ </proc/uptime || exit 0
+    koala_counted_s=0
+    koala_next_s=$koala_traffic_first_s
+    koala_reports=0
+    while [ "$koala_reports" -lt "$koala_traffic_reports" ]; do
+        koala_sleep_until "$koala_next_s"
+        koala_found=$(koala_connections)
+        read -r koala_looked _ </proc/uptime
+        { printf 'time %s %s\n%s\n' "$koala_began" "$koala_looked" "$koala_found" >"$koala_counts.new"; } 2>/dev/null &&
+            mv -f "$koala_counts.new" "$koala_counts" 2>/dev/null
+        koala_next_s=$((koala_next_s * 2))
+        koala_reports=$((koala_reports + 1))
+    done
+}
+
+# What was carried since the last report, of all nodes together: seconds since the start, seconds of this report, bytes
+# sent, bytes received, connections. A connection between two ranks of the component has both its ends here.
+koala_sum_traffic() {
+    cat "$koala_home/.traffic-before" 2>/dev/null
+    for koala_one in "$koala_home"/.traffic-*-*; do
+        case $koala_one in
+        *.new) ;;
+        *) if [ -f "$koala_one" ]; then
+            printf 'node %s\n' "${koala_one##*/}"
+            cat "$koala_one"
+        fi ;;
+        esac
+    done
+    echo end
+}
+
+koala_report_traffic() {
+    koala_sum_traffic 2>/dev/null | awk -v kept="$koala_home/.traffic-before" -v loopback="$1" '
+        $1 == "before" { if (NF == 3) was_at[$2] = $3; else { was_sent[$2 " " $3] = $4; was_received[$2 " " $3] = $5 } }
+        $1 == "node" { node = $2; nodes++; wholes += whole; whole = 0; next }
+        $1 == "whole" { whole = 1; next }
+        $1 == "time" {
+            since = node in was_at ? was_at[node] : $2
+            over += $3 - since
+            elapsed = $3 - $2
+            now_at[node] = $3
+            next
+        }
+        $1 == "end" { wholes += whole; next }
+        NF == 4 && $1 != "before" { sent[$1 " " $2] = $3; received[$1 " " $2] = $4; near[$1] = 1 }
+        END {
+            if (nodes == 0 || over <= 0) exit
+            if (wholes < nodes) { print "unmeasured"; exit }
+            printf "" >kept
+            for (each in now_at) print "before", each, now_at[each] >kept
+            for (each in sent) {
+                split(each, ends, " ")
+                if (ends[2] in near || (!loopback && ends[2] ~ /^(127\.|::1:)/)) continue
+                connections++
+                bytes_sent += sent[each] - was_sent[each]
+                bytes_received += received[each] - was_received[each]
+                print "before", each, sent[each], received[each] >kept
+            }
+            printf "%.2f %.2f %.0f %.0f %d\n", elapsed, over / nodes, bytes_sent, bytes_received, connections
+        }'
+}
+
+# The collector. Components on one machine reach each other by its loopback; elsewhere that goes to nobody of the job.
+koala_collect_traffic() {
+    koala_loopback=
+    case $(koala_go_value KOALA_NODES) in
+    *127.* | *localhost*) koala_loopback=1 ;;
+    esac
+    koala_counted_s=0
+    koala_next_s=$koala_traffic_first_s
+    koala_reports=0
+    while [ "$koala_reports" -lt "$koala_traffic_reports" ]; do
+        # A little later than the counters.
+        koala_sleep_until "$((koala_next_s + 1))"
+        koala_reports=$((koala_reports + 1))
+        koala_next_s=$((koala_next_s * 2))
+        if [ -x "$(command -v ss)" ] && [ -x "$(command -v awk)" ] && [ -x "$(command -v ps)" ]; then
+            koala_report=$(koala_report_traffic "$koala_loopback" 2>/dev/null)
+        else
+            koala_report=missing
+            koala_reports=$koala_traffic_reports
+        fi
+        if [ -n "$koala_report" ]; then
+            koala_put "outbox/traffic-$(printf %02d "$koala_reports")" "$koala_report"
+        fi
+    done
+}
+
+# koala_counting WHO: run the counter or the collector beside the rest, where there are other components.
+koala_counting() {
+    koala_counting_process=
+    if [ "$(koala_go_value KOALA_COMPONENTS)" -gt 1 ] 2>/dev/null; then
+        (
+            trap 'kill "${!-}" 2>/dev/null; wait; exit 0' TERM INT HUP
+            case $1 in
+            counter) koala_count_traffic ;;
+            *) koala_collect_traffic ;;
+            esac
+        ) </dev/null >/dev/null 2>&1 4<&- 5>&- &
+        koala_counting_process=$!
+    fi
+}
+
+koala_stop_counting() {
+    if [ -n "$koala_counting_process" ]; then
+        kill -TERM "$koala_counting_process" 2>/dev/null
+        wait "$koala_counting_process" 2>/dev/null
+        koala_counting_process=
+    fi
+}
