@@ -100,6 +100,7 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
     ("koala.model.request", "COMPONENTS_MAX", "components of one job"),
     ("koala.model.request", "PROCESSORS_MAX", "processors of one job, and of one site"),
     ("koala.model.job_array", "ARRAY_ELEMENTS_MAX", "elements of an array"),
+    ("koala.model.request", "GRAPH_JOBS_MAX", "jobs of one graph"),
     ("koala.model.job_array", "ARRAY_INDEX_MAX", "the largest index of an element"),
     ("koala.model.job_array", "ARRAY_RANGES_MAX", "indices and ranges with which an array is written"),
     ("koala.core.placement", "MADE_AHEAD_MAX", "elements of an array that are jobs and wait for their first place"),

@@ -20,6 +20,7 @@ from koala.model.api import (
     ContentQuestion,
     ContentState,
     DryRun,
+    DryRunGraph,
     Explanation,
     FileInfo,
     Forgetting,
@@ -44,6 +45,7 @@ from koala.model.api import (
     SiteInfo,
     Submission,
     Submitted,
+    SubmittedGraph,
     TokenInfo,
     TokenWish,
     Whoami,
@@ -121,6 +123,21 @@ def dry_run(description: str, *, source: str = "job", manifest: str | None = Non
     """Where the job would go now, or why it cannot; nothing is submitted."""
     wish = Submission(description=description, source=source, files=manifest)
     return Call(method="POST", path="/v1/dry-runs", body=wish, read=DryRun.model_validate_json)
+
+
+def submit_graph(
+    description: str, *, source: str = "graph.yaml", client_token: str | None = None, manifest: str | None = None
+) -> Call[SubmittedGraph]:
+    """Submit several jobs that wait for each other, all or none; as ``submit`` otherwise."""
+    token = uuid.uuid4().hex if client_token is None else client_token
+    wish = Submission(description=description, source=source, client_token=token, files=manifest)
+    return Call(method="POST", path="/v1/graphs", body=wish, read=SubmittedGraph.model_validate_json)
+
+
+def dry_run_graph(description: str, *, source: str = "graph.yaml", manifest: str | None = None) -> Call[DryRunGraph]:
+    """Where the jobs of a graph would go now; nothing is submitted."""
+    wish = Submission(description=description, source=source, files=manifest)
+    return Call(method="POST", path="/v1/graph-dry-runs", body=wish, read=DryRunGraph.model_validate_json)
 
 
 def missing_contents(manifest: str) -> Call[MissingContents]:

@@ -26,7 +26,17 @@ from koala.client.errors import UnavailableError, WrongAddressError
 from koala.client.exchange import PATIENCE_S, Exchange, Pause, Reply, Send, Step, Steps, timeout_of
 from koala.client.journal_stream import JournalStream
 from koala.client.parcel import Files, SendProgress, gather, send
-from koala.model.api import PAGE_ITEMS_MAX, DryRun, FileInfo, JobSummary, JournalEntry, Page, Submitted
+from koala.model.api import (
+    PAGE_ITEMS_MAX,
+    DryRun,
+    DryRunGraph,
+    FileInfo,
+    JobSummary,
+    JournalEntry,
+    Page,
+    Submitted,
+    SubmittedGraph,
+)
 from koala.version import __version__
 
 P = ParamSpec("P")
@@ -237,6 +247,29 @@ class Client(_Sender):
         call = checked(calls.dry_run, description, source=source, manifest=gather(files).listed)
         return self._take(self.exchange.perform(call))
 
+    def submit_graph(
+        self,
+        description: str,
+        *,
+        source: str = "graph.yaml",
+        client_token: str | None = None,
+        files: Files = (),
+        progress: SendProgress | None = None,
+    ) -> SubmittedGraph:
+        """Submit several jobs that wait for each other, all or none of them; as ``submit`` otherwise. ``files``
+        travel with each of them."""
+        parcel = gather(files)
+        self._take(send(self.exchange, parcel, progress))
+        call = checked(
+            calls.submit_graph, description, source=source, client_token=client_token, manifest=parcel.listed
+        )
+        return self._take(self.exchange.perform(call))
+
+    def dry_run_graph(self, description: str, *, source: str = "graph.yaml", files: Files = ()) -> DryRunGraph:
+        """Where the jobs of a graph would go now; nothing is submitted and nothing sent."""
+        call = checked(calls.dry_run_graph, description, source=source, manifest=gather(files).listed)
+        return self._take(self.exchange.perform(call))
+
     def wait_ended(self, job: int, timeout_s: float | None = None) -> JobSummary:
         """The job when it has ended, or as it is when the time is up (None: however long it takes)."""
         return self._take(self.exchange.wait_ended(job, timeout_s))
@@ -384,6 +417,44 @@ class AsyncClient(_Sender):
     async def _dry_run(self, description: str, source: str, files: Files) -> DryRun:
         parcel = await asyncio.to_thread(gather, files)
         call = checked(calls.dry_run, description, source=source, manifest=parcel.listed)
+        return await self._take(self.exchange.perform(call))
+
+    def submit_graph(
+        self,
+        description: str,
+        *,
+        source: str = "graph.yaml",
+        client_token: str | None = None,
+        files: Files = (),
+        progress: SendProgress | None = None,
+    ) -> Awaitable[SubmittedGraph]:
+        """As ``Client.submit_graph``. Files are measured in a thread."""
+        return self._submit_graph(description, source, client_token, files, progress)
+
+    async def _submit_graph(
+        self,
+        description: str,
+        source: str,
+        client_token: str | None,
+        files: Files,
+        progress: SendProgress | None,
+    ) -> SubmittedGraph:
+        parcel = await asyncio.to_thread(gather, files)
+        await self._take(send(self.exchange, parcel, progress))
+        call = checked(
+            calls.submit_graph, description, source=source, client_token=client_token, manifest=parcel.listed
+        )
+        return await self._take(self.exchange.perform(call))
+
+    def dry_run_graph(
+        self, description: str, *, source: str = "graph.yaml", files: Files = ()
+    ) -> Awaitable[DryRunGraph]:
+        """As ``Client.dry_run_graph``."""
+        return self._dry_run_graph(description, source, files)
+
+    async def _dry_run_graph(self, description: str, source: str, files: Files) -> DryRunGraph:
+        parcel = await asyncio.to_thread(gather, files)
+        call = checked(calls.dry_run_graph, description, source=source, manifest=parcel.listed)
         return await self._take(self.exchange.perform(call))
 
     def wait_ended(self, job: int, timeout_s: float | None = None) -> Awaitable[JobSummary]:

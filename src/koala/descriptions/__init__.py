@@ -6,6 +6,7 @@ of its own, which is imported when it is first needed.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from koala.descriptions.errors import DescriptionError, Problem, decoded
@@ -16,16 +17,18 @@ if TYPE_CHECKING:
     from koala.descriptions.mapping.application import ApplicationGraph
     from koala.model.dendrogram import Dendrogram
     from koala.model.grid import Grid
-    from koala.model.request import Request
+    from koala.model.request import GraphJob, Request
 
 __all__ = [
     "DescriptionError",
     "Problem",
     "decoded",
     "grid_schema",
+    "is_graph",
     "job_notes",
     "job_schema",
     "read_application",
+    "read_graph",
     "read_grid",
     "read_job",
     "read_machines",
@@ -35,7 +38,27 @@ __all__ = [
 
 _YAML_ENDINGS = (".yaml", ".yml")
 _RSL_ENDINGS = (".rsl",)
+_GRAPH = re.compile(r"^jobs[ \t]*:", re.MULTILINE)
 _SCRIPT_ENDINGS = (".sbatch", ".slurm", ".sh")
+
+
+def is_graph(text: str, source: str) -> bool:
+    """Whether a text describes several jobs: in YAML, with the key ``jobs`` at the start of a line."""
+    return _job_format(text, source.lower()) == "yaml" and _GRAPH.search(text) is not None
+
+
+def read_graph(
+    text: str,
+    source: str,
+    *,
+    known_sites: Collection[str] | None = None,
+    known_policies: Collection[str] | None = None,
+) -> tuple[GraphJob, ...]:
+    """The jobs that a YAML text describes, which wait for each other; those that others wait for come first."""
+    from koala.descriptions.fields import KnownNames
+    from koala.descriptions.job.graph import read_graph_yaml
+
+    return read_graph_yaml(text, source, KnownNames(known_sites, known_policies))
 
 
 def job_notes(text: str, source: str) -> tuple[str, ...]:

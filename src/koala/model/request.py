@@ -81,6 +81,8 @@ class Pattern(enum.StrEnum):
 
 
 _PATTERN_NUMBERS = {pattern: number for number, pattern in enumerate(Pattern)}
+# A graph has so many jobs at most.
+GRAPH_JOBS_MAX = 1_000
 
 
 class InvalidRequestError(ValueError):
@@ -459,6 +461,30 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def _counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+class GraphJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One job of a graph. ``within`` is what it waits for in the graph: the ``job`` of each is the position of
+    another that comes before it, until a driver has put that one's number there."""
+
+    name: str
+    request: Request
+    within: tuple[Dependency, ...] = ()
+
+    def numbered(self, numbers: dict[int, int], requests: dict[int, Request]) -> Request:
+        """The request with the numbers that those before it have got, by position."""
+        if not self.within:
+            return self.request
+        after = [_numbered(each, numbers[each.job], requests[each.job]) for each in self.within]
+        return msgspec.structs.replace(self.request, after=tuple(dict.fromkeys((*self.request.after, *after))))
+
+
+def _numbered(dependency: Dependency, number: int, request: Request) -> Dependency:
+    if dependency.index is None:
+        return msgspec.structs.replace(dependency, job=number)
+    position = None if request.array is None else request.array.position_of(dependency.index)
+    assert position is not None, "the reader has seen to it that the array has this element"
+    return msgspec.structs.replace(dependency, job=number + 1 + position, index=None)
 
 
 class FileSource(msgspec.Struct, frozen=True, kw_only=True):

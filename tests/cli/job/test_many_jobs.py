@@ -108,3 +108,42 @@ def test_a_script_for_slurm_runs_as_it_is(shell: Shell, tmp_path: Path) -> None:
     for index, number in ((4, array + 1), (5, array + 2)):
         assert shell("job", "logs", f"{array}_{index}").stdout == f"sweep {array} {index} 2 0\n2\n"
         assert shell("job", "logs", f"{array}_{index}", "--stderr").stdout == f"job {number} on 1 node with 1\n"
+
+
+def test_a_graph_is_taken_whole_and_runs_in_order(shell: Shell, tmp_path: Path) -> None:
+    path = tmp_path / "graph.yaml"
+    say = f"echo $KOALA_ARRAY_INDEX {{}} >> '{tmp_path}/told'"
+    path.write_text(
+        f"""jobs:
+  collect:
+    processors: 1
+    application: {{script: "{say.format("collect")}"}}
+    after: {{done: [sweep]}}
+  sweep:
+    processors: 1
+    array: 0-2%1
+    application: {{script: "{say.format("")}"}}
+    after: {{done: [make]}}
+  make:
+    processors: 1
+    application: {{script: "{say.format("make")}"}}
+""",
+        encoding="utf-8",
+    )
+    dry = shell("submit", "--dry-run", str(path)).stdout
+    assert "sweep, after make: 1 on " in dry
+    first = shell.json("submit", str(path), "--token-id", "graph-1")
+    assert [each["name"] for each in first["jobs"]] == ["make", "sweep", "collect"]
+    numbers = [each["job"]["id"] for each in first["jobs"]]
+    assert numbers == [numbers[0], numbers[0] + 1, numbers[0] + 5]
+    shell("job", "wait", str(numbers[2]))
+    assert (tmp_path / "told").read_text(encoding="utf-8").split() == ["make", "0", "1", "2", "collect"]
+    again = shell.json("submit", str(path), "--token-id", "graph-1")
+    assert (again["new"], [each["job"]["id"] for each in again["jobs"]]) == (False, numbers)
+    path.write_text(path.read_text().replace("[make]", "[made]"), encoding="utf-8")
+    known = len(shell.json("jobs"))
+    told = shell("submit", str(path), code=2).stderr
+    assert "there is no job 'made' in this graph" in told
+    assert "did you mean 'make'?" in told
+    assert len(shell.json("jobs")) == known
+    assert "--wait is for one job" in shell("submit", "--wait", str(path), code=2).stderr

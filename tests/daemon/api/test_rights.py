@@ -32,10 +32,13 @@ CALLERS = ("nobody", "revoked", READ, SUBMIT, OPERATE, "owner", "owners_browser"
 ADDRESSES = itertools.count()
 
 JOB = {"description": WAITING_JOB}
+GRAPH = {"description": "jobs: {}", "source": "graph.yaml"}
 FILE = {"name": "none", "site": "west"}
 # (method, route, what to send) -> who gets beyond the question of rights. A token here has one scope alone.
 TABLE: list[tuple[str, str, dict[str, Any] | None, frozenset[str]]] = [
     ("POST", "/v1/jobs", JOB, frozenset({SUBMIT, "owner"})),
+    ("POST", "/v1/graphs", GRAPH, frozenset({SUBMIT, "owner"})),
+    ("POST", "/v1/graph-dry-runs", GRAPH, frozenset({SUBMIT, "owner"})),
     ("POST", "/v1/dry-runs", JOB, frozenset({SUBMIT, "owner"})),
     ("GET", "/v1/jobs", None, READERS),
     ("GET", "/v1/jobs/{job}", None, READERS),

@@ -14,9 +14,11 @@ from koala.core import SnapshotError
 from koala.daemon.engine import loop as engine_module
 from koala.daemon.engine.clock import SteadyClock
 from koala.daemon.engine.recovery import RecoveryError
+from koala.model.dependency import Dependency
 from koala.model.errors import InvalidError, TooManyError, UnavailableError
 from koala.model.grid import SiteKind
 from koala.model.messages import CancelAsked, SiteDrained
+from koala.model.request import GraphJob
 from koala.policies import Catalogue
 from koala.store import Batch
 from tests.support.engine_world import (
@@ -379,5 +381,33 @@ def test_the_row_of_a_job_is_recorded_only_when_it_changed(root: Path) -> None:
             recorded = [row for batch in store.batches for row in batch.jobs]
             assert len(recorded) >= 3
             assert all(row != before for before, row in pairwise(recorded))
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("where", ["fail_before", "fail_after"], ids=["nothing was written", "it was written"])
+def test_a_graph_is_on_record_whole_or_not_at_all(root: Path, database: str, where: str) -> None:
+    """Three jobs, one after the other, in batches that hold one event each."""
+
+    async def scenario() -> None:
+        store = disturbed(root, database)
+        graph = [
+            GraphJob(name=str(place), request=a_request(), within=(Dependency(job=place - 1),) if place else ())
+            for place in range(3)
+        ]
+        async with open_engine(root, store=store, batch_events_max=1) as world:
+            engine = world.engine
+            getattr(store, where)("JobSubmitted")
+            with pytest.raises(UnavailableError, match=r"disk is full|connection broke"):
+                await engine.submit_together(graph, owner=OWNER, client_token=TOKEN, ended=[()] * 3)
+            await world.until(lambda: not engine.failure)
+            rows, new = await engine.submit_together(graph, owner=OWNER, client_token=TOKEN, ended=[()] * 3)
+            assert new is (where == "fail_before")
+            assert [row.id for row in rows] == [1, 2, 3]
+            ended = await world.ended(1, 2, 3)
+            assert [row.state for row in ended] == ["done"] * 3
+            submitted = [[each.what for each in batch.entries].count("JobSubmitted") for batch in store.batches]
+            assert [count for count in submitted if count] == [3]
+            await settle(world)
 
     asyncio.run(scenario())

@@ -42,10 +42,14 @@ def _named(text: str, source: str) -> list[str]:
     """What the description names; nothing where it cannot be read, which the daemon tells better."""
     if "files" not in text:
         return []
-    from koala.descriptions import DescriptionError, read_job
+    from koala.descriptions import DescriptionError, is_graph, read_graph, read_job
 
     try:
-        return [file.path for file in read_job(text, source).files]
+        if is_graph(text, source):
+            requests = [job.request for job in read_graph(text, source)]
+        else:
+            requests = [read_job(text, source)]
+        return [*dict.fromkeys(file.path for request in requests for file in request.files)]
     except DescriptionError:
         return []
 

@@ -16,20 +16,19 @@ import click
 from koala.cli.connection import complete_example, with_client
 from koala.cli.errors import EXIT_REFUSED, UserError, wrapped
 from koala.cli.examples import read_named
+from koala.cli.job.graph import Described, submit_graph
 from koala.cli.job.sending import files_of, sending
+from koala.cli.job.text_problems import shown_at_place, source_to_send
 from koala.cli.job.waiting import end_with, warn_if_hopeless, watch_job
 from koala.cli.terminal.output import console, counted, print_json
 from koala.cli.terminal.words import clean, span
-from koala.descriptions import decoded
-from koala.descriptions.errors import ERRORS_MAX, SourceText
+from koala.descriptions import decoded, is_graph
 
 if TYPE_CHECKING:
-    from koala.client import Client, InvalidError
-    from koala.model.api import DryRun, JobSummary, ProblemAt, Submitted
+    from koala.client import Client
+    from koala.model.api import DryRun, JobSummary, Submitted
 
 STANDARD_INPUT = "standard input"
-# The daemon takes a name of so many characters; its end tells the format.
-_SOURCE_CHARACTERS_MAX = 255
 
 
 @click.command()
@@ -67,7 +66,8 @@ def submit(
     koala submit job.yaml --with build/solver --with config
     generate-job | koala submit -
 
-    JOB is a file (YAML, RSL or a Slurm script), the name of an example, or - for standard input. When this returns
+    JOB is a file (YAML, RSL or a Slurm script), the name of an example, or - for standard input. A YAML file with
+    `jobs:` has several that wait for each other by name: all are taken, or none. When this returns
     the job is on record and outlives any crash of the daemon. A job that can never fit is accepted too, with a
     warning: the grid may grow.
 
@@ -83,6 +83,11 @@ def submit(
         _check_token_id(token_id)
     text, source = _read_text(job)
     files = files_of(text, source, Path(job) if Path(job).is_file() else None, with_paths)
+    if is_graph(text, source):
+        if to_wait:
+            raise UserError("--wait is for one job; submit the graph, then koala job wait the last of its jobs")
+        submit_graph(ctx, client, Described(text, source, files), token_id, dry_run=dry_run, as_json=as_json)
+        return
     if dry_run:
         _print_dry_run(ctx, _dry_run(client, text, source, files), as_json)
         return
@@ -115,10 +120,10 @@ def _submit(client: Client, text: str, source: str, token_id: str | None, files:
     try:
         with sending(bool(files)) as progress:
             return client.submit(
-                text, source=_source_to_send(source), client_token=token_id, files=files, progress=progress
+                text, source=source_to_send(source), client_token=token_id, files=files, progress=progress
             )
     except InvalidError as error:
-        raise UserError(_shown_at_place(error, text, source)) from None
+        raise UserError(shown_at_place(error, text, source)) from None
     except ConflictError as error:
         raise UserError(error.for_user().replace("client_token", "--token-id")) from None
 
@@ -127,9 +132,9 @@ def _dry_run(client: Client, text: str, source: str, files: dict[str, str | Path
     from koala.client import InvalidError
 
     try:
-        return client.dry_run(text, source=_source_to_send(source), files=files)
+        return client.dry_run(text, source=source_to_send(source), files=files)
     except InvalidError as error:
-        raise UserError(_shown_at_place(error, text, source)) from None
+        raise UserError(shown_at_place(error, text, source)) from None
 
 
 def _print_submitted(job: JobSummary, new: bool) -> None:
@@ -205,27 +210,3 @@ def _read_text(job: str) -> tuple[str, str]:
     if not data.strip():
         raise UserError(f"{shown} is empty; write a job into it, such as the one of koala examples show hello")
     return decoded(data, shown), shown
-
-
-def _source_to_send(source: str) -> str:
-    """The name for the daemon, which tells the format by its end."""
-    return source[-_SOURCE_CHARACTERS_MAX:]
-
-
-def _shown_at_place(error: InvalidError, text: str, source: str) -> str:
-    """What is wrong with the text, every problem with its source line, as ``koala place`` shows it."""
-    if not error.problems:
-        return error.for_user()
-    lines = SourceText(text, source)
-    told = [_told(problem, lines) for problem in error.problems]
-    if len(told) >= ERRORS_MAX:
-        told.append(f"these are the first {ERRORS_MAX} problems in {source}; there may be more")
-    return "\n".join(told)
-
-
-def _told(problem: ProblemAt, text: SourceText) -> str:
-    if problem.line is None or problem.column is None:
-        return "\n  ".join(filter(None, (f"{text.source}: {problem.message}", problem.cure)))
-    before = text.text.split("\n")[: problem.line - 1]
-    index = sum(len(line) + 1 for line in before) + problem.column - 1
-    return text.problem(index, problem.message, problem.cure).for_user(text.source)

@@ -17,6 +17,7 @@ from koala.model.api import (
     PAGE_ITEMS_DEFAULT,
     WAIT_S_MAX,
     DryRun,
+    DryRunGraph,
     Explanation,
     JobChange,
     JobDetail,
@@ -25,6 +26,7 @@ from koala.model.api import (
     Page,
     Submission,
     Submitted,
+    SubmittedGraph,
 )
 from koala.model.request import COMPONENTS_MAX
 from koala.store import NUMBER_MAX
@@ -56,6 +58,19 @@ CHANGES: dict[str, Example] = {
     "priority": {"summary": "High priority", "value": {"priority": "high"}},
 }
 
+EXAMPLE_GRAPH = """\
+jobs:
+  make: {processors: 1, application: {executable: /bin/hostname}}
+  solve: {processors: 4, application: {executable: /bin/hostname}, after: {done: [make]}}
+"""
+GRAPHS: dict[str, Example] = {
+    "yaml": {
+        "summary": "Two jobs, one after the other",
+        "value": {"description": EXAMPLE_GRAPH, "source": "graph.yaml", "client_token": "3f1c9f0e-graph"},
+    },
+}
+
+GraphWish = Annotated[Submission, Body(openapi_examples=GRAPHS)]
 Wish = Annotated[Submission, Body(openapi_examples=SUBMISSIONS)]
 
 
@@ -72,6 +87,28 @@ async def submit_job(who: Who, service: The, wish: Wish, response: Response) -> 
         response.status_code = 200
     response.headers["Location"] = f"/v1/jobs/{submitted.job.id}"
     return submitted
+
+
+@router.post(
+    "/graphs",
+    status_code=201,
+    summary="Submit several jobs that wait for each other",
+    responses={**declared(409), 200: {"model": SubmittedGraph, "description": "The client token had these already."}},
+)
+async def submit_graph(who: Who, service: The, wish: GraphWish, response: Response) -> SubmittedGraph:
+    """Put all jobs of a graph on record, or none of them. With 201 they are durable, those that others wait for come
+    first. The same client token with the same graph gives these jobs again."""
+    submitted = await service.submit_graph(who, wish)
+    if not submitted.new:
+        response.status_code = 200
+    return submitted
+
+
+@router.post("/graph-dry-runs", summary="Where several jobs would go now", responses=declared())
+async def dry_run_graph(who: Who, service: The, wish: GraphWish) -> DryRunGraph:
+    """Places for each job of a graph if it were alone and nothing kept it back, or why there are none. Changes
+    nothing."""
+    return await service.dry_run_graph(who, wish)
 
 
 @router.post("/dry-runs", summary="Where a job would go now", responses=declared())

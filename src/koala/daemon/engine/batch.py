@@ -44,7 +44,7 @@ from koala.model.messages import (
     WakeAt,
     releases_within,
 )
-from koala.model.request import FileName, Request, SiteName
+from koala.model.request import FileName, GraphJob, JobId, Request, SiteName
 from koala.store import Batch
 
 _log = logging.getLogger(__name__)
@@ -128,17 +128,18 @@ class PendingBatch:
         state, at = self._state, self._next_at()
         if item.request is not None:
             number = state.last_job + 1
-            state.last_job = number + (0 if item.request.array is None else item.request.array.size)
+            request = _among_others(item, number)
+            state.last_job = number + (0 if request.array is None else request.array.size)
             guest = item.submitter is not None and item.submitter.guest
             owner = "" if item.submitter is None else item.submitter.owner
             return JobSubmitted(
                 at=at,
                 job=number,
-                request=item.request,
+                request=request,
                 guest=guest,
                 owner=owner,
                 defect=item.defect,
-                ended=self._ended(item.request, item.ended) if item.request.after else (),
+                ended=self._ended(request, item.ended) if request.after else (),
             )
         assert item.event is not None, "an item is an event or a request"
         if isinstance(item.event, SiteReported) and not state.scheduler.ledger.plans_made:
@@ -209,6 +210,18 @@ class PendingBatch:
         for seq, command in self.commands:
             if is_for_outbox(command):
                 state.outbox.add(seq, command)
+
+
+def _among_others(item: InboxItem, number: JobId) -> Request:
+    """The request of a new job; one that goes on record together with others is told the numbers of those before."""
+    assert item.request is not None
+    if item.together is None:
+        return item.request
+    job = GraphJob(name=item.request.name, request=item.request, within=item.within)
+    request = job.numbered(item.together.numbers, item.together.requests)
+    item.together.numbers[item.position] = number
+    item.together.requests[item.position] = request
+    return request
 
 
 def is_news(event: AnyEvent, ledger: Ledger) -> bool:

@@ -11,6 +11,7 @@ import msgspec
 
 from koala import files
 from koala.daemon.engine.projection import Submitter
+from koala.model.dependency import Dependency
 from koala.model.errors import ClientError, InvalidError, TooManyError
 from koala.model.messages import (
     AnyEvent,
@@ -25,15 +26,25 @@ from koala.model.messages import (
     SiteSilent,
     Tick,
 )
-from koala.model.request import Request
+from koala.model.request import JobId, Request
 from koala.store.rows import StoredJob
+
+
+@dataclass(slots=True)
+class Together:
+    """Submissions that go on record in one transaction, or none of them: what those before one have become, by
+    position."""
+
+    numbers: dict[int, JobId] = field(default_factory=dict)
+    requests: dict[int, Request] = field(default_factory=dict)
 
 
 @dataclass(slots=True, kw_only=True)
 class InboxItem:
     """One event to come, or a request that becomes one with its job's id; ``answer`` is the caller that waits.
 
-    ``defect`` is what was raised when the request was handled before, ``ended`` how jobs ended that it waits for.
+    ``defect`` is what was raised when the request was handled before, ``ended`` how jobs ended that it waits for. One
+    of several that go on record ``together`` has its ``position`` there, and waits for those ``within``.
     """
 
     event: AnyEvent | None = None
@@ -44,6 +55,9 @@ class InboxItem:
     files: Sequence[files.CatalogueEntry] = ()
     answer: asyncio.Future[StoredJob | None] | None = field(default=None)
     row: StoredJob | None = None
+    together: Together | None = None
+    position: int = 0
+    within: tuple[Dependency, ...] = ()
 
     def done(self) -> None:
         """It is on record."""
@@ -103,6 +117,15 @@ class Inbox:
                 return
         self._items.append(item)
 
+    def put_together(self, items: Sequence[InboxItem]) -> None:
+        """At the end, all of them or none: ``TooManyError`` where there is no room for all."""
+        if len(self._items) + len(items) > self._items_max:
+            raise TooManyError(
+                f"there is no room for {len(items)} more: {self._items_max} events and calls may wait "
+                "(INBOX_ITEMS_MAX); try again in a moment"
+            )
+        self._items.extend(items)
+
     def has_room_again(self) -> bool:
         """Whether something was passed over and it is half empty by now; True once, for whoever asks the sites."""
         due = self.passed_over and 2 * len(self._items) <= self._items_max
@@ -114,8 +137,12 @@ class Inbox:
         self._items.extendleft(reversed(items))
 
     def take(self, most: int) -> list[InboxItem]:
-        """The first items, at most so many."""
-        return [self._items.popleft() for _ in range(min(most, len(self._items)))]
+        """The first items, at most so many, or so many more that what goes on record together is taken whole."""
+        taken = [self._items.popleft() for _ in range(min(most, len(self._items)))]
+        together = taken[-1].together if taken else None
+        while together is not None and self._items and self._items[0].together is together:
+            taken.append(self._items.popleft())
+        return taken
 
     def refuse_all(self, error: ClientError) -> None:
         """Nothing of it can be handled."""
@@ -129,6 +156,22 @@ class Inbox:
                 item.refuse(error)
             else:
                 self._items.append(item)
+
+
+async def put_together(inbox: Inbox, items: Sequence[InboxItem], wake: asyncio.Event) -> list[StoredJob]:
+    """Put submissions into the inbox that go on record together; their rows when they are, or why none of them is."""
+    loop = asyncio.get_running_loop()
+    answers = []
+    for item in items:
+        item.answer = loop.create_future()
+        answers.append(item.answer)
+    inbox.put_together(items)
+    wake.set()
+    found = await asyncio.gather(*answers, return_exceptions=True)
+    for error in found:
+        if isinstance(error, BaseException):
+            raise error
+    return [row for row in found if isinstance(row, StoredJob)]
 
 
 def check_text(what: str, value: object) -> None:

@@ -21,7 +21,7 @@ from koala import files
 from koala.core import HandlingError, Scheduler
 from koala.daemon.engine.batch import EngineState, PendingBatch, activity_at, others_between
 from koala.daemon.engine.clock import SteadyClock
-from koala.daemon.engine.inbox import Inbox, InboxItem, check_text, is_said_again
+from koala.daemon.engine.inbox import Inbox, InboxItem, check_text, is_said_again, put_together
 from koala.daemon.engine.limits import Counters, EngineLimits
 from koala.daemon.engine.outbox import Outbox
 from koala.daemon.engine.projection import Submitter
@@ -48,7 +48,7 @@ from koala.model.messages import (
     EndedJob,
     Tick,
 )
-from koala.model.request import FileName, JobId, Request, SiteName
+from koala.model.request import FileName, GraphJob, JobId, Request, SiteName
 from koala.policies import Catalogue
 from koala.policies.front_door import link_s
 from koala.sites import LiveSite, Mail
@@ -143,6 +143,7 @@ class Engine:
             check_able=self._check_able,
             prepare=self.freshen,
             put=self._put,
+            put_together=self._put_together,
             jobs_live_max=limits.jobs_live_max,
         )
         self._settle_at: float | None = None
@@ -372,6 +373,18 @@ class Engine:
         submitter = Submitter(owner, client_token, guest)
         return await self._submissions.submit(request, submitter, ended)
 
+    async def submit_together(
+        self,
+        graph: Sequence[GraphJob],
+        *,
+        owner: str,
+        client_token: str | None = None,
+        guest: bool = False,
+        ended: Sequence[tuple[EndedJob, ...]],
+    ) -> tuple[list[StoredJob], bool]:
+        """Put several jobs on record at once, all or none of them; as ``submit`` otherwise."""
+        return await self._submissions.submit_together(graph, Submitter(owner, client_token, guest), ended)
+
     async def tell(self, event: AnyEvent, *, files: Sequence[files.CatalogueEntry] = ()) -> None:
         """Have an event handled, and these entries of the replica catalogue put on record with it.
 
@@ -397,6 +410,10 @@ class Engine:
         self._inbox.put(item)
         self._wake.set()
         return await item.answer
+
+    async def _put_together(self, items: Sequence[InboxItem]) -> list[StoredJob]:
+        self._check_able()
+        return await put_together(self._inbox, items, self._wake)
 
     def _check_able(self) -> None:
         if self._failure or self._closing:

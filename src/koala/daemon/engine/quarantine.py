@@ -44,7 +44,10 @@ class Quarantine:
         ]
         if not first:
             is_tick = current is None or isinstance(current.event, Tick)
-            alone = len(items) + (current is None) <= 1
+            # What goes on record together cannot be handled one by one.
+            together = items[0].together if items else None
+            whole = together is not None and all(item.together is together for item in items)
+            alone = len(items) + (current is None) <= 1 or (whole and current is not None)
             if is_tick and alone:
                 return None
             if current is not None and not is_tick:
@@ -65,8 +68,10 @@ class Quarantine:
             current.defect = reason
         elif alone:
             _log.error("%s is passed over: %s", type(event).__name__, reason)
-            items.remove(current)
-            current.refuse(UnavailableError(f"{reason}; the daemon's log has the whole story"))
+            refused = [current] if current.together is None else list(items)
+            for item in refused:
+                items.remove(item)
+                item.refuse(UnavailableError(f"{reason}; the daemon's log has the whole story"))
 
     def handled(self, items: int, *, ticked: bool) -> None:
         """So many items are on record; a tick among them means that what is due raises no more."""

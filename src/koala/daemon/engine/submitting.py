@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from koala.daemon.engine.inbox import InboxItem, half_characters
+from koala.daemon.engine.inbox import InboxItem, Together, half_characters
 from koala.daemon.engine.projection import Submitter
 from koala.model.errors import TooManyError, UnavailableError
 from koala.model.messages import EndedJob
-from koala.model.request import JobId, Request
+from koala.model.request import GraphJob, JobId, Request
 from koala.store import Store, StoredJob, StoreError
 from koala.store.requests import is_utf8
 
 
+@dataclass(slots=True)
+class _Turn:
+    """Calls with one client token of one owner, of which one is under way."""
+
+    callers: int = 0
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
 class Submissions:
     """Those that are on their way into the record. ``live_jobs`` are the jobs on record that have not ended;
-    ``prepare`` is awaited before a job is ``put`` into the engine's inbox."""
+    ``prepare`` is awaited before a job is ``put`` into the engine's inbox, or several ``put_together``."""
 
     def __init__(
         self,
@@ -26,6 +36,7 @@ class Submissions:
         check_able: Callable[[], None],
         prepare: Callable[[], Awaitable[None]],
         put: Callable[[InboxItem], Awaitable[StoredJob | None]],
+        put_together: Callable[[Sequence[InboxItem]], Awaitable[list[StoredJob]]],
         jobs_live_max: int,
     ) -> None:
         self._store = store
@@ -33,8 +44,10 @@ class Submissions:
         self._check_able = check_able
         self._prepare = prepare
         self._put = put
+        self._put_together = put_together
         self._jobs_live_max = jobs_live_max
         self._submitting: dict[tuple[str, str], asyncio.Task[tuple[StoredJob, bool]]] = {}
+        self._turns: dict[tuple[str, str], _Turn] = {}
         self._waiting = 0  # to be put on record
 
     async def submit(
@@ -64,14 +77,94 @@ class Submissions:
         self, request: Request, submitter: Submitter, ended: tuple[EndedJob, ...]
     ) -> tuple[StoredJob, bool]:
         assert submitter.client_token is not None
+        async with self._alone_with(submitter):
+            self._check_able()
+            try:
+                known = await asyncio.to_thread(
+                    self._store.job_by_client_token, submitter.owner, submitter.client_token
+                )
+            except StoreError as error:
+                raise UnavailableError(error.for_user()) from None
+            if known is not None:
+                return self._live_jobs().get(known.id, known), False
+            return await self._submit(request, submitter, ended), True
+
+    async def submit_together(
+        self, graph: Sequence[GraphJob], submitter: Submitter, ended: Sequence[tuple[EndedJob, ...]]
+    ) -> tuple[list[StoredJob], bool]:
+        """The rows of all jobs once they are durable, in one transaction, and whether they are new. The client token
+        is that of the first: by its number those of the others are known."""
+        if not all(await asyncio.to_thread(lambda: [is_utf8(job.request) for job in graph])):
+            raise half_characters("a job of the graph")
+        if submitter.client_token is None:
+            return await self._submit_together(graph, submitter, ended), True
+        async with self._alone_with(submitter):
+            return await self._submit_together_once(graph, submitter, ended)
+
+    @contextlib.asynccontextmanager
+    async def _alone_with(self, submitter: Submitter) -> AsyncIterator[None]:
+        """One call with a client token at a time: the next finds what the one before has put on record."""
+        assert submitter.client_token is not None
+        key = (submitter.owner, submitter.client_token)
+        turn = self._turns.setdefault(key, _Turn())
+        turn.callers += 1
+        try:
+            async with turn.lock:
+                yield
+        finally:
+            turn.callers -= 1
+            if not turn.callers:
+                del self._turns[key]
+
+    async def _submit_together_once(
+        self, graph: Sequence[GraphJob], submitter: Submitter, ended: Sequence[tuple[EndedJob, ...]]
+    ) -> tuple[list[StoredJob], bool]:
+        assert submitter.client_token is not None
         self._check_able()
         try:
             known = await asyncio.to_thread(self._store.job_by_client_token, submitter.owner, submitter.client_token)
+            rows = [] if known is None else await asyncio.to_thread(self._known_together, known, graph)
         except StoreError as error:
             raise UnavailableError(error.for_user()) from None
         if known is not None:
-            return self._live_jobs().get(known.id, known), False
-        return await self._submit(request, submitter, ended), True
+            return rows, False
+        return await self._submit_together(graph, submitter, ended), True
+
+    def _known_together(self, first: StoredJob, graph: Sequence[GraphJob]) -> list[StoredJob]:
+        """Those that were submitted with the first; fewer, where what was submitted then was another graph."""
+        rows, number = [], first.id
+        for job in graph:
+            row = self._store.job(number)
+            if row is None or row.owner != first.owner:
+                break
+            rows.append(self._live_jobs().get(number, row))
+            number += 1 + (0 if job.request.array is None else job.request.array.size)
+        return rows
+
+    async def _submit_together(
+        self, graph: Sequence[GraphJob], submitter: Submitter, ended: Sequence[tuple[EndedJob, ...]]
+    ) -> list[StoredJob]:
+        if len(self._live_jobs()) + self._waiting + len(graph) > self._jobs_live_max:
+            most = self._jobs_live_max
+            raise TooManyError(f"with these there would be more than {most} jobs (JOBS_LIVE_MAX); submit them later")
+        together, others = Together(), Submitter(submitter.owner, None, submitter.guest)
+        items = [
+            InboxItem(
+                request=job.request,
+                submitter=others if position else submitter,
+                ended=ended[position],
+                together=together,
+                position=position,
+                within=job.within,
+            )
+            for position, job in enumerate(graph)
+        ]
+        self._waiting += len(items)
+        try:
+            await self._prepare()
+            return await self._put_together(items)
+        finally:
+            self._waiting -= len(items)
 
     async def _submit(self, request: Request, submitter: Submitter, ended: tuple[EndedJob, ...]) -> StoredJob:
         if len(self._live_jobs()) + self._waiting >= self._jobs_live_max:

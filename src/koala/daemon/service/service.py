@@ -7,6 +7,7 @@ Each call says who asks. Rights are checked here and nowhere else, so that no do
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from typing import Literal, cast
@@ -54,6 +55,8 @@ from koala.model.api import (
     WAIT_S_MAX,
     ContentState,
     DryRun,
+    DryRunGraph,
+    DryRunGraphJob,
     Explanation,
     FileInfo,
     Forgetting,
@@ -68,9 +71,11 @@ from koala.model.api import (
     Scope,
     Submission,
     Submitted,
+    SubmittedGraph,
+    SubmittedGraphJob,
 )
 from koala.model.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError, UnavailableError
-from koala.model.request import Request
+from koala.model.request import GraphJob, Request
 from koala.model.request_size import request_characters
 from koala.policies.errors import suggest
 
@@ -145,6 +150,61 @@ class Service:
         notes = await self._submissions.notes(wish, request, self._engine.grid)
         return Submitted(job=self._records.summary(row), new=new, notes=notes)
 
+    async def submit_graph(self, who: Principal, wish: Submission) -> SubmittedGraph:
+        """Put several jobs on record that wait for each other, all or none; when this returns they are durable. Needs
+        ``submit``."""
+        who.need(Scope.SUBMIT)
+        check_client_token(wish.client_token)
+        shortage = "" if self._storage is None else self._storage.shortage()
+        if shortage:
+            raise UnavailableError(shortage)
+        graph = await self._graph(who, wish)
+        for each in graph:
+            await self._contents.refer(who, each.request)
+        rows, new = await self._engine.submit_together(
+            graph,
+            owner=who.name,
+            client_token=wish.client_token,
+            guest=who.guest,
+            ended=[await ended_before(who, each.request, self._engine) for each in graph],
+        )
+        if not new and [row.name for row in rows] != [each.request.name for each in graph]:
+            raise ConflictError(
+                "client_token: it was used for another submission; use a new token for this graph of jobs"
+            )
+        jobs = [
+            SubmittedGraphJob(name=each.name, job=self._records.summary(row))
+            for each, row in zip(graph, rows, strict=True)
+        ]
+        return SubmittedGraph(jobs=jobs, new=new)
+
+    async def dry_run_graph(self, who: Principal, wish: Submission) -> DryRunGraph:
+        """Where each job of a graph would go now, if nothing kept it back. Needs ``submit``; changes nothing."""
+        who.need(Scope.SUBMIT)
+        graph = await self._graph(who, wish)
+        await self._engine.freshen()
+        jobs = []
+        for each in graph:
+            await ended_before(who, each.request, self._engine)
+            waits_for = dict.fromkeys(graph[other.job].name for other in each.within)
+            jobs.append(
+                DryRunGraphJob(name=each.name, waits_for=[*waits_for], dry_run=self._try_out(who, each.request))
+            )
+            await asyncio.sleep(0)  # the others of the loop have their turn
+        return DryRunGraph(jobs=jobs)
+
+    async def _graph(self, who: Principal, wish: Submission) -> list[GraphJob]:
+        sites = [site.name for site in self._engine.grid.sites]
+        names = self._engine.catalogue.names()
+        graph = []
+        for each in await self._submissions.read_graph(who, wish, sites=sites, policies=names):
+            request = each.request
+            if request.after:
+                request = await with_element_numbers(who, request, self._engine)
+            check_rights(who, request, self._engine.grid)
+            graph.append(msgspec.structs.replace(each, request=request))
+        return graph
+
     async def missing_contents(self, who: Principal, files: str) -> MissingContents:
         """Which contents of a job's files the caller has still to send. Needs ``submit``."""
         who.need(Scope.SUBMIT)
@@ -167,7 +227,12 @@ class Service:
         check_rights(who, request, self._engine.grid)
         await ended_before(who, request, self._engine)
         await self._engine.freshen()
-        answer = try_out(
+        answer = self._try_out(who, request)
+        notes = await self._submissions.notes(wish, request, self._engine.grid)
+        return answer.model_copy(update={"notes": notes})
+
+    def _try_out(self, who: Principal, request: Request) -> DryRun:
+        return try_out(
             request,
             guest=who.guest,
             catalogue=self._engine.catalogue,
@@ -175,8 +240,6 @@ class Service:
             scheduler=self._engine.scheduler,
             owner=who.name,
         )
-        notes = await self._submissions.notes(wish, request, self._engine.grid)
-        return answer.model_copy(update={"notes": notes})
 
     async def jobs(
         self,

@@ -24,14 +24,14 @@ from koala.daemon.offload import query
 from koala.daemon.service.answers import dry_run, refusal_info
 from koala.daemon.service.principal import Principal
 from koala.daemon.workers.pool import Workers
-from koala.descriptions import DescriptionError, job_notes, read_job, write_job_yaml
+from koala.descriptions import DescriptionError, job_notes, read_graph, read_job, write_job_yaml
 from koala.model.api import DryRun, ProblemAt, Scope, Submission
 from koala.model.errors import ForbiddenError, InvalidError, TooManyError
 from koala.model.grid import Grid
 from koala.model.job_array import element_number, read_array
 from koala.model.launch import LaunchError
 from koala.model.messages import EndedJob, JobOutcome
-from koala.model.request import InvalidRequestError, Priority, Refusal, Request, SiteName
+from koala.model.request import GraphJob, InvalidRequestError, Priority, Refusal, Request, SiteName
 from koala.model.request_size import check_size
 from koala.model.travelling import TravellingError, read_manifest, unsent
 from koala.policies import Catalogue, PolicyError, UnknownPolicyError, UnknownSiteError
@@ -90,6 +90,17 @@ class SubmissionReader:
                 if outcome.tasks is None or outcome.task_clusters:
                     return outcome
                 return await self._workers.run(with_clusters, outcome)
+
+    async def read_graph(
+        self, who: Principal, wish: Submission, *, sites: Collection[str], policies: Collection[str]
+    ) -> tuple[GraphJob, ...]:
+        """The jobs that a text describes; as ``read`` otherwise."""
+        with self._turn_of(who, "large", len(wish.description)) as turn:
+            async with turn.alone:
+                outcome = await self._workers.run(read_graph_submission, wish, sites, policies)
+                if isinstance(outcome, Unreadable):
+                    raise InvalidError(outcome.message, outcome.problems)
+                return outcome
 
     async def notes(self, wish: Submission, request: Request, grid: Grid) -> list[str]:
         """What the text of a request says without effect in this grid."""
@@ -159,6 +170,28 @@ def partition_notes(request: Request, grid: Grid) -> list[str]:
         where = f"it is used at {_some(known)}" if known else "no site has it among its partitions in the grid file"
         notes.append(f"the partition {partition} is left out where a site does not know it; {where}")
     return notes
+
+
+def read_graph_submission(
+    wish: Submission, sites: Collection[str], policies: Collection[str]
+) -> tuple[GraphJob, ...] | Unreadable:
+    """The jobs of a graph with the clusters of their tasks, or every problem found in it. What travels, travels with
+    each of them."""
+    name = ""
+    try:
+        graph = []
+        for job in read_graph(wish.description, wish.source, known_sites=sites, known_policies=policies):
+            name = job.name
+            request = with_clusters(_with_files(job.request, wish))
+            check_launch(request)
+            graph.append(msgspec.structs.replace(job, request=request))
+        return tuple(graph)
+    except DescriptionError as error:
+        return _unreadable(error)
+    except (TravellingError, LaunchError) as error:
+        return Unreadable(f"job {name}: {error.for_user()}", [ProblemAt(message=f"job {name}: {error.for_user()}")])
+    except InvalidRequestError as error:
+        return Unreadable(f"job {name}: it is too large: {error}", [ProblemAt(message=f"job {name}: {error}")])
 
 
 def _with_files(request: Request, wish: Submission) -> Request:

@@ -292,11 +292,12 @@ def read_job_yaml(text: str, source: str, known: KnownNames = ANY_NAMES) -> Requ
     """The Request that a YAML text describes; DescriptionError with all problems where it describes none."""
     document = read_document(text, source, JobText)
     request = job_request(document)
-    refuse_any(source, _unknown_names(document, known))
+    refuse_any(source, unknown_names(document, known))
     return request
 
 
-def _unknown_names(document: Document[JobText], known: KnownNames) -> Iterator[Problem]:
+def unknown_names(document: Document[JobText], known: KnownNames) -> Iterator[Problem]:
+    """The policies and sites that it names and that nobody knows."""
     job = document.model
     if job.policy is not None and (problem := known.policy_problem(job.policy)):
         yield document.problem(("policy",), *problem)

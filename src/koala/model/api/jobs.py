@@ -339,6 +339,21 @@ class Submitted(Answer):
     notes: list[str] = []
 
 
+class SubmittedGraphJob(Answer):
+    """One job of a graph that is on record, by its name in the graph."""
+
+    name: str
+    job: JobSummary
+
+
+class SubmittedGraph(Answer):
+    """All jobs of a graph are safely on record, those that others wait for first. ``new`` is false when the client
+    token had been used before."""
+
+    jobs: list[SubmittedGraphJob]
+    new: bool
+
+
 class DryRunFile(Answer):
     """Where a component would get an input file from, and how long that is estimated to take."""
 
@@ -364,6 +379,20 @@ class DryRun(Answer):
     places: list[DryRunPlace] = []
     refusal: RefusalInfo | None = None
     notes: list[str] = []
+
+
+class DryRunGraphJob(Answer):
+    """Where one job of a graph would go if it were alone and nothing kept it back."""
+
+    name: str
+    waits_for: list[str] = []
+    dry_run: DryRun
+
+
+class DryRunGraph(Answer):
+    """Where the jobs of a graph would go, those that others wait for first."""
+
+    jobs: list[DryRunGraphJob]
 
 
 class Output(Answer):

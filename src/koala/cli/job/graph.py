@@ -1,0 +1,79 @@
+"""``koala submit`` of several jobs that wait for each other: all are taken, or none."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from koala.cli.errors import EXIT_REFUSED, UserError
+from koala.cli.job.sending import sending
+from koala.cli.job.text_problems import shown_at_place, source_to_send
+from koala.cli.terminal.output import console, counted, print_json
+from koala.cli.terminal.words import clean, listed
+
+if TYPE_CHECKING:
+    from koala.client import Client
+    from koala.model.api import DryRunGraph, SubmittedGraph
+
+
+class Described(NamedTuple):
+    """A text, what it is called, and the files that travel with its jobs."""
+
+    text: str
+    source: str
+    files: dict[str, str | Path]
+
+
+def submit_graph(
+    ctx: click.Context, client: Client, graph: Described, token_id: str | None, *, dry_run: bool, as_json: bool
+) -> None:
+    """Submit the jobs, or say where they would go now."""
+    from koala.client import ConflictError, InvalidError
+
+    try:
+        source = source_to_send(graph.source)
+        if dry_run:
+            _print_dry_run(ctx, client.dry_run_graph(graph.text, source=source, files=graph.files), as_json)
+            return
+        with sending(bool(graph.files)) as progress:
+            submitted = client.submit_graph(
+                graph.text, source=source, client_token=token_id, files=graph.files, progress=progress
+            )
+    except InvalidError as error:
+        raise UserError(shown_at_place(error, graph.text, graph.source)) from None
+    except ConflictError as error:
+        raise UserError(error.for_user().replace("client_token", "--token-id")) from None
+    if as_json:
+        print_json(submitted.model_dump(mode="json"))
+    else:
+        _print_submitted(submitted)
+
+
+def _print_submitted(submitted: SubmittedGraph) -> None:
+    what = "Submitted" if submitted.new else "Submitted before:"
+    click.echo(f"{what} {counted(len(submitted.jobs), 'job')}, all of them.")
+    for each in submitted.jobs:
+        array = "" if each.job.elements is None else f", {counted(each.job.elements.size, 'element')}"
+        size = counted(each.job.processors, "processor")
+        click.echo(f"  job {each.job.id}  {clean(each.name)} ({size}{array}): {each.job.state}")
+
+
+def _print_dry_run(ctx: click.Context, answer: DryRunGraph, as_json: bool) -> None:
+    from rich.text import Text
+
+    if as_json:
+        print_json(answer.model_dump(mode="json"))
+    out = console()
+    for each in () if as_json else answer.jobs:
+        after = f", after {listed([clean(name) for name in each.waits_for])}" if each.waits_for else ""
+        if each.dry_run.refusal is not None:
+            told = f"no place: {clean(each.dry_run.refusal.reason)}"
+        else:
+            told = ", ".join(f"{place.processors} on {clean(place.site)}" for place in each.dry_run.places)
+        out.print(Text(f"{clean(each.name)}{after}: {told}"))
+    if not as_json:
+        out.print(Text("each as if it were alone; nothing is submitted"))
+    if any(each.dry_run.refusal is not None for each in answer.jobs):
+        ctx.exit(EXIT_REFUSED)

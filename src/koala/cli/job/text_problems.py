@@ -1,0 +1,38 @@
+"""What is wrong with the text of a submission, at its place: the daemon tells the place, and the text is here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from koala.descriptions.errors import ERRORS_MAX, SourceText
+
+if TYPE_CHECKING:
+    from koala.client import InvalidError
+    from koala.model.api import ProblemAt
+
+# The daemon takes a name of so many characters; its end tells the format.
+_SOURCE_CHARACTERS_MAX = 255
+
+
+def source_to_send(source: str) -> str:
+    """The name for the daemon, which tells the format by its end."""
+    return source[-_SOURCE_CHARACTERS_MAX:]
+
+
+def shown_at_place(error: InvalidError, text: str, source: str) -> str:
+    """What is wrong with the text, every problem with its source line, as ``koala place`` shows it."""
+    if not error.problems:
+        return error.for_user()
+    lines = SourceText(text, source)
+    told = [_told(problem, lines) for problem in error.problems]
+    if len(told) >= ERRORS_MAX:
+        told.append(f"these are the first {ERRORS_MAX} problems in {source}; there may be more")
+    return "\n".join(told)
+
+
+def _told(problem: ProblemAt, text: SourceText) -> str:
+    if problem.line is None or problem.column is None:
+        return "\n  ".join(filter(None, (f"{text.source}: {problem.message}", problem.cure)))
+    before = text.text.split("\n")[: problem.line - 1]
+    index = sum(len(line) + 1 for line in before) + problem.column - 1
+    return text.problem(index, problem.message, problem.cure).for_user(text.source)

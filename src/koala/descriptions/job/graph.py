@@ -1,0 +1,172 @@
+"""Several jobs in one YAML text, with names by which they wait for each other: ``jobs: {make: ..., solve: ...}``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+from koala.descriptions.errors import Problem, printable, refuse_any
+from koala.descriptions.fields import ANY_NAMES, Description, KnownNames, Label
+from koala.descriptions.job.form import JobText, job_request, unknown_names
+from koala.descriptions.job.order import NUMBER_MAX, AfterText, JobNumber, job_number
+from koala.descriptions.yaml.problems import nearest, wrong
+from koala.descriptions.yaml.text import Document, read_document
+from koala.model.dependency import DEPENDENCIES_MAX, Condition, Dependency
+from koala.model.request import GRAPH_JOBS_MAX, GraphJob
+
+_ELEMENT = re.compile(r"(.+)_([0-9]{1,10})", re.DOTALL)
+_REFERENCE_ADVICE = (
+    "write the name of a job of this file, NAME_3 for an element of an array, or the number of a job, such as 17 or "
+    "17_3"
+)
+
+
+def _read_reference(value: Any) -> JobNumber | str:
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= NUMBER_MAX:
+        return JobNumber(value)
+    if not isinstance(value, str) or not value:
+        raise wrong("this is no job", _REFERENCE_ADVICE)
+    return job_number(value) or value
+
+
+References = Annotated[
+    tuple[
+        Annotated[
+            JobNumber | str,
+            BeforeValidator(
+                _read_reference,
+                json_schema_input_type=Annotated[int, Field(ge=1, le=NUMBER_MAX)]
+                | Annotated[str, Field(min_length=1)],
+            ),
+        ],
+        ...,
+    ],
+    Field(max_length=DEPENDENCIES_MAX),
+]
+
+
+class GraphAfterText(Description):
+    """The jobs that a job of a graph waits for: others of the graph by name, or any by number."""
+
+    done: References = Field(default=(), description="jobs that must be done: every component returned success")
+    ended: References = Field(default=(), description="jobs that must have ended, in whatever way")
+    started: References = Field(default=(), description="jobs that must have started")
+    failed: References = Field(default=(), description="jobs that must have failed")
+
+
+class GraphJobText(JobText):
+    """A job of a graph: as in a file of its own, but that it may wait for others of the graph by name. Its own name
+    is the one in the graph, unless it says otherwise."""
+
+    after: GraphAfterText = Field(  # type: ignore[assignment]
+        default=GraphAfterText(), description="the jobs that it waits for before it is tried"
+    )
+
+
+class JobGraphText(Description):
+    """Several jobs that are submitted together, all or none, and wait for each other."""
+
+    jobs: Annotated[dict[Label, GraphJobText], Field(min_length=1, max_length=GRAPH_JOBS_MAX)] = Field(
+        description="the jobs, each with its name"
+    )
+
+
+def read_graph_yaml(text: str, source: str, known: KnownNames = ANY_NAMES) -> tuple[GraphJob, ...]:
+    """The jobs of a graph, those that others wait for first, else in the order of the text. DescriptionError with all
+    problems where it describes none."""
+    document = read_document(text, source, JobGraphText)
+    refuse_any(source, _reference_problems(document))
+    order = _in_order(document)
+    parts = {name: _part(document, name) for name in document.model.jobs}
+    requests = {name: job_request(parts[name]) for name in order}
+    refuse_any(source, (problem for part in parts.values() for problem in unknown_names(part, known)))
+    positions = {name: position for position, name in enumerate(order)}
+    graph = []
+    for name in order:
+        within = [
+            Dependency(job=positions[other], condition=condition, index=index)
+            for condition, other, index, _ in _within(document, name)
+        ]
+        graph.append(GraphJob(name=name, request=requests[name], within=tuple(dict.fromkeys(within))))
+    return tuple(graph)
+
+
+def _part(document: Document[JobGraphText], name: str) -> Document[JobText]:
+    """One of the jobs as a document of its own, without those that it waits for in the graph."""
+    text = document.model.jobs[name]
+    outside = {
+        str(condition): tuple(each for each in getattr(text.after, str(condition)) if isinstance(each, JobNumber))
+        for condition in Condition
+    }
+    changes: dict[str, Any] = {"after": AfterText().model_copy(update=outside)}
+    if "name" not in text.model_fields_set:
+        changes["name"] = name
+    part: Document[JobText] = Document(document.content, document.find(("jobs", name)).node)
+    part.model = text.model_copy(update=changes)
+    return part
+
+
+def _within(
+    document: Document[JobGraphText], name: str
+) -> Iterator[tuple[Condition, str, int | None, tuple[str | int, ...]]]:
+    """What a job waits for in the graph: the condition, the other, its element, and where that stands."""
+    jobs = document.model.jobs
+    for condition in Condition:
+        for place, each in enumerate(getattr(jobs[name].after, str(condition))):
+            if isinstance(each, JobNumber):
+                continue
+            found = None if each in jobs else _ELEMENT.fullmatch(each)
+            other, index = (each, None) if found is None else (found[1], int(found[2]))
+            yield condition, other, index, ("jobs", name, "after", str(condition), place)
+
+
+def _reference_problems(document: Document[JobGraphText]) -> Iterator[Problem]:
+    from koala.model.job_array import read_array
+
+    jobs = document.model.jobs
+    for name in jobs:
+        for _, other, index, where in _within(document, name):
+            shown = printable(other)
+            if other not in jobs:
+                yield document.problem(where, f"there is no job {shown!r} in this graph", nearest(other, [*jobs]))
+            elif other == name:
+                yield document.problem(where, f"{shown} waits for itself", "take it out: it would never start")
+            elif index is not None:
+                array = jobs[other].array
+                if array is None or read_array(array).position_of(index) is None:
+                    indices = "it is no array" if array is None else f"its indices are {array}"
+                    yield document.problem(
+                        where, f"{shown} has no element {index}", f"{indices}; name one that it has"
+                    )
+
+
+def _in_order(document: Document[JobGraphText]) -> list[str]:
+    """The names so that each comes after those that it waits for, the first of the text first. DescriptionError for a
+    circle, with its way round."""
+    jobs = document.model.jobs
+    waits = {name: [other for _, other, _, _ in _within(document, name)] for name in jobs}
+    order: dict[str, None] = {}
+    for first in jobs:
+        # The way from the first to the one that is looked at, and which of its others come next.
+        way: dict[str, Iterator[str]] = {} if first in order else {first: iter(waits[first])}
+        while way:
+            name = next(reversed(way))
+            other = next((each for each in way[name] if each not in order), None)
+            if other is None:
+                order[name] = None
+                del way[name]
+            elif other in way:
+                names = [*way]
+                circle = [*names[names.index(other) :], other]
+                told = ", which waits for ".join(printable(each) for each in circle)
+                raise document.error(
+                    ("jobs", name, "after"),
+                    f"a circle: {told}",
+                    "take one of these out: none of them would ever start",
+                )
+            else:
+                way[other] = iter(waits[other])
+    return [*order]

@@ -1,0 +1,77 @@
+"""Several jobs in one text: names become positions, order and errors are clear."""
+
+from __future__ import annotations
+
+import pytest
+
+from koala.descriptions import DescriptionError, is_graph, read_graph
+from koala.model.dependency import Condition, Dependency
+from koala.model.request import GRAPH_JOBS_MAX, Request
+
+RUN = "processors: 1, application: {executable: 'true'}"
+CIRCLE = f"""a: {{{RUN}, after: {{done: [b]}}}}
+  b: {{{RUN}, after: {{ended: [c]}}}}
+  c: {{{RUN}, after: {{started: [a]}}}}"""
+GRAPH = f"""
+jobs:
+  collect: {{{RUN}, after: {{done: [sweep, make], ended: [17, sweep_4]}}}}
+  sweep: {{{RUN}, array: "0-8:2", after: {{done: [make]}}, name: parameters}}
+  make: {{{RUN}}}
+"""
+
+
+def test_those_that_others_wait_for_come_first() -> None:
+    assert is_graph(GRAPH, "graph.yaml")
+    make, sweep, collect = read_graph(GRAPH, "graph.yaml")
+    assert [each.name for each in (make, sweep, collect)] == ["make", "sweep", "collect"]
+    assert [each.request.name for each in (make, sweep, collect)] == ["make", "parameters", "collect"]
+    assert make.within == ()
+    assert sweep.within == (Dependency(job=0),)
+    assert collect.request.after == (Dependency(job=17, condition=Condition.ENDED),)
+    assert collect.within == (
+        Dependency(job=1),
+        Dependency(job=0),
+        Dependency(job=1, condition=Condition.ENDED, index=4),
+    )
+    requests: dict[int, Request] = {0: make.request, 1: sweep.request}
+    assert collect.numbered({0: 40, 1: 41}, requests).after == (
+        Dependency(job=17, condition=Condition.ENDED),
+        Dependency(job=41),
+        Dependency(job=40),
+        Dependency(job=44, condition=Condition.ENDED),
+    )
+
+
+@pytest.mark.parametrize(
+    ("jobs", "told"),
+    [
+        (f"a: {{{RUN}, after: {{done: [a]}}}}", "a waits for itself"),
+        (f"a: {{{RUN}, after: {{done: [b]}}}}", "there is no job 'b' in this graph"),
+        (
+            CIRCLE,
+            "a circle: a, which waits for b, which waits for c, which waits for a",
+        ),
+        (f"a: {{{RUN}}}\n  b: {{{RUN}, after: {{done: [a_1]}}}}", "a has no element 1"),
+        (f"a: {{{RUN}, array: 0-3}}\n  b: {{{RUN}, after: {{done: [a_9]}}}}", "its indices are 0-3"),
+        (f"a: {{{RUN}, after: {{done: [[]]}}}}", "this is no job"),
+        ("a: {processors: 1, colour: red}", "'colour' is not a key"),
+        ("{}", "jobs"),
+    ],
+)
+def test_a_wrong_graph_says_what_is_wrong(jobs: str, told: str) -> None:
+    with pytest.raises(DescriptionError) as caught:
+        read_graph(f"jobs:\n  {jobs}\n", "graph.yaml")
+    assert told in caught.value.for_user()
+
+
+def test_a_long_chain_is_read_and_more_than_the_limit_refused() -> None:
+    lines = [f"  j{number}: {{{RUN}, after: {{done: [j{number + 1}]}}}}" for number in range(GRAPH_JOBS_MAX - 1)]
+    chain = "\n".join(["jobs:", *lines, f"  j{GRAPH_JOBS_MAX - 1}: {{{RUN}}}"])
+    assert read_graph(chain, "graph.yaml")[0].name == f"j{GRAPH_JOBS_MAX - 1}"
+    with pytest.raises(DescriptionError, match=str(GRAPH_JOBS_MAX)):
+        read_graph(f"{chain}\n  more: {{{RUN}}}", "graph.yaml")
+
+
+def test_a_job_is_no_graph() -> None:
+    assert not is_graph(f"{{{RUN}}}", "job.yaml")
+    assert not is_graph("#!/bin/sh\njobs: 4\n", "job.sh")
