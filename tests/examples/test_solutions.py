@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from koala.examples.applications.alternate import Alternate
 from koala.examples.applications.decomposition import Block
 from koala.examples.applications.errors import ApplicationError
 from koala.examples.applications.heat import FLOW, Heat, start_values
@@ -24,6 +25,7 @@ SOLVERS = {
     "laplace": ("--tolerance", "4e-3"),
     "heat": ("--steps", "60"),
     "poisson": ("--tolerance", "1e-3"),
+    "alternate": ("--steps", "40"),
 }
 
 
@@ -62,6 +64,24 @@ def test_heat_falls_as_a_wave_of_its_length_does() -> None:
     assert solution is not None
     kept = 1 - 8 * FLOW * np.sin(np.pi / (2 * (size + 1))) ** 2
     assert np.allclose(solution, kept**steps * start_values(size)[1:-1, 1:-1], rtol=1e-10, atol=0)
+
+
+def test_heat_by_alternating_directions_falls_as_a_wave_of_its_length_does() -> None:
+    size, steps = 21, 200
+    alternate = alone(Alternate, "--size", str(size), "--steps", str(steps))
+    alternate.solve()
+    solution = alternate.collect()
+    assert solution is not None
+    kept = (1 - 4 * FLOW * np.sin(np.pi / (2 * (size + 1))) ** 2) ** 2
+    assert np.allclose(solution, kept**steps * start_values(size)[1:-1, 1:-1], rtol=1e-10, atol=0)
+
+
+def test_by_alternating_directions_all_talk_to_all(crew: MpiCrew) -> None:
+    """Two processes in each of two clusters: each sends two messages across for each of two turns of a step, and
+    little else."""
+    done = crew.told("alternate", "--size", "12", "--steps", "5", "--groups", "2,2", processes=4)
+    assert done["messages_across"] >= 4 * 2 * 2 * 5
+    assert done["bytes_across"] >= 4 * 2 * 2 * 5 * 9 * 8
 
 
 def test_laplace_ends_at_the_first_average_change_in_20_iterations_below_the_tolerance() -> None:

@@ -1,4 +1,4 @@
-"""Parallel applications to run over several clusters: ``laplace``, ``heat`` and ``poisson``.
+"""Parallel applications to run over several clusters: ``laplace``, ``heat``, ``poisson`` and ``alternate``.
 
 They need nothing of Koala but what it tells every component in the environment, so they run under a bare ``mpiexec``
 too. What they share is in modules of its own: who owns which points, messages, emulated distance, the report.
