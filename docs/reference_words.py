@@ -104,8 +104,17 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
     ("koala.model.job_array", "ARRAY_INDEX_MAX", "the largest index of an element"),
     ("koala.model.job_array", "ARRAY_RANGES_MAX", "indices and ranges with which an array is written"),
     ("koala.core.placement", "MADE_AHEAD_MAX", "elements of an array that are jobs and wait for their first place"),
-    ("koala.core.placement", "MADE_AT_ONCE_MAX", "elements of an array that become jobs in one go"),
+    ("koala.core.placement", "MADE_AT_ONCE_MAX", "components of elements of arrays that become jobs in one go"),
+    ("koala.core.placement", "SITES_PER_COMPONENT", "sites of the grid that count as a component there"),
+    ("koala.core.scheduler", "CANCELLED_AT_ONCE_MAX", "elements of an array that are cancelled in one go"),
     ("koala.model.dependency", "DEPENDENCIES_MAX", "jobs that one job may wait for"),
+    (
+        "koala.daemon.service.submissions",
+        "DEPENDENCIES_LIVE_MAX",
+        "what all jobs together may wait for; a job that waits for more is refused until some have ended",
+    ),
+    ("koala.model.dependency", "DEPENDENCIES_TOLD_MAX", "of these, named in one line of the journal"),
+    ("koala.core.scheduler", "TOLD_AT_ONCE_MAX", "jobs that are told in one go what they wait for"),
     (
         "koala.model.request",
         "TIME_S_MAX",

@@ -6,19 +6,23 @@ import pytest
 
 from koala.core import JobState, Scheduler, decode_snapshot, encode_snapshot
 from koala.core.placement import MADE_AHEAD_MAX, MADE_AT_ONCE_MAX
+from koala.core.scheduler import CANCELLED_AT_ONCE_MAX
 from koala.core.story import element_counts
 from koala.model.dependency import Condition, Dependency
 from koala.model.job_array import ARRAY_ELEMENTS_MAX, ARRAY_RANGES_MAX, ArrayError, element_number, read_array
 from koala.model.messages import (
     ElementMade,
     HoldAsked,
+    JobEnded,
     JobOutcome,
     JobQuarantined,
     JobSubmitted,
     Outcome,
     RequeueAsked,
     StartComponent,
+    Tick,
     UnholdAsked,
+    WakeAt,
 )
 from koala.model.request import Request
 from tests.support.core_driver import CoreDriver, ask, assert_clean, assert_ledger_balances, kind
@@ -104,6 +108,14 @@ def test_very_many_that_fit_start_in_several_goes() -> None:
     assert counts(driver)[1] == 2 * MADE_AT_ONCE_MAX
 
 
+def test_elements_of_many_components_start_in_more_goes() -> None:
+    driver = a_driver(1_000)
+    commands = driver.submit(ask(*[1] * 100, array=read_array("0-9")))
+    assert len(kind(commands, ElementMade)) == MADE_AT_ONCE_MAX // 100
+    driver.settle()
+    assert counts(driver)[1] == 10
+
+
 def test_an_array_fails_when_an_element_fails_and_the_others_go_on() -> None:
     driver = a_driver(1)
     driver.submit(ask(1, array=read_array("0-2"), restarts_max=0))
@@ -121,6 +133,37 @@ def test_cancelling_an_array_ends_its_elements_and_makes_no_more() -> None:
     driver.cancel(1)
     assert not driver.ledger.jobs
     assert counts(driver) == (0, 0, 0, 0, 10)
+
+
+def test_very_many_elements_are_cancelled_in_several_goes_also_over_a_restart() -> None:
+    driver = a_driver(3 * CANCELLED_AT_ONCE_MAX)
+    driver.submit(ask(1, array=read_array("0-9999")))
+    driver.settle()
+    commands = driver.cancel(1)
+    assert len(kind(commands, JobEnded)) == 1 + CANCELLED_AT_ONCE_MAX
+    assert WakeAt(at=driver.now) in commands
+    snapshot = decode_snapshot(encode_snapshot(driver.scheduler.snapshot()))
+    again = Scheduler.from_snapshot(driver.scheduler.grid, None, snapshot)
+    for _ in range(3):
+        again.handle(Tick(at=driver.now))
+    assert not again.ledger.jobs
+    assert not again.ledger.to_cancel
+    driver.settle()
+    assert not driver.ledger.jobs
+
+
+def test_an_array_costs_what_changes_however_many_elements_have_failed() -> None:
+    """What is counted is kept, and said again after a restart."""
+    driver = a_driver(1)
+    driver.submit(ask(1, array=read_array("0-9"), restarts_max=0))
+    driver.cancel(11)
+    finish(driver, 2, 3, outcome=Outcome.FAILED)
+    finish(driver, 4)
+    array = driver.ledger.jobs[1]
+    assert (dict(array.not_done_as), array.not_made) == ({"cancelled": 1, "failed": 2}, 1)
+    twin = Scheduler.from_snapshot(driver.scheduler.grid, None, driver.scheduler.snapshot()).ledger.jobs[1]
+    assert (twin.not_done_as, twin.not_made) == (array.not_done_as, array.not_made)
+    assert element_counts(twin) == element_counts(array)
 
 
 def test_an_element_that_is_cancelled_before_it_is_made_never_is() -> None:

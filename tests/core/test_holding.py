@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from koala.core import JobState, Scheduler, decode_snapshot, encode_snapshot
-from koala.model.dependency import DEPENDENCIES_MAX, Condition, Dependency
+from koala.core import scheduler as core_scheduler
+from koala.model.dependency import DEPENDENCIES_MAX, DEPENDENCIES_TOLD_MAX, Condition, Dependency
 from koala.model.messages import (
     ChangeAsked,
     EndedJob,
@@ -20,7 +21,9 @@ from koala.model.messages import (
     RestartAsked,
     SiteLost,
     StartComponent,
+    Tick,
     UnholdAsked,
+    WakeAt,
 )
 from koala.model.request import InvalidRequestError, Priority, Request
 from tests.support.core_driver import CoreDriver, ask, assert_clean, assert_ledger_balances, kind, part
@@ -333,6 +336,7 @@ def test_a_long_chain_of_broken_dependencies_ends_at_once() -> None:
     for job in range(1, 1_500):
         driver.submit(ask(2, after=after(job)))
     driver.cancel(1)
+    driver.settle()
     assert not driver.ledger.jobs
     assert not driver.ledger.dependents
 
@@ -350,3 +354,42 @@ def test_a_long_chain_of_broken_dependencies_ends_at_once() -> None:
 def test_what_cannot_be_waited_for_is_refused(fields: dict[str, object], what: str) -> None:
     with pytest.raises(InvalidRequestError, match=what):
         Request(components=ask(1).components, **fields)  # type: ignore[arg-type]
+
+
+def test_very_many_that_wait_for_one_are_told_in_several_goes_also_over_a_restart(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(core_scheduler, "TOLD_AT_ONCE_MAX", 3)
+    driver = CoreDriver({"a": 10}, scan_interval_s=0.0)
+    tokens = driver.run(ask(2))
+    for _ in range(10):
+        driver.submit(ask(1, after=(*after(1), *after(1, condition=Condition.STARTED))))
+    last = driver.submit(ask(1, after=after(5)))
+    assert kind(last, JobHeld)
+    commands = driver.end(*tokens)
+    told = [each.job for each in kind(commands, JobUnheld)]
+    assert told == [2, 3, 4, 5, 6, 7], "three as the job ends, and three after what that has led to"
+    assert WakeAt(at=driver.now) in commands
+    snapshot = decode_snapshot(encode_snapshot(driver.scheduler.snapshot()))
+    assert (snapshot.turned_told, [each.job for each in snapshot.turned]) == (7, [1])
+    again = Scheduler.from_snapshot(driver.scheduler.grid, None, snapshot)
+    commands = [*again.handle(Tick(at=driver.now)), *again.handle(Tick(at=driver.now))]
+    assert [each.job for each in kind(commands, JobUnheld)] == [8, 9, 10, 11]
+    assert not again.ledger.turned
+    driver.settle()
+    assert all(driver.state(number) is not JobState.HELD for number in range(2, 12))
+    assert_ledger_balances(driver.ledger)
+
+
+def test_what_is_told_of_a_job_that_waits_for_very_many_is_bounded() -> None:
+    """Each time that one of them has come: else a job of a few kilobytes would write megabytes of journal."""
+    driver = CoreDriver({"a": 100}, scan_interval_s=0.0)
+    tokens = [driver.run(ask(1))[0] for _ in range(40)]
+    driver.submit(ask(1, after=after(*range(1, 41))))
+    driver.end(*tokens)
+    told = driver.all(JobHeld)
+    assert [len(each.waits_for) + each.more for each in told] == list(range(40, 0, -1))
+    assert max(len(each.waits_for) for each in told) == DEPENDENCIES_TOLD_MAX
+    assert driver.state(41) is not JobState.HELD
+    assert "kept back: it waits for job 1 to be done, job 2 to be done" in "\n".join(driver.story(41))
+    assert "and 35 more" in "\n".join(driver.story(41))

@@ -8,7 +8,7 @@ from koala.core.state.checkpoints import grace_s
 from koala.core.state.job import ComponentClaim, Job
 from koala.core.state.ledger import ENDED_KEPT, Ledger, first_given, tries_in_words
 from koala.core.state.timers import Alarm
-from koala.model.dependency import Dependency
+from koala.model.dependency import DEPENDENCIES_TOLD_MAX, Dependency
 from koala.model.messages import (
     AbortComponent,
     AskCheckpoint,
@@ -134,7 +134,7 @@ class JobEnding:
         array.elements_live -= 1
         self.is_not_ahead(job)
         if outcome is not JobOutcome.DONE:
-            array.not_done[job.id - array.id - 1] = str(outcome)
+            array.note_not_done(job.id - array.id - 1, str(outcome))
         self.ledger.to_unfold[array.id] = None
 
     def is_not_ahead(self, job: Job) -> None:
@@ -149,7 +149,7 @@ class JobEnding:
         """Elements that were not made never will be."""
         assert array.spec is not None
         ledger = self.ledger
-        del ledger.arrays[array.id]
+        ledger.forget_array(array)
         ledger.to_unfold.pop(array.id, None)
         unmade = range(array.id + 1 + array.made, array.id + 1 + array.spec.size)
         ledger.turned += [
@@ -162,7 +162,7 @@ class JobEnding:
         """An element that has not been made is not to be."""
         position = job_id - array.id - 1
         if position >= array.made and position not in array.not_done:
-            array.not_done[position] = str(JobOutcome.CANCELLED)
+            array.note_not_done(position, str(JobOutcome.CANCELLED))
             array.tell(self.ledger.now, "element_cancelled", job_id)
             if job_id in self.ledger.dependents:
                 self.ledger.turned.append(EndedJob(job=job_id, outcome=JobOutcome.CANCELLED, started=False))
@@ -175,15 +175,20 @@ class JobEnding:
         job.stop_timer()
         self.is_not_ahead(job)
         job.move(JobState.HELD)
-        job.tell(ledger.now, "kept_back", job.held, tuple(job.waits_for), job.begins_at is not None)
+        told = tuple(job.waits_for[:DEPENDENCIES_TOLD_MAX])
+        job.tell(ledger.now, "kept_back", job.held, told, job.begins_at is not None, len(job.waits_for) - len(told))
         if job.begins_at is not None:
             job.timer = ledger.timers.set(job.begins_at, Alarm.BEGINS, job.id)
         self.tell_held(job)
 
     def tell_held(self, job: Job) -> None:
         """For the record: what keeps the job back by now."""
-        waits_for = tuple(Dependency(job=other, condition=condition) for condition, other in job.waits_for)
-        self.ledger.commands.append(JobHeld(job=job.id, held=job.held, waits_for=waits_for, begins_at=job.begins_at))
+        told = job.waits_for[:DEPENDENCIES_TOLD_MAX]
+        waits_for = tuple([Dependency(job=other, condition=condition) for condition, other in told])
+        more = len(job.waits_for) - len(told)
+        self.ledger.commands.append(
+            JobHeld(job=job.id, held=job.held, waits_for=waits_for, more=more, begins_at=job.begins_at)
+        )
 
     def _wait_for_nobody(self, job: Job) -> None:
         dependents = self.ledger.dependents

@@ -6,6 +6,8 @@ end of another job, an alarm, a word of its user. A condition that can never be 
 
 from __future__ import annotations
 
+from bisect import bisect_right
+
 from koala.core.ending import JobEnding
 from koala.core.lifecycle import JobState
 from koala.core.state.job import Job
@@ -48,7 +50,7 @@ class JobHolding:
         ended = {each.job: each for each in event.ended}
         for dependency in request.after:
             became = self._became(dependency.job, ended)
-            met = True if became is None else _is_met(dependency.condition, became)
+            met = True if became is None else is_met(dependency.condition, became)
             if became is None or met is False:
                 self._end_broken(job, dependency.condition, dependency.job, became)
                 return False
@@ -67,30 +69,44 @@ class JobHolding:
 
     # ------------------------------------------------------------------------------ what has happened
 
-    def settle(self) -> None:
+    def settle(self, most: int) -> int:
         """Tell those who wait of the jobs that have started or ended, in the order in which that happened; of those
-        who wait for the same job the first come first. What that ends is told in turn."""
-        turned = self.ledger.turned
-        while turned:
-            became = turned.pop(0)
-            for job_id in sorted(self.ledger.dependents.get(became.job, ())):
-                self._hear(self.ledger.jobs[job_id], became)
+        who wait for the same job the first come first. What that ends is told in turn. At most so many are told; how
+        many more may be."""
+        ledger = self.ledger
+        turned = ledger.turned
+        while turned and most > 0:
+            became, told = turned[0], ledger.turned_told
+            waiting = sorted(ledger.dependents.get(became.job, ()))
+            place = bisect_right(waiting, told)
+            now, later = waiting[place : place + most], len(waiting) > place + most
+            if later:
+                ledger.turned_told = now[-1]
+            else:
+                ledger.turned_told = 0
+                turned.pop(0)
+            most -= max(1, len(now))
+            for job_id in now:
+                self._hear(ledger.jobs[job_id], became)
+        return most
 
     def _hear(self, job: Job, became: EndedJob) -> None:
         ledger = self.ledger
         ledger.about = (job,)
-        left = []
-        for condition, other in job.waits_for:
-            met = None if other != became.job else _is_met(condition, became)
+        asked = [condition for condition, other in job.waits_for if other == became.job]
+        open_still = []
+        for condition in asked:
+            met = is_met(condition, became)
             if met is False:
-                self._end_broken(job, condition, other, became)
+                self._end_broken(job, condition, became.job, became)
                 return
             if met:
-                job.tell(ledger.now, "has_come", condition, other)
+                job.tell(ledger.now, "has_come", condition, became.job)
             else:
-                left.append((condition, other))
-        job.waits_for = left
-        if all(other != became.job for _, other in left):
+                open_still.append((condition, became.job))
+        if len(open_still) < len(asked):
+            job.waits_for = [each for each in job.waits_for if each[1] != became.job or each in open_still]
+        if not open_still:
             waiting = ledger.dependents[became.job]
             del waiting[job.id]
             if not waiting:
@@ -237,7 +253,7 @@ _BECAME = {
 }
 
 
-def _is_met(condition: Condition, became: EndedJob) -> bool | None:
+def is_met(condition: Condition, became: EndedJob) -> bool | None:
     """Whether the condition holds; None while that is open."""
     if condition is Condition.STARTED and became.started:
         return True

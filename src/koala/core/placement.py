@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import combinations
 
@@ -30,8 +29,10 @@ from koala.policies.front_door import Demand, DemandKey, Spots, can_ever_fit, co
 DEMANDS_REMEMBERED = 10_000
 # So many elements of an array are made and wait. Two, so that a scan that places one finds the next in its place.
 MADE_AHEAD_MAX = 2
-# So many are made at once, where one after the other finds its place or ends: then others have their turn.
+# Elements with so many components are made at once, where one after the other finds its place or ends: then others
+# have their turn. So many sites count as one component more.
 MADE_AT_ONCE_MAX = 500
+SITES_PER_COMPONENT = 4
 
 
 class JobPlacing:
@@ -204,7 +205,8 @@ class JobPlacing:
         ahead keep the array in its queue at the cost of a job or two, however many elements it has."""
         spec, ledger = array.spec, self.ledger
         assert spec is not None
-        last = array.made + MADE_AT_ONCE_MAX
+        # What a try to place one reads: its components, and sites much faster.
+        effort = len(array.request.components) + len(ledger.names) // SITES_PER_COMPONENT
         while True:
             ledger.to_unfold.pop(array.id, None)
             if array.state is not JobState.UNFOLDING or array.all_made or array.made_ahead >= MADE_AHEAD_MAX:
@@ -213,13 +215,13 @@ class JobPlacing:
                 return
             if spec.limit is not None and array.elements_live >= spec.limit:
                 return
-            if array.made >= last:
+            if ledger.made_now >= MADE_AT_ONCE_MAX:
                 if array.timer is None:
                     array.timer = ledger.timers.set(ledger.now, Alarm.UNFOLDS, array.id)
                 return
-            position = array.made
-            array.made += 1
-            if position not in array.not_done:
+            position = array.next_element()
+            if position is not None:
+                ledger.made_now += effort
                 begin(self._element(array, position, spec.index_at(position)))
 
     def _unfold_on(self, array_id: JobId) -> None:
@@ -257,7 +259,7 @@ class JobPlacing:
             return
         assert array.spec is not None
         self.ledger.about = (array,)
-        counts = Counter(array.not_done.values())
+        counts = array.not_done_as
         failed, cancelled = counts[str(JobOutcome.FAILED)], counts[str(JobOutcome.CANCELLED)]
         told = [f"{failed} failed"] if failed else []
         told += [f"{cancelled} were cancelled"] if cancelled else []

@@ -95,11 +95,19 @@ class _Restoring:
         self._restore_files()
         for job in self._jobs:
             self._restore_job(job)
-        self._ledger.turned = [
-            EndedJob(job=other, outcome=JobOutcome.CANCELLED, started=False)  # an operator took it out
-            for other in self._ledger.dependents
-            if other not in self._ledger.jobs and self._ledger.array_of(other) is None
+        over = {each.job for each in snapshot.turned if each.outcome is not None}
+        ledger.turned = [
+            *snapshot.turned,
+            *(
+                EndedJob(job=other, outcome=JobOutcome.CANCELLED, started=False)  # an operator took it out
+                for other in ledger.dependents
+                if other not in ledger.jobs and other not in over and ledger.array_of(other) is None
+            ),
         ]
+        ledger.turned_told = snapshot.turned_told
+        ledger.to_cancel = {
+            job.array: None for job in ledger.jobs.values() if job.array and job.array not in ledger.arrays
+        }
         self._restore_transfers()
         self._restore_forecasts()
         self._restore_claims()

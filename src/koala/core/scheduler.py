@@ -71,6 +71,11 @@ from koala.model.request import JobId, Priority, Refusal, Request
 from koala.policies import Catalogue
 from koala.policies.front_door import Demand, Spots, try_place
 
+# So many jobs are told in one go that others, for which they wait, have started or ended; the rest in the next.
+TOLD_AT_ONCE_MAX = 500
+# So many elements of arrays are cancelled in one go.
+CANCELLED_AT_ONCE_MAX = 500
+
 
 class Scheduler:
     """The co-allocating scheduler of one grid. Its state is in ``ledger``."""
@@ -144,6 +149,7 @@ class Scheduler:
         commands: list[AnyCommand] = []
         ledger.commands = commands
         ledger.about = ()
+        ledger.made_now = 0
         kind = type(event)
         try:
             if kind is JobQuarantined:
@@ -160,6 +166,8 @@ class Scheduler:
                     self._run_due(instant_is_new=instant_is_new, instant_is_over=kind is Tick)
                     ledger.about = ()
                 self._handlers[kind](event)
+                if ledger.to_cancel:
+                    self._cancel_elements()
                 if ledger.turned or ledger.to_unfold:
                     self._settle()
                 if ledger.to_leave:
@@ -180,8 +188,9 @@ class Scheduler:
 
     def _settle(self) -> None:
         """Tell all who wait of the jobs that have started or ended, and make the elements that are due by that."""
-        while self.ledger.turned or self.ledger.to_unfold:
-            self._holding.settle()
+        left = TOLD_AT_ONCE_MAX
+        while (self.ledger.turned and left > 0) or self.ledger.to_unfold:
+            left = self._holding.settle(left)
             self._placement.unfold()
 
     def _plan_what_is_due(self, commands: list[AnyCommand]) -> None:
@@ -196,6 +205,8 @@ class Scheduler:
             if ledger.planned:  # a plan may come to nothing by that, and keep what others could have
                 ledger.try_everybody()
         due_at = ledger.timers.next_at() if ledger.timers.heap else INFINITY
+        if ledger.turned or ledger.to_cancel:  # more than fits into one event
+            due_at = ledger.now
         if ledger.claiming.next_at < due_at:
             due_at = ledger.claiming.next_at
         if ledger.high.size and (scan_at := self._placement.plan_scan(ledger.high)) < due_at:
@@ -363,9 +374,22 @@ class Scheduler:
                 ledger.about = (array,)
                 self._ending.cancel_element(array, event.job)
             return
-        elements = [each for each in ledger.jobs.values() if each.array == job.id] if job.spec is not None else []
-        for each in (job, *elements):  # the array before its elements: no more are made when these end
-            self._cancel(each)
+        self._cancel(job)
+        if job.spec is not None:  # the array before its elements: no more are made when these end
+            ledger.to_cancel[job.id] = None
+
+    def _cancel_elements(self) -> None:
+        """Those of arrays that were cancelled: so many at once, and the rest when everybody else had a turn."""
+        ledger = self.ledger
+        left = CANCELLED_AT_ONCE_MAX
+        for array in list(ledger.to_cancel):
+            elements = [job for job in ledger.jobs.values() if job.array == array]
+            for job in elements[:left]:
+                self._cancel(job)
+            left -= len(elements)
+            if left < 0:
+                return
+            del ledger.to_cancel[array]
 
     def _cancel(self, job: Job) -> None:
         self.ledger.about = (job,)

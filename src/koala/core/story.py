@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -257,12 +256,11 @@ def element_counts(array: Job) -> ElementCounts | None:
     spec = array.spec
     if spec is None:
         return None
-    ended = Counter(array.not_done.values())
+    ended = array.not_done_as
     failed, cancelled = ended[str(JobOutcome.FAILED)], ended[str(JobOutcome.CANCELLED)]
     begun = 0 if array.state in ENDED else array.elements_live - array.made_ahead
     over = array.made - array.elements_live  # some of those that are not done were not to be made
-    early = sum(position >= array.made for position in array.not_done)
-    done = over - (failed + cancelled - early)
+    done = over - (failed + cancelled - array.not_made)
     if array.state is JobState.CANCELLED:
         cancelled = spec.size - done - failed
     return ElementCounts(
@@ -281,10 +279,11 @@ def kept_back_by(job: Job) -> str:
     return _kept_back(job.held, job.waits_for, job.begins_at is not None)
 
 
-def _kept_back(held: bool, waits_for: Sequence[tuple[Condition, JobId]], has_a_time: bool) -> str:
+def _kept_back(held: bool, waits_for: Sequence[tuple[Condition, JobId]], has_a_time: bool, more: int = 0) -> str:
     shown = [in_words(condition, other) for condition, other in waits_for[:WAITED_FOR_NAMED_MAX]]
-    if len(waits_for) > WAITED_FOR_NAMED_MAX:
-        shown.append(f"{len(waits_for) - WAITED_FOR_NAMED_MAX} more")
+    more += max(0, len(waits_for) - WAITED_FOR_NAMED_MAX)
+    if more:
+        shown.append(f"{more} more")
     reasons = [f"it waits for {_and(shown)}"] if shown else []
     if has_a_time:
         reasons.append("it waits for its time (begin_at)")
@@ -426,7 +425,7 @@ _WORDS: dict[str, Callable[..., str]] = {
     "all_nodes": lambda names, site: (
         f"it may run on every node of {names[site]} again, also where it failed: there was no other way"
     ),
-    "kept_back": lambda _, held, waits_for, has_a_time: f"kept back: {_kept_back(held, waits_for, has_a_time)}",
+    "kept_back": lambda _, *what: f"kept back: {_kept_back(*what)}",
     "has_come": lambda _, condition, other: f"what it waited for has come: {_HAS_COME[condition].format(other)}",
     "its_time": lambda _: "its time has come (begin_at)",
     "element_of": lambda _, index, array: f"it is element {index} of array {array}",

@@ -11,6 +11,8 @@ import msgspec
 
 # A job waits for so many others at most.
 DEPENDENCIES_MAX = 1_000
+# So many of them are told, each time that one has come, of a job that still waits.
+DEPENDENCIES_TOLD_MAX = 8
 
 
 class Condition(enum.StrEnum):

@@ -6,7 +6,10 @@ order of their indices, so that the number of each is known before it is made.
 
 from __future__ import annotations
 
+import itertools
 import re
+from bisect import bisect_right
+from functools import cached_property
 
 import msgspec
 
@@ -28,7 +31,7 @@ class ArrayError(ValueError):
         self.advice = advice
 
 
-class ArraySpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ArraySpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, dict=True):
     """The indices of an array, as (first, last, step) in increasing order, and how many elements may be under way at
     the same time; None for as many as fit."""
 
@@ -52,30 +55,40 @@ class ArraySpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if self.limit is not None and self.limit < 1:
             raise ArrayError("not even one element may run", "write %1 or more, or leave it out")
 
-    @property
+    @cached_property
     def size(self) -> int:
         """How many elements there are."""
         return sum((last - first) // step + 1 for first, last, step in self.ranges)
 
     def index_at(self, position: int) -> int:
         """The index of the element at this position, counted from 0."""
-        for first, last, step in self.ranges:
-            here = (last - first) // step + 1
-            if position < here:
-                return first + position * step
-            position -= here
-        raise IndexError(position)
+        if not 0 <= position < self.size:
+            raise IndexError(position)
+        place = bisect_right(self._positions, position) - 1
+        first, _, step = self.ranges[place]
+        return first + (position - self._positions[place]) * step
 
     def position_of(self, index: int) -> int | None:
         """The position of the element with this index; None where there is none."""
-        before = 0
-        for first, last, step in self.ranges:
-            if first <= index <= last:
-                return before + (index - first) // step if (index - first) % step == 0 else None
-            before += (last - first) // step + 1
-        return None
+        place = bisect_right(self.ranges, (index, ARRAY_INDEX_MAX + 1, 0)) - 1
+        if place < 0:
+            return None
+        first, last, step = self.ranges[place]
+        if index > last or (index - first) % step != 0:
+            return None
+        return self._positions[place] + (index - first) // step
+
+    @cached_property
+    def _positions(self) -> list[int]:
+        """By range the position of its first element."""
+        sizes = [(last - first) // step + 1 for first, last, step in self.ranges]
+        return [0, *itertools.accumulate(sizes[:-1])]
 
     def __str__(self) -> str:
+        return self._text
+
+    @cached_property
+    def _text(self) -> str:
         parts = [
             str(first) if first == last else f"{first}-{last}" + (f":{step}" if step > 1 else "")
             for first, last, step in self.ranges

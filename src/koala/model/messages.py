@@ -519,11 +519,13 @@ class ElementMade(Command, frozen=True, kw_only=True, tag=True):
 
 class JobHeld(Command, frozen=True, kw_only=True, tag=True):
     """For the record: the job is not tried yet, and what keeps it back: somebody holds it, it waits for others, or
-    for its time."""
+    for its time. It is told each time that one of the others has come, so that only the first of those that are left
+    are named, and the ``more`` are counted."""
 
     job: JobId
     held: bool = False
     waits_for: tuple[Dependency, ...] = ()
+    more: int = 0
     begins_at: float | None = None
 
 

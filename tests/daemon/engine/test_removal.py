@@ -14,7 +14,7 @@ from koala.core import Scheduler
 from koala.daemon.engine import loop as engine_module
 from koala.daemon.engine.recovery import RecoveryError
 from koala.daemon.engine.removal import remove_job
-from koala.model.dependency import Dependency
+from koala.model.dependency import DEPENDENCIES_TOLD_MAX, Dependency
 from koala.model.job_array import ElementCounts, read_array
 from koala.model.messages import CancelAsked, ChangeAsked, HoldAsked, JobSubmitted, UnholdAsked
 from koala.model.request import Priority
@@ -289,6 +289,8 @@ def test_an_array_that_the_replay_lacks_is_put_back_and_makes_its_elements(
             array = await world.submit(a_request("exit 0", array=read_array("0-4")))
             changed = await world.submit(a_request("exit 0", walltime_s=60.0))
             await world.engine.tell(ChangeAsked(at=0.0, job=changed, walltime_s=90.0, priority=Priority.HIGH))
+            first = [await world.submit(a_request(hold=True)) for _ in range(DEPENDENCIES_TOLD_MAX + 2)]
+            patient = await world.submit(replace(a_request(), after=tuple(Dependency(job=job) for job in first)))
             monkeypatch.setattr(engine_module.Engine, "_snapshot", no_snapshot)
         monkeypatch.undo()
         store = open_store(root)
@@ -296,12 +298,15 @@ def test_an_array_that_the_replay_lacks_is_put_back_and_makes_its_elements(
             defective.setattr(Scheduler, "handle", broken_for_all)
             removed = remove_job(store, poison)
         store.close()
-        assert {array, array + 1, array + 2, changed} <= set(removed.put_back)
+        assert {array, array + 1, array + 2, changed, patient} <= set(removed.put_back)
         async with open_engine(root, local_grid((1,))) as world:
             job = world.engine.scheduler.ledger.jobs.get(changed) or world.engine.scheduler.ledger.ended[changed]
             assert (job.walltime_s, job.high) == (90.0, True)
-            rows = await world.ended(array, changed)
-            assert [row.state for row in rows] == ["done", "done"]
+            assert [other for _, other in world.engine.scheduler.ledger.jobs[patient].waits_for] == first
+            for held in first:
+                await world.engine.tell(UnholdAsked(at=0.0, job=held))
+            rows = await world.ended(array, changed, patient)
+            assert [row.state for row in rows] == ["done"] * 3
             assert rows[0].elements == ElementCounts(indices="0-4", size=5, done=5)
             assert [row.array_index for row in world.store.jobs(array=array, limit=10)] == [4, 3, 2, 1, 0]
 

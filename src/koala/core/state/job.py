@@ -6,6 +6,7 @@ The fields of these classes are what a snapshot holds of them, see ``encoded``.
 from __future__ import annotations
 
 import enum
+from collections import Counter
 from dataclasses import field
 from operator import attrgetter
 from typing import Any, TypeAlias
@@ -119,6 +120,8 @@ class _JobLinks:
         "demand",
         "high",
         "link_demands",
+        "not_done_as",
+        "not_made",
         "request",
         "states",
         "timer",
@@ -133,6 +136,8 @@ class _JobLinks:
     transfers: dict[TransferKey, FileTransfer]  # those in ``needs``, in their order
     transfers_open: int
     link_demands: list[tuple[int, int]]  # (link, bit/s), while they count
+    not_done_as: Counter[str]  # of an array: how many of those that are not done ended so
+    not_made: int  # of these: how many were to be made after those that were
     timer: Timer | None
 
 
@@ -250,7 +255,24 @@ class Job(_JobLinks):
         self.transfers = {}
         self.transfers_open = 0
         self.link_demands = []
+        self.not_done_as = Counter(self.not_done.values())
+        self.not_made = sum(position >= self.made for position in self.not_done)
         self.timer = None
+
+    def note_not_done(self, position: int, outcome: str) -> None:
+        """Of an array: the element at this position has ended so, made or not."""
+        self.not_done[position] = outcome
+        self.not_done_as[outcome] += 1
+        self.not_made += position >= self.made
+
+    def next_element(self) -> int | None:
+        """Of an array: the position of the next element, which counts as made; None where it is not to be."""
+        position = self.made
+        self.made += 1
+        if position in self.not_done:
+            self.not_made -= 1
+            return None
+        return position
 
     @property
     def walltime_s(self) -> float | None:

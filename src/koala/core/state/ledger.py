@@ -5,6 +5,7 @@ Placement, staging, running, claiming and ending share one ledger; it keeps the 
 
 from __future__ import annotations
 
+from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import Sequence
 
@@ -107,7 +108,12 @@ class Ledger:
         self.planned: dict[JobId, Job] = {}  # waiting jobs that have plans
         self.dependents: dict[JobId, dict[JobId, None]] = {}  # by job those that wait for it
         self.turned: list[EndedJob] = []  # jobs that others wait for and that have just started or ended
+        self.turned_told: JobId = 0  # of the first of these: up to which job those who wait were told
         self.arrays: dict[JobId, Job] = {}  # those that have not ended
+        self._array_numbers: list[JobId] = []  # theirs, in order
+        # Arrays that were cancelled, or removed, some elements of which live: these are cancelled some at a time.
+        self.to_cancel: dict[JobId, None] = {}
+        self.made_now = 0  # components of the elements that the present event has made, see ``JobPlacing``
         self.to_unfold: dict[JobId, None] = {}  # arrays of which more elements may be made, or that may be over
         self.claiming = ClaimingQueue()
         self.claims: dict[Token, ComponentClaim] = {}
@@ -130,17 +136,29 @@ class Ledger:
         self.states[job.state] += 1
         if job.spec is not None:
             self.arrays[job.id] = job
+            insort(self._array_numbers, job.id)
+
+    def forget_array(self, array: Job) -> None:
+        """It has ended."""
+        del self.arrays[array.id]
+        del self._array_numbers[bisect_left(self._array_numbers, array.id)]
 
     def array_of(self, job_id: JobId) -> Job | None:
         """The array that has not ended of which this is the number of an element, made or not."""
         job = self.jobs.get(job_id)
         if job is not None:
             return self.arrays.get(job.array)
-        for array in self.arrays.values():
-            assert array.spec is not None
-            if array.id < job_id <= array.id + array.spec.size:
-                return array
-        return None
+        place = bisect_left(self._array_numbers, job_id) - 1  # the last array before it
+        if place < 0:
+            return None
+        array = self.arrays[self._array_numbers[place]]
+        assert array.spec is not None
+        return array if job_id <= array.id + array.spec.size else None
+
+    @property
+    def dependencies_open(self) -> int:
+        """How many things all jobs together wait for."""
+        return sum(map(len, self.dependents.values()))
 
     def note_turn(self, job: Job, outcome: JobOutcome | None) -> None:
         """The job has started, or ended so: that is looked at once the present event is handled."""

@@ -15,6 +15,7 @@ from typing import TypeAlias
 import msgspec
 
 from koala.core import HandlingError, Scheduler, split_snapshot
+from koala.core.holding import is_met
 from koala.core.lifecycle import IN_CLAIMING_QUEUE, JobState
 from koala.core.state.job import Job
 from koala.core.state.snapshots.removal import (
@@ -33,9 +34,11 @@ from koala.model.messages import (
     CancelAsked,
     ChangeAsked,
     ElementMade,
+    EndedJob,
     HoldAsked,
     JobCounts,
     JobHeld,
+    JobOutcome,
     JobSubmitted,
     RequeueAsked,
     RestartAsked,
@@ -248,6 +251,8 @@ class _Replay:
             told = self._told.held.get(row.id)
             if told is None:
                 told = JobHeld(job=row.id, held=True) if before is None else _what_keeps_back(before)
+            elif told.more:  # not all were named: those are left that have not come, by what is on record
+                told = msgspec.structs.replace(told, waits_for=self._open(row, before), more=0)
             return told
         held = before is not None and before.held
         for entry in self._found.entries:
@@ -258,6 +263,21 @@ class _Replay:
                 held = False
         # One that has places, or is in line, is not held; one that is on its way back may be.
         return JobHeld(job=row.id, held=held and row.state in (JobState.UNWINDING, JobState.QUARANTINED))
+
+    def _open(self, row: StoredJob, before: Job | None) -> tuple[Dependency, ...]:
+        """What the job waits for that has not come, by the rows of those others."""
+        if before is not None:
+            asked = _what_keeps_back(before).waits_for
+        else:
+            asked = self._store.requests_of([row.id])[row.id].after
+        left = []
+        for each in asked:
+            other = None if each.job == self._job else self._store.job(each.job)
+            outcome = JobOutcome(other.state) if other is not None and other.ended_at is not None else None
+            became = EndedJob(job=each.job, outcome=outcome, started=other is not None and other.runs > 0)
+            if not is_met(each.condition, became):
+                left.append(each)
+        return tuple(left)
 
     @cached_property
     def _told(self) -> _ToldSince:

@@ -147,7 +147,7 @@ def _change_asked(body: ChangeAsked) -> str:
 
 def _job_held(body: JobHeld) -> str:
     reasons = [f"it waits for {in_words(each.condition, each.job)}" for each in body.waits_for[:NAMES_MAX]]
-    reasons += ["it waits for more"] if len(body.waits_for) > NAMES_MAX else []
+    reasons += ["it waits for more"] if body.more or len(body.waits_for) > NAMES_MAX else []
     reasons += [] if body.begins_at is None else ["it waits for its time"]
     reasons += ["somebody holds it"] if body.held else []
     return f"job {body.job} is kept back: {'; '.join(reasons)}"

@@ -28,7 +28,7 @@ from koala.descriptions import DescriptionError, job_notes, read_graph, read_job
 from koala.model.api import DryRun, ProblemAt, Scope, Submission
 from koala.model.errors import ForbiddenError, InvalidError, TooManyError
 from koala.model.grid import Grid
-from koala.model.job_array import element_number, read_array
+from koala.model.job_array import ArraySpec, element_number, read_array
 from koala.model.launch import LaunchError
 from koala.model.messages import EndedJob, JobOutcome
 from koala.model.request import GraphJob, InvalidRequestError, Priority, Refusal, Request, SiteName
@@ -43,6 +43,8 @@ from koala.store import NUMBER_MAX, StoredJob
 SMALL_TEXT_CHARACTERS_MAX = 4_096
 # So much text of one caller may wait to be read, or one text that is larger by itself.
 WAITING_TEXT_CHARACTERS_MAX = 1_048_576
+# All jobs together wait for so many others: what one end costs is bounded by that.
+DEPENDENCIES_LIVE_MAX = 400_000
 # So many sites are named in a sentence.
 SITES_NAMED_MAX = 8
 
@@ -214,17 +216,31 @@ async def with_element_numbers(who: Principal, request: Request, engine: Engine)
     """The request in which elements of arrays that it waits for have numbers of their own. ``InvalidError`` where
     there is no such array or element for this caller."""
     after = []
+    specs: dict[int, ArraySpec | None] = {}
     for each in request.after:
         if each.index is None:
             after.append(each)
             continue
-        row = await _visible(who, each.job, engine)
-        spec = None if row is None or row.elements is None else read_array(row.elements.indices)
+        if each.job not in specs:
+            specs[each.job] = await _array(who, each.job, engine)
+        spec = specs[each.job]
         number = None if spec is None else element_number(each.job, spec, each.index)
         if number is None:
             raise InvalidError(f"after: there is no element {each.job}_{each.index}; look at the list of jobs")
         after.append(msgspec.structs.replace(each, job=number, index=None))
     return msgspec.structs.replace(request, after=tuple(dict.fromkeys(after))) if after else request
+
+
+async def _array(who: Principal, number: int, engine: Engine) -> ArraySpec | None:
+    """The indices of an array that exists for this caller."""
+    row = await _visible(who, number, engine)
+    if row is None or row.elements is None:
+        return None
+    job = engine.scheduler.ledger.jobs.get(number)
+    if job is not None:
+        return job.spec
+    await asyncio.sleep(0)  # to read one takes a while, and a job may wait for elements of very many
+    return read_array(row.elements.indices)
 
 
 async def _visible(who: Principal, number: int, engine: Engine) -> StoredJob | None:
@@ -238,6 +254,11 @@ async def ended_before(who: Principal, request: Request, engine: Engine) -> tupl
     """How those of the jobs ended that the request waits for and that are over. ``InvalidError`` where it waits for a
     job that does not exist for this caller."""
     found = []
+    if request.after and len(request.after) + engine.scheduler.ledger.dependencies_open > DEPENDENCIES_LIVE_MAX:
+        raise TooManyError(
+            f"after: jobs wait for {DEPENDENCIES_LIVE_MAX} others already (DEPENDENCIES_LIVE_MAX); submit it when "
+            "some of them have ended"
+        )
     for number in dict.fromkeys(each.job for each in request.after):
         row = await _visible(who, number, engine)
         if row is None and (array := engine.scheduler.ledger.array_of(number)) is not None:

@@ -19,6 +19,7 @@ from koala.core.state.learned_traffic import LearnedApplication
 from koala.core.state.ledger import Ledger
 from koala.core.state.snapshots import format_1
 from koala.model.grid import Grid
+from koala.model.messages import EndedJob
 from koala.model.request import FileName, JobId, Request
 
 # The format below. A snapshot of a higher one was written by a later Koala, and is refused.
@@ -59,6 +60,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     - ``probes``: which link is looked at next for a probe, and when; None where there are none;
     - ``files``: those whose replicas are not as the grid says: size in bytes, sites;
     - ``learned``: what jobs of a name were measured to send, the one that was measured last at the end;
+    - ``turned``: jobs that have started or ended, which those who wait for them are not all told yet; of the first
+      those up to the job ``turned_told`` are;
     - ``last_runs``: by user, how long the last runs took, the user that was seen last at the end;
     - ``preempted_at``: when jobs were preempted for places of others, within the last hour.
 
@@ -90,6 +93,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     last_runs: dict[str, tuple[float, ...]] = {}
     preempted_at: tuple[float, ...] = ()
     learned: tuple[LearnedApplication, ...] = ()
+    turned: tuple[EndedJob, ...] = ()
+    turned_told: JobId = 0
 
 
 class _Version(msgspec.Struct):
@@ -152,6 +157,8 @@ def take_snapshot(
         last_runs=dict(ledger.last_runs),
         preempted_at=tuple(ledger.preempted_at),
         learned=tuple(each.copied() for each in ledger.links.learned.applications.values()),
+        turned=tuple(ledger.turned),
+        turned_told=ledger.turned_told,
     )
 
 
