@@ -16,6 +16,7 @@ from koala.model.grid import Grid, Link, Links, SchedulerParameters, Site
 from koala.model.messages import JobSubmitted, SiteReported, Tick
 from koala.model.nodes import NodeClass, NodeSize, TaskNeeds
 from koala.model.request import Communication, Component, Flexibility, Pattern, Request
+from koala.model.request_size import JOB_SHAPES_MAX
 from koala.policies import Catalogue
 from koala.policies.front_door import compile_demand
 
@@ -41,7 +42,8 @@ def reported(scheduler: Scheduler, sites: int, classes: int) -> None:
 
 
 def shaped(tasks: int, number: int) -> Component:
-    """Each component of another shape."""
+    """Each component of another shape than those before it, as far as that goes."""
+    number %= JOB_SHAPES_MAX
     needs = TaskNeeds(gpus=1 + number % 4, memory_bytes=GIB + number * 2**20, gpu="a100", constraint="fast")
     return Component(processors=tasks, needs=needs)
 
@@ -57,16 +59,13 @@ def cases() -> Iterator[tuple[str, Request]]:
         yield f"{COMPONENTS} of one shape, {policy}", Request(components=alike, policy=policy)
         for tasks in (1, 200):
             components = tuple(shaped(tasks, number) for number in range(COMPONENTS))
-            text = f"{COMPONENTS} shapes of {tasks} tasks, {policy}"
+            text = f"{COMPONENTS} of {JOB_SHAPES_MAX} shapes, {tasks} tasks, {policy}"
             yield text, Request(components=components, policy=policy)
     for policy in ("FCM", "NFCM", "A1", "B1"):
         for size in (100_000, 10_000_000):
             whole = (Component(processors=size),)
             request = Request(components=whole, flexible=Flexibility(component_min=1), policy=policy)
             yield f"flexible {size}, {policy}", request
-    splits = tuple(tuple([10 + number % 7] * 10) for number in range(1_000))
-    total = (Component(processors=130),)
-    del splits, total
     cube = Communication(pattern=Pattern.CUBE, bisection_mbit_s=10.0)
     yield (
         "cube 9,999,991, FCM",

@@ -185,6 +185,7 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
         "TRIES_MAX",
         "tries that a job may ask for to place it, and to claim its processors",
     ),
+    ("koala.model.request_size", "JOB_SHAPES_MAX", "different shapes of tasks among the components of a job"),
     ("koala.model.request_size", "ARGUMENTS_MAX", "arguments of one application"),
     ("koala.model.request_size", "VARIABLES_MAX", "environment variables of one application"),
     ("koala.model.request_size", "JOB_ENTRIES_MAX", "arguments and variables of all components of a job"),

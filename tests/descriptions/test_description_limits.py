@@ -12,6 +12,7 @@ from koala.descriptions.grid.simulation import OUTAGES_MAX
 from koala.descriptions.rsl.syntax import RSL_DEPTH_MAX, RSL_TOKENS_MAX
 from koala.descriptions.yaml.nodes import DEPTH_MAX, EXPANDED_CHARACTERS_MAX, NODES_MAX, TAG_DIRECTIVES_MAX
 from koala.model.grid import NETWORK_GROUPS_MAX, NETWORK_LINKS_MAX, ROUTES_MAX, SITES_MAX
+from koala.model.nodes import TaskNeeds
 from koala.model.request import (
     BANDWIDTH_MBIT_S_MAX,
     COMPONENTS_MAX,
@@ -30,6 +31,7 @@ from koala.model.request_size import (
     JOB_ENTRIES_MAX,
     JOB_INPUT_FILES_MAX,
     JOB_NAME_CHARACTERS_MAX,
+    JOB_SHAPES_MAX,
     RESTARTS_MAX,
     SPLIT_PARTS_MAX,
     TRIES_MAX,
@@ -325,3 +327,13 @@ def test_the_reading_stops_where_more_is_wrong_than_is_reported(text: str, sourc
 def test_only_so_many_tag_directives_are_handed_to_the_parser() -> None:
     directives = "#\n" + "".join(f"%TAG !t{number}! x\n" for number in range(TAG_DIRECTIVES_MAX + 1))
     assert "TAG_DIRECTIVES_MAX" in message(directives + "---\nprocessors: 1\n", "job.yaml")
+
+
+def test_a_job_has_few_different_shapes_of_tasks() -> None:
+    def of(shapes: int) -> Request:
+        components = [Component(processors=1, needs=TaskNeeds(gpus=1 + each % shapes)) for each in range(100)]
+        return Request(components=tuple(components))
+
+    check_size(of(JOB_SHAPES_MAX))
+    with pytest.raises(RequestSizeError, match=r"17 different shapes of tasks, more than 16 \(JOB_SHAPES_MAX\)"):
+        check_size(of(JOB_SHAPES_MAX + 1))

@@ -22,6 +22,8 @@ JOB_NAME_CHARACTERS_MAX = 255
 FILE_NAME_CHARACTERS_MAX = 1_024
 # Input files of all components together: each is a transfer of its own.
 JOB_INPUT_FILES_MAX = 10_000
+# Shapes of tasks of all components: every try to place a job looks at the nodes of all sites for each of them.
+JOB_SHAPES_MAX = 16
 # Arguments and variables of all components together.
 JOB_ENTRIES_MAX = 100_000
 # The parts of all splits of a flexible job together: each is looked at in every try to place it.
@@ -59,6 +61,10 @@ def check_size(request: Request, *, characters_max: int = REQUEST_CHARACTERS_MAX
             least = memory_text(TASK_MEMORY_BYTES_MIN)
             said = f"{memory_text(needs.memory_bytes)} a task, less than {least} (TASK_MEMORY_BYTES_MIN)"
             raise RequestSizeError("memory", said, f"write at least {least}, such as 1G, or leave it out")
+    shapes = len({component.shape for component in request.components})
+    if shapes > JOB_SHAPES_MAX:
+        said = f"components with {shapes} different shapes of tasks, more than {JOB_SHAPES_MAX} (JOB_SHAPES_MAX)"
+        raise RequestSizeError("components", said, "ask for the same for more of them, or submit several jobs")
     if request.flexible is not None:
         parts = sum(map(len, request.flexible.splits))
         _at_most("splits", parts, SPLIT_PARTS_MAX, "parts in all splits", "SPLIT_PARTS_MAX")
@@ -107,6 +113,7 @@ def texts_of(request: Request) -> Iterator[str]:
             yield value
         for text in (
             application.executable,
+            application.image,
             application.script,
             application.directory,
             application.stdin,
