@@ -157,6 +157,7 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
     ("koala.daemon.perform.link_probes", "PROBE_S", "seconds after which a probe of a link is given up"),
     ("koala.core.probing", "PROBE_DEADLINE_S", "seconds after which a probe that is not answered has failed"),
     ("koala.core.probing", "PROBE_FIRST_S", "seconds after the start of a scheduler before the first probe"),
+    ("koala.daemon.service.sites.grid", "PROBES_ASKED_MAX", "probes that operators asked for and that are not over"),
     ("koala.core.probing", "PROBE_GAP_S_MIN", "seconds between two probes, also of different links, at least"),
     ("koala.core.probing", "PROBE_REST_S_MAX", "seconds that a link whose probes fail rests at most"),
     ("koala.core.probing", "LINKS_LOOKED_AT_MAX", "links that are looked at for one that is idle"),

@@ -1,16 +1,22 @@
 """The OpenAPI document is complete, and the real app keeps what it says, whatever is sent.
 
 Every site is drained and the token has no right to register files, so that nothing that is taken runs and no path or
-URL that is made up is ever opened. ``KOALA_API_EXAMPLES`` sets how many requests are made up for each operation.
+URL that is made up is ever opened; what the owner could do to that is left out. ``KOALA_API_EXAMPLES`` sets how many
+requests are made up for each operation over TCP, ``KOALA_API_OWNER_EXAMPLES`` how many over the unix socket, where
+every caller is the owner.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import re
 import socket
+import tempfile
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -19,7 +25,7 @@ from hypothesis import HealthCheck, Phase, settings
 from schemathesis.checks import load_all_checks
 from schemathesis.core.result import Ok
 from schemathesis.pytest.lazy import get_all_tests
-from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
+from schemathesis.specs.openapi.checks import ignored_auth, negative_data_rejection, positive_data_acceptance
 
 from koala.daemon.api import RequestTraffic, make_app
 from koala.daemon.doors.admission import Admission
@@ -31,6 +37,7 @@ from koala.model.api import Scope
 from tests.support.api_world import OWNER, Stage, World
 
 EXAMPLES = int(os.environ.get("KOALA_API_EXAMPLES", "4"))
+OWNER_EXAMPLES = int(os.environ.get("KOALA_API_OWNER_EXAMPLES", "1"))
 
 
 @pytest.fixture(scope="module")
@@ -108,31 +115,70 @@ async def serve_at_loopback(world: World) -> tuple[DoorServer, asyncio.Task[None
     )
     bound = socket.socket()
     bound.bind(("127.0.0.1", 0))
+    server, serving = await begun(app, bound)
+    return server, serving, Served(f"http://127.0.0.1:{bound.getsockname()[1]}", secret)
+
+
+async def begun(app: Any, bound: socket.socket) -> tuple[DoorServer, asyncio.Task[None]]:
+    """A real server that answers there."""
     server = DoorServer(app, bound, Admission())
     serving = asyncio.create_task(server.serve())
     async with asyncio.timeout(60):
         while not server.started:
             assert not serving.done()
             await asyncio.sleep(0.01)
-    return server, serving, Served(f"http://127.0.0.1:{bound.getsockname()[1]}", secret)
+    return server, serving
+
+
+async def serve_at_socket(world: World, path: Path) -> tuple[DoorServer, asyncio.Task[None], Served]:
+    """A real server for the owner's socket, and the URL of a port from which every byte goes there."""
+    app = make_app(world.service, world.tokens, trusted=True, owner=OWNER, traffic=loosened())
+    bound = socket.socket(socket.AF_UNIX)
+    bound.bind(str(path))
+    server, serving = await begun(app, bound)
+
+    async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError):
+            while data := await reader.read(65_536):
+                writer.write(data)
+                await writer.drain()
+        writer.close()
+
+    async def relay(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        to_reader, to_writer = await asyncio.open_unix_connection(path)
+        await asyncio.gather(pump(reader, to_writer), pump(to_reader, writer))
+
+    port = await asyncio.start_server(relay, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{port.sockets[0].getsockname()[1]}"
+
+    async def relaying() -> None:
+        try:
+            await serving
+        finally:
+            port.close()
+            await port.wait_closed()
+
+    return server, asyncio.create_task(relaying()), Served(url, "")
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
-    with Stage(tmp_path_factory.mktemp("fuzzed")) as stage:
-        found: list[Any] = []
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Served]]:
+    """By listener."""
+    with Stage(tmp_path_factory.mktemp("fuzzed")) as stage, tempfile.TemporaryDirectory() as short:
+        found: dict[str, Any] = {}
 
         async def begin(world: World) -> None:
-            found.append(await serve_at_loopback(world))
+            found["tcp"] = await serve_at_loopback(world)
+            found["unix"] = await serve_at_socket(world, Path(short) / "s")
 
         async def end(_: World) -> None:
-            server, serving, _served = found[0]
-            server.should_exit = True
-            async with asyncio.timeout(60):
-                await serving
+            for server, serving, _served in found.values():
+                server.should_exit = True
+                async with asyncio.timeout(60):
+                    await serving
 
         stage.play(begin)
-        yield found[0][2]
+        yield {name: each for name, (_, _, each) in found.items()}
         stage.play(end)
 
 
@@ -141,45 +187,60 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 REFUSED_FOR_ITS_MEANING = frozenset({404, 409, 413, 422})
 
 
-SETTINGS = settings(
-    max_examples=EXAMPLES,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    phases=[Phase.explicit, Phase.generate],
-    suppress_health_check=list(HealthCheck),
-)
+# With these the owner would have something run or opened that was made up.
+OWNER_ALONE = "/(resume|files|replications)$"
+
+
+def made_up(examples: int) -> settings:
+    """So many requests for each operation, the same in every run."""
+    return settings(
+        max_examples=examples,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        phases=[Phase.explicit, Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
 
 
 def is_answered_as_documented(case: schemathesis.Case[Any], served: Served) -> None:
-    headers = {"Authorization": f"Bearer {served.secret}"}
+    headers = {"Authorization": f"Bearer {served.secret}"} if served.secret else {}
     response = case.call(base_url=served.url, headers=headers)
     excluded: list[Any] = []
     if response.status_code in REFUSED_FOR_ITS_MEANING:
         excluded.append(positive_data_acceptance)
     if response.status_code == 413:
         excluded.append(negative_data_rejection)  # it knows no refusal for size
+    if not served.secret:
+        excluded.append(ignored_auth)  # who comes to the socket is its owner
     case.validate_response(response, excluded_checks=excluded, headers=headers)
     assert response.status_code < 500
     # What is no HTTP is refused at the door, before there is an app that could tell its version.
     assert response.status_code == 400 or response.headers["koala-version"]
 
 
-def test_the_app_keeps_what_the_document_says(document: Any, served: Served, subtests: pytest.Subtests) -> None:
+@pytest.mark.parametrize(("listener", "examples"), [("tcp", EXAMPLES), ("unix", OWNER_EXAMPLES)])
+def test_the_app_keeps_what_the_document_says(
+    document: Any, served: dict[str, Served], subtests: pytest.Subtests, listener: str, examples: int
+) -> None:
     """One test for all operations: their requests take seconds to make up, and every process collects the tests."""
     load_all_checks()
     # A stream and a wait do not end by themselves; both have tests of their own.
     api = schemathesis.openapi.from_dict(document).exclude(path_regex="/(stream|wait)$")
+    if listener == "unix":
+        api = api.exclude(method="POST", path_regex=OWNER_ALONE)
     tried = set()
-    for made in get_all_tests(schema=api, test_func=is_answered_as_documented, settings=SETTINGS, given_kwargs=None):
+    chosen = made_up(examples)
+    for made in get_all_tests(schema=api, test_func=is_answered_as_documented, settings=chosen, given_kwargs=None):
         assert isinstance(made, Ok), made
         operation, requests = made.ok()
         with subtests.test(operation.label):
-            requests(served=served)
+            requests(served=served[listener])
         tried.add((operation.path, operation.method))
     assert tried == {
         (path, method)
         for path, methods in document["paths"].items()
         for method in methods
         if not path.endswith(("/stream", "/wait"))
+        and not (listener == "unix" and method == "post" and re.search(OWNER_ALONE, path))
     }

@@ -211,16 +211,23 @@ def test_a_user_sees_and_touches_nothing_of_anothers_job_by_any_route(stage: Sta
         text = WAITING_JOB.replace("giant", "secret-of-ann")
         async with ann, bob, ops:
             job = (await ann.post("/v1/jobs", json={"description": text, "client_token": "t"})).json()["job"]["id"]
+            many = {"description": f"{text}array: 0-9\n"}
+            array = (await ann.post("/v1/jobs", json=many)).json()["job"]["id"]
             for method, path in (
                 ("GET", ""),
                 ("GET", "/explanation"),
                 ("GET", "/wait?timeout_s=0"),
                 ("GET", "/output"),
                 ("POST", "/cancel"),
+                ("POST", "/hold"),
+                ("POST", "/release"),
+                ("POST", "/requeue"),
+                ("POST", "/change"),
             ):
-                answer = await bob.request(method, f"/v1/jobs/{job}{path}")
+                body = {"walltime_s": 60.0} if path == "/change" else None
+                answer = await bob.request(method, f"/v1/jobs/{job}{path}", json=body)
                 assert answer.status_code == 404, (path, answer.text)
-                no_such = await bob.request(method, f"/v1/jobs/987654{path}")
+                no_such = await bob.request(method, f"/v1/jobs/987654{path}", json=body)
                 # What is said of somebody else's job is what is said of none.
                 assert error_of(answer)["message"].replace(str(job), "N") == error_of(no_such)["message"].replace(
                     "987654", "N"
@@ -230,6 +237,14 @@ def test_a_user_sees_and_touches_nothing_of_anothers_job_by_any_route(stage: Sta
                 assert "secret-of-ann" not in seen.text, path
                 assert "ann" not in {each.get("owner") for each in listed(seen)}, path
             assert all(entry["job"] != job for entry in (await bob.get("/v1/events?limit=1000")).json())
+            for other in (f"{job}", f"{array}", f"{array}_3", f"{array + 1}"):
+                waits = {"description": f"{WAITING_JOB}after: {{ended: [{other}]}}\n"}
+                for route in ("/v1/jobs", "/v1/dry-runs"):
+                    refused = await bob.post(route, json=waits)
+                    assert refused.status_code == 422, refused.text
+                    assert "there is no " in error_of(refused)["message"]
+            assert (await bob.get(f"/v1/jobs?array={array}")).json()["items"] == []
+            assert (await bob.post(f"/v1/jobs/{array + 1}/hold")).status_code == 404
             of_job = await bob.get(f"/v1/events?job={job}")
             assert of_job.status_code == 404 or of_job.json() == []
             stream = await status_of_stream(world, "bob", job)
@@ -242,7 +257,8 @@ def test_a_user_sees_and_touches_nothing_of_anothers_job_by_any_route(stage: Sta
             assert (await ann.get(f"/v1/jobs/{job}")).json()["state"] == "waiting"
             assert (await ops.get(f"/v1/jobs/{job}")).json()["name"] == "secret-of-ann"
             assert "secret-of-ann" in (await ops.get("/v1/grid")).text
-            assert (await ops.post(f"/v1/jobs/{job}/cancel")).status_code == 200
+            for mine in (job, array):
+                assert (await ops.post(f"/v1/jobs/{mine}/cancel")).status_code == 200
 
     stage.play(scene)
 

@@ -187,8 +187,18 @@ class ContentService:
                 _log.exception("files that nobody needs could not be removed")
             await self._sleep(SWEEP_S)
 
+    async def _know_bundles(self) -> None:
+        """A long list takes a while, and after a start there may be very many: they are looked at in a thread."""
+        known, jobs = self._bundle_keys, self._engine.scheduler.ledger.jobs
+        unknown = {
+            number: job.request.files for number, job in jobs.items() if job.request.files and number not in known
+        }
+        if unknown:
+            known |= await offload(lambda: {number: bundle_key(files) for number, files in unknown.items()})
+
     async def sweep(self) -> list[str]:
         """Remove what neither a live job nor the grace time keeps; the contents that went."""
+        await self._know_bundles()
         jobs = self._engine.scheduler.ledger.jobs
         live: dict[str, set[str]] = {}
         keys: dict[JobId, str] = {}

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from koala.daemon.engine.loop import Engine
 from koala.daemon.offload import offload, query
 from koala.daemon.service.principal import Principal
 from koala.daemon.service.sites.overview import CallerView, OverviewBoard
 from koala.daemon.service.sites.site_history import check_stretch, usage_points
 from koala.model.api import LinkHistory, NetworkInfo, Overview, Scope, SiteHistory, SiteInfo
-from koala.model.errors import ConflictError, InvalidError, NotFoundError
+from koala.model.errors import ConflictError, InvalidError, NotFoundError, TooManyError
 from koala.model.messages import ProbeLink, SiteDrained, SiteLost, SiteResumed
 from koala.policies.errors import suggest
+
+# So many probes that operators asked for may wait for one another.
+PROBES_ASKED_MAX = 8
 
 
 class GridService:
@@ -19,6 +24,8 @@ class GridService:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._board = OverviewBoard(engine)
+        self._probing = asyncio.Lock()
+        self._probes_asked = 0
 
     async def overview(self, who: Principal) -> Overview:
         """The whole grid now; jobs of others are left out for those who may not see them. Needs ``read``."""
@@ -69,7 +76,16 @@ class GridService:
         before = self._link(who, source, target).link
         if before.not_probed:
             raise ConflictError(f"the link from {source} to {target} is not probed: {before.not_probed}")
-        await self._engine.tell(await self._engine.prober.probe(ProbeLink(source=source, target=target)))
+        if self._probes_asked >= PROBES_ASKED_MAX:
+            raise TooManyError(
+                f"{PROBES_ASKED_MAX} probes that somebody asked for are not over (PROBES_ASKED_MAX); ask again later"
+            )
+        self._probes_asked += 1
+        try:
+            async with self._probing:  # two at the same time would measure each other
+                await self._engine.tell(await self._engine.prober.probe(ProbeLink(source=source, target=target)))
+        finally:
+            self._probes_asked -= 1
         return self._link(who, source, target)
 
     async def drain(self, who: Principal, site: str) -> SiteInfo:
