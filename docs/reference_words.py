@@ -164,6 +164,11 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
     ("koala.core.blame", "AT_ONCE_S", "seconds within which a run that fails has failed at once"),
     ("koala.core.state.blame", "ACCUSATIONS_KEPT_MAX", "accusations that are kept of one site"),
     ("koala.core.state.blame", "NODE_ACCUSATIONS_KEPT_MAX", "accusations of nodes that are kept of one site"),
+    (
+        "koala.model.nodes",
+        "PLACES_REMEMBERED",
+        "pairs of a node and a shape of tasks of which it is remembered what fits",
+    ),
     ("koala.model.nodes", "TASK_GPUS_MAX", "GPUs of one task, and of one node of a grid file"),
     ("koala.model.nodes", "TASK_MEMORY_BYTES_MAX", "bytes of memory of one task"),
     ("koala.model.nodes", "TASK_MEMORY_BYTES_MIN", "bytes of memory of one task at least, where it asks for memory"),

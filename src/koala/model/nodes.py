@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
@@ -21,6 +22,9 @@ TASK_MEMORY_BYTES_MIN = 16 * 2**20
 CONSTRAINT_CHARACTERS_MAX = 255
 # So many classes of nodes a site tells of at most; nodes beyond them are told as less than they are.
 NODE_CLASSES_MAX = 256
+
+# For so many pairs of a node and a shape it is remembered how many tasks fit.
+PLACES_REMEMBERED = 65_536
 
 # Of a node that does not say how much memory it has.
 UNTOLD = -1
@@ -254,6 +258,8 @@ def _counted(nodes: Iterable[tuple[NodeSize, tuple[str, ...], int]]) -> dict[_Po
     return counts
 
 
+# Nodes are few by what they have free, and sites have the same ones.
+@lru_cache(maxsize=PLACES_REMEMBERED)
 def _places_on(key: _PoolKey, shape: TaskShape) -> int:
     return key.free.places(shape) if meets(shape.constraint, key.features) else 0
 
