@@ -6,15 +6,20 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from koala.daemon.perform.link_probes import LinkProber
 from koala.daemon.service import journal as journal_reading
 from koala.daemon.service.journal import FOLLOWED_AT_ONCE
 from koala.daemon.service.principal import Principal
 from koala.daemon.service.sites import overview as seeing
+from koala.daemon.service.sites.grid import PROBES_ASKED_MAX
+from koala.daemon.service.sites.overview import CallerView
 from koala.model.api import JournalEntry, Registration
-from koala.model.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
+from koala.model.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError, TooManyError
+from koala.model.messages import LinkProbed, ProbeLink
 from tests.support.daemon_world import ANNA, BERT, OPERATOR, OWNER, WAIT_S, job_text, open_daemon, small_grid
 
 FOREVER = "while :; do sleep 0.1; done"
@@ -124,6 +129,36 @@ def test_a_site_that_answers_is_declared_lost_by_force_alone(tmp_path: Path) -> 
             story = [line.text for line in (await world.service.explain(OPERATOR, job)).story]
             assert f"A, where a component of it is, is lost: {OPERATOR.name} declared it lost" in story
             await world.service.changes.cancel(OPERATOR, job)
+
+    asyncio.run(scenario())
+
+
+def test_probes_of_links_that_operators_ask_for_take_turns_and_few_may_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        gate, under_way = asyncio.Event(), 0
+
+        async def probe(_: LinkProber, command: ProbeLink) -> LinkProbed:
+            nonlocal under_way
+            under_way += 1
+            assert under_way == 1, "two would measure each other"
+            await gate.wait()
+            under_way -= 1
+            return LinkProbed(at=0.0, source=command.source, target=command.target, reason="only a test")
+
+        monkeypatch.setattr(LinkProber, "probe", probe)
+        monkeypatch.setattr(CallerView, "link", lambda *_: SimpleNamespace(link=SimpleNamespace(not_probed="")))
+        async with open_daemon(tmp_path / "d") as world:
+            ask = world.service.grid.probe_link
+            asked = [asyncio.create_task(ask(OPERATOR, "A", "B")) for _ in range(PROBES_ASKED_MAX)]
+            await asyncio.sleep(0)
+            with pytest.raises(TooManyError, match="PROBES_ASKED_MAX"):
+                await ask(OPERATOR, "A", "C")
+            gate.set()
+            async with asyncio.timeout(WAIT_S):
+                await asyncio.gather(*asked)
+                await ask(OPERATOR, "A", "C")
 
     asyncio.run(scenario())
 
