@@ -260,8 +260,11 @@ async def ended_before(who: Principal, request: Request, engine: Engine) -> tupl
             "some of them have ended"
         )
     for number in dict.fromkeys(each.job for each in request.after):
-        row = await _visible(who, number, engine)
-        if row is None and (array := engine.scheduler.ledger.array_of(number)) is not None:
+        array = engine.scheduler.ledger.array_of(number)
+        row = None
+        if array is None or number <= array.id + array.made:
+            row = await _visible(who, number, engine)
+        if row is None and array is not None:
             row = await _visible(who, array.id, engine)  # an element whose turn has not come yet
         if row is None:
             raise InvalidError(f"after: there is no job {number} to wait for; look at the list of jobs")
