@@ -106,7 +106,8 @@ class JobPlacing:
         assert job.demand is not None
         ledger = self.ledger
         sites, queue = ledger.sites, ledger.high if job.high else ledger.low
-        ledger.estimate(job)
+        if ledger.estimates_runs:
+            ledger.estimate(job)
         try:
             if queue.patient and queue.scanned_changed != sites.changed:
                 ledger.enqueue(job, tried=False)

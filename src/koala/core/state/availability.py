@@ -59,7 +59,7 @@ class SiteProfile:
             self._take_out(before)
             processors += before[2]
         if processors > 0:
-            self._put(key, processors, expected_at(due_at, now), due_at)
+            self._put(key, processors, due_at if due_at + GRACE_S >= now else expected_at(due_at, now), due_at)
 
     def let_go(self, key: Hashable, processors: int | None = None) -> None:
         """Of that so many are held no more, or all; without effect where nothing is held."""

@@ -189,7 +189,8 @@ class Ledger:
         been tried in vain."""
         queue = self.queue_of(job)
         job.waiting_since = self.now
-        self.estimate(job)
+        if self.estimates_runs:
+            self.estimate(job)
         if self.scans_every_event and job.placed_at == self.now:
             rest_s = max(rest_s, min(REST_S * 2**job.rests, REST_S_MAX))
             job.rests += 1
@@ -218,8 +219,7 @@ class Ledger:
 
     def estimate(self, job: Job) -> None:
         """The job is about to be tried: from now until it has ended plans believe this of it."""
-        if self.estimates_runs:
-            job.estimate_s = self.usual_s(job.submitter)
+        job.estimate_s = self.usual_s(job.submitter)
 
     def note_run(self, user: str, took_s: float) -> None:
         """A run of the user ended well: what is told of times goes by the last ones."""
