@@ -265,6 +265,13 @@ def preemption_for_places() -> CoreDriver:
     return driver
 
 
+def story_of_an_early_claim() -> list[str]:
+    driver = CoreDriver({"a": 5, "b": 5}, plan_depth=1, hold_budget=1.0, hold_budget_per_job=1.0)
+    driver.run(ask(part(5, "b"), walltime_s=100.0))
+    driver.submit(ask(part(5, "a"), part(5, "b")))
+    return driver.story(2)
+
+
 def story_of_a_probe() -> list[str]:
     driver = files_driver()
     for _ in range(5):
@@ -429,6 +436,10 @@ TOLD: dict[str, tuple[Callable[[], list[str]], str]] = {
     "moved": (story_of_a_move, "component 0 moved from a, where it could not start, to near"),
     "preempts": (lambda: preemption().story(1), "component 0 preempts jobs 3, 2 on a"),
     "preempted": (lambda: preemption().story(2), "preempted on a by high-priority job 1"),
+    "claims_early": (
+        story_of_an_early_claim,
+        "its plan is near: it claims its places, and keeps them for at most 400 s (hold_budget)",
+    ),
     "preempts_for_places": (
         lambda: preemption_for_places().story(2),
         "it found no places, and preempts job 1 for them: 0 s of processor time are lost",

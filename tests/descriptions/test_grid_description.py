@@ -143,6 +143,10 @@ def test_every_parameter_of_the_scheduler_can_be_written() -> None:
         "preempts_per_job_max": 1,
         "preempts_per_hour_max": 2,
         "preempted_per_job_max": 3,
+        "hold_budget": 0.25,
+        "hold_budget_per_job": 0.125,
+        "hold_window_s": 3_600.0,
+        "hold_ahead_s": 60.0,
     }
     assert set(other) == set(SchedulerParameters.__struct_fields__)
     lines = "\n".join(f"  {key}: {value}" for key, value in other.items())

@@ -32,6 +32,7 @@ HAPPENINGS = {
     "too_few_startable": "claims put off because too few components could start",
     "moved": "components moved to another site while claiming",
     "preempted": "low-priority jobs preempted",
+    "claims_early": "jobs that claimed their places before the times of their plans",
     "preempted_for_places": "low-priority jobs preempted for places of others",
     "file_arrived": "files that arrived",
     "transfer_broke": "transfers that broke",

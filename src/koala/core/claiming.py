@@ -49,7 +49,7 @@ class _Room:
         """What can be claimed now."""
         left = self._left.get(index)
         if left is None:
-            left = self._left[index] = self._sites.startable(index, self._job)
+            left = self._left[index] = self._sites.claimable(index, self._job)
         return left
 
     def at_for(self, index: int, component: int) -> int:
@@ -90,7 +90,9 @@ class _Room:
         self._coming[index] = self._coming_at(index) - (processors - there)
 
     def all(self, component: int) -> list[int]:
-        return [max(0, self.at_for(index, component)) for index in range(len(self._sites.sites))]
+        """What is idle for the component, at all sites."""
+        behind = [0 if self._job.early_until is None else site.others for site in self._sites.sites]
+        return [max(0, self.at_for(index, component) - others) for index, others in enumerate(behind)]
 
 
 def plan_claim(job: Job, sites: Sites, transfers: Transfers, *, threshold: float, now: float) -> ClaimPlan:
@@ -198,12 +200,13 @@ class JobClaiming:
         ledger = self.ledger
         ledger.about = (job,)
         ledger.claiming.remove(job)
-        resumed, job.claim_resumed = job.claim_resumed, False
+        early = job.early_until is not None
+        resumed, job.claim_resumed = job.claim_resumed or early, False
         if not resumed:
             if self.ending.claiming_tries_are_used_up(job):
                 return
             job.count_claiming_try()
-        threshold = ledger.parameters.claim_threshold
+        threshold = 0.0 if early else ledger.parameters.claim_threshold
         plan = plan_claim(job, ledger.sites, ledger.transfers, threshold=threshold, now=ledger.now)
         if not plan.enough:
             job.tell(ledger.now, "too_few_startable")

@@ -73,7 +73,9 @@ class JobEnding:
 
     def claim_failed(self, job: Job, reason: str) -> None:
         """Not all components could be claimed: back to the queue, unless its tries are used up."""
-        if not self.claiming_tries_are_used_up(job):
+        if job.early_until is not None:
+            self.back_to_queue(job, f"what it claimed early is given back: {reason}", lower=False)
+        elif not self.claiming_tries_are_used_up(job):
             tries = job.claiming_tries_in_row
             self.back_to_queue(job, reason)
             job.claiming_tries_in_row = tries
@@ -251,7 +253,7 @@ class JobEnding:
         job.claims = []
         job.spots = None
         job.places = ()
-        job.started_at = None
+        job.started_at = job.early_until = None
         job.forget_traffic()
         job.ready = 0
 

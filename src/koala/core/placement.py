@@ -9,6 +9,7 @@ from koala.core.claiming import JobClaiming
 from koala.core.ending import JobEnding
 from koala.core.holding import JobHolding
 from koala.core.lifecycle import JobState
+from koala.core.planning.early_claims import EarlyClaims
 from koala.core.plans import JobPlans
 from koala.core.preemption.places import PlacesByPreemption
 from koala.core.preemption.victims import Victims
@@ -60,6 +61,7 @@ class JobPlacing:
         self.last_removed: JobId = -1  # an operator took it out before it was in a snapshot
         self.plans = JobPlans(ledger)
         self.preemption = PlacesByPreemption(ledger, self.plans)
+        self.early = EarlyClaims(ledger, self.plans)
         ledger.timers.on(Alarm.UNFOLDS, self._unfold_on)
         self._grids_policy = catalogue.find(ledger.parameters.policy)  # an unknown one is an error now, not later
 
@@ -395,14 +397,32 @@ class JobPlacing:
             for victim in victims.jobs:
                 victim.tell(ledger.now, "preempted_for_places", job.id)
             self._place(job, victims.spots, victims.jobs)
-            array = ledger.arrays.get(job.array) if job.array else None
-            if array is not None:
-                ledger.to_unfold[array.id] = None
+            self._unfold_later(job)
         ledger.about = ()
 
-    def _place(self, job: Job, spots: Spots, victims: Sequence[Job] = ()) -> None:
+    def claim_early(self) -> None:
+        """Jobs whose plans are near claim their places, as far as that can be paid for."""
+        ledger = self.ledger
+        self.early.settle()
+        while (job := self.early.due()) is not None:
+            ledger.about = (job,)
+            plan_at, spots, until = job.plan_at, job.plan_spots, self.early.until(job)
+            assert spots is not None
+            self.ending.leave_placement_queue(job)
+            self.early.note(job, until)
+            job.tell(ledger.now, "claims_early", until - ledger.now)
+            self._place(job, spots, start_at=plan_at)
+            self._unfold_later(job)
+        ledger.about = ()
+
+    def _unfold_later(self, job: Job) -> None:
+        """An element of an array has places: the next may come."""
+        if job.array in self.ledger.arrays:
+            self.ledger.to_unfold[job.array] = None
+
+    def _place(self, job: Job, spots: Spots, victims: Sequence[Job] = (), *, start_at: float | None = None) -> None:
         """The policy found places: bring the files, and claim when L of the longest transfer has passed; or at once,
-        as the victims let go of them, where there are any."""
+        as the victims let go of them, where there are any, or before its start where that is planned."""
         assert job.demand is not None
         ledger = self.ledger
         now = ledger.now
@@ -413,7 +433,7 @@ class JobPlacing:
         if ledger.links.concerns(job):
             ledger.links.add(job)
         transfer_s = self.staging.transfer_files(job) if job.demand.has_files else 0.0
-        job.start_estimate = now + transfer_s
+        job.start_estimate = now + transfer_s if start_at is None else max(now, start_at)
         if job.first_start_estimate is None:
             job.first_start_estimate = job.start_estimate
         if ledger.plans_made:
@@ -433,7 +453,7 @@ class JobPlacing:
                 ledger.sites.promise(site, size, job)
             ledger.claiming.push(job, now + job.claim_fraction * transfer_s)
             return
-        if victims:
+        if victims or start_at is not None:
             for site, size in zip(spots.sites, spots.sizes, strict=True):
                 ledger.sites.promise(site, size, job)
             self.claiming.claim_as_let_go(job, victims)

@@ -133,6 +133,8 @@ class JobRunning:
         if ledger.plans_made:
             ledger.sites.expect_end(job, max(job.start_estimate, ledger.now) + ledger.planned_s(job))
         job.deadline = max(job.start_estimate, ledger.now) + ledger.parameters.barrier_timeout_s
+        if job.early_until is not None:
+            job.deadline = min(job.deadline, job.early_until)
         job.stop_timer()
         self.look_after_later(job)
         if job.ready:
@@ -218,6 +220,7 @@ class JobRunning:
         job.stop_timer()
         job.move(JobState.RUNNING)
         job.started_at = ledger.now
+        job.early_until = None
         job.rests = 0
         job.runs += 1
         job.claiming_tries_in_row = 0

@@ -174,6 +174,8 @@ class Scheduler:
                     self._loss.leave_unusable_sites()
                 while ledger.claiming.next_at <= ledger.now:
                     self._claiming.claim(ledger.claiming.head())
+                if ledger.kept_early or (ledger.planned and self._placement.early.on):
+                    self._placement.claim_early()
                 if ledger.turned or ledger.to_unfold:  # claims end jobs, too, and no snapshot tells what is left
                     self._settle()
                 if ledger.forecasts.probe_at <= ledger.now:
@@ -215,6 +217,8 @@ class Scheduler:
             due_at = scan_at
         if ledger.planned and (look_at := self._placement.plans.look_at) < due_at:
             due_at = look_at
+        if ledger.planned and self._placement.early.on:
+            due_at = min(due_at, self._placement.early.next_at)
         if ledger.high.size and (next_at := self._placement.preemption.next_at) is not None:
             due_at = min(due_at, next_at)
         self._due_at = due_at

@@ -388,6 +388,9 @@ _WORDS: dict[str, Callable[..., str]] = {
         f"it found no places, and preempts {_jobs(victims)} for them: {lost_s:.0f} s of processor time are lost"
     ),
     "preempted_for_places": lambda _, by: f"preempted by high-priority job {by}, which found no places",
+    "claims_early": lambda _, within_s: (
+        f"its plan is near: it claims its places, and keeps them for at most {within_s:.0f} s (hold_budget)"
+    ),
     "claimed": lambda _: "all components are claimed; it waits at the barrier",
     "not_taken": lambda names, component, site, reason: f"{names[site]} did not take component {component}: {reason}",
     "unsuitable": lambda names, component, site, reason: (

@@ -402,6 +402,8 @@ class SchedulerParameters(msgspec.Struct, frozen=True, kw_only=True):
     - ``preemption``: when a high-priority job preempts low-priority ones. For places it preempts at most
       ``preempts_per_job_max`` jobs in its life, all together at most ``preempts_per_hour_max`` within an hour, and
       none that was preempted ``preempted_per_job_max`` times. A grid file that says nothing means ``places``.
+    - ``hold_budget``: the share of the grid's processor time that jobs may keep before the times of their plans,
+      within ``hold_window_s``; one job ``hold_budget_per_job``. They claim at most ``hold_ahead_s`` before. 0: never.
     - the other ``..._max`` limits are the defaults for jobs that name none; None is no limit.
     """
 
@@ -437,6 +439,10 @@ class SchedulerParameters(msgspec.Struct, frozen=True, kw_only=True):
     preempts_per_job_max: int = PREEMPTS_PER_JOB_MAX
     preempts_per_hour_max: int = PREEMPTS_PER_HOUR_MAX
     preempted_per_job_max: int = PREEMPTED_PER_JOB_MAX
+    hold_budget: float = 0.0
+    hold_budget_per_job: float = 0.02
+    hold_window_s: float = 86_400.0
+    hold_ahead_s: float = 600.0
 
 
 class Grid(msgspec.Struct, frozen=True, kw_only=True):

@@ -165,6 +165,7 @@ class Job(_JobLinks):
     plan_spots: Spots | None = None
     plan_told_at: float | None = None  # what its story said last of that
     first_plan_at: float | None = None
+    early_until: float | None = None  # until when it keeps what it has claimed before the time of its plan
     hold_until: Time = 0.0  # when it is due to end, once it has places
     estimate_s: float | None = None  # how long plans believe it to run, where that is not by its walltime
     # Since its last placement.

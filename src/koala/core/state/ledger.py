@@ -93,6 +93,8 @@ class Ledger:
         self.about: Sequence[Job] = ()
         self.last_runs: dict[str, tuple[float, ...]] = {}  # by user, in seconds, where plans are made
         self.preempted_at: list[float] = []  # when jobs were preempted for places of others, within the last hour
+        # What jobs keep, or kept lately, before the times of their plans: job, processors, since when, until when.
+        self.kept_early: list[tuple[JobId, int, float, float]] = []
         self.ended: OrderedDict[JobId, Job] = OrderedDict()
         # Sites that components should leave before the event is over: they have become unusable, or still are.
         self.to_leave: list[int] = []

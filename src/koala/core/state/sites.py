@@ -559,6 +559,11 @@ class Sites:
             kept += site.promised - _own_promise(job, index)
         return site.free - kept
 
+    def claimable(self, index: int, job: Job) -> int:
+        """The same for a job that claims where it was placed: early it stands in the site's queue behind others."""
+        here = self.startable(index, job)
+        return here if job.early_until is None else here + self.sites[index].others
+
     def is_short(self, index: int) -> bool:
         """Whether others hold so much of the site that not all our components there can have their processors."""
         site = self.sites[index]
@@ -584,7 +589,7 @@ class Sites:
         """Whether what was being freed here for the job is free by now, for one of its components at least."""
         assert job.spots is not None
         smallest = min(job.spots.sizes[component] for component, site in job.earmarks.items() if site == index)
-        return self.startable(index, job) >= smallest
+        return self.claimable(index, job) >= smallest
 
 
 def _own_promise(job: Job, index: int) -> int:

@@ -230,6 +230,21 @@ class SchedulerText(Description):
         default=_SCHEDULER.preempted_per_job_max,
         description="a job that was preempted so often is not preempted for places of others any more",
     )
+    hold_budget: Fraction01 = Field(
+        default=_SCHEDULER.hold_budget,
+        description="the share of the grid's processor time that jobs may claim and keep idle before the times of "
+        "their plans, so that local users do not take it; 0 claims nothing before",
+    )
+    hold_budget_per_job: Fraction01 = Field(
+        default=_SCHEDULER.hold_budget_per_job, description="the share of it that one job may keep at most"
+    )
+    hold_window_s: SecondsAboveZero = Field(
+        default=_SCHEDULER.hold_window_s, description="seconds within which these shares are counted"
+    )
+    hold_ahead_s: Seconds = Field(
+        default=_SCHEDULER.hold_ahead_s,
+        description="seconds before the time of its plan at which a job claims at the earliest",
+    )
 
 
 SiteKey = Annotated[str, Field(pattern=NAME_PATTERN, max_length=NAME_CHARACTERS_MAX)]

@@ -16,7 +16,7 @@ from koala.model.messages import AnyCommand, AnyEvent, JobPlaced, JobSubmitted
 from koala.model.request import Component, JobId, Priority, Request
 from koala.policies import Catalogue
 from koala.policies.front_door import View, compile_demand, try_place
-from koala.simulator.torture.storms import DRAWS_MAX, Storm, any_request
+from koala.simulator.torture.storms import DRAWS_MAX, Storm, any_request, with_early_claims
 from koala.simulator.workloads.draws import stream
 from koala.simulator.workloads.workload import Arrival
 
@@ -41,6 +41,7 @@ def draw_calm(seed: int) -> Storm:
         default_walltime_s=rng.choice((300.0, 1_000.0)),
     )
     grid = Grid(name=f"calm-{seed}", sites=sites, scheduler=parameters)
+    grid = with_early_claims(stream(seed, "calm", "early"), grid)
     view, catalogue = View.from_grid(grid), Catalogue.builtin()
     gap_s = rng.choice((5.0, 20.0, 60.0))
     at_s, arrivals = 0.0, []

@@ -205,6 +205,9 @@ class PromiseChecker:
         """
         site = self.ledger.sites.sites[self.ledger.index[command.site]]
         others = min(site.others, self.others_before.get(site.name, 0))
+        job = self.ledger.jobs.get(command.job)
+        if job is not None and job.early_until is not None:
+            others = 0  # it stands in the site's queue behind them
         if site.ours + others > site.limit:
             self.fail("no site over-claimed", f"{site.ours}+{others} of {site.limit} on {site.name}")
 
@@ -217,10 +220,17 @@ class PromiseChecker:
         if request.has_image and command.site in self.without_images[request.job_type]:
             self.fail("images run where they can", f"job {command.job} has one, and is started at {command.site}")
 
+    def _early(self, job_id: JobId) -> bool:
+        """Whether the job claims before the time of its plan, which no scan decides."""
+        job = self.ledger.jobs.get(job_id)
+        return job is not None and any(
+            entry[0] == self.ledger.now and entry[1] == "claims_early" for entry in job.story[-6:]
+        )
+
     def _turns(self, commands: list[AnyCommand]) -> None:
         """The queues take turns: S scans of the high one, then one of the low one; together with an interval of 0."""
         parameters, now = self.parameters, self.ledger.now
-        placed = [command.job for command in commands if type(command) is JobPlaced]
+        placed = [command.job for command in commands if type(command) is JobPlaced and not self._early(command.job)]
         scanned = [self.waiting_before[job] for job in placed if job in self.waiting_before]
         if not scanned:
             return

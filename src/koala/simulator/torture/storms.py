@@ -114,6 +114,7 @@ def draw_storm(seed: int) -> Storm:
     arrivals = _with_guests(rng_guests, grid, _arrivals(rng, rng_network, grid))
     grid = _with_plans(stream(seed, "storm", "plans"), grid)
     grid = _with_preemption(stream(seed, "storm", "preemption"), grid)
+    grid = with_early_claims(stream(seed, "storm", "early"), grid)
     rng_probes = stream(seed, "storm", "probes")
     if rng_probes.random() < 0.3:
         scheduler = msgspec.structs.replace(grid.scheduler, probe_every_s=rng_probes.choice((30.0, 300.0)))
@@ -259,6 +260,18 @@ def _with_preemption(rng: random.Random, grid: Grid) -> Grid:
         preempts_per_job_max=rng.choice((1, 3, 16)),
         preempts_per_hour_max=rng.choice((2, 64)),
         preempted_per_job_max=rng.choice((1, 2, 5)),
+    )
+    return msgspec.structs.replace(grid, scheduler=parameters)
+
+
+def with_early_claims(rng: random.Random, grid: Grid) -> Grid:
+    """In some storms jobs claim their places before the times of their plans."""
+    parameters = msgspec.structs.replace(
+        grid.scheduler,
+        hold_budget=rng.choice((0.0, 0.0, 0.05, 0.5)),
+        hold_budget_per_job=rng.choice((0.02, 0.5)),
+        hold_window_s=rng.choice((1_000.0, 10_000.0)),
+        hold_ahead_s=rng.choice((30.0, 300.0)),
     )
     return msgspec.structs.replace(grid, scheduler=parameters)
 

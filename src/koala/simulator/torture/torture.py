@@ -22,6 +22,7 @@ from koala.model.messages import (
 from koala.model.request import JobId
 from koala.simulator.torture.calm import PlanPromises, draw_calm
 from koala.simulator.torture.checkpoints import CheckpointPromises
+from koala.simulator.torture.early_promises import EarlyClaimPromises
 from koala.simulator.torture.link_promises import LinkPromises
 from koala.simulator.torture.order import OF_USERS, OrderPromises, numbers_of, renumbered, without_arrivals
 from koala.simulator.torture.preemption_promises import PreemptionPromises
@@ -98,6 +99,7 @@ class _Run:
         self.traffic = TrafficPromises(self.scheduler, self.watch.fail)
         self.plans = PlanPromises(self.scheduler, storm, self.watch.fail)
         self.preemption = PreemptionPromises(self.scheduler, self.watch.fail)
+        self.early = EarlyClaimPromises(self.scheduler, self.watch.fail)
         self.twin = Twin(self.scheduler, storm.seed)
         self.numbers = numbers_of(storm.arrivals)
         self.defects = {self.numbers[arrival][0]: messages for arrival, messages in storm.defects}
@@ -150,6 +152,7 @@ class _Run:
         self.traffic.after(event, commands)
         self.plans.after(event, commands)
         self.preemption.after(event, commands)
+        self.early.after(event)
         self.twin.after(event, commands)
         if self.defects:
             for message in (event, *commands):

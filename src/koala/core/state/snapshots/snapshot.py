@@ -63,7 +63,8 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     - ``turned``: jobs that have started or ended, which those who wait for them are not all told yet; of the first
       those up to the job ``turned_told`` are;
     - ``last_runs``: by user, how long the last runs took, the user that was seen last at the end;
-    - ``preempted_at``: when jobs were preempted for places of others, within the last hour.
+    - ``preempted_at``: when jobs were preempted for places of others, within the last hour;
+    - ``kept_early``: what jobs keep, or kept lately, before the times of their plans: job, processors, since, until.
 
     What the driver was asked to bring (``WakeAt``) is not here: whoever restores a scheduler sends a ``Tick`` first.
     """
@@ -95,6 +96,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     learned: tuple[LearnedApplication, ...] = ()
     turned: tuple[EndedJob, ...] = ()
     turned_told: JobId = 0
+    kept_early: tuple[tuple[JobId, int, float, float], ...] = ()
 
 
 class _Version(msgspec.Struct):
@@ -159,6 +161,7 @@ def take_snapshot(
         learned=tuple(each.copied() for each in ledger.links.learned.applications.values()),
         turned=tuple(ledger.turned),
         turned_told=ledger.turned_told,
+        kept_early=tuple(ledger.kept_early),
     )
 
 

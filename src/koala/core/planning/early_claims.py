@@ -1,0 +1,105 @@
+"""Early claims: shortly before the time of its plan a job claims its places, and keeps what it gets at the barrier.
+
+Sites are autonomous: their own users can take what a plan counts on. A component that is claimed early runs into its
+barrier where its processors are idle; where others hold them it stands in the site's own queue, before whoever comes
+later. What is kept that way does no work, so that it is bounded: ``hold_budget`` is the share of the grid's processor
+time that may be kept within ``hold_window_s``, by all and by one job. A job is charged beforehand with all its
+processors until it gives up, and pays in the end for as long as it kept them.
+"""
+
+from __future__ import annotations
+
+from koala.core.plans import JobPlans
+from koala.core.state.encoded import INFINITY
+from koala.core.state.job import Job
+from koala.core.state.ledger import Ledger
+
+
+class EarlyClaims:
+    """Which planned jobs claim early, and what they have kept. Only ``settle`` and ``note`` change anything."""
+
+    def __init__(self, ledger: Ledger, plans: JobPlans) -> None:
+        parameters = ledger.parameters
+        self._ledger = ledger
+        self._plans = plans
+        processor_s = sum(site.processors for site in ledger.sites) * parameters.hold_window_s
+        self._budget_s = parameters.hold_budget * processor_s
+        self._job_budget_s = parameters.hold_budget_per_job * processor_s
+        self.on = ledger.plans_made and self._budget_s > 0
+
+    # ----------------------------------------------------------------------------------- what was kept
+
+    def settle(self) -> None:
+        """Who keeps nothing early any more has paid; what is long ago counts no more."""
+        ledger = self._ledger
+        now, window_s = ledger.now, ledger.parameters.hold_window_s
+        kept = []
+        for job_id, processors, since, until in ledger.kept_early:
+            job = ledger.jobs.get(job_id)
+            if until > now and (job is None or job.early_until is None):
+                until = now
+            if until > now - window_s and until > since:
+                kept.append((job_id, processors, since, until))
+        ledger.kept_early = kept
+
+    def note(self, job: Job, until: float) -> None:
+        """The job claims early, and keeps nothing after that time unless it has started."""
+        assert job.demand is not None
+        job.early_until = until
+        self._ledger.kept_early.append((job.id, job.demand.total, self._ledger.now, until))
+
+    def left_s(self, job: Job) -> float:
+        """The processor time that the job may keep from now on."""
+        spent = own = 0.0
+        for job_id, processors, since, until in self._ledger.kept_early:
+            spent += processors * (until - since)
+            own += processors * (until - since) if job_id == job.id else 0.0
+        return min(self._budget_s - spent, self._job_budget_s - own)
+
+    # ------------------------------------------------------------------------------------------- who
+
+    def due(self) -> Job | None:
+        """The first planned job that is to claim its places now."""
+        ledger = self._ledger
+        high_first = ledger.high.size > 0 and ledger.high.is_worth_a_scan(ledger.sites)
+        for job in sorted(ledger.planned.values(), key=self._plans.rank):
+            if (job.high or not high_first) and self._from(job) <= ledger.now and self._is_of_use(job):
+                return job
+        return None
+
+    @property
+    def next_at(self) -> float:
+        """When one of the planned jobs may claim early that may not yet."""
+        now = self._ledger.now
+        return min((at for job in self._ledger.planned.values() if (at := self._from(job)) > now), default=INFINITY)
+
+    def until(self, job: Job) -> float:
+        """When it gives up what it keeps, if it has not started."""
+        assert job.plan_at is not None
+        return job.plan_at + self._ledger.parameters.barrier_timeout_s
+
+    def _from(self, job: Job) -> float:
+        """From when on the job may claim early: when its plan is near, and the rest of the time can be paid for."""
+        demand, parameters = job.demand, self._ledger.parameters
+        if job.plan_at is None or demand is None or demand.has_files or demand.groups:
+            return INFINITY
+        until = self.until(job)
+        at = max(job.plan_at - parameters.hold_ahead_s, until - self.left_s(job) / demand.total)
+        return at if at < until else INFINITY
+
+    def _is_of_use(self, job: Job) -> bool:
+        """Whether a component can be claimed now, all its sites are open, and no earlier plan needs them."""
+        ledger, spots = self._ledger, job.plan_spots
+        assert spots is not None
+        assert job.plan_at is not None
+        sites = set(spots.sites)
+        if any(ledger.sites.sites[site].is_shut for site in sites):
+            return False
+        for other in ledger.planned.values():
+            assert other.plan_at is not None
+            assert other.plan_spots is not None
+            if other.plan_at < job.plan_at and not sites.isdisjoint(other.plan_spots.sites):
+                return False
+        beliefs = [ledger.sites.sites[site] for site in spots.sites]
+        room = [site.limit - site.ours - site.earmarked for site in beliefs]
+        return any(size <= here for size, here in zip(spots.sizes, room, strict=True))

@@ -1,0 +1,60 @@
+"""Promises about early claims: what is kept before the times of plans stays within the budget, and is given back."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+from koala.core import Scheduler
+from koala.core.lifecycle import JobState
+from koala.model.messages import AnyEvent
+from koala.model.request import JobId
+
+WITHIN = "what is held stays within the budget"
+GIVEN_BACK = "what is held early is given back"
+# Sums of floating-point numbers: less than this is nothing.
+LITTLE_S = 1e-3
+_BEFORE_BARRIER = (JobState.PLACED, JobState.CLAIMING, JobState.STARTING)
+
+
+class EarlyClaimPromises:
+    """Adds up by itself what components keep; ``fail`` is called with the name of a broken promise and the detail."""
+
+    def __init__(self, scheduler: Scheduler, fail: Callable[[str, str], None]) -> None:
+        self._ledger = scheduler.ledger
+        self._fail = fail
+        self._processors = sum(site.processors for site in scheduler.grid.sites)
+        self._holding: dict[JobId, int] = {}
+        self._since = 0.0
+        self._kept: deque[tuple[float, JobId, float]] = deque()  # until when, who, and how much processor time
+
+    def after(self, event: AnyEvent) -> None:
+        """Add up until now, and look who keeps what from now on."""
+        ledger, parameters = self._ledger, self._ledger.parameters
+        for job_id, processors in self._holding.items():
+            self._kept.append((event.at, job_id, processors * (event.at - self._since)))
+        self._since = event.at
+        while self._kept and self._kept[0][0] <= event.at - parameters.hold_window_s:
+            self._kept.popleft()
+        if self._holding:
+            self._is_within()
+        self._holding = {}
+        for job in ledger.jobs.values():
+            if job.early_until is not None:
+                if job.state not in _BEFORE_BARRIER or event.at > job.early_until + LITTLE_S:
+                    self._fail(GIVEN_BACK, f"job {job.id} is {job.state} and was to give all back")
+                self._holding[job.id] = sum(
+                    claim.processors for claim in job.claims if claim is not None and not claim.aborting
+                )
+
+    def _is_within(self) -> None:
+        parameters = self._ledger.parameters
+        all_s = self._processors * parameters.hold_window_s
+        by_job: dict[JobId, float] = {}
+        for _, job_id, kept_s in self._kept:
+            by_job[job_id] = by_job.get(job_id, 0.0) + kept_s
+        for job_id, kept_s in by_job.items():
+            if kept_s > parameters.hold_budget_per_job * all_s + LITTLE_S:
+                self._fail(WITHIN, f"job {job_id} has kept {kept_s:.0f} s of processor time")
+        if sum(by_job.values()) > parameters.hold_budget * all_s + LITTLE_S:
+            self._fail(WITHIN, f"{sum(by_job.values()):.0f} s of processor time were kept")
