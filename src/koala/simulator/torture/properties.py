@@ -12,6 +12,7 @@ from math import isclose
 from koala.core import JobState, Scheduler
 from koala.core.lifecycle import IN_CLAIMING_QUEUE
 from koala.core.state.job import ComponentPhase, Job
+from koala.core.state.reservations import PlanFinder, Reservation
 from koala.model.grid import SchedulerParameters
 from koala.model.messages import (
     AnyCommand,
@@ -220,6 +221,26 @@ class PromiseChecker:
         if request.has_image and command.site in self.without_images[request.job_type]:
             self.fail("images run where they can", f"job {command.job} has one, and is started at {command.site}")
 
+    def _would_fit(self, job: Job) -> bool:
+        """Whether a waiting high-priority job finds places now that put off no plan of another one. While all plans
+        stand none is put off, also not by one that ranks before it."""
+        ledger = self.ledger
+        view, demand, availability = ledger.sites.view, job.demand, ledger.sites.availability
+        assert demand is not None
+        others = [other for other in ledger.planned.values() if other.high and other is not job]
+        if not others or availability is None:
+            return try_place(demand, view) is not None
+        if not demand.steady or demand.has_files or demand.groups:
+            return False  # with less idle it may find more
+        kept = [
+            Reservation(other, at, at + ledger.planned_s(other), other.plan_spots)
+            for other in others
+            if other.plan_spots is not None and other.plan_at is not None
+            for at in (max(other.plan_at, ledger.now),)
+        ]
+        finder = PlanFinder(availability, view, ledger.now, kept)
+        return finder.place(demand, finder.spare(ledger.now + ledger.planned_s(job))) is not None
+
     def _early(self, job_id: JobId) -> bool:
         """Whether the job claims before the time of its plan, which no scan decides."""
         job = self.ledger.jobs.get(job_id)
@@ -236,13 +257,10 @@ class PromiseChecker:
             return
         if parameters.scan_interval_s == 0:
             high = self.ledger.high
-            tried = [job.demand for job in high if job.demand is not None and job.id not in high.resting]
-            if (
-                parameters.plan_depth
-            ):  # what fits may be kept for a plan, but for the first of all if it is the only one
-                plans = sum(job.high for job in self.ledger.planned.values())
-                tried = tried[:1] if parameters.ageing_half_s is None and plans <= 1 else []
-            if False in scanned and any(try_place(demand, self.ledger.sites.view) for demand in tried):
+            tried = [job for job in high if job.demand is not None and job.id not in high.resting]
+            if parameters.plan_depth:  # what fits may be kept for a plan, but for the first of all
+                tried = tried[:1] if parameters.ageing_half_s is None else []
+            if False in scanned and any(self._would_fit(job) for job in tried):
                 self.fail("high before low", "a low-priority job was placed while a high-priority one would fit")
             return
         number = round(now / parameters.scan_interval_s)
