@@ -19,6 +19,7 @@ COLUMN_X = {
     JobState.RUNNING: 800,
 }
 CENTRE = {state: (x, ROW_Y) for state, x in COLUMN_X.items()} | {
+    JobState.COLLECTING: (800, 112),
     JobState.UNWINDING: (800, 290),
     JobState.DONE: (970, ROW_Y),
     JobState.HELD: (250, 340),
@@ -27,7 +28,7 @@ CENTRE = {state: (x, ROW_Y) for state, x in COLUMN_X.items()} | {
     JobState.CANCELLED: (630, 425),
     JobState.QUARANTINED: (480, 505),
 }
-NARROW = {JobState.DONE: 76, JobState.UNFOLDING: 110, JobState.QUARANTINED: 120}
+NARROW = {JobState.DONE: 76, JobState.COLLECTING: 112, JobState.UNFOLDING: 110, JobState.QUARANTINED: 120}
 
 # Ways that bend: the heights at which they run, above or below the row, and where they leave and enter.
 _BENT: dict[tuple[JobState, JobState], tuple[int, int, int]] = {
@@ -38,7 +39,7 @@ _BENT: dict[tuple[JobState, JobState], tuple[int, int, int]] = {
     (JobState.PLACED, JobState.STARTING): (248, 0, 18),
 }
 # Which states a frame holds: one arrow from the frame stands for one from each.
-FAILING = frozenset(COLUMN_X)
+FAILING = frozenset(COLUMN_X) | {JobState.COLLECTING}
 ALONE = frozenset({(JobState.UNFOLDING, JobState.FAILED)})
 LIVING = frozenset(TRANSITIONS) - ENDED - {JobState.QUARANTINED}
 
@@ -132,6 +133,12 @@ def _way(state: JobState, target: JobState, number: int) -> list[str]:
         return _labelled(f"M{x + 55} {y}H{to_x}V{to_y + BOX_HEIGHT // 2}", 700, y, number)
     if state is JobState.UNFOLDING and target is JobState.FAILED:
         return _labelled(f"M{x - 30} {y + 20}V{y + 50}H{to_x + 40}V{to_y - 20}", 300, y + 50, number)
+    if state is JobState.RUNNING and target is JobState.COLLECTING:
+        return _labelled(f"M{x} {y - BOX_HEIGHT // 2}V{to_y + BOX_HEIGHT // 2}", x, (y + to_y) // 2, number)
+    if state is JobState.COLLECTING and target is JobState.DONE:
+        return _labelled(f"M{x + 56} {y}H{to_x}V{to_y - BOX_HEIGHT // 2}", 915, y, number)
+    if state is JobState.COLLECTING and target is JobState.WAITING:
+        return _labelled(f"M{x} {y - 20}V82H{to_x - 40}V{to_y - BOX_HEIGHT // 2}", 715, 82, number)
     if state is JobState.RUNNING and target is JobState.UNWINDING:
         return _labelled(f"M{x} {y + BOX_HEIGHT // 2}V{to_y - BOX_HEIGHT // 2}", x, (y + to_y) // 2, number)
     if state is JobState.UNWINDING and target is JobState.WAITING:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from koala.core import JobState, Scheduler, decode_snapshot, encode_snapshot
-from koala.core.avoidance import AVOIDED_MAX
+from koala.core.failures.avoidance import AVOIDED_MAX
 from koala.model.grid import RESTART_REST_S_MAX
 from koala.model.messages import JobOutcome, JobPlaced, Outcome, SiteDrained, SiteResumed, StartComponent
 from koala.policies.front_door import can_ever_fit
@@ -173,7 +173,7 @@ def test_when_a_site_is_taken_out_jobs_that_are_alike_are_looked_at_once(monkeyp
         asked.append(question)
         return can_ever_fit(*question)
 
-    monkeypatch.setattr("koala.core.avoidance.can_ever_fit", counted)
+    monkeypatch.setattr("koala.core.failures.avoidance.can_ever_fit", counted)
     driver.send(SiteDrained(at=driver.now, site="b"))
     driver.send(SiteDrained(at=driver.now, site="c"))
     assert len(asked) == 2

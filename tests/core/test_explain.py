@@ -27,6 +27,7 @@ from koala.model.messages import (
     JobSubmitted,
     LinkProbed,
     Outcome,
+    OutputsCollected,
     RequeueAsked,
     SiteDrained,
     SiteLost,
@@ -35,6 +36,7 @@ from koala.model.messages import (
     TrafficMeasured,
     UnholdAsked,
 )
+from koala.model.outputs import JobOutput, MadeOutput
 from koala.model.request import Application, Component, Priority
 from tests.support.core_driver import CoreDriver, ask, ask_total, kind, part
 
@@ -388,6 +390,16 @@ def story_of_a_bad_site() -> list[str]:
     return driver.story(2)
 
 
+def story_of_outputs() -> list[str]:
+    driver = CoreDriver({"a": 10})
+    component = Component(processors=5, outputs=(JobOutput(path="result.h5"),))
+    (token,) = driver.run(ask(component))
+    driver.end(token)
+    made = MadeOutput(path="result.h5", size_bytes=1_234, checksum="0" * 64)
+    driver.send(OutputsCollected(at=driver.now, job=1, token=token, outputs=(made,)))
+    return driver.story(1)
+
+
 def story_of_a_quarantine() -> list[str]:
     driver = CoreDriver({"a": 10})
     driver.run(ask(5))
@@ -458,6 +470,8 @@ TOLD: dict[str, tuple[Callable[[], list[str]], str]] = {
         "component 0 goes on from its checkpoint of 1024 bytes, made on b",
     ),
     "started": (story_of_a_failure, "the barrier opened: all components started together"),
+    "collecting": (story_of_outputs, "every component is done; what it made is collected on a"),
+    "collected": (story_of_outputs, "component 0 on a made 1 output of 1,234 bytes, registered there"),
     "component_failed": (story_of_a_failure, "component 0 failed on a: a node died"),
     "to_blame": (story_of_a_bad_job, "the job itself is to blame, as it broke a component on a and on b"),
     "kept_back": (story_of_a_held_job, "kept back: it waits for job 1 to be done; it waits for its time (begin_at)"),

@@ -133,6 +133,7 @@ def test_every_parameter_of_the_scheduler_can_be_written() -> None:
         "claiming_tries_max": 5,
         "restarts_max": 0,
         "restart_rest_s": 9.0,
+        "keep_for_s": 86_400.0,
         "avoid_failed_s": 60.0,
         "site_restarts_max": 7,
         "plan_depth": 3,

@@ -187,6 +187,18 @@ def test_ended_components_are_given_once_they_are_due_until_they_are_marked(stor
     assert store.ended_components_count() == 3
 
 
+def test_a_component_whose_job_says_how_long_it_is_kept_is_due_then(store: Store) -> None:
+    kept = (None, 0.0, 50.0)
+    rows = tuple(
+        component_row(f"1.{number}", ended_at=float(number), keep_for_s=keep_for_s)
+        for number, keep_for_s in enumerate(kept, start=1)
+    )
+    store.record(Batch(components=rows))
+    assert [row.token for row in store.ended_components(1.0, 9, 10.0)] == ["1.2"]
+    assert [row.token for row in store.ended_components(2.0, 9, 60.0)] == ["1.1", "1.2", "1.3"]
+    assert [row.token for row in store.ended_components(60.0, 9)] == ["1.1", "1.2", "1.3"]
+
+
 def test_a_row_recorded_again_stays_marked_as_pruned(store: Store) -> None:
     store.record(Batch(components=(component_row("1.1", ended_at=1.0),)))
     store.mark_pruned(["1.1"])

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from koala.core import JobState, Scheduler
-from koala.core.lifecycle import IN_CLAIMING_QUEUE
+from koala.core.lifecycle import GIVEN_BACK, IN_CLAIMING_QUEUE
 from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
 from koala.core.state.sites import Trust
@@ -309,7 +309,7 @@ def _assert_links_balance(ledger: Ledger) -> None:
     view = ledger.sites.view
     asked = [0] * len(view.wiring.names)
     for job in ledger.jobs.values():
-        if job.spots is None or job.state is JobState.UNWINDING:
+        if job.spots is None or job.state in GIVEN_BACK:
             assert not job.link_demands
             continue
         assert job.demand is not None

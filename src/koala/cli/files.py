@@ -11,6 +11,7 @@ import click
 
 from koala.cli.connection import complete_site, with_client
 from koala.cli.errors import UserError
+from koala.cli.job.fetch import fetching
 from koala.cli.terminal.output import console, counted, print_json
 from koala.cli.terminal.words import clean, size
 
@@ -65,7 +66,7 @@ def _replicas(file: FileInfo) -> str:
 
 @click.group()
 def file() -> None:
-    """Register a file, bring it to another site, or forget it."""
+    """Register a file, bring it to another site or here, or forget it."""
 
 
 @file.command()
@@ -79,6 +80,25 @@ def show(client: Client, /, name: str, as_json: bool) -> None:
     if not as_json:
         for each in found.replicas:
             click.echo(f"  {clean(each.site)}" + ("" if each.url is None else f"  {clean(each.url)}"))
+
+
+@file.command()
+@click.argument("name")
+@click.option("--to", "target", metavar="PATH", help="The file, or a directory that is there. By default the name.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@with_client
+def get(client: Client, /, name: str, target: str | None, as_json: bool) -> None:
+    """Bring the file NAME of the catalogue to this machine.
+
+    It comes in pieces; the same command goes on where one that was interrupted stopped. What came is verified.
+    """
+    last = name.rstrip("/").rsplit("/", 1)[-1]
+    if last in ("", ".", ".."):
+        raise UserError(f"{clean(name)} has no name that a file here can have; write --to PATH")
+    path = Path(last) if target is None else Path(target) / last if Path(target).is_dir() else Path(target)
+    with fetching() as progress:
+        found = client.fetch_file(name, path, progress=progress)
+    _tell(found, as_json, f"{clean(found.name)}: {size(found.size_bytes)} in {clean(str(path))}.")
 
 
 @file.command()

@@ -46,6 +46,7 @@ HAPPENINGS = {
     "has_come": "jobs that were waited for and came",
     "goes_on_from": "components that began where a run before them had left off, or anew as nothing was saved",
     "element_of": "elements of arrays that became jobs",
+    "collecting": "jobs whose outputs were collected",
     "quarantined": "jobs set aside after an error of our own",
 }
 

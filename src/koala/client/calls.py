@@ -15,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 from koala.client.errors import InvalidError, TooLargeError
 from koala.model.api import (
     DESCRIPTION_BYTES_MAX,
+    DOWNLOAD_BYTES_MAX,
     PAGE_ITEMS_DEFAULT,
     WAIT_S_MAX,
     ContentQuestion,
@@ -35,6 +36,7 @@ from koala.model.api import (
     NetworkInfo,
     NewToken,
     Output,
+    OutputInfo,
     Overview,
     Page,
     Question,
@@ -99,6 +101,7 @@ def _nothing(_: bytes) -> None:
 
 
 _SITES = TypeAdapter(list[SiteInfo])
+_OUTPUTS = TypeAdapter(list[OutputInfo])
 _TOKENS = TypeAdapter(list[TokenInfo])
 _JOURNAL = TypeAdapter(list[JournalEntry])
 
@@ -325,6 +328,22 @@ def files(*, prefix: str = "", limit: int = PAGE_ITEMS_DEFAULT, cursor: str | No
 def file(name: str) -> Call[FileInfo]:
     """One file and where its replicas are."""
     return Call(method="GET", path=f"/v1/files/{_path_of(name)}", read=FileInfo.model_validate_json)
+
+
+def outputs(job: int) -> Call[list[OutputInfo]]:
+    """What a job made, with the names by which ``read_file`` has the bytes."""
+    return Call(method="GET", path=f"/v1/jobs/{job}/outputs", read=_OUTPUTS.validate_json)
+
+
+def read_file(name: str, *, offset: int = 0, limit: int = DOWNLOAD_BYTES_MAX) -> Call[bytes]:
+    """A piece of a file of the catalogue; ``fetch_file`` brings a whole one to this machine."""
+    return Call(
+        method="GET",
+        path=f"/v1/file-contents/{_path_of(name)}",
+        parameters=_parameters(offset=offset, limit=limit),
+        read=bytes,
+        timeout_s=None,
+    )
 
 
 def register(name: str, site: str, *, path: str | None = None, url: str | None = None) -> Call[FileInfo]:

@@ -24,6 +24,7 @@ from koala.client.address import CA_FILE_VARIABLE, Address, checked_token, find_
 from koala.client.calls import Call, checked
 from koala.client.errors import UnavailableError, WrongAddressError
 from koala.client.exchange import PATIENCE_S, Exchange, Pause, Reply, Send, Step, Steps, timeout_of
+from koala.client.fetching import FetchProgress, fetch
 from koala.client.journal_stream import JournalStream
 from koala.client.parcel import Files, SendProgress, gather, send
 from koala.model.api import (
@@ -177,6 +178,8 @@ class Client(_Sender):
     probe = _call(calls.probe)
     files = _call(calls.files)
     file = _call(calls.file)
+    outputs = _call(calls.outputs)
+    read_file = _call(calls.read_file)
     register = _call(calls.register)
     replicate = _call(calls.replicate)
     forget = _call(calls.forget)
@@ -270,6 +273,11 @@ class Client(_Sender):
         call = checked(calls.dry_run_graph, description, source=source, manifest=gather(files).listed)
         return self._take(self.exchange.perform(call))
 
+    def fetch_file(self, name: str, path: str | Path, *, progress: FetchProgress | None = None) -> FileInfo:
+        """Bring a file of the catalogue to a path of this machine: piece by piece, from where it was left, verified
+        by its checksum. ``progress`` hears of the bytes."""
+        return self._take(fetch(self.exchange, name, Path(path), progress))
+
     def wait_ended(self, job: int, timeout_s: float | None = None) -> JobSummary:
         """The job when it has ended, or as it is when the time is up (None: however long it takes)."""
         return self._take(self.exchange.wait_ended(job, timeout_s))
@@ -343,6 +351,8 @@ class AsyncClient(_Sender):
     probe = _async_call(calls.probe)
     files = _async_call(calls.files)
     file = _async_call(calls.file)
+    outputs = _async_call(calls.outputs)
+    read_file = _async_call(calls.read_file)
     register = _async_call(calls.register)
     replicate = _async_call(calls.replicate)
     forget = _async_call(calls.forget)
@@ -456,6 +466,12 @@ class AsyncClient(_Sender):
         parcel = await asyncio.to_thread(gather, files)
         call = checked(calls.dry_run_graph, description, source=source, manifest=parcel.listed)
         return await self._take(self.exchange.perform(call))
+
+    def fetch_file(
+        self, name: str, path: str | Path, *, progress: FetchProgress | None = None
+    ) -> Awaitable[FileInfo]:
+        """As ``Client.fetch_file``."""
+        return self._take(fetch(self.exchange, name, Path(path), progress))
 
     def wait_ended(self, job: int, timeout_s: float | None = None) -> Awaitable[JobSummary]:
         """As ``Client.wait_ended``."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from koala.core.avoidance import SiteAvoidance
-from koala.core.lifecycle import IN_CLAIMING_QUEUE, JobState
+from koala.core.failures.avoidance import SiteAvoidance
+from koala.core.lifecycle import GIVEN_BACK, IN_CLAIMING_QUEUE, JobState
 from koala.core.state.checkpoints import grace_s
 from koala.core.state.job import ComponentClaim, Job
 from koala.core.state.ledger import ENDED_KEPT, Ledger, first_given, tries_in_words
@@ -49,7 +49,7 @@ class JobEnding:
         """
         ledger = self.ledger
         ran = job.state is JobState.RUNNING
-        self._give_back(job, saving=saving)
+        self.give_back(job, saving=saving)
         if lower:
             step, least = ledger.parameters.claim_fraction_step, ledger.parameters.claim_fraction_min
             job.claim_fraction = max(least, job.claim_fraction - step)
@@ -93,7 +93,7 @@ class JobEnding:
         ledger = self.ledger
         if self._is_in_line(job):
             self.leave_placement_queue(job)
-        self._give_back(job)
+        self.give_back(job)
         ledger.drop_plan(job)
         job.move(state)
         job.ended_at = ledger.now
@@ -256,11 +256,14 @@ class JobEnding:
         job.started_at = job.early_until = None
         job.forget_traffic()
         job.ready = 0
+        job.workspaces = {}
+        job.collected = {}
+        job.collect_tries = 0
 
-    def _give_back(self, job: Job, *, saving: bool = False) -> None:
+    def give_back(self, job: Job, *, saving: bool = False) -> None:
         """Let go of everything that the job holds, is promised or waits for."""
         job.stop_timer()
-        if job.spots is None or job.state is JobState.UNWINDING:
+        if job.spots is None or job.state in GIVEN_BACK:
             return  # it has none, or has given them back already
         self._leave_links(job)
         self._leave_claiming_queue(job)
@@ -293,7 +296,7 @@ class JobEnding:
             self.ledger.transfers.leave(job, self.ledger.commands)
 
     def _leave_sites(self, job: Job) -> None:
-        if job.spots is not None and job.state is not JobState.UNWINDING:
+        if job.spots is not None and job.state not in GIVEN_BACK:
             for site in job.spots.sites:
                 self.ledger.sites.leave(site, job)
 

@@ -191,7 +191,7 @@ class JobHolding:
         if job is None:
             return
         self.ledger.about = (job,)
-        if job.state in _NOT_STARTED or job.state is JobState.RUNNING:
+        if job.state in _NOT_STARTED or job.state in (JobState.RUNNING, JobState.COLLECTING):
             job.held |= event.hold
             self.ending.back_to_queue(job, "its user or an operator requeued it", lower=False, saving=True)
         elif event.hold:

@@ -23,6 +23,7 @@ class JobState(enum.StrEnum):
     CLAIMING = "claiming"
     STARTING = "starting"
     RUNNING = "running"
+    COLLECTING = "collecting"
     UNWINDING = "unwinding"
     UNFOLDING = "unfolding"
     QUARANTINED = "quarantined"
@@ -38,10 +39,11 @@ MEANING: dict[JobState, str] = {
     JobState.CLAIMING: "some components hold their processors at the barrier, others are still to be claimed",
     JobState.STARTING: "every component is claimed; the barrier opens when all have reported and all files are there",
     JobState.RUNNING: "the application runs on all sites",
+    JobState.COLLECTING: "every component returned success; what the job made is brought into the sites' file areas",
     JobState.UNWINDING: "the run has ended early; the job waits until every site has let go of its components",
     JobState.UNFOLDING: "an array: its elements become jobs of their own, a few ahead of those that have started",
     JobState.QUARANTINED: "set aside after an error inside Koala; it holds nothing until it is put back or cancelled",
-    JobState.DONE: "every component returned success",
+    JobState.DONE: "every component returned success, and the job's outputs are registered",
     JobState.FAILED: "given up: a limit of tries, restarts or time was reached",
     JobState.CANCELLED: "its user or an operator cancelled it, or what it waits for can never come",
 }
@@ -86,8 +88,16 @@ TRANSITIONS: dict[JobState, dict[JobState, str]] = {
     },
     JobState.RUNNING: {
         JobState.DONE: "the last component returned success",
+        JobState.COLLECTING: "the last component returned success, and the job has outputs",
         JobState.UNWINDING: "a component failed, or preempted",
         JobState.FAILED: "restarts used up, or the walltime passed",
+        JobState.CANCELLED: "cancel",
+        JobState.QUARANTINED: "an error inside Koala",
+    },
+    JobState.COLLECTING: {
+        JobState.DONE: "every output is registered where it was made",
+        JobState.WAITING: "the site of an output is lost, or requeued",
+        JobState.FAILED: "an output was not made, or cannot be had",
         JobState.CANCELLED: "cancel",
         JobState.QUARANTINED: "an error inside Koala",
     },
@@ -113,6 +123,8 @@ TRANSITIONS: dict[JobState, dict[JobState, str]] = {
 }
 
 IN_CLAIMING_QUEUE = frozenset({JobState.PLACED, JobState.CLAIMING})
+# Its places are known, and it holds nothing there any more.
+GIVEN_BACK = frozenset({JobState.UNWINDING, JobState.COLLECTING})
 ENDED = frozenset({JobState.DONE, JobState.FAILED, JobState.CANCELLED})
 
 

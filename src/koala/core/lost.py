@@ -99,6 +99,7 @@ class SiteLoss:
             here = [claim for claim in held if claim.job is job and not claim.aborting]
             if not self._moved(job, here):
                 self.ending.back_to_queue(job, why, lower=False)
+        self.running.collecting.site_lost(index, reason)
         for job_id in list(site.waiters):
             self._wait_no_more(ledger.jobs[job_id], index)
         ledger.about = ()

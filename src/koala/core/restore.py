@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
-from koala.core.lifecycle import ENDED, IN_CLAIMING_QUEUE, JobState
+from koala.core.lifecycle import ENDED, GIVEN_BACK, IN_CLAIMING_QUEUE, JobState
 from koala.core.placement import JobPlacing
 from koala.core.state.encoded import INFINITY, Time, known_time
 from koala.core.state.forecasts import LinkSeries
@@ -347,8 +347,7 @@ class _Restoring:
         """What jobs ask of links follows from their places, on this grid's network."""
         ledger, snapshot = self._ledger, self._snapshot
         for job in ledger.jobs.values():
-            unwinding = job.state is JobState.UNWINDING
-            if job.spots is not None and not unwinding:
+            if job.spots is not None and job.state not in GIVEN_BACK:
                 ledger.links.put(job)
         for known in snapshot.learned:
             ledger.links.learned.put(known)

@@ -10,8 +10,9 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from koala.core.blame import Blame
+from koala.core.collecting import OutputCollecting
 from koala.core.ending import JobEnding
+from koala.core.failures.blame import Blame
 from koala.core.lifecycle import JobState
 from koala.core.state.checkpoints import JobCheckpoints
 from koala.core.state.encoded import INFINITY
@@ -55,10 +56,18 @@ _ERRORS_OF_SITES = frozenset({Outcome.REFUSED, Outcome.ABSENT, Outcome.SITE_FAIL
 class JobRunning:
     """Components that are claimed, and the jobs that they make up."""
 
-    def __init__(self, ledger: Ledger, ending: JobEnding, blame: Blame, checkpoints: JobCheckpoints) -> None:
+    def __init__(
+        self,
+        ledger: Ledger,
+        ending: JobEnding,
+        blame: Blame,
+        checkpoints: JobCheckpoints,
+        collecting: OutputCollecting,
+    ) -> None:
         self.ledger = ledger
         self.checkpoints = checkpoints
         self.ending = ending
+        self.collecting = collecting
         self.blame = blame
         self._barrier_timeout_s = _whole_seconds(self._patience_s())
         ledger.timers.on(Alarm.LOOK_AFTER, self._look_after)
@@ -390,10 +399,15 @@ class JobRunning:
     def _one_done(self, job: Job, claim: ComponentClaim, nodes: tuple[str, ...]) -> None:
         job.claims[claim.component] = None
         job.outstanding -= 1
+        if job.request.outputs_of(claim.component):
+            job.workspaces[claim.component] = claim.token
         self.blame.component_done(job, claim, nodes)
         if job.outstanding == 0:
             self.blame.job_done(job, nodes)
-            self.ending.end(job, JobState.DONE)
+            if job.workspaces:
+                self.collecting.begin(job)
+            else:
+                self.ending.end(job, JobState.DONE)
 
     def _broken(self, job: Job, claim: ComponentClaim, event: ComponentEnded) -> None:
         """A component that we wanted to go on has ended: the job as a whole cannot go on."""

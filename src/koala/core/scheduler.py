@@ -14,10 +14,11 @@ from collections.abc import Callable, Generator, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
-from koala.core.avoidance import SiteAvoidance
-from koala.core.blame import Blame
 from koala.core.claiming import JobClaiming
+from koala.core.collecting import OutputCollecting
 from koala.core.ending import JobEnding
+from koala.core.failures.avoidance import SiteAvoidance
+from koala.core.failures.blame import Blame
 from koala.core.holding import JobHolding
 from koala.core.lifecycle import HandlingError, JobState
 from koala.core.lost import SiteLoss
@@ -53,6 +54,7 @@ from koala.model.messages import (
     JobQuarantined,
     JobSubmitted,
     LinkProbed,
+    OutputsCollected,
     RequeueAsked,
     RestartAsked,
     SiteDrained,
@@ -87,7 +89,8 @@ class Scheduler:
         self._ending = JobEnding(ledger, self._avoidance)
         self._holding = JobHolding(ledger, self._ending)
         checkpoints = JobCheckpoints(ledger)
-        self._running = JobRunning(ledger, self._ending, Blame(ledger), checkpoints)
+        self._collecting = OutputCollecting(ledger, self._ending)
+        self._running = JobRunning(ledger, self._ending, Blame(ledger), checkpoints, self._collecting)
         self._staging = JobStaging(ledger, self._ending, self._running)
         self._claiming = JobClaiming(ledger, self._ending, self._running, self._staging)
         self._loss = SiteLoss(ledger, grid, self._ending, self._running, self._claiming)
@@ -120,6 +123,7 @@ class Scheduler:
             ComponentRunning: self._running.on_running,
             ComponentEnded: self._running.on_ended,
             CheckpointBrought: checkpoints.on_brought,
+            OutputsCollected: self._collecting.on_collected,
             TransferEnded: self._staging.on_transfer_ended,
             FileChanged: self._staging.on_file_changed,
             LinkProbed: self._probing.on_probed,

@@ -227,6 +227,8 @@ def _meaning(job: Job, names: Sequence[SiteName]) -> str:
             f"(koala job cancel {job.id}), or put it back once the cause is mended, as after an upgrade "
             f"(koala job requeue {job.id})"
         )
+    if job.state is JobState.COLLECTING:
+        return _collecting(job, names)
     late = [claim for claim in job.claims if claim is not None and claim.phase < ComponentPhase.READY]
     if job.state is JobState.STARTING and late:
         where = ", ".join(f"{claim.processors} on {names[claim.site]}" for claim in late)
@@ -238,6 +240,14 @@ def _meaning(job: Job, names: Sequence[SiteName]) -> str:
             "goes back to its placement queue"
         )
     return MEANING[job.state]
+
+
+def _collecting(job: Job, names: Sequence[SiteName]) -> str:
+    assert job.spots is not None
+    left = [
+        names[job.spots.sites[component]] for component in sorted(job.workspaces) if component not in job.collected
+    ]
+    return f"{MEANING[job.state]}; not told yet by: {', '.join(dict.fromkeys(left))}"
 
 
 def _unfolding(array: Job) -> str:
@@ -407,6 +417,13 @@ _WORDS: dict[str, Callable[..., str]] = {
     ),
     "started": lambda _: "the barrier opened: all components started together",
     "traffic": lambda _, bit_s: f"measured: it sends {bit_s / BIT_S_PER_MBIT_S:.3g} Mbit/s between its sites",
+    "collecting": lambda names, sites: (
+        f"every component is done; what it made is collected on {', '.join(names[site] for site in sites)}"
+    ),
+    "collected": lambda names, component, site, files, size_bytes: (
+        f"component {component} on {names[site]} made {files} {'output' if files == 1 else 'outputs'} of "
+        f"{size_bytes:,} bytes, registered there"
+    ),
     "component_failed": lambda names, component, site, reason: (
         f"component {component} failed on {names[site]}: {reason}"
     ),

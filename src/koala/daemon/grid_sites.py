@@ -13,6 +13,8 @@ from koala.files import AreaDirectory, FileArea, FileMover, Host, LocalArea, Rem
 from koala.files.transfer.route import has_local_files
 from koala.model.errors import InvalidError
 from koala.model.grid import BatchSettings, Grid, Links, Site, SiteKind
+from koala.model.launch import WORK
+from koala.model.messages import Token
 from koala.model.request import SiteName
 from koala.policies.view import BYTES_PER_S_PER_MBIT_S
 from koala.sites import LiveSite, LocalSite
@@ -20,6 +22,7 @@ from koala.sites.batch.grid_engine.system import GridEngineSystem
 from koala.sites.batch.site import BatchSite
 from koala.sites.batch.slurm.system import SlurmSystem
 from koala.sites.batch.system import BatchSystem
+from koala.sites.component_directory import COMPONENTS
 from koala.sites.protocol import Clock, Deliver, Emit
 from koala.sites.remote_shell import SSH_CONFIG_VARIABLE, SSH_VARIABLES, RemoteShell, named_ssh_config
 
@@ -94,6 +97,12 @@ def owner_of(root: Path, name: SiteName) -> str:
     """By what a work directory tells this site of this daemon, through all its restarts, from all others: two sites
     with one directory would take each other's components for their own."""
     return f"{platform.node()}:{root.resolve()} site {name}"
+
+
+def workspace_of(site: Site, root: Path, token: Token) -> str:
+    """Where a component started at a site."""
+    home = str(site_root(root, site.name)) if site.batch is None else site.batch.work_directory.rstrip("/")
+    return f"{home}/{COMPONENTS}/{token}/{WORK}"
 
 
 def make_areas(grid: Grid, root: Path) -> dict[SiteName, FileArea]:

@@ -6,10 +6,12 @@ blocks and raises ``OSError``; who reads wraps it into an error that names the f
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import importlib
 import os
 import stat
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -75,16 +77,16 @@ class PathSource:
             os.close(descriptor)
 
 
-class UrlSource:
-    """A file at a URL that fsspec knows how to read."""
+class _Url:
+    """A URL that fsspec knows how to open."""
 
-    def __init__(self, file: FileName, site: SiteName, url: str) -> None:
+    def __init__(self, file: FileName, site: SiteName, url: str, *, done: str = "read") -> None:
         scheme = url.partition("://")[0] if "://" in url else ""
         if scheme not in REMOTE_SCHEMES or "::" in url:
             raise FilesError(
                 file,
                 site,
-                f"{url!r} is not read as a URL; name one with one of the schemes {', '.join(REMOTE_SCHEMES)}, or "
+                f"{url!r} is not {done} as a URL; name one with one of the schemes {', '.join(REMOTE_SCHEMES)}, or "
                 "register the file at a site",
             )
         self._url = url
@@ -95,18 +97,22 @@ class UrlSource:
         except ModuleNotFoundError as error:
             if error.name != "fsspec":
                 raise self._missing(file, site, error) from None
-            message = f"{url!r} is read by the library fsspec, which is missing; install koala-scheduler[fsspec]"
+            message = f"{url!r} is {done} by the library fsspec, which is missing; install koala-scheduler[fsspec]"
             raise FilesError(file, site, message) from None
         except ImportError as error:
             raise self._missing(file, site, error) from None
         except ValueError as error:
-            raise FilesError(file, site, f"{url!r} cannot be read ({error}); check its scheme") from None
+            raise FilesError(file, site, f"{url!r} cannot be {done} ({error}); check its scheme") from None
 
     def _missing(self, file: FileName, site: SiteName, error: ImportError) -> FilesError:
         """What fsspec says that this scheme needs, which is with no extra of ours."""
         scheme = self._url.partition("://")[0]
         message = f"{self._url!r} needs what fsspec has no {scheme} without: {error}; install that beside Koala"
         return FilesError(file, site, message)
+
+
+class UrlSource(_Url):
+    """A file at a URL that fsspec knows how to read."""
 
     def stamp(self) -> Stamp:
         """Size and whatever version the server tells. See ``ByteSource.stamp``."""
@@ -120,3 +126,44 @@ class UrlSource:
     def read(self, offset: int, size_bytes: int) -> bytes:
         """See ``ByteSource.read``."""
         return bytes(self._system.cat_file(self._path, start=offset, end=offset + size_bytes))
+
+
+class UrlTarget(_Url):
+    """A file that is being written to a URL, a piece after the other. Whatever goes wrong is a ``FilesError``."""
+
+    def __init__(self, file: FileName, site: SiteName, url: str) -> None:
+        super().__init__(file, site, url, done="written")
+        self._file = file
+        self._site = site
+        with self._told():
+            self._stream: Any = self._system.open(self._path, "wb")
+
+    def write(self, piece: bytes) -> None:
+        """Write what comes next."""
+        with self._told():
+            self._stream.write(piece)
+
+    def finish(self, size_bytes: int) -> None:
+        """Nothing comes any more: look whether all of it is there."""
+        with self._told():
+            self._stream.close()
+            there = self._system.info(self._path).get("size")
+            if there is not None and int(there) != size_bytes:
+                raise OSError(errno.EIO, f"it has {there} bytes there and should have {size_bytes}")
+
+    def give_up(self) -> None:
+        """Remove what was written, as far as the server allows it."""
+        with contextlib.suppress(Exception):
+            self._stream.close()
+        with contextlib.suppress(Exception):
+            self._system.rm_file(self._path)
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except Exception as error:  # each kind of server has errors of its own
+            said = str(error) or type(error).__name__
+            raise FilesError(
+                self._file, self._site, f"{self._url!r} cannot be written ({said}); check the address"
+            ) from None

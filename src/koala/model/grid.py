@@ -369,6 +369,10 @@ class Estimates(enum.StrEnum):
     LAST_TWO = "last-two"
 
 
+# Workspaces are kept for so long where neither the grid file nor the job says otherwise.
+WORKSPACES_KEPT_S = 7 * 86_400.0
+
+
 class SchedulerParameters(msgspec.Struct, frozen=True, kw_only=True):
     """The scheduler's knobs, named as in docs/reference/grid.md; the papers' letters stand beside them.
 
@@ -404,6 +408,7 @@ class SchedulerParameters(msgspec.Struct, frozen=True, kw_only=True):
       none that was preempted ``preempted_per_job_max`` times. A grid file that says nothing means ``places``.
     - ``hold_budget``: the share of the grid's processor time that jobs may keep before the times of their plans,
       within ``hold_window_s``; one job ``hold_budget_per_job``. They claim at most ``hold_ahead_s`` before. 0: never.
+    - ``keep_for_s``: how long a live driver keeps the workspaces of a job that has ended and does not say it itself.
     - the other ``..._max`` limits are the defaults for jobs that name none; None is no limit.
     """
 
@@ -443,6 +448,7 @@ class SchedulerParameters(msgspec.Struct, frozen=True, kw_only=True):
     hold_budget_per_job: float = 0.02
     hold_window_s: float = 86_400.0
     hold_ahead_s: float = 600.0
+    keep_for_s: float = WORKSPACES_KEPT_S
 
 
 class Grid(msgspec.Struct, frozen=True, kw_only=True):

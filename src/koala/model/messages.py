@@ -30,6 +30,7 @@ import msgspec
 from koala.model.checkpoint import CheckpointSource
 from koala.model.dependency import Dependency
 from koala.model.nodes import NodeClass
+from koala.model.outputs import JobOutput, MadeOutput
 from koala.model.request import FileName, JobId, Priority, Request, SiteName
 
 Token: TypeAlias = str
@@ -226,6 +227,17 @@ class CheckpointBrought(Event, frozen=True, kw_only=True, tag=True):
     reason: str = ""
 
 
+class OutputsCollected(Event, frozen=True, kw_only=True, tag=True):
+    """The outputs of a component that has ended are in its site's file area: those that it made, and no others. With
+    a ``problem`` they cannot be had, and that is for good. A site that cannot be reached is no such problem: then
+    nothing is told until it can be."""
+
+    job: JobId
+    token: Token
+    outputs: tuple[MadeOutput, ...] = ()
+    problem: str = ""
+
+
 class TransferEnded(Event, frozen=True, kw_only=True, tag=True):
     """A transfer arrived whole, or broke and left nothing behind."""
 
@@ -363,6 +375,7 @@ AnyEvent: TypeAlias = (
     | ComponentRunning
     | ComponentEnded
     | CheckpointBrought
+    | OutputsCollected
     | TransferEnded
     | FileChanged
     | LinkProbed
@@ -453,6 +466,18 @@ class ReleaseBarrier(Command, frozen=True, kw_only=True, tag=True):
     checkpoints: tuple[tuple[CheckpointSource, ...], ...] = ()
 
 
+class CollectOutputs(Command, frozen=True, kw_only=True, tag=True):
+    """Take what a component that has ended made into its site's file area, measured. ``part`` is the number of the
+    component in its job, by which its outputs are named. Answered by ``OutputsCollected``. While a site does not
+    answer it is tried again; commanded twice, it is done once."""
+
+    job: JobId
+    token: Token
+    site: SiteName
+    part: int
+    outputs: tuple[JobOutput, ...]
+
+
 class StartTransfer(Command, frozen=True, kw_only=True, tag=True):
     """Bring a file (or ``size_bytes`` of it, when ``chunk`` is not None) from one site to another.
 
@@ -517,6 +542,17 @@ class ElementMade(Command, frozen=True, kw_only=True, tag=True):
     index: int
 
 
+class OutputRegistered(Command, frozen=True, kw_only=True, tag=True):
+    """For the record: an output of the job is a file of the replica catalogue now, with replicas at these sites, the
+    one where it was made first."""
+
+    job: JobId
+    part: int
+    file: FileName
+    output: MadeOutput
+    sites: tuple[SiteName, ...]
+
+
 class JobHeld(Command, frozen=True, kw_only=True, tag=True):
     """For the record: the job is not tried yet, and what keeps it back: somebody holds it, it waits for others, or
     for its time. It is told each time that one of the others has come, so that only the first of those that are left
@@ -575,6 +611,7 @@ AnyCommand: TypeAlias = (
     | AskCheckpoint
     | AbortComponent
     | ReleaseBarrier
+    | CollectOutputs
     | StartTransfer
     | CancelTransfer
     | ProbeLink
@@ -583,6 +620,7 @@ AnyCommand: TypeAlias = (
     | JobPlaced
     | JobRequeued
     | ElementMade
+    | OutputRegistered
     | JobHeld
     | JobUnheld
     | SiteDistrusted

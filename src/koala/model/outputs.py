@@ -17,6 +17,8 @@ COLLECTED_ENTRIES_MAX = 100_000
 OUTPUT_PATH_CHARACTERS_MAX = 255
 # Names that begin so are those of outputs: nobody registers a file under one.
 OUTPUT_PREFIX = "jobs/"
+# The archive of a directory has the name of the directory, and this after it.
+ARCHIVE_ENDING = ".tar"
 
 
 class JobOutput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -24,7 +26,7 @@ class JobOutput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     directory, which is kept as one archive.
 
     ``size_bytes`` is how large it becomes in a simulation; a real one is as large as it is. ``to`` is where it is
-    brought besides: another site, or a URL.
+    brought besides: another site, or a URL. What several components list is to be made by one of them at least.
     """
 
     path: str
@@ -46,6 +48,11 @@ class MadeOutput(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defau
     checksum: str
     directory: bool = False
     also_at: tuple[str, ...] = ()
+
+    @property
+    def file(self) -> str:
+        """Its path as a file: the archive of a directory has an ending that says so."""
+        return f"{self.path}{ARCHIVE_ENDING}" if self.directory else self.path
 
 
 def output_problem(path: str) -> tuple[str, str] | None:

@@ -15,6 +15,7 @@ from koala.model.checkpoint import Checkpoint
 from koala.model.dependency import DEPENDENCIES_MAX, Dependency
 from koala.model.job_array import ArraySpec
 from koala.model.nodes import TaskNeeds, TaskShape, gpus_text
+from koala.model.outputs import ARCHIVE_ENDING, OUTPUTS_MAX, JobOutput, output_problem
 from koala.model.task_graph import TaskGraph
 from koala.model.travelling import TravellingFile
 
@@ -40,6 +41,8 @@ JOB_TASKS_MAX = 1_000
 JOB_EDGES_MAX = 100_000
 # The latest time that is read, the end of the year 9999 in seconds since 1970: more is a mistake in the unit.
 TIME_S_MAX = 253_402_300_799.0
+# The longest that a job's workspaces are kept after its end.
+KEEP_FOR_S_MAX = 365 * 86_400.0
 
 
 class Priority(enum.StrEnum):
@@ -155,7 +158,7 @@ class Component(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A part of a job that runs on one site. With ``site`` the user has chosen it; without, the policy does.
 
     It is equal tasks, each of ``application.processors_per_task`` processors; ``needs`` is what each needs beside
-    them, None where that is nothing.
+    them, None where that is nothing. ``outputs`` are what it makes that is kept when the job is done.
     """
 
     processors: int
@@ -163,6 +166,7 @@ class Component(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     input_files: tuple[InputFile, ...] = ()
     site: SiteName | None = None
     needs: TaskNeeds | None = None
+    outputs: tuple[JobOutput, ...] = ()
 
     def __post_init__(self) -> None:
         if not 1 <= self.processors <= PROCESSORS_MAX:
@@ -183,6 +187,29 @@ class Component(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         names = [file.name for file in self.input_files]
         if len(set(names)) != len(names):
             raise InvalidRequestError("input_files", "the same file is named twice; name it once")
+        if self.outputs:
+            self._check_outputs()
+
+    def _check_outputs(self) -> None:
+        if len(self.outputs) > OUTPUTS_MAX:
+            raise InvalidRequestError("outputs", f"more than {OUTPUTS_MAX} outputs (OUTPUTS_MAX)")
+        paths = [output.path for output in self.outputs]
+        for path in paths:
+            if (problem := output_problem(path)) is not None:
+                raise InvalidRequestError("outputs", f"{path[:80]!r} {problem[0]}; {problem[1]}")
+        if len(set(paths)) != len(paths):
+            raise InvalidRequestError("outputs", "the same output is named twice; name it once")
+        for path in paths:
+            if f"{path}{ARCHIVE_ENDING}" in paths:
+                raise InvalidRequestError(
+                    "outputs", f"{path!r} as a directory would have the name of {path}{ARCHIVE_ENDING}; rename one"
+                )
+        if self.application.directory is not None and self.application.directory.startswith("/"):
+            raise InvalidRequestError(
+                "outputs",
+                f"the application runs in {self.application.directory[:80]!r}, outside its workspace; take directory "
+                "out, or let the job bring its results away itself",
+            )
 
     @property
     def shape(self) -> TaskShape | None:
@@ -258,7 +285,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     processors, one for each. ``task_clusters`` are those that belong together, by index, every task in one of them;
     where there are none the scheduler finds them.
 
-    ``files`` travel with the job, from the daemon's machine to the work directory of each component.
+    ``files`` travel with the job, from the daemon's machine to the work directory of each component. ``keep_for_s``
+    is how long its workspaces are kept after its end, as long as the driver usually does where it says nothing.
 
     ``after`` are the jobs that it waits for before it is tried. It is not tried before ``begin_at`` either, in
     seconds since the driver's epoch, nor before ``begin_in_s`` have passed since its submission; with ``hold`` not
@@ -293,6 +321,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     hold: bool = False
     array: ArraySpec | None = None
     checkpoint: Checkpoint | None = None
+    keep_for_s: float | None = None
 
     def __post_init__(self) -> None:
         if not self.components:
@@ -305,6 +334,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             tries: int | None = getattr(self, field)
             if tries is not None and tries < 1:
                 raise InvalidRequestError(field, f"{tries} tries are too few; write 1 or more, or leave it out")
+        if self.keep_for_s is not None and not 0 <= self.keep_for_s <= KEEP_FOR_S_MAX:
+            raise InvalidRequestError(
+                "keep_for", f"{self.keep_for_s:g} s is not a time up to {KEEP_FOR_S_MAX:g} s (KEEP_FOR_S_MAX)"
+            )
         if self.restarts_max is not None and self.restarts_max < 0:
             raise InvalidRequestError("restarts_max", "write 0 or more, or leave it out")
         for field in ("retry_on", "never_on"):
@@ -440,6 +473,16 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         flexible job always do."""
         shares = self.flexible is not None or (self.checkpoint is not None and self.checkpoint.shared)
         return 0 if shares else part
+
+    def outputs_of(self, part: int) -> tuple[JobOutput, ...]:
+        """What a component of the job, or a part that was made of it, is to make."""
+        part = 0 if self.flexible is not None else part
+        return self.components[part].outputs if part < len(self.components) else ()
+
+    @property
+    def has_outputs(self) -> bool:
+        """Whether any of it makes something that is kept."""
+        return any(component.outputs for component in self.components)
 
     @property
     def has_image(self) -> bool:

@@ -82,6 +82,8 @@ def request_characters(request: Request) -> int:
     entries = sum(len(each.arguments) + 2 * len(each.environment) for each in different_applications(request))
     for files in {id(component.input_files): component.input_files for component in request.components}.values():
         entries += 2 * len(files)
+    for made in {id(component.outputs): component.outputs for component in request.components}.values():
+        entries += 2 * len(made)
     if request.flexible is not None:
         entries += sum(map(len, request.flexible.splits))
     entries += 4 * len(request.files)
@@ -126,6 +128,10 @@ def texts_of(request: Request) -> Iterator[str]:
         yield file.name
         if file.path is not None:
             yield file.path
+    for output in dict.fromkeys(output for component in request.components for output in component.outputs):
+        yield output.path
+        if output.to is not None:
+            yield output.to
     for sent in request.files:
         yield sent.path
         yield sent.checksum

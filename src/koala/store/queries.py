@@ -309,10 +309,17 @@ def components_at(connection: Connection, site: str, from_at: float, to_at: floa
     return _rows(connection, found.order_by(table.c.claimed_at, table.c.token), ComponentRow)
 
 
-def ended_components(connection: Connection, before: float, limit: int) -> list[ComponentRow]:
-    """Those that ended before a time and are not marked as pruned, the first to end first."""
+def ended_components(
+    connection: Connection, before: float, limit: int, now: float | None = None
+) -> list[ComponentRow]:
+    """Those that ended before a time and are not marked as pruned, the first to end first. With ``now``, those whose
+    job says how long they are kept are those for which that is over."""
     table = tables.components
-    found = select(*_COMPONENT).where(_is_kept(), table.c.ended_at < before)
+    is_due = table.c.ended_at < before
+    if now is not None:
+        own = table.c.keep_for_s
+        is_due = or_(and_(own.is_(None), is_due), and_(own.is_not(None), table.c.ended_at + own < now))
+    found = select(*_COMPONENT).where(_is_kept(), is_due)
     return _rows(connection, found.order_by(table.c.ended_at, table.c.token).limit(limit), ComponentRow)
 
 

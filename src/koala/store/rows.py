@@ -48,7 +48,8 @@ class StoredJob(JobCounts, frozen=True, kw_only=True):
 
 
 class ComponentRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One start of one component. ``run`` counts from 1: which opening of the job's barrier it belongs to."""
+    """One start of one component. ``run`` counts from 1: which opening of the job's barrier it belongs to.
+    ``keep_for_s`` is how long its workspace is kept after its end, where its job says so."""
 
     token: Token
     job: JobId
@@ -64,6 +65,7 @@ class ComponentRow(msgspec.Struct, frozen=True, kw_only=True):
     outcome: str | None = None
     exit_code: int | None = None
     reason: str = ""
+    keep_for_s: float | None = None
 
 
 class TransferRow(msgspec.Struct, frozen=True, kw_only=True):

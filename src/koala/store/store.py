@@ -290,10 +290,10 @@ class Store:
         with self._read("read components") as connection:
             return queries.components_at(connection, site, from_at, to_at)
 
-    def ended_components(self, before: float, limit: int) -> list[ComponentRow]:
+    def ended_components(self, before: float, limit: int, now: float | None = None) -> list[ComponentRow]:
         """Those that ended before a time and are not marked as pruned, the first to end first."""
         with self._read("read components") as connection:
-            return queries.ended_components(connection, before, limit)
+            return queries.ended_components(connection, before, limit, now)
 
     def ended_components_count(self) -> int:
         """How many components have ended and are not marked as pruned."""

@@ -10,9 +10,9 @@ from unittest import mock
 import pytest
 
 from koala.cli.torture import HAPPENINGS
-from koala.core.avoidance import SiteAvoidance
-from koala.core.blame import Blame
 from koala.core.ending import JobEnding
+from koala.core.failures.avoidance import SiteAvoidance
+from koala.core.failures.blame import Blame
 from koala.core.holding import JobHolding
 from koala.core.placement import JobPlacing
 from koala.core.running import JobRunning

@@ -10,6 +10,7 @@ import click
 
 from koala.cli.connection import JOB_ID, complete_job, with_client
 from koala.cli.errors import UserError, for_user
+from koala.cli.job.fetch import fetch
 from koala.cli.job.logs import logs
 from koala.cli.job.views import print_explanation, print_job
 from koala.cli.job.waiting import end_with, watch_job
@@ -39,6 +40,7 @@ def job() -> None:
 
 
 job.add_command(logs)
+job.add_command(fetch)
 
 
 @job.command()

@@ -39,6 +39,8 @@ BESIDE_BAR = 52
 STARTS_SHOWN_MAX = 40
 # How many of the files that travel with a job are shown, and how much of a checksum.
 FILES_SHOWN_MAX = 20
+# Of how many components the workspace is shown.
+WORKSPACES_SHOWN_MAX = 10
 CHECKSUM_SHOWN = 16
 
 
@@ -69,9 +71,13 @@ def print_job(job: JobDetail, now: float, verdict: str = "") -> None:
     if job.components:
         out.print()
         _print_components(job, now)
+    _print_workspaces(job)
     if job.transfers:
         out.print()
         _print_transfers(job)
+    if job.outputs:
+        out.print()
+        _print_outputs(job)
     if job.files:
         out.print()
         _print_files(job)
@@ -121,6 +127,39 @@ def _print_components(job: JobDetail, now: float) -> None:
     out.print(table)
     if len(job.components) > len(shown):
         out.print(f"and {len(job.components) - len(shown)} starts before; --json has all", style="dim")
+
+
+def _print_workspaces(job: JobDetail) -> None:
+    """Where each component of the last run started, for those who have an account there."""
+    from rich.text import Text
+
+    last = max((each.run for each in job.components), default=0)
+    found = {each.part: each for each in job.components if each.run == last and each.released_at is not None}
+    shown = [each for each in found.values() if each.workspace][:WORKSPACES_SHOWN_MAX]
+    if shown:
+        console().print()
+    for each in shown:
+        words = f"{each.part} on {clean(each.site)}  {clean(each.workspace)}"
+        console().print(Text(f"{'workspace':<11}", style="dim").append(words, style="default"), soft_wrap=True)
+    if len(found) > len(shown) > 0:
+        console().print(f"and {len(found) - len(shown)} more; --json has all", style="dim")
+
+
+def _print_outputs(job: JobDetail) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, pad_edge=False)
+    table.add_column("made", overflow="fold")
+    table.add_column("size", justify="right", no_wrap=True)
+    table.add_column("at", overflow="fold")
+    for each in job.outputs[:FILES_SHOWN_MAX]:
+        sites = ", ".join(clean(replica.site) for replica in each.replicas)
+        table.add_row(Text(clean(each.name)), size(each.size_bytes), Text(sites))
+    console().print(table)
+    more = len(job.outputs) - FILES_SHOWN_MAX
+    hint = f"and {more} more; " if more > 0 else ""
+    console().print(f"{hint}koala job fetch {job.id} brings them here", style="dim")
 
 
 def _bar(job: JobDetail, each: ComponentRun, now: float, width: int) -> Text:

@@ -25,6 +25,7 @@ STATE_STYLES = {
     "running": "green",
     "unwinding": "magenta",
     "held": "dim",
+    "collecting": "green",
     "unfolding": "green",
     "quarantined": "bold red",
     "done": "dim",

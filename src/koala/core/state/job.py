@@ -17,6 +17,7 @@ from koala.core.state.timers import Timer
 from koala.model.dependency import Condition
 from koala.model.job_array import ArraySpec
 from koala.model.messages import JobCounts, Token, TransferId
+from koala.model.outputs import MadeOutput
 from koala.model.request import JobId, Priority, Request, SiteName
 from koala.policies.front_door import Demand, Spots
 
@@ -189,6 +190,10 @@ class Job(_JobLinks):
     ready: int = 0
     outstanding: int = 0
     deadline: Time = 0.0
+    # Of a job with outputs: by component what it ran as in this run, once it is done; what was collected of it.
+    workspaces: dict[int, Token] = field(default_factory=dict)
+    collected: dict[int, tuple[MadeOutput, ...]] = field(default_factory=dict)
+    collect_tries: int = 0
     # In the claiming queue.
     claim_at: Time = 0.0
     claim_sequence: int = 0

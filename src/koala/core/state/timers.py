@@ -23,6 +23,7 @@ class Alarm(enum.StrEnum):
     RESTED = "rested"  # a job
     AVOIDED = "avoided"  # a job
     LOOK_AFTER = "look_after"  # a job
+    COLLECT_AGAIN = "collect_again"  # a job
     QUEUED_LONG = "queued_long"  # a claim
     ABORT_AGAIN = "abort_again"  # a claim
     TRANSFER_OVERDUE = "transfer_overdue"  # a transfer

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Path, Query
+from fastapi import APIRouter, Body, Path, Query, Response
 from fastapi.openapi.models import Example
 
 from koala.daemon.api.callers import Who
 from koala.daemon.api.errors import declared
 from koala.daemon.api.parameters import Cursor, Limit, The
-from koala.model.api import PAGE_ITEMS_DEFAULT, FileInfo, Forgetting, Page, Registration, Replication
+from koala.model.api import (
+    DOWNLOAD_BYTES_MAX,
+    PAGE_ITEMS_DEFAULT,
+    FileInfo,
+    Forgetting,
+    Page,
+    Registration,
+    Replication,
+)
+from koala.model.outputs import COLLECTED_BYTES_MAX
 
 NAME_CHARACTERS_MAX = 1_024
 
@@ -63,6 +72,28 @@ async def get_file(
 ) -> FileInfo:
     """What the catalogue knows of a file."""
     return await service.file(who, name)
+
+
+@router.get(
+    "/file-contents/{name:path}",
+    summary="Bytes of a file",
+    response_class=Response,
+    responses={
+        **declared(409),
+        200: {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}},
+    },
+)
+async def read_file(
+    who: Who,
+    service: The,
+    name: Annotated[str, Path(min_length=1, max_length=NAME_CHARACTERS_MAX, examples=["jobs/1/result.h5"])],
+    offset: Annotated[int, Query(ge=0, le=COLLECTED_BYTES_MAX, description="Where the piece begins.")] = 0,
+    limit: Annotated[int, Query(ge=1, le=DOWNLOAD_BYTES_MAX, description="Its most bytes.")] = DOWNLOAD_BYTES_MAX,
+) -> Response:
+    """A piece of a file; fewer bytes than asked for only at its end. Go on where the last piece ended, and verify the
+    whole by the checksum that the catalogue has. What a job made is its owner's."""
+    data = await service.read_file(who, name, offset=offset, limit=limit)
+    return Response(data, media_type="application/octet-stream")
 
 
 @router.post("/replications", summary="Copy a replica to a site", responses=declared(409))

@@ -23,6 +23,7 @@ from koala.model.api import (
     JobDetail,
     JobSummary,
     Output,
+    OutputInfo,
     Page,
     Submission,
     Submitted,
@@ -146,6 +147,12 @@ async def get_job(who: Who, service: The, job: JobPath) -> JobDetail:
 async def explain_job(who: Who, service: The, job: JobPath) -> Explanation:
     """Where the job stands, what each site lacked at the last try and what would cure it, and its story."""
     return await service.explain(who, job)
+
+
+@router.get("/jobs/{job}/outputs", summary="What a job made", responses=declared())
+async def list_outputs(who: Who, service: The, job: JobPath) -> list[OutputInfo]:
+    """The outputs of the job that are registered, with the names by which their bytes can be had."""
+    return await service.outputs_of(who, job)
 
 
 @router.get("/jobs/{job}/wait", summary="Wait for a job's end", responses=declared())

@@ -55,6 +55,7 @@ STATES = (
     "claiming",
     "starting",
     "running",
+    "collecting",
     "unfolding",
     "unwinding",
     "quarantined",

@@ -7,12 +7,13 @@ reached, and what the caller may do is checked by the service. Signing in and ou
 from __future__ import annotations
 
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, RedirectResponse, Response
+from fastapi.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
 from fastapi.routing import APIRoute
 
 from koala.daemon.dashboard.page_contents import (
@@ -25,7 +26,7 @@ from koala.daemon.dashboard.page_contents import (
 )
 from koala.daemon.dashboard.rendering import STATIC, page
 from koala.daemon.service.principal import Principal
-from koala.model.api import Scope
+from koala.model.api import DOWNLOAD_BYTES_MAX, Scope
 from koala.model.errors import ClientError, NotFoundError, NotSignedInError
 from koala.store import NUMBER_MAX
 
@@ -121,6 +122,25 @@ def _add_pages(router: APIRouter, service: Service, contents: PageContents, who:
     @router.get("/network")
     async def network_page(caller: Principal = known) -> Response:
         return answer("links.html", caller, "", here="network", **await contents.network(caller))
+
+    @router.get("/download/{name:path}")
+    async def download(name: str, caller: Principal = known) -> Response:
+        found = await service.file(caller, name)
+        first = await service.read_file(caller, name, limit=DOWNLOAD_BYTES_MAX)  # what is wrong is told as a page
+
+        async def pieces() -> AsyncIterator[bytes]:
+            offset, piece = 0, first
+            while piece:
+                yield piece
+                offset += len(piece)
+                piece = await service.read_file(caller, name, offset=offset, limit=DOWNLOAD_BYTES_MAX)
+
+        headers = {
+            "Content-Length": str(found.size_bytes),
+            "Content-Disposition": f"attachment; filename*=UTF-8''{quote(name.rsplit('/', 1)[-1], safe='')}",
+            "X-Content-Type-Options": "nosniff",
+        }
+        return StreamingResponse(pieces(), media_type="application/octet-stream", headers=headers)
 
     @router.get("/sites/{site}")
     async def site_page(site: str, caller: Principal = known, minutes: str = "", did: str = "") -> Response:

@@ -33,11 +33,16 @@ from koala.model.messages import (
     ComponentRunning,
     ComponentStarting,
     EndedJob,
+    JobEnded,
     JobOutcome,
+    JobRequeued,
     JobSubmitted,
+    OutputRegistered,
+    OutputsCollected,
     SiteDistrusted,
     SiteReported,
     Tick,
+    Token,
     TrafficMeasured,
     TransferEnded,
     TransferId,
@@ -95,6 +100,8 @@ class PendingBatch:
         self._projector = Projector(state.scheduler, self._draft, policy)
         self._files: list[files.CatalogueEntry] = []
         self._transfers_over: list[TransferId] = []
+        self._collected: list[Token] = []
+        self._over: list[JobId] = []
         self.current: InboxItem | None = None  # what is being handled; None for the tick at the end
         self.ticked = False
         self.commands: list[tuple[int, AnyCommand]] = []
@@ -166,6 +173,8 @@ class PendingBatch:
             raise HandlingError(event, self._projector.about, error) from error
         if isinstance(event, TransferEnded):
             self._transfers_over.append(event.transfer)
+        elif isinstance(event, OutputsCollected):
+            self._collected.append(event.token)
         elif isinstance(event, Tick):
             state.ticked(event.at)
             self.ticked = True
@@ -175,6 +184,10 @@ class PendingBatch:
             else:
                 if isinstance(command, SiteDistrusted):
                     _log.warning("%s is not trusted for a while: %s", command.site, command.reason)
+                elif isinstance(command, OutputRegistered):
+                    self._files.append(entry_of(command))
+                elif isinstance(command, JobEnded | JobRequeued):
+                    self._over.append(command.job)
                 self.commands.append((self._writer.command(command, event.at), command))
         self.events += 1
 
@@ -182,6 +195,10 @@ class PendingBatch:
         """Everything for the store, with the commands that were performed since the last time; None for nothing."""
         for transfer in self._transfers_over:
             self._state.outbox.transfer_is_over(transfer)
+        for token in self._collected:
+            self._state.outbox.collection_is_over(token)
+        for job in self._over:
+            self._state.outbox.job_is_over(job)
         settled = self._state.outbox.take_settled()
         if not (self._writer.entries or settled):
             return None
@@ -224,6 +241,17 @@ def _among_others(item: InboxItem, number: JobId) -> Request:
     return request
 
 
+def entry_of(command: OutputRegistered) -> files.CatalogueEntry:
+    """What the catalogue says of an output from now on."""
+    output = command.output
+    replicas = tuple(
+        files.Replica(site=site, size_bytes=output.size_bytes, checksum=output.checksum) for site in command.sites
+    )
+    return files.CatalogueEntry(
+        name=command.file, size_bytes=output.size_bytes, checksum=output.checksum, replicas=replicas
+    )
+
+
 def is_news(event: AnyEvent, ledger: Ledger) -> bool:
     """False for what the core would pass over: sites repeat themselves when asked, and answer for what is over."""
     match event:
@@ -243,6 +271,12 @@ def is_news(event: AnyEvent, ledger: Ledger) -> bool:
         case TrafficMeasured():
             claim = ledger.claims.get(event.token)
             return claim is not None and not claim.given_up and _is_newer(event, claim)
+        case OutputsCollected():
+            job = ledger.jobs.get(event.job)
+            if job is None or job.state is not JobState.COLLECTING:
+                return False
+            part = next((part for part, token in job.workspaces.items() if token == event.token), None)
+            return part is not None and part not in job.collected
         case TransferEnded():
             transfer = ledger.transfers.by_id.get(event.transfer)
             return transfer is not None and not transfer.done

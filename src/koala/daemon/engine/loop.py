@@ -29,10 +29,11 @@ from koala.daemon.engine.quarantine import Quarantine, told
 from koala.daemon.engine.recovery import Recovery, live_grid, nothing_yet, recover, store_snapshot
 from koala.daemon.engine.submitting import Submissions
 from koala.daemon.engine.waiters import Waiters
-from koala.daemon.grid_sites import SiteMaker, check_kinds, check_ssh, make_areas, make_mover, make_site
+from koala.daemon.grid_sites import SiteMaker, check_kinds, check_ssh, make_areas, make_mover, make_site, workspace_of
 from koala.daemon.live_rows import ENDED_STATES, LiveRows
 from koala.daemon.perform.bundles import Bundles
 from koala.daemon.perform.interface import Silences, SiteDefects, SiteTrouble
+from koala.daemon.perform.outputs import InDoubt
 from koala.daemon.perform.performer import Performer
 from koala.daemon.upkeep.journal_pruning import JournalPruner
 from koala.daemon.upkeep.machines import MachineWatch
@@ -86,6 +87,7 @@ class Engine:
         self._store = store
         self._limits = limits = EngineLimits() if limits is None else limits
         self._clock = SteadyClock() if clock is None else clock
+        self._root = root
         self._areas = make_areas(grid, root)
         self._mover = make_mover(grid, self._areas, root, clock=self._clock)
         self._sites: dict[SiteName, LiveSite] = {
@@ -127,7 +129,8 @@ class Engine:
             lambda name: self._state.scheduler.ledger.sites.sites[self._state.scheduler.ledger.index[name]].ours,
             off=grid.scheduler.probe_every_s == 0,
         )
-        self._retention = Retention(self, store, self._sites, lambda: self.rows, self._areas)
+        kept_s = grid.scheduler.keep_for_s
+        self._retention = Retention(self, store, self._sites, lambda: self.rows, self._areas, retention_s=kept_s)
         self._journal_pruner = JournalPruner(store, limits.journal_entries_max)
         self._waiters = Waiters()
         self._subscribers: list[Callable[[Batch, Mapping[JobId, StoredJob]], None]] = []
@@ -307,6 +310,15 @@ class Engine:
     def files_under_way(self) -> Mapping[str, tuple[SiteName, int, int]]:
         """By token: where the files that travel with its job go now, and how many bytes of how many are there."""
         return self._performer.files_under_way()
+
+    def workspace_of(self, component: ComponentRow) -> str:
+        """Where a component started at its site; empty for one whose site is not in the grid any more."""
+        site = next((each for each in self.grid.sites if each.name == component.site), None)
+        return "" if site is None else workspace_of(site, self._root, component.token)
+
+    def when_in_doubt(self, told: InDoubt) -> None:
+        """Have this told of each replica that a job has made and that is not in the catalogue yet."""
+        self._performer.outputs.in_doubt = told
 
     def transfer_estimate_s(self, source: SiteName, target: SiteName, size_bytes: int) -> float:
         """How long a transfer takes, by what is known of the link; infinity from a site that is not in the grid."""

@@ -12,14 +12,25 @@ from koala.model.messages import (
     AnyCommand,
     AskCheckpoint,
     CancelTransfer,
+    CollectOutputs,
     ReleaseBarrier,
     StartComponent,
     StartTransfer,
+    Token,
     TransferId,
 )
+from koala.model.request import JobId
 from koala.store.rows import JournalRow
 
-_FOR_OUTBOX = (StartComponent, AskCheckpoint, AbortComponent, ReleaseBarrier, StartTransfer, CancelTransfer)
+_FOR_OUTBOX = (
+    StartComponent,
+    AskCheckpoint,
+    AbortComponent,
+    ReleaseBarrier,
+    CollectOutputs,
+    StartTransfer,
+    CancelTransfer,
+)
 
 
 def is_for_outbox(command: AnyCommand) -> bool:
@@ -33,6 +44,7 @@ class Outbox:
     def __init__(self, entries: Iterable[JournalRow] = ()) -> None:
         self.commands: dict[int, AnyCommand] = {}
         self._transfers: dict[TransferId, int] = {}
+        self._collections: dict[Token, list[int]] = {}  # the core repeats an order that takes long
         self._settled: list[int] = []
         for entry in entries:
             self.add(entry.seq, entry.body)  # type: ignore[arg-type]  # these entries are commands
@@ -45,6 +57,8 @@ class Outbox:
         self.commands[seq] = command
         if isinstance(command, StartTransfer):
             self._transfers[command.transfer] = seq
+        elif isinstance(command, CollectOutputs):
+            self._collections.setdefault(command.token, []).append(seq)
 
     def settle(self, seq: int) -> None:
         """The command has been performed. Settled twice it is settled once."""
@@ -62,6 +76,17 @@ class Outbox:
         seq = self._transfers.get(transfer)
         if seq is not None:
             self.settle(seq)
+
+    def collection_is_over(self, token: Token) -> None:
+        """The outputs of a component are collected, and that goes on record, or its job is over."""
+        for seq in self._collections.pop(token, ()):
+            self.settle(seq)
+
+    def job_is_over(self, job: JobId) -> None:
+        """What the job made is not to be collected any more."""
+        prefix = f"{job}."
+        for token in [token for token in self._collections if token.startswith(prefix)]:
+            self.collection_is_over(token)
 
     def has_settled(self) -> bool:
         """Whether something was performed that the store does not know of."""

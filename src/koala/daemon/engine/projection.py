@@ -170,6 +170,7 @@ class Projector:
             site=command.site,
             processors=command.processors,
             claimed_at=at,
+            keep_for_s=job.request.keep_for_s,
         )
 
     def _transfer(self, command: StartTransfer, at: float) -> TransferRow:

@@ -63,6 +63,7 @@ _PUT_BACK = frozenset(
         *IN_CLAIMING_QUEUE,
         JobState.STARTING,
         JobState.RUNNING,
+        JobState.COLLECTING,
         JobState.UNWINDING,
         JobState.UNFOLDING,
     }

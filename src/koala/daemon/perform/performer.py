@@ -18,6 +18,7 @@ from koala.daemon.perform.components import ComponentRegister
 from koala.daemon.perform.interface import SITE_CALL_S, EngineInterface, Silences, SiteDefects
 from koala.daemon.perform.link_probes import LinkProber
 from koala.daemon.perform.mpi_relay import MpiRelay
+from koala.daemon.perform.outputs import OutputCollector
 from koala.daemon.perform.site_worker import COMMANDS_AT_ONCE_MAX, SiteWorker
 from koala.daemon.perform.transfers import FindFile, TransferWorker, bundle_transfer
 from koala.files import FileArea, FileMover
@@ -28,6 +29,8 @@ from koala.model.messages import (
     AskCheckpoint,
     AskSite,
     CancelTransfer,
+    CollectOutputs,
+    JobEnded,
     JobPlaced,
     JobQuarantined,
     ProbeLink,
@@ -75,8 +78,10 @@ class Performer:
         self._call_s = call_s
         self._commands_at_once_max = commands_at_once_max
         self._components = ComponentRegister()
-        self._transfers = TransferWorker(engine, mover, GridLinks(grid.links), self._components, find_file, bundles)
+        links = GridLinks(grid.links)
+        self._transfers = TransferWorker(engine, mover, links, self._components, find_file, bundles)
         self._checkpoints = CheckpointBringer(engine, areas, self._transfers, self._components)
+        self.outputs = OutputCollector(engine, areas, mover, links)
         self._barrier = BarrierOpener(
             engine,
             sites,
@@ -136,6 +141,7 @@ class Performer:
         await self.prober.stop()
         await self._barrier.stop()
         await self._checkpoints.stop()
+        await self.outputs.stop()
         await self._transfers.stop()
 
     async def close(self) -> None:
@@ -188,6 +194,10 @@ class Performer:
                     self._engine.settle(seq)
                 else:
                     self._barrier.start(seq, command, request)
+            case CollectOutputs():
+                self.outputs.start(command)
+            case JobEnded():
+                self.outputs.ended(command)
             case StartTransfer():
                 self._transfers.start(command)
             case CancelTransfer():

@@ -6,7 +6,7 @@ Pure functions; who may see what is decided in ``koala.daemon.service.service``.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -44,6 +44,7 @@ from koala.model.api import (
     LinkState,
     MachineInfo,
     NetworkInfo,
+    OutputInfo,
     Place,
     PlanInfo,
     RefusalInfo,
@@ -113,6 +114,8 @@ def job_detail(
     transfers: Iterable[TransferInfo],
     files: Iterable[JobFile],
     traffic: JobTraffic | None,
+    outputs: Iterable[OutputInfo],
+    workspace_of: Callable[[ComponentRow], str],
 ) -> JobDetail:
     """A job with its components and files."""
     return JobDetail(
@@ -122,10 +125,11 @@ def job_detail(
         asked=request.in_words,
         tasks=task_infos(request),
         walltime_s=request.walltime_s if row.id not in ledger.jobs else ledger.jobs[row.id].walltime_s,
-        components=[component_run(component) for component in components],
+        components=[component_run(component, workspace_of(component)) for component in components],
         transfers=list(transfers),
         files=list(files),
         traffic=None if traffic is None else TrafficInfo.model_validate(msgspec.to_builtins(traffic)),
+        outputs=list(outputs),
     )
 
 
@@ -143,9 +147,10 @@ def _places(places: Iterable[Iterable[Any]]) -> list[Place]:
     return [Place(site=site, processors=processors) for site, processors in places]
 
 
-def component_run(row: ComponentRow) -> ComponentRun:
+def component_run(row: ComponentRow, workspace: str = "") -> ComponentRun:
     """One start of a component."""
-    return ComponentRun(**{name: getattr(row, name) for name in ComponentRun.model_fields})
+    fields = {name: getattr(row, name) for name in ComponentRun.model_fields if name != "workspace"}
+    return ComponentRun(**fields, workspace=workspace)
 
 
 def transfer_info(row: TransferRow, brought_bytes: int, jobs: Iterable[int]) -> TransferInfo:

@@ -46,7 +46,7 @@ class JobChanges:
         """Keep a job that has not started from being tried until it is let go. Rights as for ``cancel``. Holding it
         twice does it once."""
         row = await self._records.own_row(who, job)
-        if row.state in (JobState.RUNNING, JobState.UNWINDING) or row.ended_at is not None:
+        if row.state in (JobState.RUNNING, JobState.COLLECTING, JobState.UNWINDING) or row.ended_at is not None:
             advice = "submit it again" if row.ended_at is not None else f"write koala job requeue --hold {job}"
             raise ConflictError(f"job {job} is {row.state}: only a job that has not started can be held; {advice}")
         return await self._tell(who, HoldAsked(at=self._engine.now(), job=job))

@@ -29,6 +29,7 @@ from koala.daemon.service.answers import (
 )
 from koala.daemon.service.cursors import check_after, check_limit, read_cursor, read_number_cursor, write_cursor
 from koala.daemon.service.data.contents import ContentService, job_files
+from koala.daemon.service.data.downloads import DownloadService
 from koala.daemon.service.data.files import FileService
 from koala.daemon.service.data.outputs import check_range, choose, read_output
 from koala.daemon.service.job_changes import JobChanges
@@ -65,6 +66,7 @@ from koala.model.api import (
     JournalEntry,
     MissingContents,
     Output,
+    OutputInfo,
     Page,
     Registration,
     Replication,
@@ -101,6 +103,7 @@ class Service:
         self._submissions = SubmissionReader(self._workers)
         self._journal = JournalReader(engine)
         self._records = JobRecords(engine)
+        self.downloads = DownloadService(engine, self._records)
         self.changes = JobChanges(engine, self._records)
         self.grid = GridService(engine)
 
@@ -135,6 +138,7 @@ class Service:
             raise UnavailableError(shortage)
         request = await self._request(who, wish)
         check_rights(who, request, self._engine.grid)
+        await self.downloads.check_files(who, request)
         await self._contents.refer(who, request)
         row, new = await self._engine.submit(
             request,
@@ -287,6 +291,8 @@ class Service:
             self._engine.scheduler.ledger,
             description=await self._described(who, request),
             files=job_files(request),
+            outputs=await self.downloads.outputs(who, job) if request.has_outputs else [],
+            workspace_of=self._engine.workspace_of,
             place_in_line=self._records.place_in_line(row),
             placement_tries=self._records.placement_tries(row),
             components=components,
@@ -370,7 +376,7 @@ class Service:
         after = None if cursor is None else read_cursor("files", cursor)
         found = await query(self._engine.store.files, after=after, prefix=prefix, limit=limit + 1)
         return Page(
-            items=[file_info(entry) for entry in found[:limit]],
+            items=[file_info(entry) for entry in await self.downloads.visible(who, found[:limit])],
             next=write_cursor("files", found[limit - 1].name) if len(found) > limit else None,
         )
 
@@ -378,9 +384,19 @@ class Service:
         """One file. Needs ``read``."""
         who.need(Scope.READ)
         entry = await query(self._engine.store.file, name)
-        if entry is None:
+        if entry is None or not await self.downloads.is_visible(who, name):
             raise NotFoundError(f"the catalogue has no file {name!r}; look at the list of files")
         return file_info(entry)
+
+    async def outputs_of(self, who: Principal, job: int) -> list[OutputInfo]:
+        """What a job made that is registered. Needs ``read``."""
+        who.need(Scope.READ)
+        return await self.downloads.outputs(who, job)
+
+    async def read_file(self, who: Principal, name: str, *, offset: int = 0, limit: int) -> bytes:
+        """Bytes of a file of the catalogue. Needs ``read``."""
+        who.need(Scope.READ)
+        return await self.downloads.read(who, name, offset, limit)
 
     async def register(self, who: Principal, wish: Registration) -> FileInfo:
         """A new file with its first replica, or another replica of a known one: from a path (only the daemon's own

@@ -11,6 +11,7 @@ from koala.daemon.live_rows import LiveRows
 from koala.daemon.perform.checkpoints import checkpoint_file
 from koala.daemon.perform.interface import SITE_CALL_S, EngineInterface
 from koala.files import FileArea
+from koala.model.grid import WORKSPACES_KEPT_S
 from koala.model.messages import Token
 from koala.model.request import SiteName
 from koala.sites import LiveSite, SiteError
@@ -19,8 +20,9 @@ from koala.store.rows import ComponentRow
 
 _log = logging.getLogger(__name__)
 
-# Output and directories of an ended component are kept for so long, and for so many of them.
-RETENTION_S = 7 * 86_400.0
+# Output and directories of an ended component are kept for so long, unless its job says otherwise (keep_for), and for
+# so many of them, whatever jobs say.
+RETENTION_S = WORKSPACES_KEPT_S
 RETENTION_COMPONENTS = 10_000
 # How many are removed in one step, the pause between two steps, and how often it is looked whether there is any.
 STEP_COMPONENTS = 50
@@ -124,4 +126,4 @@ class Retention:
             most = min(excess, self._step_components)
             return self._store.ended_components(now, most + passed_over), most
         most = self._step_components
-        return self._store.ended_components(now - self._retention_s, most + passed_over), most
+        return self._store.ended_components(now - self._retention_s, most + passed_over, now), most

@@ -51,6 +51,7 @@ from koala.model.grid import (
     SchedulerParameters,
     StoredFile,
 )
+from koala.model.request import KEEP_FOR_S_MAX
 
 _LINK = Links().default
 _SCHEDULER = SchedulerParameters()
@@ -181,6 +182,10 @@ class SchedulerText(Description):
     restarts_max: CountOrZero | None = Field(
         default=_SCHEDULER.restarts_max,
         description="restarts of a job after its application failed, at most; null: no limit",
+    )
+    keep_for_s: Annotated[Seconds, Field(le=KEEP_FOR_S_MAX)] = Field(
+        default=_SCHEDULER.keep_for_s,
+        description="seconds that the workspaces of a job that has ended are kept, unless it says keep_for itself",
     )
     restart_rest_s: Seconds = Field(
         default=_SCHEDULER.restart_rest_s,

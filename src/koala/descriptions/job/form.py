@@ -36,6 +36,7 @@ from koala.descriptions.job.checkpoint import CheckpointText, checkpoint_values
 from koala.descriptions.job.communication import CommunicationText, communication_values
 from koala.descriptions.job.invalid import told
 from koala.descriptions.job.order import AfterText, ArrayText, MomentText, after_values, dependencies, moment_value
+from koala.descriptions.job.outputs import Outputs, output_values, outputs_of
 from koala.descriptions.job.task import ShapeText, shape_values, sized
 from koala.descriptions.mapping.tasks import (
     CLUSTERS_WORDS,
@@ -159,6 +160,7 @@ class ComponentText(Description):
     input_files: InputFiles | None = Field(
         default=None, description="the files this component reads, instead of the job's"
     )
+    outputs: Outputs | None = Field(default=None, description="what this component makes, instead of the job's")
 
 
 class FlexibleText(Description):
@@ -230,6 +232,14 @@ class JobText(Description):
         default=ApplicationText(), description="what the components run, unless they say otherwise"
     )
     input_files: InputFiles = Field(default=(), description="the files each component reads, unless it names its own")
+    outputs: Outputs = Field(
+        default=(),
+        description="what each component makes, unless it names its own: files and directories that are collected "
+        "when all are done, and registered as jobs/ID/PATH where they were made; one component at least makes each",
+    )
+    keep_for: Duration | None = Field(
+        default=None, description="how long its workspaces are kept after its end; by default as the grid says"
+    )
     files: Annotated[tuple[SomeText, ...], Field(max_length=TRAVELLING_FILES_MAX)] = Field(
         default=(),
         description="programs and other files, or directories, beside the description that travel with the job: "
@@ -306,6 +316,12 @@ def unknown_names(document: Document[JobText], known: KnownNames) -> Iterator[Pr
     for index, component in enumerate(job.components or ()):
         if component.site is not None and (problem := known.site_problem(component.site)):
             yield document.problem(("components", index, "site"), *problem)
+        for number, output in enumerate(component.outputs or ()):
+            if output.to is not None and "://" not in output.to and (problem := known.site_problem(output.to)):
+                yield document.problem(("components", index, "outputs", number, "to"), *problem)
+    for number, output in enumerate(job.outputs):
+        if output.to is not None and "://" not in output.to and (problem := known.site_problem(output.to)):
+            yield document.problem(("outputs", number, "to"), *problem)
 
 
 def job_request(document: Document[JobText]) -> Request:
@@ -386,6 +402,7 @@ def _request(job: JobText, document: Document[JobText]) -> Request:
         hold=job.hold,
         array=None if job.array is None else read_array(job.array),
         checkpoint=None if job.checkpoint is None else job.checkpoint.checkpoint(),
+        keep_for_s=job.keep_for,
     )
 
 
@@ -431,6 +448,7 @@ def _components(job: JobText, texts: tuple[ComponentText, ...], document: Docume
                 application=application,
                 input_files=files if text.input_files is None else _files(text.input_files),
                 needs=None if shape is None else shape.needs(),
+                outputs=outputs_of(job.outputs if text.outputs is None else text.outputs, application.directory),
             )
         except InvalidRequestError as error:
             raise _positioned(error, document, (("components", index), ())) from None
@@ -517,6 +535,11 @@ def write_job_yaml(request: Request) -> str:
         job |= _if_any("task", shape_values(request.components[0]))
     if len(files) == 1:
         job |= _if_any("input_files", _file_values(request.components[0].input_files))
+    made = {component.outputs for component in request.components}
+    if len(made) == 1:
+        job |= _if_any("outputs", _outputs_of(request.components[0]))
+    if request.keep_for_s is not None:
+        job["keep_for"] = _number(request.keep_for_s)
     job |= _if_any("files", list(roots(request.files)))
     job |= _size_values(request, own_application=len(applications) > 1, own_files=len(files) > 1)
     if request.home is not None:
@@ -560,6 +583,7 @@ def _size_values(request: Request, *, own_application: bool, own_files: bool) ->
         return {"processors": first.processors}
     entries = []
     own_task = len({component.needs for component in request.components}) > 1
+    own_outputs = len({component.outputs for component in request.components}) > 1
     for component in request.components:
         entry: dict[str, Any] = {"processors": component.processors}
         if component.site is not None:
@@ -570,6 +594,8 @@ def _size_values(request: Request, *, own_application: bool, own_files: bool) ->
             entry |= _if_any("application", _application_values(component.application))
         if own_files:
             entry |= _if_any("input_files", _file_values(component.input_files))
+        if own_outputs:
+            entry |= _if_any("outputs", _outputs_of(component))
         entries.append(entry)
     return {"components": entries}
 
@@ -598,6 +624,10 @@ def _application_values(application: Application) -> dict[str, Any]:
     if application.processors_per_task != 1:
         values["processors_per_task"] = application.processors_per_task
     return values
+
+
+def _outputs_of(component: Component) -> list[Any]:
+    return output_values(component.outputs, component.application.directory)
 
 
 def _file_values(files: tuple[InputFile, ...]) -> list[Any]:

@@ -33,6 +33,7 @@ from koala.descriptions.fields import (
 )
 from koala.descriptions.job.invalid import told
 from koala.descriptions.job.order import MOMENT_ADVICE, Moment, job_number, moment
+from koala.descriptions.job.outputs import OutputText, outputs_of
 from koala.descriptions.rsl.attributes import (
     COMPONENT_ATTRIBUTES,
     JOB_ATTRIBUTES,
@@ -44,6 +45,7 @@ from koala.descriptions.yaml.problems import NAME_ADVICE, nearest
 from koala.model.dependency import Condition, Dependency
 from koala.model.job_array import ArrayError, ArraySpec, read_array
 from koala.model.nodes import TaskNeeds
+from koala.model.outputs import JobOutput
 from koala.model.request import (
     Application,
     Communication,
@@ -73,6 +75,8 @@ _ATTRIBUTE_OF = {
     "image": "koalaImage",
     "application": "koalaScript",
     "input_files": "fileStageIn",
+    "outputs": "fileStageOut",
+    "keep_for": "koalaKeepFor",
     "site": "resourceManagerContact",
     "flexible": "koalaFlexible",
     "component_min": "koalaComponentMin",
@@ -220,6 +224,7 @@ class _Reader:
             "site": get("resourceManagerContact", self._site),
             "application": application,
             "input_files": files,
+            "outputs": get("fileStageOut", lambda relation: self._outputs(relation, application)) or (),
             "needs": None if needs == TaskNeeds() else needs,
         }
 
@@ -237,6 +242,7 @@ class _Reader:
             "never_on": self._agreed("koalaNeverOn", self._wholes),
             "flexible": self._flexible(),
             "home": self._agreed("koalaHome", self._site),
+            "keep_for_s": self._agreed("koalaKeepFor", self._seconds),
             "communication": self._communication(),
             "after": self._agreed("koalaAfter", self._after),
             "hold": self._agreed("koalaHold", self._choice({"yes": True, "no": False})),
@@ -443,6 +449,21 @@ class _Reader:
             mode = InputMode.CHUNK if name in chunks else InputMode.WHOLE
             files.append(InputFile(name=name, mode=mode, path=paths[0] if paths else None))
         return tuple(files)
+
+    def _outputs(self, relation: Relation, application: dict[str, Any]) -> tuple[JobOutput, ...]:
+        outputs = []
+        for value in relation.values:
+            if not isinstance(value, GroupValue) or not 1 <= len(value.values) <= 2:
+                self._refuse(
+                    value, "an output needs its path, and may have a target", "write (fileStageOut = (path))"
+                )
+            path, *targets = (self._text(relation, each) for each in value.values)
+            if not path or "" in targets:
+                self._refuse(value, "an output's path or target is empty", "write (path target), or (path) alone")
+            if targets and "://" not in targets[0] and (problem := self.known.site_problem(targets[0])):
+                self._refuse(value.values[1], *problem)
+            outputs.append(OutputText(path=path, to=targets[0] if targets else None))
+        return outputs_of(tuple(outputs), application.get("directory"))
 
     def _splits(self, relation: Relation) -> tuple[tuple[int, ...], ...]:
         splits = []

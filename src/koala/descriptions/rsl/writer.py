@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from koala.descriptions.fields import memory_value
 from koala.descriptions.job.order import after_values, moment_value
+from koala.descriptions.job.outputs import output_values
 from koala.model.request import Communication, Component, InputMode, InvalidRequestError, JobType, Priority, Request
 
 # Text that every reader of RSL takes as one word without quotes.
@@ -63,9 +64,18 @@ def _component_relations(component: Component) -> Iterable[str]:
     if component.input_files:
         files = [(file.name,) if file.path is None else (file.name, file.path) for file in component.input_files]
         yield f"(fileStageIn={_groups(files)})"
+    if component.outputs:
+        yield f"(fileStageOut={_groups(_outputs(component))})"
     chunks = [file.name for file in component.input_files if file.mode is InputMode.CHUNK]
     if chunks:
         yield f"(koalaChunkFiles={_list(chunks)})"
+
+
+def _outputs(component: Component) -> Iterable[tuple[str, ...]]:
+    """A path each, and where it goes besides; how large it becomes in a simulation, RSL has no word for."""
+    for output in output_values(component.outputs, component.application.directory):
+        values = {"path": output} if isinstance(output, str) else output
+        yield (values["path"], values["to"]) if "to" in values else (values["path"],)
 
 
 def _job_relations(request: Request) -> Iterable[str]:
@@ -105,6 +115,8 @@ def _job_relations(request: Request) -> Iterable[str]:
         yield "(koalaHold=yes)"
     if request.array is not None:
         yield f"(koalaArray={_quoted(str(request.array))})"
+    if request.keep_for_s is not None:
+        yield f"(koalaKeepFor={_number(request.keep_for_s)})"
     if request.home is not None:
         yield f"(koalaHome={_quoted(request.home)})"
     if request.communication is not None:

@@ -22,7 +22,15 @@ from koala.model.api.common import (
     Question,
     Scope,
 )
-from koala.model.api.files import FileInfo, Forgetting, Registration, ReplicaInfo, Replication
+from koala.model.api.files import (
+    DOWNLOAD_BYTES_MAX,
+    FileInfo,
+    Forgetting,
+    OutputInfo,
+    Registration,
+    ReplicaInfo,
+    Replication,
+)
 from koala.model.api.jobs import (
     ComponentRun,
     ContentQuestion,
@@ -73,6 +81,7 @@ from koala.model.api.sites import (
 __all__ = [
     "CLIENT_TOKEN_CHARACTERS_MAX",
     "DESCRIPTION_BYTES_MAX",
+    "DOWNLOAD_BYTES_MAX",
     "OUTPUT_BYTES_MAX",
     "PAGE_ITEMS_DEFAULT",
     "PAGE_ITEMS_MAX",
@@ -111,6 +120,7 @@ __all__ = [
     "NetworkInfo",
     "NewToken",
     "Output",
+    "OutputInfo",
     "Overview",
     "Page",
     "Place",

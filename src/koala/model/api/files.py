@@ -8,6 +8,9 @@ from pydantic import Field
 
 from koala.model.api.common import Answer, Question
 
+# One answer holds no more bytes of a file.
+DOWNLOAD_BYTES_MAX = 4_194_304
+
 
 class ReplicaInfo(Answer):
     """A copy of a file at a site: in the site's own area, or at a URL."""
@@ -20,6 +23,19 @@ class FileInfo(Answer):
     """A logical file in the replica catalogue."""
 
     name: str
+    size_bytes: int
+    checksum: str
+    replicas: list[ReplicaInfo]
+
+
+class OutputInfo(Answer):
+    """What a component of a job made: a file of the catalogue, by its name there. The archive of a ``directory`` is a
+    tar file."""
+
+    name: str
+    part: int
+    path: str
+    directory: bool
     size_bytes: int
     checksum: str
     replicas: list[ReplicaInfo]

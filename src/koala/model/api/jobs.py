@@ -13,6 +13,7 @@ from koala.model.api.common import (
     Answer,
     Question,
 )
+from koala.model.api.files import OutputInfo
 from koala.model.request import Priority
 from koala.model.travelling import MANIFEST_CHARACTERS_MAX
 
@@ -83,7 +84,8 @@ class TaskInfo(Answer):
 
 class ComponentRun(Answer):
     """One start of one component: claimed, ready at the barrier, released into its application, ended. ``run`` is the
-    opening of the barrier that it belongs to, counted from 1."""
+    opening of the barrier that it belongs to, counted from 1; ``workspace`` the directory at its site in which it
+    started, as long as that is kept."""
 
     token: str
     run: int = 1
@@ -97,6 +99,7 @@ class ComponentRun(Answer):
     outcome: str | None = None
     exit_code: int | None = None
     reason: str = ""
+    workspace: str = ""
 
 
 class TransferInfo(Answer):
@@ -168,10 +171,10 @@ class TrafficInfo(Answer):
 
 class JobDetail(JobSummary):
     """Everything about a job but its story. ``description`` is the job in YAML, as Koala understood it; ``files``
-    travel with it. ``asked`` is what it asks for in words, and ``tasks`` in numbers, component by component.
-    Processor seconds before its runs are ``gained_processor_s``, from the placement until components held their
-    processors, and ``wasted_processor_s``, from there until the start. ``traffic`` is what it sends
-    between its sites while it has several."""
+    travel with it, ``outputs`` are what it made that is registered. ``asked`` is what it asks for in words, and
+    ``tasks`` in numbers, component by component. Processor seconds before its runs are ``gained_processor_s``, from
+    the placement until components held their processors, and ``wasted_processor_s``, from there until the start.
+    ``traffic`` is what it sends between its sites while it has several."""
 
     description: str
     asked: str = ""
@@ -185,6 +188,7 @@ class JobDetail(JobSummary):
     transfers: list[TransferInfo] = []
     files: list[JobFile] = []
     traffic: TrafficInfo | None = None
+    outputs: list[OutputInfo] = []
 
 
 class ShortageInfo(Answer):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from koala.core import Scheduler
-from koala.core.blame import NOT_FOUND
+from koala.core.failures.blame import NOT_FOUND
 from koala.core.lifecycle import JobState
 from koala.core.state.job import Job
 from koala.model.messages import (

@@ -49,6 +49,7 @@ from koala.policies import Catalogue
 from koala.policies.front_door import View, compile_demand, try_place
 from koala.simulator.torture.checkpoints import with_checkpoints
 from koala.simulator.torture.order import changes, holds, with_arrays, with_order
+from koala.simulator.torture.outputs import with_outputs
 from koala.simulator.torture.shapes import with_shapes
 from koala.simulator.torture.traffic import with_traffic
 from koala.simulator.workloads.draws import stream
@@ -126,6 +127,7 @@ def draw_storm(seed: int) -> Storm:
     arrivals = with_checkpoints(stream(seed, "storm", "checkpoints"), arrivals)
     grid, arrivals = with_shapes(stream(seed, "storm", "shapes"), grid, arrivals)
     grid, arrivals = with_traffic(stream(seed, "storm", "traffic"), grid, arrivals)
+    arrivals = with_outputs(stream(seed, "storm", "outputs"), arrivals, tuple(names))
     return Storm(
         seed=seed,
         grid=grid,

@@ -25,6 +25,7 @@ from koala.simulator.torture.checkpoints import CheckpointPromises
 from koala.simulator.torture.early_promises import EarlyClaimPromises
 from koala.simulator.torture.link_promises import LinkPromises
 from koala.simulator.torture.order import OF_USERS, OrderPromises, numbers_of, renumbered, without_arrivals
+from koala.simulator.torture.outputs import OutputPromises, renumbered_inputs
 from koala.simulator.torture.preemption_promises import PreemptionPromises
 from koala.simulator.torture.properties import PromiseChecker, PropertyBrokenError, nothing_left_behind
 from koala.simulator.torture.restart_promises import RestartPromises
@@ -100,6 +101,7 @@ class _Run:
         self.plans = PlanPromises(self.scheduler, storm, self.watch.fail)
         self.preemption = PreemptionPromises(self.scheduler, self.watch.fail)
         self.early = EarlyClaimPromises(self.scheduler, self.watch.fail)
+        self.outputs = OutputPromises(self.scheduler, self.watch.fail)
         self.twin = Twin(self.scheduler, storm.seed)
         self.numbers = numbers_of(storm.arrivals)
         self.defects = {self.numbers[arrival][0]: messages for arrival, messages in storm.defects}
@@ -153,6 +155,7 @@ class _Run:
         self.plans.after(event, commands)
         self.preemption.after(event, commands)
         self.early.after(event)
+        self.outputs.after(event, commands)
         self.twin.after(event, commands)
         if self.defects:
             for message in (event, *commands):
@@ -275,7 +278,7 @@ def _without_jobs(storm: Storm, start: int, stop: int) -> Storm:
     return msgspec.structs.replace(
         storm,
         arrivals=tuple(
-            each._replace(request=without_arrivals(each.request, number))
+            each._replace(request=renumbered_inputs(without_arrivals(each.request, number), number))
             for each in (storm.arrivals[index] for index in kept)
         ),
         cancels=tuple((at, place[index]) for at, index in storm.cancels if index in place),

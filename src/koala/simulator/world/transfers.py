@@ -7,7 +7,17 @@ choice.
 from __future__ import annotations
 
 from koala.model.grid import Grid
-from koala.model.messages import CancelTransfer, LinkProbed, ProbeLink, StartTransfer, TransferEnded, TransferId
+from koala.model.messages import (
+    CancelTransfer,
+    CollectOutputs,
+    LinkProbed,
+    OutputsCollected,
+    ProbeLink,
+    StartTransfer,
+    TransferEnded,
+    TransferId,
+)
+from koala.model.outputs import MadeOutput
 from koala.simulator.world.delivery import Delivery
 from koala.simulator.world.event_heap import LINK_DELIVERS, LINK_IS_JOINED, EventHeap
 from koala.simulator.world.links import FairLink, LinkTable, LinkTransfer
@@ -119,6 +129,31 @@ class SimulatedTransfers:
         channel = self._delivery.channel
         for delay_s in (0.0,) if channel is None else channel.answer_delays_s():
             self._delivery.plan(told, at + delay_s)
+
+    def collect(self, command: CollectOutputs, now: float) -> None:
+        """Take in what a component made, each as large as the job says; what goes to another site as well takes as
+        long as its link needs for it. A site that cannot be reached answers a later order."""
+        channel = self._delivery.channel
+        targets = [each.to for each in command.outputs if each.to in self._sites and each.to != command.site]
+        if not all(self._sites[site].is_reachable for site in (command.site, *targets)):
+            return
+        if channel is not None and channel.loses_command():
+            return
+        took_s = 0.0
+        made = []
+        for output in command.outputs:
+            also_at: tuple[str, ...] = ()
+            if output.to in targets:
+                link = self._links.between(command.site, output.to)
+                took_s += link.latency_s + (output.size_bytes / link.bytes_per_s if output.size_bytes else 0.0)
+                also_at = (output.to,)
+            made.append(MadeOutput(path=output.path, size_bytes=output.size_bytes, checksum="", also_at=also_at))
+        told = OutputsCollected(at=now + took_s, job=command.job, token=command.token, outputs=tuple(made))
+        if took_s == 0.0:
+            self._delivery.answer(told)
+            return
+        for delay_s in (0.0,) if channel is None else channel.answer_delays_s():
+            self._delivery.plan(told, told.at + delay_s)
 
     def break_all_at(self, site: str, now: float, why: str = "went down") -> None:
         """A site goes down or is cut off: every transfer from or to it breaks."""

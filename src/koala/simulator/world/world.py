@@ -19,6 +19,7 @@ from koala.model.messages import (
     AskCheckpoint,
     AskSite,
     CancelTransfer,
+    CollectOutputs,
     ElementMade,
     EndedJob,
     JobEnded,
@@ -28,6 +29,7 @@ from koala.model.messages import (
     JobRequeued,
     JobSubmitted,
     JobUnheld,
+    OutputRegistered,
     ProbeLink,
     ReleaseBarrier,
     SiteDistrusted,
@@ -141,6 +143,7 @@ class World:
             AskCheckpoint: self.components.ask_checkpoint,
             AbortComponent: self.components.abort,
             ReleaseBarrier: self.components.release,
+            CollectOutputs: self.transfers.collect,
             AskSite: self.components.ask,
             StartTransfer: self.transfers.start,
             CancelTransfer: self.transfers.cancel,
@@ -149,6 +152,7 @@ class World:
             JobPlaced: self._job_placed,
             JobRequeued: self._job_requeued,
             ElementMade: self._element_made,
+            OutputRegistered: self._for_the_record,
             JobHeld: self._for_the_record,
             JobUnheld: self._for_the_record,
             SiteDistrusted: self._for_the_record,
@@ -278,7 +282,7 @@ class World:
         if self._hold_when_waiting is not None:
             self._waiting.add(command.job)
 
-    def _for_the_record(self, command: JobHeld | JobUnheld | SiteDistrusted, now: float) -> None:
+    def _for_the_record(self, command: JobHeld | JobUnheld | OutputRegistered | SiteDistrusted, now: float) -> None:
         """Nothing in the world notices it."""
 
     def _job_ended(self, command: JobEnded, now: float) -> None:

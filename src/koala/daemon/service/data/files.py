@@ -43,6 +43,7 @@ from koala.files.sources import UrlSource
 from koala.model.api import Forgetting, Registration, Replication
 from koala.model.errors import ClientError, ConflictError, InvalidError, NotFoundError, UnavailableError
 from koala.model.messages import FileChanged
+from koala.model.outputs import OUTPUT_PREFIX
 from koala.model.request import FileName, SiteName
 from koala.policies.errors import suggest
 
@@ -74,6 +75,7 @@ class FileService:
         """Clear up what a daemon that was killed has left in the file areas, once. The first change does it too."""
         async with self._opening:
             if not self._opened:
+                self._engine.when_in_doubt(self._replicas.settle_when_over)
                 await self._replicas.open()
                 self._opened = True
 
@@ -97,6 +99,11 @@ class FileService:
     async def register(self, wish: Registration) -> CatalogueEntry:
         """A new file, or another replica of one, from a path or a URL."""
         _check_name(wish.name)
+        if wish.name.startswith(OUTPUT_PREFIX):
+            raise InvalidError(
+                f"file {wish.name!r}: names that begin with {OUTPUT_PREFIX!r} are those of what jobs made; choose "
+                "another"
+            )
         area = self._area(wish.site)
         if wish.path is not None and wish.url is None:
             return await self._finished(self._register_path(area, wish.name, wish.path))

@@ -16,6 +16,8 @@ from koala.core.lifecycle import JobState
 from koala.daemon.engine.loop import Engine
 from koala.daemon.offload import query
 from koala.files.area.layout import INCOMING, replica_path
+from koala.model.errors import UnavailableError
+from koala.model.outputs import job_of_output
 from koala.model.request import FileName, SiteName
 
 # While jobs still read a replica that must go: how long one of them is waited for, and the least pause after it.
@@ -35,6 +37,7 @@ class ReplicaCleanup:
         self._locks: dict[FileName, tuple[asyncio.Lock, int]] = {}
         self._read_by: dict[tuple[SiteName, FileName], frozenset[int]] = {}
         self._waiting: set[asyncio.Task[None]] = set()
+        self._made: set[tuple[SiteName, FileName]] = set()  # outputs of live jobs, in doubt until these are over
 
     async def open(self) -> None:
         """Settle every doubt that a daemon before this one has left. One that cannot be settled now stays one."""
@@ -71,7 +74,12 @@ class ReplicaCleanup:
         await self._engine.areas[site].doubt(name)
 
     async def settle(self, site: SiteName, name: FileName) -> None:
-        """Ask the catalogue: its replica stays, another is removed, at once or when those who read it have ended."""
+        """Ask the catalogue: its replica stays, another is removed, at once or when those who read it have ended.
+        What a live job has made may come into the catalogue yet."""
+        job = job_of_output(name)
+        if job is not None and self._engine.live_row(job) is not None:
+            self.settle_when_over(site, name)
+            return
         area = self._engine.areas[site]
         entry = await query(self._engine.store.file, name)
         replica = None if entry is None else entry.replica_at(site)
@@ -84,6 +92,26 @@ class ReplicaCleanup:
             return
         self._read_by.pop((site, name), None)
         await area.settle(name, keep=False)
+
+    def settle_when_over(self, site: SiteName, name: FileName) -> None:
+        """The replica is what a live job made: whether it stays is known when the job is over."""
+        if (site, name) in self._made:
+            return
+        self._made.add((site, name))
+        task = asyncio.create_task(self._settle_when_over(site, name), name=f"settle {name} at {site}")
+        self._waiting.add(task)
+        task.add_done_callback(self._waiting.discard)
+
+    async def _settle_when_over(self, site: SiteName, name: FileName) -> None:
+        job = job_of_output(name)
+        assert job is not None, "only outputs of jobs are waited for"
+        while self._engine.live_row(job) is not None:
+            await self._engine.wait_ended(job, READERS_WAIT_S)
+        self._made.discard((site, name))
+        async with self.alone(name):
+            # What cannot be settled now stays in doubt, for the next ``open``.
+            with contextlib.suppress(OSError, UnavailableError):
+                await self.settle(site, name)
 
     def former_readers(self, site: SiteName, name: FileName) -> list[int]:
         """The jobs that still read a replica of this name which the catalogue has forgotten."""

@@ -1,0 +1,109 @@
+"""``koala job fetch``: what a job made, brought to this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from koala.cli.connection import JOB_ID, complete_job, with_client
+from koala.cli.errors import FailedError, UserError
+from koala.cli.job.waiting import watch_job
+from koala.cli.terminal.output import counted, print_json
+from koala.cli.terminal.words import clean, size
+
+if TYPE_CHECKING:
+    from koala.client import Client
+    from koala.model.api import OutputInfo
+
+
+@click.command()
+@click.argument("job_id", metavar="ID", type=JOB_ID, shell_complete=complete_job)
+@click.option(
+    "--to", "target", metavar="DIR", help="The directory for it, made where there is none. By default job-ID."
+)
+@click.option("--wait", "waits", is_flag=True, help="Wait until the job has ended.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@with_client
+@click.pass_context
+def fetch(ctx: click.Context, client: Client, /, job_id: int, target: str | None, waits: bool, as_json: bool) -> None:
+    """Bring what a job made to this machine: the outputs that its description names.
+
+    What the first component made is at its own path below the directory, what component 2 made is below
+    component-2. The same command goes on where one that was interrupted stopped; what is there is replaced.
+    """
+    from koala.client import ENDED_STATES
+
+    found = watch_job(ctx, client, job_id, None) if waits else client.job(job_id)
+    if found.state not in ENDED_STATES:
+        raise UserError(f"job {job_id} is {found.state}, and what it makes is there when it is done; add --wait")
+    made = client.outputs(job_id)
+    if not made:
+        if found.state != "done":
+            raise FailedError(
+                f"nothing that job {job_id} made was collected; it {found.state}: {clean(found.reason)}"
+            )
+        raise UserError(
+            f"job {job_id} has no outputs; name them in its description (outputs: [result.h5]), or read what it "
+            f"printed with koala job logs {job_id}"
+        )
+    directory = Path(f"job-{job_id}" if target is None else target)
+    places = {each.name: _place(directory, each) for each in made}
+    for each in made:
+        with fetching() as progress:
+            _bring(client, each, places[each.name], progress)
+        if not as_json:
+            click.echo(
+                f"{clean(str(places[each.name]))}: {size(each.size_bytes)} from {clean(each.replicas[0].site)}"
+            )
+    if as_json:
+        print_json([each.model_dump(mode="json") | {"here": str(places[each.name])} for each in made])
+    else:
+        click.echo(f"Job {job_id}: {counted(len(made), 'output')} in {clean(str(directory))}.")
+    if found.state != "done":
+        click.echo(f"Not all is there: job {job_id} {found.state}: {clean(found.reason)}", err=True)
+
+
+def _place(directory: Path, output: OutputInfo) -> Path:
+    """Where an output comes to lie; the daemon's word on paths is not taken for more than it is."""
+    from koala.model.outputs import output_problem
+
+    if output_problem(output.path) is not None:
+        raise FailedError(f"the daemon tells of an output {clean(output.path)}, which leads out of the directory")
+    return (directory / f"component-{output.part}" if output.part else directory) / output.path
+
+
+def _bring(client: Client, output: OutputInfo, place: Path, progress: Callable[[int, int], None] | None) -> None:
+    if not output.directory:
+        client.fetch_file(output.name, place, progress=progress)
+        return
+    from koala.client.fetching import unpack
+
+    archive = place.with_name(f".{place.name}.tar")
+    client.fetch_file(output.name, archive, progress=progress)
+    for left_out in unpack(archive, place):
+        click.echo(f"{clean(str(place))}: {clean(left_out)} is left out, as it is no file or leads away", err=True)
+
+
+@contextlib.contextmanager
+def fetching() -> Iterator[Callable[[int, int], None] | None]:
+    """Shows on a terminal how much has come."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    shown = False
+
+    def progress(here: int, total: int) -> None:
+        nonlocal shown
+        shown = True
+        click.echo(f"\r{size(here)} of {size(total)}", err=True, nl=False)
+
+    try:
+        yield progress
+    finally:
+        if shown:
+            click.echo("", err=True)

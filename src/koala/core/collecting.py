@@ -1,0 +1,151 @@
+"""Outputs: what a job that is through made is collected at its sites, and becomes files of the catalogue there.
+
+The job holds no processors meanwhile, and is done when every output is registered: then jobs that wait for it find
+its outputs, and are placed close to them. An output that no component made fails the job, since whoever waits for it
+would wait for ever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from koala.core.ending import JobEnding
+from koala.core.lifecycle import JobState
+from koala.core.state.job import Job
+from koala.core.state.ledger import Ledger
+from koala.core.state.timers import Alarm
+from koala.model.messages import CollectOutputs, OutputRegistered, OutputsCollected
+from koala.model.outputs import MadeOutput, output_name
+from koala.model.request import JobId
+from koala.policies.front_door import FileAt
+
+# An order that nobody answers is repeated ever more rarely, at most this many times the answer timeout apart.
+COLLECT_WAIT_FACTOR_MAX = 64
+# How many outputs are named in a reason.
+NAMED_MAX = 5
+
+
+class OutputCollecting:
+    """Has outputs collected, and registers them."""
+
+    def __init__(self, ledger: Ledger, ending: JobEnding) -> None:
+        self.ledger = ledger
+        self.ending = ending
+        ledger.timers.on(Alarm.COLLECT_AGAIN, self._again)
+
+    def begin(self, job: Job) -> None:
+        """The last component of a run has returned success."""
+        self.ending.give_back(job)
+        job.move(JobState.COLLECTING)
+        job.tell(self.ledger.now, "collecting", tuple(sorted(self._where(job, job.workspaces))))
+        self._order(job)
+
+    def _where(self, job: Job, components: Iterable[int]) -> set[int]:
+        assert job.spots is not None
+        return {job.spots.sites[component] for component in components}
+
+    def _order(self, job: Job) -> None:
+        """Have collected what is not yet, and come back to it: orders and answers may get lost."""
+        assert job.spots is not None
+        ledger = self.ledger
+        for component, token in sorted(job.workspaces.items()):
+            if component not in job.collected:
+                ledger.commands.append(
+                    CollectOutputs(
+                        job=job.id,
+                        token=token,
+                        site=ledger.names[job.spots.sites[component]],
+                        part=component,
+                        outputs=job.request.outputs_of(component),
+                    )
+                )
+        wait_s = ledger.parameters.answer_timeout_s * min(2**job.collect_tries, COLLECT_WAIT_FACTOR_MAX)
+        job.collect_tries += 1
+        job.timer = ledger.timers.set(ledger.now + wait_s, Alarm.COLLECT_AGAIN, job.id)
+
+    def _again(self, job_id: JobId) -> None:
+        job = self.ledger.jobs[job_id]
+        self.ledger.about = (job,)
+        job.timer = None
+        self._order(job)
+
+    def on_collected(self, event: OutputsCollected) -> None:
+        """A site has taken in what a component made, or says why it cannot."""
+        job = self.ledger.jobs.get(event.job)
+        if job is None or job.state is not JobState.COLLECTING:
+            return
+        self.ledger.about = (job,)
+        for component, token in job.workspaces.items():
+            if token == event.token and component not in job.collected:
+                self._collected(job, component, event)
+                return
+
+    def _collected(self, job: Job, component: int, event: OutputsCollected) -> None:
+        assert job.spots is not None
+        site = self.ledger.names[job.spots.sites[component]]
+        if event.problem:
+            self._register(job)
+            reason = f"its components are done, but what component {component} made on {site} cannot be collected"
+            self.ending.end(job, JobState.FAILED, f"{reason}: {event.problem}")
+            return
+        job.collected[component] = event.outputs
+        if len(job.collected) < len(job.workspaces):
+            return
+        self._register(job)
+        missing = self._missing(job)
+        if missing:
+            named = ", ".join(missing[:NAMED_MAX])
+            more = f" and {len(missing) - NAMED_MAX} more" if len(missing) > NAMED_MAX else ""
+            self.ending.end(
+                job,
+                JobState.FAILED,
+                f"its components are done, but {'the output' if len(missing) == 1 else 'the outputs'} {named}{more} "
+                f"{'was' if len(missing) == 1 else 'were'} not made",
+            )
+        else:
+            self.ending.end(job, JobState.DONE)
+
+    @staticmethod
+    def _missing(job: Job) -> list[str]:
+        """The outputs that none of the components made that list them."""
+        made = {output.path for outputs in job.collected.values() for output in outputs}
+        listed = {
+            output.path: None for component in sorted(job.workspaces) for output in job.request.outputs_of(component)
+        }
+        return [path for path in listed if path not in made]
+
+    def _register(self, job: Job) -> None:
+        """What was collected is in the catalogue from now on, also of a job that fails for what was not."""
+        assert job.spots is not None
+        ledger = self.ledger
+        for component, outputs in sorted(job.collected.items()):
+            site = job.spots.sites[component]
+            for output in outputs:
+                self._register_one(job, component, site, output)
+            if outputs:
+                job.tell(
+                    ledger.now, "collected", component, site, len(outputs), sum(each.size_bytes for each in outputs)
+                )
+
+    def _register_one(self, job: Job, component: int, site: int, output: MadeOutput) -> None:
+        ledger = self.ledger
+        name = output_name(job.id, component, output.file)
+        others = [ledger.index[each] for each in output.also_at if each in ledger.index]
+        holders = tuple(dict.fromkeys((site, *others)))
+        ledger.sites.view.files[name] = FileAt(output.size_bytes, tuple(sorted(holders)))
+        ledger.sites.files_changed(name)
+        sites = tuple(ledger.names[each] for each in holders)
+        ledger.commands.append(OutputRegistered(job=job.id, part=component, file=name, output=output, sites=sites))
+
+    # ------------------------------------------------------------------------------------------- lost sites
+
+    def site_lost(self, index: int, reason: str) -> None:
+        """What jobs made there is lost with it: they start again, where all of it is not collected yet."""
+        ledger = self.ledger
+        if not ledger.states[JobState.COLLECTING]:
+            return
+        for job in [job for job in ledger.jobs.values() if job.state is JobState.COLLECTING]:
+            if index in self._where(job, job.workspaces):
+                ledger.about = (job,)
+                job.tell(ledger.now, "site_lost", index, reason)
+                self.ending.back_to_queue(job, f"{ledger.names[index]} is lost, and with it what the job made there")

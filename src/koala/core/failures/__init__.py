@@ -1,0 +1,1 @@
+"""Runs that failed: whose fault that is, and where the job does not go again for a while."""

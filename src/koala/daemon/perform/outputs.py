@@ -1,0 +1,222 @@
+"""Outputs that the core orders: what components made is taken into their site's file area, and brought further where
+the job says so.
+
+Each order is a task that goes on until it has an answer: what a site cannot do now is tried again. Before a replica
+comes into an area a mark says that it is in doubt, so that one that never gets into the catalogue does not stay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+from collections.abc import Callable, Mapping
+from typing import TypeAlias
+
+import msgspec
+
+from koala.daemon.grid_sites import GridLinks
+from koala.daemon.offload import in_own_thread
+from koala.daemon.perform.interface import EngineInterface
+from koala.daemon.perform.retry import RETRY_FIRST_S, RETRY_MOST_S
+from koala.files import (
+    FileArea,
+    FileMover,
+    FilesError,
+    Order,
+    PathError,
+    TransferCancelledError,
+    TransferInterruptedError,
+)
+from koala.files.area.layout import copy_name, replica_path
+from koala.files.checksums import READ_BYTES
+from koala.files.sources import UrlTarget
+from koala.model.messages import CollectOutputs, JobEnded, JobQuarantined, OutputsCollected, Token
+from koala.model.outputs import JobOutput, MadeOutput, output_name
+from koala.model.request import FileName, JobId, SiteName
+
+_log = logging.getLogger(__name__)
+
+# What a full disk, a target or a URL refuses is tried for so long before the job is told.
+COLLECT_PATIENCE_S = 600.0
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+# Told of each replica that is in doubt until its job is over.
+InDoubt: TypeAlias = Callable[[SiteName, FileName], None]
+
+
+class OutputCollector:
+    """Performs ``CollectOutputs``, each token once at a time."""
+
+    def __init__(
+        self,
+        engine: EngineInterface,
+        areas: Mapping[SiteName, FileArea],
+        mover: FileMover,
+        links: GridLinks,
+        *,
+        patience_s: float = COLLECT_PATIENCE_S,
+        first_s: float = RETRY_FIRST_S,
+    ) -> None:
+        self._engine = engine
+        self._areas = areas
+        self._mover = mover
+        self._links = links
+        self._patience_s = patience_s
+        self._first_s = first_s
+        self._tasks: dict[Token, asyncio.Task[None]] = {}
+        self._answered: dict[JobId, dict[Token, OutputsCollected]] = {}
+        self.in_doubt: InDoubt = lambda _site, _file: None
+
+    def start(self, command: CollectOutputs) -> None:
+        """Begin, unless it is under way; ends in ``OutputsCollected``. What was answered is answered again."""
+        answer = self._answered.get(command.job, {}).get(command.token)
+        if answer is not None:
+            self._engine.report(answer)
+        elif command.token not in self._tasks:
+            task = asyncio.create_task(self._perform(command), name=f"outputs of {command.token}")
+            self._tasks[command.token] = task
+            task.add_done_callback(lambda _: self._tasks.pop(command.token, None))
+
+    def ended(self, command: JobEnded) -> None:
+        """The job is over: nobody asks again for what it made."""
+        self._answered.pop(command.job, None)
+        for token in [token for token in self._tasks if token.partition(".")[0] == str(command.job)]:
+            self._tasks[token].cancel()
+
+    async def stop(self) -> None:
+        """Give up what is under way; the same orders come again."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._answered.clear()
+
+    async def _perform(self, command: CollectOutputs) -> None:
+        try:
+            answer = await self._collect(command)
+        except (TransferCancelledError, TransferInterruptedError):
+            return
+        except Exception as error:
+            _log.exception("outputs of component %s could not be collected", command.token)
+            reason = f"an error inside Koala ({error!r}) at CollectOutputs"
+            self._engine.report(JobQuarantined(at=self._engine.now(), job=command.job, reason=reason))
+            return
+        self._answered.setdefault(command.job, {})[command.token] = answer
+        self._engine.report(answer)
+
+    async def _collect(self, command: CollectOutputs) -> OutputsCollected:
+        made: list[MadeOutput] = []
+        problem = ""
+        for number, output in enumerate(command.outputs):
+            wait_s, trouble_s = self._first_s, 0.0
+            while True:
+                try:
+                    found = await self._one(command, number, output)
+                except (TransferCancelledError, TransferInterruptedError):
+                    raise
+                except PathError as error:
+                    problem = error.for_user()
+                    break
+                except (FilesError, OSError) as error:
+                    # Silence is no answer, and costs no patience; a full disk, or a target that refuses, does.
+                    refused = isinstance(error, FilesError) or error.errno in _FULL
+                    _log.warning("output %s of component %s: %s", output.path, command.token, error)
+                    if refused and trouble_s >= self._patience_s:
+                        problem = _said(output, command.site, error)
+                        break
+                    await asyncio.sleep(wait_s)
+                    trouble_s += wait_s if refused else 0.0
+                    wait_s = min(2 * wait_s, RETRY_MOST_S)
+                else:
+                    made += [] if found is None else [found]
+                    break
+            if problem:
+                break
+        return OutputsCollected(
+            at=self._engine.now(), job=command.job, token=command.token, outputs=tuple(made), problem=problem
+        )
+
+    async def _one(self, command: CollectOutputs, number: int, output: JobOutput) -> MadeOutput | None:
+        """Take in one output, and bring it where it is to be besides; None where the component did not make it."""
+        area = self._areas.get(command.site)
+        if area is None:
+            raise PathError(f"output {output.path!r}: there is no site {command.site} any more")
+        # Which of the two names it gets is known when it has been looked at.
+        names = {
+            directory: output_name(
+                command.job,
+                command.part,
+                MadeOutput(path=output.path, size_bytes=0, checksum="", directory=directory).file,
+            )
+            for directory in (False, True)
+        }
+        await self._doubt(command.site, names[False])
+        found = await area.collect(names[False], command.token, output.path)
+        if found is None:
+            return None
+        if found.directory:
+            await self._doubt(command.site, names[True])
+            await area.take_name(names[False], names[True])
+        made = MadeOutput(
+            path=output.path, size_bytes=found.size_bytes, checksum=found.checksum, directory=found.directory
+        )
+        name = names[found.directory]
+        if output.to is None or output.to == command.site:
+            return made
+        if output.to_url:
+            await self._to_url(area, name, made, output.to)
+            return made
+        await self._to_site(command, number, name, made, output.to)
+        return msgspec.structs.replace(made, also_at=(output.to,))
+
+    async def _doubt(self, site: SiteName, name: FileName) -> None:
+        await self._areas[site].doubt(name)
+        self.in_doubt(site, name)
+
+    async def _to_site(
+        self, command: CollectOutputs, number: int, name: FileName, made: MadeOutput, target: SiteName
+    ) -> None:
+        area = self._areas.get(target)
+        if area is None:
+            raise PathError(
+                f"output {made.path!r}: there is no site {target} to bring it to; take it from the catalogue"
+            )
+        order = Order(
+            transfer=f"output.{command.token}.{number}",
+            file=name,
+            source=command.site,
+            target=target,
+            size_bytes=made.size_bytes,
+            checksum=made.checksum,
+            rate_bytes_s=self._links.rate_bytes_s(command.site, target),
+        )
+        await self._mover.transfer(order)
+        await self._doubt(target, name)
+        await area.promote(name, copy_name(name, None, made.checksum))
+        await self._mover.cancel(order.transfer)
+
+    async def _to_url(self, area: FileArea, name: FileName, made: MadeOutput, url: str) -> None:
+        """Write it to a URL, a piece at a time, and look whether all of it is there."""
+        whole = f"{url}{made.file}" if url.endswith("/") else url
+        target = await in_own_thread(UrlTarget, name, area.site, whole)
+        try:
+            offset = 0
+            while offset < made.size_bytes:
+                piece = await area.read(replica_path(name), offset, min(READ_BYTES, made.size_bytes - offset))
+                if not piece:
+                    raise FilesError(name, area.site, "it has become shorter meanwhile")
+                await in_own_thread(target.write, piece)
+                offset += len(piece)
+            await in_own_thread(target.finish, made.size_bytes)
+        except BaseException:
+            await asyncio.shield(in_own_thread(target.give_up))
+            raise
+
+
+def _said(output: JobOutput, site: SiteName, error: Exception) -> str:
+    why = error.for_user() if isinstance(error, FilesError) else getattr(error, "strerror", None) or str(error)
+    return (
+        f"output {output.path!r} at {site}: {why}, for {COLLECT_PATIENCE_S:.0f} s (COLLECT_PATIENCE_S); what the job "
+        "made is still in its workspace"
+    )

@@ -1,0 +1,168 @@
+"""Files of the catalogue on their way to callers: what jobs made, listed, and the bytes of any file, piece by piece.
+
+What a job made is its owner's: for others it does not exist. Nothing is kept between two pieces, so a caller goes on
+wherever it stopped, and verifies the whole by the checksum in the catalogue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterable
+
+from koala.daemon.engine.loop import Engine
+from koala.daemon.offload import in_own_thread, query
+from koala.daemon.service.job_records import JobRecords
+from koala.daemon.service.principal import Principal
+from koala.files import CatalogueEntry, FilesError, Replica
+from koala.files.area.layout import replica_path
+from koala.files.sources import REMOTE_SCHEMES, UrlSource
+from koala.model.api import DOWNLOAD_BYTES_MAX, OutputInfo, ReplicaInfo
+from koala.model.errors import ConflictError, InvalidError, NotFoundError, UnavailableError
+from koala.model.outputs import ARCHIVE_ENDING, COLLECTED_BYTES_MAX, OUTPUT_PREFIX, job_of_output
+from koala.model.request import Request, SiteName
+
+# So many pieces are read for one user at a time, and for all together; others wait.
+USER_DOWNLOADS_MAX = 2
+DOWNLOADS_MAX = 8
+# The most outputs of one job that are listed.
+OUTPUTS_LISTED_MAX = 10_000
+# How long one piece may take to come from its site.
+DOWNLOAD_S = 60.0
+
+
+class DownloadService:
+    """Lists and reads files for callers; who may see what is decided here."""
+
+    def __init__(
+        self, engine: Engine, records: JobRecords, *, user_max: int = USER_DOWNLOADS_MAX, all_max: int = DOWNLOADS_MAX
+    ) -> None:
+        self._engine = engine
+        self._records = records
+        self._user_max = user_max
+        self._all = asyncio.Semaphore(all_max)
+        self._of_users: dict[str, tuple[asyncio.Semaphore, int]] = {}
+
+    async def outputs(self, who: Principal, job: int) -> list[OutputInfo]:
+        """What the job made, by component and path."""
+        await self._records.row(who, job)
+        request = await self._records.request_of(job)
+        found: list[CatalogueEntry] = []
+        for prefix in (f"{OUTPUT_PREFIX}{job}/", f"{OUTPUT_PREFIX}{job}."):
+            found += await query(self._engine.store.files, after=None, prefix=prefix, limit=OUTPUTS_LISTED_MAX)
+        return sorted((_told(entry, request) for entry in found), key=lambda each: (each.part, each.path))
+
+    async def is_visible(self, who: Principal, name: str) -> bool:
+        """Whether a file exists for the caller: another user's output does not."""
+        job = job_of_output(name)
+        if job is None or who.sees_all:
+            return True
+        try:
+            await self._records.row(who, job)
+        except NotFoundError:
+            return False
+        return True
+
+    async def visible(self, who: Principal, entries: Iterable[CatalogueEntry]) -> list[CatalogueEntry]:
+        """Those that exist for the caller."""
+        known: dict[int | None, bool] = {}
+        found = []
+        for entry in entries:
+            job = job_of_output(entry.name)
+            if job not in known:
+                known[job] = await self.is_visible(who, entry.name)
+            if known[job]:
+                found.append(entry)
+        return found
+
+    async def check_files(self, who: Principal, request: Request) -> None:
+        """A job reads what its user's jobs made, and not what others' did; and it writes to URLs that can be."""
+        for output in dict.fromkeys(output for component in request.components for output in component.outputs):
+            if output.to is not None and output.to_url and output.to.partition("://")[0] not in REMOTE_SCHEMES:
+                raise InvalidError(
+                    f"output {output.path!r}: {output.to!r} is not written to; name a site, or a URL with one of the "
+                    f"schemes {', '.join(REMOTE_SCHEMES)}"
+                )
+        for name in dict.fromkeys(file.name for component in request.components for file in component.input_files):
+            if not await self.is_visible(who, name):
+                raise InvalidError(f"file {name!r}: there is no job {job_of_output(name)} of yours that makes it")
+
+    # --------------------------------------------------------------------------------------------- bytes
+
+    async def read(self, who: Principal, name: str, offset: int, limit: int) -> bytes:
+        """The bytes of a file from ``offset`` on; fewer than ``limit`` only at its end."""
+        if not 0 <= offset <= COLLECTED_BYTES_MAX:
+            raise InvalidError(f"offset: {offset} is no place in a file; write 0 or more")
+        if not 1 <= limit <= DOWNLOAD_BYTES_MAX:
+            raise InvalidError(f"limit: write 1 to {DOWNLOAD_BYTES_MAX} bytes (DOWNLOAD_BYTES_MAX)")
+        entry = await query(self._engine.store.file, name)
+        if entry is None or not await self.is_visible(who, name):
+            raise NotFoundError(f"the catalogue has no file {name!r}; look at the list of files")
+        async with self._turn(who):
+            return await self._from_any(entry, offset, min(limit, max(0, entry.size_bytes - offset)))
+
+    async def _from_any(self, entry: CatalogueEntry, offset: int, size_bytes: int) -> bytes:
+        """From the first replica that gives them; one of another size is not the file."""
+        reasons = []
+        for replica in sorted(entry.replicas, key=lambda each: each.url is not None):
+            try:
+                async with asyncio.timeout(DOWNLOAD_S):
+                    data = await self._from(entry, replica, offset, size_bytes)
+            except (OSError, FilesError) as error:
+                reasons.append(f"{replica.site}: {_reason(error)}")
+                continue
+            if len(data) == size_bytes:
+                return data
+            reasons.append(f"{replica.site}: the replica is shorter than the catalogue says")
+        told = "; ".join(reasons) or "no site of the grid has it"
+        if any("shorter" in reason or "not there" in reason for reason in reasons):
+            raise ConflictError(f"file {entry.name!r} cannot be read: {told}; forget the damaged replica")
+        raise UnavailableError(f"file {entry.name!r} cannot be read now: {told}; try again")
+
+    async def _from(self, entry: CatalogueEntry, replica: Replica, offset: int, size_bytes: int) -> bytes:
+        if replica.url is not None:
+            source = await in_own_thread(UrlSource, entry.name, replica.site, replica.url)
+            return await in_own_thread(source.read, offset, size_bytes)
+        area = self._engine.areas.get(SiteName(replica.site))
+        if area is None:
+            raise OSError("this site is not in the grid any more")
+        return await area.read(replica_path(entry.name), offset, size_bytes) if size_bytes else b""
+
+    @contextlib.asynccontextmanager
+    async def _turn(self, who: Principal) -> AsyncIterator[None]:
+        """One user's downloads wait for each other before they wait for those of others."""
+        turns, users = self._of_users.get(who.key, (asyncio.Semaphore(self._user_max), 0))
+        self._of_users[who.key] = turns, users + 1
+        try:
+            async with turns, self._all:
+                yield
+        finally:
+            turns, users = self._of_users.pop(who.key)
+            if users > 1:
+                self._of_users[who.key] = turns, users - 1
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, FilesError):
+        return error.message
+    if isinstance(error, TimeoutError):
+        return f"no answer within {DOWNLOAD_S:g} s"
+    if isinstance(error, FileNotFoundError):
+        return "the replica is not there"
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+def _told(entry: CatalogueEntry, request: Request) -> OutputInfo:
+    head, _, path = entry.name.removeprefix(OUTPUT_PREFIX).partition("/")
+    part = int(head.partition(".")[2] or 0)
+    listed = {output.path for output in request.outputs_of(part)}
+    directory = path not in listed and path.removesuffix(ARCHIVE_ENDING) in listed
+    return OutputInfo(
+        name=entry.name,
+        part=part,
+        path=path.removesuffix(ARCHIVE_ENDING) if directory else path,
+        directory=directory,
+        size_bytes=entry.size_bytes,
+        checksum=entry.checksum,
+        replicas=[ReplicaInfo(site=each.site, url=each.url) for each in entry.replicas],
+    )

@@ -1,0 +1,63 @@
+"""What a job makes, as descriptions write it: by its path alone, or with what else is known of it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
+
+from koala.descriptions.fields import Description, Memory, SomeText, memory_value
+from koala.descriptions.yaml.problems import text_wanted
+from koala.model.outputs import OUTPUTS_MAX, JobOutput, plain_output
+
+
+def _by_path(value: Any) -> Any:
+    """An output may be written by its path alone."""
+    if isinstance(value, str):
+        return {"path": value}
+    if isinstance(value, int | float):
+        raise text_wanted()
+    return value
+
+
+class OutputText(Description):
+    """Something that a component makes and that is kept."""
+
+    path: SomeText = Field(
+        description="the file or directory as the component leaves it, below the directory in which it starts"
+    )
+    to: SomeText | None = Field(
+        default=None, description="where it is brought besides: a site, or a URL; one that ends with / is a directory"
+    )
+    size: Memory | None = Field(default=None, description="how large it becomes in a simulation, such as 2G")
+
+
+Outputs = Annotated[
+    tuple[Annotated[OutputText, BeforeValidator(_by_path, json_schema_input_type=str | OutputText)], ...],
+    Field(max_length=OUTPUTS_MAX),
+]
+
+
+def outputs_of(texts: tuple[OutputText, ...], directory: str | None) -> tuple[JobOutput, ...]:
+    """The values; paths are below the directory in which the application starts."""
+    below = "" if directory is None or directory.startswith("/") else f"{directory}/"
+    return tuple(JobOutput(path=_plain(text.path, below), size_bytes=text.size or 0, to=text.to) for text in texts)
+
+
+def _plain(path: str, below: str) -> str:
+    """Below the workspace; what leads away stays as it is, to be refused by its own name."""
+    return path if path.startswith("/") or plain_output(path).startswith("..") else plain_output(f"{below}{path}")
+
+
+def output_values(outputs: tuple[JobOutput, ...], directory: str | None) -> list[Any]:
+    """What ``outputs_of`` reads as these."""
+    below = "" if directory is None else f"{plain_output(directory)}/"
+    values: list[Any] = []
+    for output in outputs:
+        value: dict[str, Any] = {"path": output.path.removeprefix(below)}
+        if output.to is not None:
+            value["to"] = output.to
+        if output.size_bytes:
+            value["size"] = memory_value(output.size_bytes)
+        values.append(value["path"] if len(value) == 1 else value)
+    return values

@@ -1,0 +1,69 @@
+"""``koala job fetch`` and ``koala file get`` on a daemon that is killed in between."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from tests.support.live_cli import Shell
+from tests.support.live_daemon import running_daemon, until
+
+SIZE_BYTES = 9_000_000
+SCRIPT = """\
+while ! [ -e {go} ]; do sleep 0.05; done
+head -c {size} /dev/zero | tr '\\0' x >result.h5
+mkdir -p logs/deep
+echo one >logs/deep/a
+ln -s /etc/hosts logs/away
+"""
+TWO = "components: [{processors: 1}, {processors: 1}]\noutputs: [result.h5, logs/]"
+
+
+def test_what_a_job_made_comes_home_also_when_the_daemon_is_killed(tmp_path: Path) -> None:
+    with running_daemon(tmp_path) as daemon:
+        koala = Shell(daemon.server)
+        go = tmp_path / "go"
+        job = koala.submit(tmp_path, SCRIPT.format(go=go, size=SIZE_BYTES), TWO)
+        until(lambda: koala.json("job", "show", str(job), "--json")["state"] == "running", "the job runs")
+        assert "add --wait" in koala("job", "fetch", str(job), code=2).stderr
+        daemon.kill()
+        go.touch()  # it ends while nobody looks
+        daemon.start()
+        home = tmp_path / "home"
+        said = koala("job", "fetch", str(job), "--to", str(home), "--wait")
+        assert "logs: away is left out" in said.stderr
+        expected = hashlib.sha256(b"x" * SIZE_BYTES).hexdigest()
+        for place in (home, home / "component-1"):
+            assert hashlib.sha256((place / "result.h5").read_bytes()).hexdigest() == expected
+            assert (place / "logs" / "deep" / "a").read_text() == "one\n"
+            assert not (place / "logs" / "away").is_symlink()
+        made = koala.json("job", "fetch", str(job), "--to", str(home), "--json")
+        assert [(each["part"], each["path"]) for each in made] == [
+            (0, "logs"),
+            (0, "result.h5"),
+            (1, "logs"),
+            (1, "result.h5"),
+        ]
+        # What had come before an interruption is not asked for again; what is wrong of it is found.
+        name = f"jobs/{job}.1/result.h5"
+        part = home / f".copy.{expected[:16]}.part"
+        part.write_bytes(b"x" * (SIZE_BYTES - 5))
+        koala("file", "get", name, "--to", str(home / "copy"))
+        assert (home / "copy").stat().st_size == SIZE_BYTES
+        part.write_bytes(b"y" * (SIZE_BYTES - 5))
+        assert "not what the catalogue knows" in koala("file", "get", name, "--to", str(home / "copy"), code=1).stderr
+        assert not part.exists()
+        assert "no file" in koala("file", "get", "jobs/99/x", code=1).stderr
+        plain = koala.submit(tmp_path, "exit 0")
+        assert "has no outputs" in koala("job", "fetch", str(plain), "--wait", code=2).stderr
+
+
+@pytest.mark.parametrize("target", ["/dev/null/x"])
+def test_a_place_that_cannot_be_written_is_told(tmp_path: Path, target: str) -> None:
+    from koala.client.errors import InvalidError
+    from koala.client.fetching import unpack
+
+    with pytest.raises(InvalidError, match="--to"):
+        unpack(tmp_path / "archive", Path(target))

@@ -1,0 +1,212 @@
+"""What jobs make, at the service: collected, registered, and read by their owner and no other user."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import hashlib
+import importlib
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from koala.daemon.service.data.downloads import DownloadService
+from koala.daemon.service.job_records import JobRecords
+from koala.files.area.layout import replica_path
+from koala.model.api import DOWNLOAD_BYTES_MAX, Registration
+from koala.model.errors import ConflictError, InvalidError, NotFoundError
+from koala.model.messages import CancelAsked
+from tests.support.daemon_world import ANNA, BERT, OWNER, DaemonWorld, job_text, open_daemon
+
+MAKES = "printf made >result\nmkdir logs\nprintf line >logs/a"
+OUTPUTS = "[result, logs/]"
+
+
+def in_daemon(root: Path, scene: Callable[[DaemonWorld], Awaitable[None]]) -> None:
+    async def play() -> None:
+        async with open_daemon(root) as world:
+            await scene(world)
+
+    asyncio.run(asyncio.wait_for(play(), 240))
+
+
+async def settled(world: DaemonWorld) -> None:
+    """No replica is in doubt any more."""
+
+    async def look() -> bool | None:
+        doubts = [each for area in world.engine.areas.values() for each in await area.doubts()]
+        return None if doubts else True
+
+    await world.until(look)
+
+
+def test_outputs_are_registered_where_they_were_made_and_are_their_owners(tmp_path: Path) -> None:
+    async def scene(world: DaemonWorld) -> None:
+        service = world.service
+        job = await world.start(job_text(MAKES, ("{processors: 1, site: B}",), outputs=OUTPUTS), ANNA)
+        reads = job_text(
+            "cat in && tar xf in.tar && cat a",
+            policy="CF",
+            after=f"{{done: [{job}]}}",
+            input_files=f"[{{name: jobs/{job}/result, path: in}}, {{name: jobs/{job}/logs.tar, path: in.tar}}]",
+        )
+        reader = await world.start(reads, ANNA)
+        assert (await world.ended(job, ANNA)).state == "done"
+        made = await service.outputs_of(ANNA, job)
+        assert [(each.name, each.path, each.directory, each.replicas[0].site) for each in made] == [
+            (f"jobs/{job}/logs.tar", "logs", True, "B"),
+            (f"jobs/{job}/result", "result", False, "B"),
+        ]
+        assert (made[1].size_bytes, made[1].checksum) == (4, hashlib.sha256(b"made").hexdigest())
+        name = made[1].name
+        assert await service.read_file(ANNA, name, offset=0, limit=3) == b"mad"
+        assert await service.read_file(ANNA, name, offset=3, limit=DOWNLOAD_BYTES_MAX) == b"e"
+        assert await service.read_file(ANNA, name, offset=4, limit=1) == b""
+        detail = await service.job(ANNA, job)
+        assert [each.name for each in detail.outputs] == [each.name for each in made]
+        workspace = Path(detail.components[0].workspace)
+        assert (workspace / "result").read_bytes() == b"made"
+        assert (await world.ended(reader, ANNA)).state == "done"
+        detail = await service.job(ANNA, reader)
+        assert [place.site for place in detail.places] == ["B"]
+        assert (await service.output(ANNA, reader)).text == "madeline"
+        # For others they do not exist, but for operators.
+        for refused in (
+            service.outputs_of(BERT, job),
+            service.read_file(BERT, name, limit=1),
+            service.file(BERT, name),
+        ):
+            with pytest.raises(NotFoundError):
+                await refused
+        assert (await service.files(BERT)).items == []
+        assert len((await service.files(OWNER)).items) == 2
+        with pytest.raises(InvalidError, match="no job"):
+            await world.start(job_text(input_files=f"[{name}]"), BERT)
+        with pytest.raises(InvalidError, match="DOWNLOAD_BYTES_MAX"):
+            await service.read_file(ANNA, name, limit=DOWNLOAD_BYTES_MAX + 1)
+        with pytest.raises(InvalidError, match="what jobs made"):
+            await service.register(OWNER, Registration(name="jobs/1/x", site="A", path="/etc/hosts"))
+        await settled(world)
+        assert await world.engine.areas["B"].size_bytes(replica_path(name)) == 4
+        await (world.engine.areas["B"]).forget(name)
+        with pytest.raises(ConflictError, match="the replica is not there"):
+            await service.read_file(ANNA, name, limit=1)
+
+    in_daemon(tmp_path, scene)
+
+
+def test_a_job_whose_output_is_missing_or_leads_out_fails_and_says_so(tmp_path: Path) -> None:
+    async def scene(world: DaemonWorld) -> None:
+        missing = await world.start(job_text("touch here", outputs="[here, result]"))
+        outside = await world.start(job_text("ln -s /etc/hosts result", outputs="[result]"))
+        found = await world.ended(missing)
+        assert (found.state, found.reason) == (
+            "failed",
+            "its components are done, but the output result was not made",
+        )
+        assert [each.path for each in await world.service.outputs_of(OWNER, missing)] == ["here"]
+        found = await world.ended(outside)
+        assert found.state == "failed"
+        assert "'result' at " in found.reason
+        assert "it leads out of the workspace" in found.reason
+        await settled(world)
+
+    in_daemon(tmp_path, scene)
+
+
+def test_what_a_cancelled_job_made_does_not_stay(tmp_path: Path) -> None:
+    async def scene(world: DaemonWorld) -> None:
+        area = world.engine.areas["A"]
+        collect = area.collect
+        asked, goes_on = asyncio.Event(), asyncio.Event()
+
+        async def slowly(*arguments: Any, **named: Any) -> Any:
+            found = await collect(*arguments, **named)
+            asked.set()
+            await goes_on.wait()
+            return found
+
+        area.collect = slowly  # type: ignore[method-assign]
+        job = await world.start(job_text(MAKES, ("{processors: 1, site: A}",), outputs=OUTPUTS))
+        await asyncio.wait_for(asked.wait(), 120)
+        assert (await world.service.job(OWNER, job)).state == "collecting"
+        await world.engine.tell(CancelAsked(at=world.engine.now(), job=job))
+        goes_on.set()
+        await settled(world)
+        assert await area.size_bytes(replica_path(f"jobs/{job}/result")) is None
+        assert await world.service.outputs_of(OWNER, job) == []
+
+    in_daemon(tmp_path, scene)
+
+
+def test_a_full_disk_is_waited_for_and_then_told(tmp_path: Path) -> None:
+    async def scene(world: DaemonWorld) -> None:
+        world.engine._performer.outputs._patience_s = 0.0
+        area = world.engine.areas["A"]
+        collect = area.collect
+        full = [OSError(errno.EHOSTUNREACH, "No route to host"), OSError(errno.ENOSPC, "No space left on device")]
+
+        async def failing(*arguments: Any, **named: Any) -> Any:
+            if full:
+                raise full.pop(0)
+            return await collect(*arguments, **named)
+
+        area.collect = failing  # type: ignore[method-assign]
+        text = job_text(MAKES, ("{processors: 1, site: A}",), outputs=OUTPUTS)
+        found = await world.ended(await world.start(text))
+        assert found.state == "failed"
+        assert "No space left on device" in found.reason
+        assert "still in its workspace" in found.reason
+        full[:] = [OSError(errno.EHOSTUNREACH, "No route to host")] * 2  # silence is no answer
+        assert (await world.ended(await world.start(text))).state == "done"
+
+    in_daemon(tmp_path, scene)
+
+
+def test_outputs_are_brought_to_another_site_and_to_a_url(tmp_path: Path) -> None:
+    async def scene(world: DaemonWorld) -> None:
+        fsspec: Any = importlib.import_module("fsspec")
+        to = "[{path: result, to: C}, {path: logs, to: 'memory://shelf/'}]"
+        job = await world.start(job_text(MAKES, ("{processors: 1, site: A}",), outputs=to))
+        assert (await world.ended(job)).state == "done"
+        made = {each.path: each for each in await world.service.outputs_of(OWNER, job)}
+        assert [each.site for each in made["result"].replicas] == ["A", "C"]
+        assert await world.engine.areas["C"].read(replica_path(made["result"].name), 0, 10) == b"made"
+        shelf = fsspec.filesystem("memory").cat_file("/shelf/logs.tar")
+        assert hashlib.sha256(shelf).hexdigest() == made["logs"].checksum
+        with pytest.raises(InvalidError, match="nowhere"):
+            await world.start(job_text(MAKES, outputs="[{path: result, to: nowhere}]"))
+        with pytest.raises(InvalidError, match="is not written to"):
+            await world.start(job_text(MAKES, outputs="[{path: result, to: 'file:///tmp/x'}]"))
+        world.engine._performer.outputs._patience_s = 0.0
+        found = await world.ended(await world.start(job_text(MAKES, outputs="[{path: result, to: 'http://[/x'}]")))
+        assert found.state == "failed"
+        assert "cannot be written" in found.reason
+        await settled(world)
+
+    in_daemon(tmp_path, scene)
+
+
+def test_one_users_downloads_wait_for_each_other(tmp_path: Path) -> None:
+    async def scene(world: DaemonWorld) -> None:
+        job = await world.start(job_text(MAKES, ("{processors: 1, site: A}",), outputs=OUTPUTS), ANNA)
+        await world.ended(job, ANNA)
+        downloads = DownloadService(world.engine, JobRecords(world.engine), user_max=2, all_max=3)
+        area = world.engine.areas["A"]
+        reading, most = 0, 0
+
+        async def read(*_: Any) -> bytes:
+            nonlocal reading, most
+            reading += 1
+            most = max(most, reading)
+            await asyncio.sleep(0)
+            reading -= 1
+            return b"made"
+
+        area.read = read  # type: ignore[assignment, method-assign]
+        await asyncio.gather(*(downloads.read(ANNA, f"jobs/{job}/result", 0, 4) for _ in range(20)))
+        assert most == 2
+
+    in_daemon(tmp_path, scene)
