@@ -181,9 +181,11 @@ def test_outputs_are_brought_to_another_site_and_to_a_url(tmp_path: Path) -> Non
         with pytest.raises(InvalidError, match="is not written to"):
             await world.start(job_text(MAKES, outputs="[{path: result, to: 'file:///tmp/x'}]"))
         world.engine._performer.outputs._patience_s = 0.0
-        found = await world.ended(await world.start(job_text(MAKES, outputs="[{path: result, to: 'http://[/x'}]")))
+        found = await world.ended(
+            await world.start(job_text(MAKES, outputs="[{path: result, to: 's3://nowhere/x'}]"))
+        )
         assert found.state == "failed"
-        assert "cannot be written" in found.reason
+        assert "COLLECT_PATIENCE_S" in found.reason
         await settled(world)
 
     in_daemon(tmp_path, scene)

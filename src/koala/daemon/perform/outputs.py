@@ -123,7 +123,7 @@ class OutputCollector:
                     refused = isinstance(error, FilesError) or error.errno in _FULL
                     _log.warning("output %s of component %s: %s", output.path, command.token, error)
                     if refused and trouble_s >= self._patience_s:
-                        problem = _said(output, command.site, error)
+                        problem = _said(output, command.site, error, self._patience_s)
                         break
                     await asyncio.sleep(wait_s)
                     trouble_s += wait_s if refused else 0.0
@@ -214,9 +214,9 @@ class OutputCollector:
             raise
 
 
-def _said(output: JobOutput, site: SiteName, error: Exception) -> str:
+def _said(output: JobOutput, site: SiteName, error: Exception, patience_s: float) -> str:
     why = error.for_user() if isinstance(error, FilesError) else getattr(error, "strerror", None) or str(error)
     return (
-        f"output {output.path!r} at {site}: {why}, for {COLLECT_PATIENCE_S:.0f} s (COLLECT_PATIENCE_S); what the job "
+        f"output {output.path!r} at {site}: {why}, for {patience_s:.0f} s (COLLECT_PATIENCE_S); what the job "
         "made is still in its workspace"
     )
