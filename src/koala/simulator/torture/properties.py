@@ -10,7 +10,7 @@ from collections.abc import Callable
 from math import isclose
 
 from koala.core import JobState, Scheduler
-from koala.core.lifecycle import IN_CLAIMING_QUEUE
+from koala.core.lifecycle import GIVEN_BACK, IN_CLAIMING_QUEUE
 from koala.core.state.job import ComponentPhase, Job
 from koala.core.state.reservations import PlanFinder, Reservation
 from koala.model.grid import SchedulerParameters
@@ -336,7 +336,7 @@ def links_add_up(watch: PromiseChecker) -> None:
             continue
         for link, bit_s in job.link_demands:
             asked[link] += bit_s
-        if job.spots is None or job.state is JobState.UNWINDING:
+        if job.spots is None or job.state in GIVEN_BACK:
             watch.fail("links add up", f"job {job.id} is {job.state} and keeps its bandwidth")
     for link, bit_s in enumerate(view.link_demand_bit_s):
         if bit_s != asked[link]:
