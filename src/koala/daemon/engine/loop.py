@@ -33,7 +33,6 @@ from koala.daemon.grid_sites import SiteMaker, check_kinds, check_ssh, make_area
 from koala.daemon.live_rows import ENDED_STATES, LiveRows
 from koala.daemon.perform.bundles import Bundles
 from koala.daemon.perform.interface import Silences, SiteDefects, SiteTrouble
-from koala.daemon.perform.outputs import InDoubt
 from koala.daemon.perform.performer import Performer
 from koala.daemon.upkeep.journal_pruning import JournalPruner
 from koala.daemon.upkeep.machines import MachineWatch
@@ -112,6 +111,7 @@ class Engine:
             commands_at_once_max=limits.commands_at_once_max,
         )
         self.prober = self._performer.prober
+        self.outputs = self._performer.outputs
         self._poller = SitePoller(
             self,
             self._sites,
@@ -315,10 +315,6 @@ class Engine:
         """Where a component started at its site; empty for one whose site is not in the grid any more."""
         site = next((each for each in self.grid.sites if each.name == component.site), None)
         return "" if site is None else workspace_of(site, self._root, component.token)
-
-    def when_in_doubt(self, told: InDoubt) -> None:
-        """Have this told of each replica that a job has made and that is not in the catalogue yet."""
-        self._performer.outputs.in_doubt = told
 
     def transfer_estimate_s(self, source: SiteName, target: SiteName, size_bytes: int) -> float:
         """How long a transfer takes, by what is known of the link; infinity from a site that is not in the grid."""

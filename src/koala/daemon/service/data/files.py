@@ -75,7 +75,7 @@ class FileService:
         """Clear up what a daemon that was killed has left in the file areas, once. The first change does it too."""
         async with self._opening:
             if not self._opened:
-                self._engine.when_in_doubt(self._replicas.settle_when_over)
+                self._engine.outputs.in_doubt = self._replicas.settle_when_over
                 await self._replicas.open()
                 self._opened = True
 
