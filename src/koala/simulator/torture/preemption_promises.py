@@ -70,7 +70,7 @@ class PreemptionPromises:
         for belief in ledger.sites:
             others = belief.earmarked - belief.waiters.get(job.id, 0)
             kept = others + (belief.promised if ledger.sites.hold_placed else 0)
-            own = sum(claim.processors for claim in belief.claims.values() if claim.job is job)
+            own = sum(claim.processors for claim in belief.claims.values() if claim.job is job and not claim.aborting)
             there.append(belief.free - kept + own)
         freed: dict[JobId, list[tuple[int, int]]] = {}
         for claim in ledger.claims.values():

@@ -209,8 +209,10 @@ class PromiseChecker:
         job = self.ledger.jobs.get(command.job)
         if job is not None and job.early_until is not None:
             others = 0  # it stands in the site's queue behind them
-        if site.ours + others > site.limit:
-            self.fail("no site over-claimed", f"{site.ours}+{others} of {site.limit} on {site.name}")
+        early = sum(claim.processors for claim in site.claims.values() if claim.job.early_until is not None)
+        ours = site.ours - (early if others else 0)  # what came early in the same moment stands behind, too
+        if ours + others > site.limit:
+            self.fail("no site over-claimed", f"{ours}+{others} of {site.limit} on {site.name}")
 
     def _guests_kept_out(self, command: StartComponent) -> None:
         if command.job in self.guests and command.site in self.closed_to_guests:
