@@ -126,10 +126,15 @@ def _may_preempt(job: Job) -> bool:
 
 
 def _claiming_order(job: Job) -> list[int]:
-    """Unclaimed components: those that wait for preempted processors first, then by decreasing size."""
+    """Unclaimed components: those that wait for preempted processors first, then by decreasing size. Where tasks have
+    several shapes, in the order in which the shapes were placed: sites give nodes to whoever comes first."""
     assert job.spots is not None
+    assert job.demand is not None
     sizes = job.spots.sizes
     unclaimed = [component for component, claim in enumerate(job.claims) if claim is None]
+    if len(job.demand.groups) > 1:
+        placed = [component for _, components, _ in job.demand.groups for component in components]
+        return sorted(unclaimed, key=lambda component: (component not in job.earmarks, placed.index(component)))
     return sorted(unclaimed, key=lambda component: (component not in job.earmarks, -sizes[component], component))
 
 
