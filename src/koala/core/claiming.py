@@ -132,9 +132,9 @@ def _claiming_order(job: Job) -> list[int]:
     assert job.demand is not None
     sizes = job.spots.sizes
     unclaimed = [component for component, claim in enumerate(job.claims) if claim is None]
-    if len(job.demand.groups) > 1:
-        placed = [component for _, components, _ in job.demand.groups for component in components]
-        return sorted(unclaimed, key=lambda component: (component not in job.earmarks, placed.index(component)))
+    order = job.demand.claiming_order
+    if order:
+        return sorted(unclaimed, key=lambda component: (component not in job.earmarks, order.index(component)))
     return sorted(unclaimed, key=lambda component: (component not in job.earmarks, -sizes[component], component))
 
 

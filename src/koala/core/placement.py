@@ -460,6 +460,6 @@ class JobPlacing:
             return
         # No time passes between placement and claim, so what the policy saw idle is idle.
         job.count_claiming_try()
-        for component in range(len(spots.sites)):
+        for component in job.demand.claiming_order or range(len(spots.sites)):
             self.running.start_component(job, component)
         self.running.all_claimed(job)

@@ -96,13 +96,16 @@ class Demand:
     - ``lone``: the most idle site takes the whole whenever it can, see ``Policy.most_idle_takes_whole``;
     - ``barred``: sites that it must not go to, whatever is idle there;
     - ``groups``: where tasks are more than one processor, its components by the shape of their tasks; then policies
-      see those instead, and all other numbers here are in processors.
+      see those instead, and all other numbers here are in processors;
+    - ``claiming_order``: of components with tasks of several shapes, the order in which they are placed. They are
+      claimed in it too, since sites give nodes to whoever comes first; nothing where any order will do.
     """
 
     __slots__ = (
         "application",
         "barred",
         "bounds",
+        "claiming_order",
         "divided",
         "files",
         "flexible",
@@ -159,11 +162,14 @@ class Demand:
             and (self.bounds is not None or free_and_single)
         )
         self.groups: tuple[TaskGroup, ...] = ()
+        self.claiming_order: tuple[int, ...] = ()
         if request.is_shaped:
             self.groups = _groups(self, request, index, shared_links=shared_links)
             self.least = max(group.demand.least * group.shape.processors for group in self.groups)
             self.steady = len(self.groups) == 1 and self.groups[0].demand.steady
             self.lone = False
+            if len(self.groups) > 1:
+                self.claiming_order = tuple([each for group in self.groups for each in group.components])
 
     def barring(self, sites: Iterable[int]) -> Demand:
         """The same for a job that must not go to these sites, nor to those that it was barred from before."""
