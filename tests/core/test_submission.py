@@ -69,6 +69,7 @@ def test_the_life_of_a_job_without_trouble() -> None:
             runs=1,
             failures=0,
             preemptions=0,
+            wasted_processor_s=132.0,  # 11 processors wait for 12 s
         )
     ]
     assert_clean(driver.ledger)
