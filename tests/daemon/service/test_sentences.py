@@ -19,6 +19,7 @@ from koala.model.messages import (
     CancelTransfer,
     ChangeAsked,
     CheckpointBrought,
+    CollectOutputs,
     ComponentAccepted,
     ComponentEnded,
     ComponentReady,
@@ -37,6 +38,8 @@ from koala.model.messages import (
     JobUnheld,
     LinkProbed,
     Outcome,
+    OutputRegistered,
+    OutputsCollected,
     ProbeLink,
     ReleaseBarrier,
     RequeueAsked,
@@ -56,6 +59,7 @@ from koala.model.messages import (
     UnholdAsked,
     WakeAt,
 )
+from koala.model.outputs import JobOutput, MadeOutput
 from koala.model.request import Component, Priority, Request
 
 FIRST, SECOND = "7.1", "7.2"
@@ -124,6 +128,29 @@ EXAMPLES: list[tuple[Any, str]] = [
     ),
     (AskCheckpoint(site="B", token=SECOND), "component 7.2 at B is asked to save its state"),
     (AbortComponent(site="B", token=SECOND), "component 7.2 at B must end"),
+    (
+        CollectOutputs(job=7, token=SECOND, site="B", part=1, outputs=(JobOutput(path="r"), JobOutput(path="logs/"))),
+        "the outputs of component 7.2 at B are collected: r, logs/",
+    ),
+    (
+        OutputsCollected(at=1, job=7, token=SECOND, outputs=(MadeOutput(path="r", size_bytes=1, checksum=""),)),
+        "component 7.2 made r",
+    ),
+    (OutputsCollected(at=1, job=7, token=SECOND), "component 7.2 made no output"),
+    (
+        OutputsCollected(at=1, job=7, token=SECOND, problem="no room"),
+        "the outputs of component 7.2 cannot be had: no room",
+    ),
+    (
+        OutputRegistered(
+            job=7,
+            part=0,
+            file="jobs/7/r",
+            output=MadeOutput(path="r", size_bytes=1, checksum=""),
+            sites=("A", "B"),
+        ),
+        "the output jobs/7/r of job 7 (1 byte) is at A, B",
+    ),
     (
         CheckpointBrought(at=0.0, token=SECOND, source="A", size_bytes=7),
         "component 7.2 goes on from a checkpoint made at A",

@@ -19,6 +19,7 @@ from koala.model.messages import (
     CancelTransfer,
     ChangeAsked,
     CheckpointBrought,
+    CollectOutputs,
     ComponentAccepted,
     ComponentEnded,
     ComponentReady,
@@ -37,6 +38,8 @@ from koala.model.messages import (
     JobUnheld,
     LinkProbed,
     Outcome,
+    OutputRegistered,
+    OutputsCollected,
     ProbeLink,
     ReleaseBarrier,
     RequeueAsked,
@@ -204,6 +207,19 @@ _WORDS: dict[type[Any], Callable[[Any], str]] = {
     AskCheckpoint: lambda body: f"component {body.token} at {body.site} is asked to save its state",
     AbortComponent: lambda body: f"component {body.token} at {body.site} must end",
     ReleaseBarrier: lambda body: f"the barrier of job {body.job} opens for {_names(body.tokens)}",
+    CollectOutputs: lambda body: (
+        f"the outputs of component {body.token} at {body.site} are collected: "
+        f"{_cut(_names([each.path for each in body.outputs]))}"
+    ),
+    OutputsCollected: lambda body: (
+        f"the outputs of component {body.token} cannot be had{_because(body.problem)}"
+        if body.problem
+        else f"component {body.token} made {_cut(_names([each.path for each in body.outputs])) or 'no output'}"
+    ),
+    OutputRegistered: lambda body: (
+        f"the output {_cut(body.file)} of job {body.job} ({_counted(body.output.size_bytes, 'byte')}) is at "
+        f"{_names(body.sites)}"
+    ),
     StartTransfer: _start_transfer,
     ProbeLink: lambda body: f"the link from {body.source} to {body.target} is probed",
     CancelTransfer: lambda body: f"transfer {body.transfer} is not needed any more",
