@@ -204,7 +204,7 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
     (
         "koala.model.request_size",
         "REQUEST_CHARACTERS_MAX",
-        "characters of one job: every different text once, 64 for each component, 8 for each entry of a list",
+        "characters of one job, or of a graph's jobs together: each text once a job, 64 a component, 8 an entry",
     ),
     ("koala.model.grid", "SITES_MAX", "sites of one grid"),
     ("koala.model.grid", "FILES_MAX", "files in a grid's replica catalogue"),

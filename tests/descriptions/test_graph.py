@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from koala.descriptions import DescriptionError, is_graph, read_graph
-from koala.model.dependency import Condition, Dependency
+from koala.model.dependency import DEPENDENCIES_MAX, Condition, Dependency
 from koala.model.request import GRAPH_JOBS_MAX, Request
 
 RUN = "processors: 1, application: {executable: 'true'}"
@@ -70,6 +70,18 @@ def test_a_long_chain_is_read_and_more_than_the_limit_refused() -> None:
     assert read_graph(chain, "graph.yaml")[0].name == f"j{GRAPH_JOBS_MAX - 1}"
     with pytest.raises(DescriptionError, match=str(GRAPH_JOBS_MAX)):
         read_graph(f"{chain}\n  more: {{{RUN}}}", "graph.yaml")
+
+
+def test_all_that_a_job_waits_for_is_limited_and_not_only_each_list() -> None:
+    elements = ", ".join(f"a_{index}" for index in range(DEPENDENCIES_MAX))
+    graph = f"jobs:\n  a: {{{RUN}, array: 0-{DEPENDENCIES_MAX}}}\n  b: {{{RUN}, after: {{done: [{elements}]%s}}}}\n"
+    assert len(read_graph(graph % "", "graph.yaml")[1].within) == DEPENDENCIES_MAX
+    for more in (", ended: [a]", ", ended: [17]"):
+        with pytest.raises(DescriptionError) as caught:
+            read_graph(graph % more, "graph.yaml")
+        told = caught.value.for_user()
+        assert "graph.yaml:3" in told
+        assert f"b waits for {DEPENDENCIES_MAX + 1} jobs, more than {DEPENDENCIES_MAX} (DEPENDENCIES_MAX)" in told
 
 
 def test_a_job_is_no_graph() -> None:

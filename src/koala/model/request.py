@@ -7,6 +7,7 @@ these values in ``koala.descriptions`` and nowhere else.
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterator, Sequence
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -520,6 +521,18 @@ class GraphJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             return self.request
         after = [_numbered(each, numbers[each.job], requests[each.job]) for each in self.within]
         return msgspec.structs.replace(self.request, after=tuple(dict.fromkeys((*self.request.after, *after))))
+
+
+def numbered_from(first: int, graph: Sequence[GraphJob]) -> Iterator[Request]:
+    """The requests of a graph whose first job has this number, in order: an array has the numbers of its elements as
+    well. ``InvalidRequestError`` where one of them would be no valid request."""
+    numbers: dict[int, int] = {}
+    requests: dict[int, Request] = {}
+    number = first
+    for position, job in enumerate(graph):
+        numbers[position], requests[position] = number, job.numbered(numbers, requests)
+        number += 1 + (0 if job.request.array is None else job.request.array.size)
+        yield requests[position]
 
 
 def _numbered(dependency: Dependency, number: int, request: Request) -> Dependency:

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 
 from koala.daemon.engine.inbox import InboxItem, Together, half_characters
 from koala.daemon.engine.projection import Submitter
-from koala.model.errors import TooManyError, UnavailableError
+from koala.model.errors import InvalidError, TooManyError, UnavailableError
 from koala.model.messages import EndedJob
-from koala.model.request import GraphJob, JobId, Request
+from koala.model.request import GraphJob, InvalidRequestError, JobId, Request, numbered_from
 from koala.store import Store, StoredJob, StoreError
 from koala.store.requests import is_utf8
 
@@ -22,6 +22,20 @@ class _Turn:
 
     callers: int = 0
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+
+def _check_graph(graph: Sequence[GraphJob]) -> None:
+    """``InvalidError`` for jobs that could not be put on record: what the engine's loop raises is everybody's."""
+    if not all(is_utf8(job.request) for job in graph):
+        raise half_characters("a job of the graph")
+    # The numbers are like those that they get: later than those of all jobs that they wait for.
+    first = 1 + max((each.job for job in graph for each in job.request.after), default=0)
+    checked = 0
+    try:
+        for _ in numbered_from(first, graph):
+            checked += 1
+    except InvalidRequestError as error:
+        raise InvalidError(f"job {graph[checked].name}: {error}; change it and submit the graph again") from None
 
 
 class Submissions:
@@ -94,8 +108,7 @@ class Submissions:
     ) -> tuple[list[StoredJob], bool]:
         """The rows of all jobs once they are durable, in one transaction, and whether they are new. The client token
         is that of the first: by its number those of the others are known."""
-        if not all(await asyncio.to_thread(lambda: [is_utf8(job.request) for job in graph])):
-            raise half_characters("a job of the graph")
+        await asyncio.to_thread(_check_graph, graph)
         if submitter.client_token is None:
             return await self._submit_together(graph, submitter, ended), True
         async with self._alone_with(submitter):

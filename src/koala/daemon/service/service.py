@@ -8,7 +8,7 @@ Each call says who asks. Rights are checked here and nowhere else, so that no do
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import aclosing
 from typing import Literal, cast
 
@@ -43,6 +43,7 @@ from koala.daemon.service.submissions import (
     SubmissionReader,
     account_warning,
     check_client_token,
+    check_dependencies,
     check_rights,
     ended_before,
     guest_notice,
@@ -77,9 +78,10 @@ from koala.model.api import (
     SubmittedGraphJob,
 )
 from koala.model.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError, UnavailableError
-from koala.model.request import GraphJob, Request
+from koala.model.request import GraphJob, Request, numbered_from
 from koala.model.request_size import request_characters
 from koala.policies.errors import suggest
+from koala.store import StoredJob
 
 # A job of up to this size is written as a text in a thread.
 SMALL_REQUEST_CHARACTERS_MAX = 16_384
@@ -137,8 +139,7 @@ class Service:
         if shortage:
             raise UnavailableError(shortage)
         request = await self._request(who, wish)
-        check_rights(who, request, self._engine.grid)
-        await self.downloads.check_files(who, request)
+        await self._check(who, request)
         await self._contents.refer(who, request)
         row, new = await self._engine.submit(
             request,
@@ -163,8 +164,7 @@ class Service:
         if shortage:
             raise UnavailableError(shortage)
         graph = await self._graph(who, wish)
-        for each in graph:
-            await self._contents.refer(who, each.request)
+        await self._contents.refer(who, graph[0].request)  # what travels, travels with all of them
         rows, new = await self._engine.submit_together(
             graph,
             owner=who.name,
@@ -172,7 +172,7 @@ class Service:
             guest=who.guest,
             ended=[await ended_before(who, each.request, self._engine) for each in graph],
         )
-        if not new and [row.name for row in rows] != [each.request.name for each in graph]:
+        if not new and not await self._is_of(rows, graph):
             raise ConflictError(
                 "client_token: it was used for another submission; use a new token for this graph of jobs"
             )
@@ -181,6 +181,15 @@ class Service:
             for each, row in zip(graph, rows, strict=True)
         ]
         return SubmittedGraph(jobs=jobs, new=new)
+
+    async def _is_of(self, rows: Sequence[StoredJob], graph: Sequence[GraphJob]) -> bool:
+        """Whether these jobs on record are those of the graph."""
+        if len(rows) != len(graph):
+            return False
+        for row, request in zip(rows, numbered_from(rows[0].id, graph), strict=True):
+            if await self._records.request_of(row.id) != request:
+                return False
+        return True
 
     async def dry_run_graph(self, who: Principal, wish: Submission) -> DryRunGraph:
         """Where each job of a graph would go now, if nothing kept it back. Needs ``submit``; changes nothing."""
@@ -205,9 +214,15 @@ class Service:
             request = each.request
             if request.after:
                 request = await with_element_numbers(who, request, self._engine)
-            check_rights(who, request, self._engine.grid)
+            await self._check(who, request)
             graph.append(msgspec.structs.replace(each, request=request))
+        check_dependencies(sum(len(each.request.after) + len(each.within) for each in graph), self._engine)
         return graph
+
+    async def _check(self, who: Principal, request: Request) -> None:
+        """Whether the caller may have such a job, and read the files that it names."""
+        check_rights(who, request, self._engine.grid)
+        await self.downloads.check_files(who, request)
 
     async def missing_contents(self, who: Principal, files: str) -> MissingContents:
         """Which contents of a job's files the caller has still to send. Needs ``submit``."""
@@ -228,7 +243,7 @@ class Service:
         """Where the job would go now. Needs ``submit``, since to read a description is work; changes nothing."""
         who.need(Scope.SUBMIT)
         request = await self._request(who, wish)
-        check_rights(who, request, self._engine.grid)
+        await self._check(who, request)
         await ended_before(who, request, self._engine)
         await self._engine.freshen()
         answer = self._try_out(who, request)

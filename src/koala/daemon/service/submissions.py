@@ -32,8 +32,8 @@ from koala.model.job_array import ArraySpec, element_number, read_array
 from koala.model.launch import LaunchError
 from koala.model.messages import EndedJob, JobOutcome
 from koala.model.request import GraphJob, InvalidRequestError, Priority, Refusal, Request, SiteName
-from koala.model.request_size import check_size
-from koala.model.travelling import TravellingError, read_manifest, unsent
+from koala.model.request_size import REQUEST_CHARACTERS_MAX, check_size, request_characters
+from koala.model.travelling import TravellingError, TravellingFile, read_manifest, unsent
 from koala.policies import Catalogue, PolicyError, UnknownPolicyError, UnknownSiteError
 from koala.policies.front_door import can_ever_fit, compile_demand, to_placement
 from koala.policies.tasks.wase import ClusteredTasks
@@ -148,7 +148,7 @@ def read_submission(wish: Submission, sites: Collection[str], policies: Collecti
     """The request that the text describes, or every problem found in it; slow for a large text."""
     try:
         request = read_job(wish.description, wish.source, known_sites=sites, known_policies=policies)
-        request = _with_files(request, wish)
+        request = _with_files(request, _files_of(wish))
         check_launch(request)
     except DescriptionError as error:
         return _unreadable(error)
@@ -181,24 +181,40 @@ def read_graph_submission(
     each of them."""
     name = ""
     try:
-        graph = []
+        files = _files_of(wish)  # one list for all of them: it is read once, and pickled once
+        graph, characters = [], 0
         for job in read_graph(wish.description, wish.source, known_sites=sites, known_policies=policies):
             name = job.name
-            request = with_clusters(_with_files(job.request, wish))
+            request = with_clusters(_with_files(job.request, files))
             check_launch(request)
+            characters += request_characters(request)
+            if characters > REQUEST_CHARACTERS_MAX:
+                return _graph_too_large(name)
             graph.append(msgspec.structs.replace(job, request=request))
         return tuple(graph)
     except DescriptionError as error:
         return _unreadable(error)
     except (TravellingError, LaunchError) as error:
-        return Unreadable(f"job {name}: {error.for_user()}", [ProblemAt(message=f"job {name}: {error.for_user()}")])
+        told = f"job {name}: {error.for_user()}" if name else error.for_user()
+        return Unreadable(told, [ProblemAt(message=told)])
     except InvalidRequestError as error:
         return Unreadable(f"job {name}: it is too large: {error}", [ProblemAt(message=f"job {name}: {error}")])
 
 
-def _with_files(request: Request, wish: Submission) -> Request:
+def _graph_too_large(name: str) -> Unreadable:
+    told = (
+        f"job {name}: with it the jobs of the graph have more than {REQUEST_CHARACTERS_MAX} characters together "
+        "(REQUEST_CHARACTERS_MAX), the list of files counted for each; send fewer files, or submit several graphs"
+    )
+    return Unreadable(told, [ProblemAt(message=told)])
+
+
+def _files_of(wish: Submission) -> tuple[TravellingFile, ...]:
+    return () if wish.files is None else read_manifest(wish.files)
+
+
+def _with_files(request: Request, files: tuple[TravellingFile, ...]) -> Request:
     """The request with the files that were sent, among which must be those that its text names."""
-    files = () if wish.files is None else read_manifest(wish.files)
     for path in unsent(request.files, files):
         raise TravellingError(path, "is named in the job and was not sent; koala submit sends it from this machine")
     request = msgspec.structs.replace(request, files=files)
@@ -250,15 +266,20 @@ async def _visible(who: Principal, number: int, engine: Engine) -> StoredJob | N
     return row if row is not None and (who.sees_all or row.owner == who.name) else None
 
 
+def check_dependencies(count: int, engine: Engine) -> None:
+    """``TooManyError`` where all jobs together would wait for too many with these."""
+    if count and count + engine.scheduler.ledger.dependencies_open > DEPENDENCIES_LIVE_MAX:
+        raise TooManyError(
+            f"after: with this jobs would wait for more than {DEPENDENCIES_LIVE_MAX} others (DEPENDENCIES_LIVE_MAX); "
+            "submit it when some of them have ended, or let it wait for fewer"
+        )
+
+
 async def ended_before(who: Principal, request: Request, engine: Engine) -> tuple[EndedJob, ...]:
     """How those of the jobs ended that the request waits for and that are over. ``InvalidError`` where it waits for a
     job that does not exist for this caller."""
     found = []
-    if request.after and len(request.after) + engine.scheduler.ledger.dependencies_open > DEPENDENCIES_LIVE_MAX:
-        raise TooManyError(
-            f"after: jobs wait for {DEPENDENCIES_LIVE_MAX} others already (DEPENDENCIES_LIVE_MAX); submit it when "
-            "some of them have ended"
-        )
+    check_dependencies(len(request.after), engine)
     for number in dict.fromkeys(each.job for each in request.after):
         array = engine.scheduler.ledger.array_of(number)
         row = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
@@ -91,6 +91,7 @@ def read_graph_yaml(text: str, source: str, known: KnownNames = ANY_NAMES) -> tu
             for condition, other, index, _ in _within(document, name)
         ]
         graph.append(GraphJob(name=name, request=requests[name], within=tuple(dict.fromkeys(within))))
+    refuse_any(source, _number_problems(document, graph))
     return tuple(graph)
 
 
@@ -141,6 +142,18 @@ def _reference_problems(document: Document[JobGraphText]) -> Iterator[Problem]:
                     yield document.problem(
                         where, f"{shown} has no element {index}", f"{indices}; name one that it has"
                     )
+
+
+def _number_problems(document: Document[JobGraphText], graph: Iterable[GraphJob]) -> Iterator[Problem]:
+    """Each list of ``after`` has its limit; this one is for all lists of a job, names and numbers together."""
+    for job in graph:
+        count = len(job.request.after) + len(job.within)
+        if count > DEPENDENCIES_MAX:
+            yield document.problem(
+                ("jobs", job.name, "after"),
+                f"{printable(job.name)} waits for {count} jobs, more than {DEPENDENCIES_MAX} (DEPENDENCIES_MAX)",
+                f"name at most {DEPENDENCIES_MAX} in all, or put a job between that waits for some of them",
+            )
 
 
 def _in_order(document: Document[JobGraphText]) -> list[str]:
