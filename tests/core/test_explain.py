@@ -498,7 +498,7 @@ TOLD: dict[str, tuple[Callable[[], list[str]], str]] = {
     "quarantined": (story_of_a_quarantine, "set aside: an error inside Koala"),
     "not_given_back": (story_of_a_quarantine, "could not be given back in order: ArithmeticError('five')"),
     "requeued": (story_of_a_quarantine, "put back into its placement queue"),
-    "ended": (story_of_a_failure, "cancelled: cancelled"),
+    "ended": (story_of_a_failure, "cancelled"),
     "left_out": (story_of_a_long_life, "lines of a long story are left out"),
 }
 

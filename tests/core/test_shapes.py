@@ -237,6 +237,15 @@ def test_what_no_site_has_is_named_with_what_there_is() -> None:
     assert "no site has an h100" in refusal.cure
 
 
+def test_where_no_site_has_gpus_no_other_kind_is_advised() -> None:
+    driver = CoreDriver({"b": 16}, scan_interval_s=0.0)
+    tell(driver, "b", 16, [(NodeSize(8, 32 * GIB), NodeSize(8, 32 * GIB))] * 2)
+    driver.submit(job(shaped(1, 1, gpus=1, gpu="a100")))
+    refusal = explained(driver, 1).refusal
+    assert refusal is not None
+    assert refusal.cure == "ask for no GPUs, since no site has a GPU"
+
+
 def test_the_story_of_a_job_with_gpus_counts_its_tasks() -> None:
     driver = driver_of()
     driver.submit(job(shaped(2, 4, gpus=1, gpu="a100")))

@@ -54,6 +54,15 @@ def test_those_that_others_wait_for_come_first() -> None:
         (f"a: {{{RUN}}}\n  b: {{{RUN}, after: {{done: [a_1]}}}}", "a has no element 1"),
         (f"a: {{{RUN}, array: 0-3}}\n  b: {{{RUN}, after: {{done: [a_9]}}}}", "its indices are 0-3"),
         (f"a: {{{RUN}, after: {{done: [[]]}}}}", "this is no job"),
+        (f"a: {{{RUN}}}\n  b: {{{RUN}, input_files: [jobs/a/x]}}", "graph.yaml:3"),
+        (
+            f"a: {{{RUN}}}\n  b: {{components: [{{{RUN}, input_files: [x, {{name: jobs/a/x}}]}}]}}",
+            "what a makes is named by its number",
+        ),
+        (
+            f"a: {{{RUN}, array: 0-3}}\n  b: {{{RUN}, input_files: [jobs/a_2/x]}}",
+            "what a makes is named by its number",
+        ),
         ("a: {processors: 1, colour: red}", "'colour' is not a key"),
         ("{}", "jobs"),
     ],

@@ -460,7 +460,7 @@ _WORDS: dict[str, Callable[..., str]] = {
     "quarantined": lambda _, reason: f"set aside: {reason}",
     "not_given_back": lambda _, error: f"something of what it held could not be given back in order: {error}",
     "requeued": lambda _: "put back into its placement queue",
-    "ended": lambda _, state, reason: f"{state}: {reason}" if reason else str(state),
+    "ended": lambda _, state, reason: f"{state}: {reason}" if reason not in ("", state) else str(state),
 }
 
 

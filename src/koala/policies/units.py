@@ -123,6 +123,8 @@ class PlaceUnits(Units):
             if not most:
                 kinds = dict.fromkeys(kind for size, _, _ in every for kind, count in size.gpus if kind and count)
                 there = f"; there {'is' if len(kinds) == 1 else 'are'} {', '.join(kinds)}" if kinds else ""
+                if not any(count for size, _, _ in every for _, count in size.gpus):
+                    return "ask for no GPUs, since no site has a GPU"
                 asked = "another kind of GPU" if shape.gpu else "no GPUs"
                 return f"ask for {asked}, since no site has {_with_article(shape.gpu_word)}{there}"
             if most < shape.gpus:

@@ -368,7 +368,7 @@ def test_components_of_an_ended_job_count_until_their_end_is_told_and_are_aborte
     driver.submit(ask(4))
     restart(driver)
     assert driver.ledger.jobs.keys() == {2}
-    assert driver.story(1)[-1] == "cancelled: cancelled"
+    assert driver.story(1)[-1] == "cancelled"
     assert [abort.token for abort in kind(driver.pass_time(60.0), AbortComponent)] == ["1.1"]
     driver.end("1.1", outcome=Outcome.ABORTED)
     assert driver.idle("a") == 4

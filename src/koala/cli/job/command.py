@@ -16,7 +16,7 @@ from koala.cli.job.views import print_explanation, print_job
 from koala.cli.job.waiting import end_with, watch_job
 from koala.cli.terminal.output import print_json
 from koala.cli.terminal.refusals import Verdicts
-from koala.cli.terminal.words import clean
+from koala.cli.terminal.words import clean, with_its_time
 
 if TYPE_CHECKING:
     from koala.client import Client
@@ -153,7 +153,10 @@ def release(ctx: click.Context, client: Client, /, job_ids: tuple[int, ...], as_
     """Let jobs go that were held. One that waits for other jobs, or for its time, goes on waiting for these."""
 
     def told(found: JobSummary) -> str:
-        return f"is {found.state}: {clean(found.reason)}" if found.state == "held" else f"is {found.state}"
+        if found.state != "held":
+            return f"is {found.state}"
+        why = clean(with_its_time(found.reason, found.begins_at))
+        return f"is still held: {why}; release ends only a hold (koala job hold)"
 
     _each_job(ctx, job_ids, client.release, told, as_json=as_json)
 

@@ -14,11 +14,11 @@ from koala.cli.connection import JOB_ID, complete_job, with_client
 from koala.cli.errors import FailedError, UserError
 from koala.cli.job.waiting import watch_job
 from koala.cli.terminal.output import counted, print_json
-from koala.cli.terminal.words import clean, size
+from koala.cli.terminal.words import clean, first_element, size
 
 if TYPE_CHECKING:
     from koala.client import Client
-    from koala.model.api import OutputInfo
+    from koala.model.api import JobSummary, OutputInfo
 
 
 @click.command()
@@ -38,7 +38,14 @@ def fetch(ctx: click.Context, client: Client, /, job_id: int, target: str | None
     """
     from koala.client import ENDED_STATES
 
-    found = watch_job(ctx, client, job_id, None) if waits else client.job(job_id)
+    found: JobSummary = client.job(job_id)
+    if found.elements is not None:
+        raise UserError(
+            f"job {job_id} is an array, and each of its elements makes its own outputs; write koala job fetch "
+            f"{first_element(found)}, and see koala jobs --array {job_id} for all of them"
+        )
+    if waits:
+        found = watch_job(ctx, client, job_id, None)
     if found.state not in ENDED_STATES:
         raise UserError(f"job {job_id} is {found.state}, and what it makes is there when it is done; add --wait")
     made = client.outputs(job_id)

@@ -10,7 +10,9 @@ import click
 from koala.cli.errors import EXIT_REFUSED, UserError
 from koala.cli.job.sending import sending
 from koala.cli.job.text_problems import shown_at_place, source_to_send
+from koala.cli.job.waiting import warn_if_hopeless
 from koala.cli.terminal.output import console, counted, print_json
+from koala.cli.terminal.refusals import ASKED_MAX
 from koala.cli.terminal.words import clean, listed
 
 if TYPE_CHECKING:
@@ -49,6 +51,8 @@ def submit_graph(
         print_json(submitted.model_dump(mode="json"))
     else:
         _print_submitted(submitted)
+    for each in submitted.jobs[:ASKED_MAX]:
+        warn_if_hopeless(client, each.job, f"{clean(each.name)} (job {each.job.id})")
 
 
 def _print_submitted(submitted: SubmittedGraph) -> None:

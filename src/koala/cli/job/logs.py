@@ -11,6 +11,7 @@ import click
 from koala.cli.connection import JOB_ID, be_patient, complete_job, with_client
 from koala.cli.errors import UserError
 from koala.cli.terminal.output import counted
+from koala.cli.terminal.words import first_element
 
 if TYPE_CHECKING:
     from koala.client import Client
@@ -133,6 +134,11 @@ def _placed(client: Client, job_id: int, to_wait: bool) -> JobDetail:
 
     while True:
         job = client.job(job_id)
+        if job.elements is not None:
+            raise UserError(
+                f"job {job_id} is an array, and each of its elements writes for itself; see koala job logs "
+                f"{first_element(job)}, and koala jobs --array {job_id} for all of them"
+            )
         if job.components:
             return job
         if job.state in ENDED_STATES:

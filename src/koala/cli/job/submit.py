@@ -6,6 +6,7 @@ What is wrong with a text is shown at its place: the daemon tells the place, and
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 from pathlib import Path
@@ -98,7 +99,8 @@ def submit(
     elif not as_json:
         _print_submitted(summary, submitted.new)
         _print_notes(submitted.notes)
-    told = warn_if_hopeless(client, summary)
+    again = functools.partial(client.dry_run, text, source=source_to_send(source), files=files)
+    told = warn_if_hopeless(client, summary, dry_run=again)
     if to_wait:
         ended = watch_job(ctx, client, summary.id, None, as_json=as_json, known=summary, told=told)
         end_with(ctx, ended, as_json)
@@ -139,9 +141,11 @@ def _dry_run(client: Client, text: str, source: str, files: dict[str, str | Path
 
 def _print_submitted(job: JobSummary, new: bool) -> None:
     what = "Submitted job" if new else "Submitted before: job"
-    click.echo(f"{what} {job.id} ({clean(job.name)}, {counted(job.processors, 'processor')}).")
+    array = "" if job.elements is None else f", {counted(job.elements.size, 'element')}"
+    click.echo(f"{what} {job.id} ({clean(job.name)}, {counted(job.processors, 'processor')}{array}).")
     if new and sys.stdout.isatty():
-        click.echo(f"next: koala job explain {job.id}, koala job logs {job.id} --follow", err=True)
+        then = f"koala job logs {job.id} --follow" if job.elements is None else f"koala jobs --array {job.id}"
+        click.echo(f"next: koala job explain {job.id}, {then}", err=True)
 
 
 def _print_notes(notes: list[str]) -> None:

@@ -15,6 +15,7 @@ from koala.cli.terminal.words import (
     clean,
     clock,
     expected,
+    first_element,
     job_note,
     listed,
     places_words,
@@ -58,8 +59,8 @@ def print_job(job: JobDetail, now: float, verdict: str = "") -> None:
         ("walltime", "" if job.walltime_s is None else span(job.walltime_s)),
         ("submitted", f"{clock(job.submitted_at, now)}, {ago(job.submitted_at, now)}"),
         ("times", _times(job, now)),
-        ("places", places_words(job.places) or "none yet"),
-        ("tries", f"{job.placement_tries} to place, {job.claiming_tries} to claim; {counted(job.runs, 'run')}"),
+        ("places", _places(job)),
+        ("tries", _tries(job)),
         ("claiming", claiming_words(job)),
         ("note", job_note(job, verdict)),
     ]
@@ -93,7 +94,23 @@ def claiming_words(job: JobDetail) -> str:
     )
 
 
+def _places(job: JobDetail) -> str:
+    if job.elements is not None:
+        return f"each element has its own: koala jobs --array {job.id}, koala job show {first_element(job)}"
+    return places_words(job.places) or "none yet"
+
+
+def _tries(job: JobDetail) -> str:
+    if job.elements is not None:
+        return ""
+    return f"{job.placement_tries} to place, {job.claiming_tries} to claim; {counted(job.runs, 'run')}"
+
+
 def _times(job: JobDetail, now: float) -> str:
+    if job.elements is not None:
+        if job.ended_at is not None:
+            return f"ended after {span(job.ended_at - job.submitted_at)}, {ago(job.ended_at, now)}"
+        return f"{job.state} for {span(now - job.since)}"
     if job.started_at is None:
         if job.ended_at is not None:
             return f"never started, ended after {span(job.ended_at - job.submitted_at)}"

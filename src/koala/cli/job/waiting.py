@@ -15,11 +15,11 @@ from koala.cli.connection import be_patient
 from koala.cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, FailedError
 from koala.cli.terminal.output import console, print_json
 from koala.cli.terminal.refusals import NEVER_FITS, verdict
-from koala.cli.terminal.words import clean, expected, places_words, span
+from koala.cli.terminal.words import clean, elements_words, expected, places_words, span
 
 if TYPE_CHECKING:
     from koala.client import Client
-    from koala.model.api import Explanation, JobSummary, RefusalInfo
+    from koala.model.api import DryRun, Explanation, JobSummary, RefusalInfo
 
 # How often a terminal is told how the job stands, and how often a log is asked to take a new reason.
 PROGRESS_S = 1.0
@@ -118,6 +118,8 @@ def _progress(client: Client, job: JobSummary) -> str:
     words = f"job {job.id} {job.state} {span(time.time() - job.since)}"
     if job.state == "quarantined":
         return f"{words}: it {QUARANTINED}"
+    if job.elements is not None:
+        return f"{words}; {elements_words(job.elements)}"
     if job.state != "waiting":
         return f"{words} {places_words(job.places)}"
     found = client.explain(job.id)
@@ -135,23 +137,33 @@ def _plan(found: Explanation) -> str:
     return "" if found.expected_at is None else f"; {expected(found.expected_at, found.expected_sites)}"
 
 
-def warn_if_hopeless(client: Client, job: JobSummary) -> str:
-    """Say at once, on standard error, that waiting alone will not help a job that was just submitted. Returns the
-    reason that was told, empty where none was."""
+def warn_if_hopeless(
+    client: Client, job: JobSummary, who: str = "it", dry_run: Callable[[], DryRun] | None = None
+) -> str:
+    """Say at once, on standard error, that waiting alone will not help a job that was just submitted, or the elements
+    of an array, which are all alike. These are not tried at once: ``dry_run`` tells of them, else what is known of
+    the first. Returns the reason that was told, empty where none was."""
     from koala.client import ClientError
 
-    if job.state != "waiting":
+    if job.state not in ("waiting", "unfolding"):
         return ""
+    first = job.id
+    if job.elements is not None:
+        first, who = job.id + 1, f"each element of {'the array' if who == 'it' else who}"
     try:
-        found = client.explain(job.id)
+        if job.elements is not None and dry_run is not None:
+            refusal = dry_run().refusal
+            hopeless = refusal is not None and refusal.permanent
+        else:
+            found = client.explain(first)
+            refusal, hopeless = found.refusal, bool(verdict(found))
     except ClientError:  # the job is on record, which is what was asked for
         return ""
-    refusal = found.refusal
-    if refusal is None or not verdict(found):
+    if refusal is None or not hopeless:
         return ""
-    what = f"it {NEVER_FITS}" if refusal.permanent else "waiting alone will not help it"
+    what = f"{who} {NEVER_FITS}" if refusal.permanent else f"waiting alone will not help {who}"
     click.echo(
-        f"Warning: {what}: {clean(refusal.reason)}; {clean(refusal.cure)}. It waits; see koala job explain {job.id}, "
+        f"Warning: {what}: {clean(refusal.reason)}; {clean(refusal.cure)}. It waits; see koala job explain {first}, "
         f"or end it with koala job cancel {job.id}.",
         err=True,
     )
@@ -183,6 +195,9 @@ _ENDS = {"done": "is done", "failed": "failed", "cancelled": "was cancelled"}
 
 
 def _print_end(job: JobSummary) -> None:
+    if job.elements is not None:
+        _print_end_of_array(job, elements_words(job.elements))
+        return
     begun = job.submitted_at if job.started_at is None else job.started_at
     ended = begun if job.ended_at is None else job.ended_at
     ran = f"ran {span(ended - begun)}" if job.started_at is not None else "never started"
@@ -196,3 +211,11 @@ def _print_end(job: JobSummary) -> None:
         advice += f" and koala job logs {job.id} --stderr"
     if reason or job.state == "failed":
         click.echo("; ".join(filter(None, (reason, advice))), err=True)
+
+
+def _print_end_of_array(job: JobSummary, elements: str) -> None:
+    """What ran are its elements."""
+    after = "" if job.ended_at is None else f" after {span(job.ended_at - job.submitted_at)}"
+    click.echo(f"Job {job.id} {_ENDS.get(job.state, f'is {job.state}')}{after}; {elements}.")
+    if job.state == "failed":
+        click.echo(f"see koala jobs --array {job.id} --state failed, and koala job explain {job.id}", err=True)

@@ -112,9 +112,12 @@ def _request(
     if any(value is not None for value in described.values()):
         given = ", ".join(f"--{name.replace('_', '-')}" for name, value in described.items() if value is not None)
         raise UserError(f"{job} already describes the job; leave out {given}")
-    from koala.descriptions import read_job
+    from koala.descriptions import is_graph, read_job
 
-    return read_job(*read_named("job", job), known_sites=known_sites, known_policies=known_policies)
+    text, source = read_named("job", job)
+    if is_graph(text, source):
+        raise UserError(f"{source} has several jobs, and koala place is for one; write koala submit --dry-run {job}")
+    return read_job(text, source, known_sites=known_sites, known_policies=known_policies)
 
 
 def _view(grid: Grid | None, idle: str | None, uplink_mbit_s: float | None) -> View:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 # The table shows the sites that come nearest; the JSON has them all.
 SITES_SHOWN_MAX = 20
 NEVER_FITS = "can never fit"
-# How many of the waiting jobs of one list are asked about; the first ones listed.
+# How many of the waiting jobs of one list, or of a graph, are asked about; the first ones.
 ASKED_MAX = 20
 
 

@@ -150,6 +150,14 @@ def elements_words(elements: ElementCountsInfo) -> str:
     return f"{elements.size} {'element' if elements.size == 1 else 'elements'}: {', '.join(counts)}"
 
 
+def first_element(job: JobSummary) -> str:
+    """What the first element of an array is called: ``17_0``."""
+    from koala.model.job_array import read_array
+
+    assert job.elements is not None, "an array has elements"
+    return f"{job.id}_{read_array(job.elements.indices).index_at(0)}"
+
+
 def site_state(site: SiteInfo, now: float | None = None) -> tuple[str, str]:
     """Whether a site can be used, in words, and the colour for them."""
     if site.lost:

@@ -15,6 +15,7 @@ from koala.descriptions.job.order import NUMBER_MAX, AfterText, JobNumber, job_n
 from koala.descriptions.yaml.problems import nearest, wrong
 from koala.descriptions.yaml.text import Document, read_document
 from koala.model.dependency import DEPENDENCIES_MAX, Condition, Dependency
+from koala.model.outputs import OUTPUT_PREFIX, job_of_output
 from koala.model.request import GRAPH_JOBS_MAX, GraphJob
 
 _ELEMENT = re.compile(r"(.+)_([0-9]{1,10})", re.DOTALL)
@@ -127,6 +128,7 @@ def _within(
 def _reference_problems(document: Document[JobGraphText]) -> Iterator[Problem]:
     from koala.model.job_array import read_array
 
+    yield from _input_problems(document)
     jobs = document.model.jobs
     for name in jobs:
         for _, other, index, where in _within(document, name):
@@ -154,6 +156,33 @@ def _number_problems(document: Document[JobGraphText], graph: Iterable[GraphJob]
                 f"{printable(job.name)} waits for {count} jobs, more than {DEPENDENCIES_MAX} (DEPENDENCIES_MAX)",
                 f"name at most {DEPENDENCIES_MAX} in all, or put a job between that waits for some of them",
             )
+
+
+def _input_problems(document: Document[JobGraphText]) -> Iterator[Problem]:
+    """Inputs that are to come from another job of the graph: what a job makes is named by its number, and numbers are
+    given when the graph is submitted."""
+    jobs = document.model.jobs
+    for name, job in jobs.items():
+        where: tuple[str | int, ...] = ("jobs", name)
+        named = [((*where, "input_files"), job.input_files)]
+        for place, component in enumerate(job.components or ()):
+            named.append(((*where, "components", place, "input_files"), component.input_files or ()))
+        for path, files in named:
+            for place, file in enumerate(files):
+                if not file.name.startswith(OUTPUT_PREFIX) or job_of_output(file.name) is not None:
+                    continue
+                # jobs/NAME/..., of component 2 jobs/NAME.2/..., of an element jobs/NAME_3/...
+                told = file.name.removeprefix(OUTPUT_PREFIX).split("/")[0]
+                maker = next(
+                    (each for each in (told, *(told.rpartition(end)[0] for end in "._")) if each in jobs), None
+                )
+                if maker is not None:
+                    yield document.problem(
+                        (*path, place),
+                        f"what {printable(maker)} makes is named by its number, which is known only after submission",
+                        f"submit {printable(name)} by itself when {printable(maker)} has its number N, and write "
+                        f"{OUTPUT_PREFIX}N/...",
+                    )
 
 
 def _in_order(document: Document[JobGraphText]) -> list[str]:
