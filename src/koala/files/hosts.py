@@ -21,7 +21,7 @@ READ_BYTES_PER_S = 10_000_000
 # What programs say, in the language of LC_ALL=C, and what it means. What names a cause comes before what follows it.
 _MEANINGS = {os.strerror(number): number for number in (
     errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EISDIR,
-    errno.EIO, errno.ENOENT,
+    errno.EIO, errno.ENAMETOOLONG, errno.ENOENT,
 )}  # fmt: skip
 _MESSAGE_CHARACTERS_MAX = 300
 # How ssh is called: it never asks, and takes everything else from the user's configuration.

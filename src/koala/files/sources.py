@@ -11,7 +11,9 @@ import errno
 import importlib
 import os
 import stat
+import uuid
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -25,6 +27,8 @@ REMOTE_SCHEMES = (
     "http", "https", "ftp", "sftp", "ssh", "smb", "s3", "s3a", "gs", "gcs", "abfs", "adl", "az", "oci",
     "hdfs", "webhdfs", "memory",
 )  # fmt: skip
+# What is written would fill the daemon's own memory there, and servers of the web take nothing.
+WRITABLE_SCHEMES = tuple(scheme for scheme in REMOTE_SCHEMES if scheme not in ("http", "https", "memory"))
 
 
 class Stamp(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,16 +81,29 @@ class PathSource:
             os.close(descriptor)
 
 
+def is_writable(url: str) -> bool:
+    """Whether outputs may be written to this URL, by its scheme."""
+    return "://" in url and url.partition("://")[0] in WRITABLE_SCHEMES and "::" not in url
+
+
 class _Url:
     """A URL that fsspec knows how to open."""
 
-    def __init__(self, file: FileName, site: SiteName, url: str, *, done: str = "read") -> None:
+    def __init__(
+        self,
+        file: FileName,
+        site: SiteName,
+        url: str,
+        *,
+        done: str = "read",
+        schemes: tuple[str, ...] = REMOTE_SCHEMES,
+    ) -> None:
         scheme = url.partition("://")[0] if "://" in url else ""
-        if scheme not in REMOTE_SCHEMES or "::" in url:
+        if scheme not in schemes or "::" in url:
             raise FilesError(
                 file,
                 site,
-                f"{url!r} is not {done} as a URL; name one with one of the schemes {', '.join(REMOTE_SCHEMES)}, or "
+                f"{url!r} is not {done} as a URL; name one with one of the schemes {', '.join(schemes)}, or "
                 "register the file at a site",
             )
         self._url = url
@@ -129,14 +146,21 @@ class UrlSource(_Url):
 
 
 class UrlTarget(_Url):
-    """A file that is being written to a URL, a piece after the other. Whatever goes wrong is a ``FilesError``."""
+    """A file that is being written to a URL, a piece after the other. Whatever goes wrong is a ``FilesError``.
 
-    def __init__(self, file: FileName, site: SiteName, url: str) -> None:
-        super().__init__(file, site, url, done="written")
+    It is written beside its place and takes it when it is whole; what was there before stays until then. ``lock``
+    keeps those apart who finish it and who give it up, which may be in several threads.
+    """
+
+    def __init__(self, file: FileName, site: SiteName, url: str, lock: AbstractContextManager[object]) -> None:
+        super().__init__(file, site, url, done="written", schemes=WRITABLE_SCHEMES)
         self._file = file
         self._site = site
+        self._aside = f"{self._path}.{uuid.uuid4().hex}.part"
+        self._finishing = lock
+        self._given_up = False
         with self._told():
-            self._stream: Any = self._system.open(self._path, "wb")
+            self._stream: Any = self._system.open(self._aside, "wb")
 
     def write(self, piece: bytes) -> None:
         """Write what comes next."""
@@ -144,19 +168,48 @@ class UrlTarget(_Url):
             self._stream.write(piece)
 
     def finish(self, size_bytes: int) -> None:
-        """Nothing comes any more: look whether all of it is there."""
-        with self._told():
+        """Nothing comes any more: look whether all of it is there, and let it take its place."""
+        with self._told(), self._finishing:
+            if self._given_up:
+                raise OSError(errno.ECANCELED, "it was given up")
             self._stream.close()
-            there = self._system.info(self._path).get("size")
+            there = self._system.info(self._aside).get("size")
             if there is not None and int(there) != size_bytes:
                 raise OSError(errno.EIO, f"it has {there} bytes there and should have {size_bytes}")
+            self._take_place()
 
     def give_up(self) -> None:
-        """Remove what was written, as far as the server allows it."""
-        with contextlib.suppress(Exception):
-            self._stream.close()
-        with contextlib.suppress(Exception):
-            self._system.rm_file(self._path)
+        """Remove what was written, as far as the server allows it. What was in its place before stays."""
+        with self._finishing:
+            self._given_up = True
+            with contextlib.suppress(Exception):
+                self._stream.close()
+            with contextlib.suppress(Exception):
+                self._system.rm_file(self._aside)
+
+    def _take_place(self) -> None:
+        try:
+            self._move(self._aside, self._path)
+        except Exception:  # some servers do not let a file take the place of another
+            if not self._system.exists(self._path):
+                raise
+            before = f"{self._aside}.before"
+            self._move(self._path, before)
+            try:
+                self._move(self._aside, self._path)
+            except Exception:
+                self._move(before, self._path)
+                raise
+            self._system.rm_file(before)
+
+    def _move(self, old: str, new: str) -> None:
+        general: Any = importlib.import_module("fsspec").AbstractFileSystem
+        if type(self._system).mv is general.mv:
+            # The general one takes paths for patterns; a store of objects shows the copy at once and whole.
+            self._system.cp_file(old, new)
+            self._system.rm_file(old)
+        else:
+            self._system.mv(old, new)
 
     @contextlib.contextmanager
     def _told(self) -> Iterator[None]:

@@ -15,6 +15,8 @@ OUTPUTS_MAX = 100
 COLLECTED_BYTES_MAX = 1_099_511_627_776
 COLLECTED_ENTRIES_MAX = 100_000
 OUTPUT_PATH_CHARACTERS_MAX = 255
+# File systems have no longer names; a letter may be several bytes.
+OUTPUT_STEP_BYTES_MAX = 255
 # Names that begin so are those of outputs: nobody registers a file under one.
 OUTPUT_PREFIX = "jobs/"
 # The archive of a directory has the name of the directory, and this after it.
@@ -61,6 +63,11 @@ def output_problem(path: str) -> tuple[str, str] | None:
         return (
             f"it has more than {OUTPUT_PATH_CHARACTERS_MAX} characters (OUTPUT_PATH_CHARACTERS_MAX)",
             "give it a shorter path",
+        )
+    if any(len(step.encode("utf-8", "surrogatepass")) > OUTPUT_STEP_BYTES_MAX for step in path.split("/")):
+        return (
+            f"has a name of more than {OUTPUT_STEP_BYTES_MAX} bytes (OUTPUT_STEP_BYTES_MAX)",
+            "give it a shorter name",
         )
     if path.startswith("/"):
         return "is absolute, and outputs are below the workspace", "write its path below the workspace"

@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 
+from koala.daemon.service.cursors import write_cursor
 from koala.daemon.service.data.downloads import DownloadService
 from koala.daemon.service.job_records import JobRecords
 from koala.files.area.layout import replica_path
 from koala.model.api import DOWNLOAD_BYTES_MAX, Registration
-from koala.model.errors import ConflictError, InvalidError, NotFoundError
-from koala.model.messages import CancelAsked
+from koala.model.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
+from koala.model.messages import CancelAsked, JobRequeued
 from tests.support.daemon_world import ANNA, BERT, OWNER, DaemonWorld, job_text, open_daemon
 
 MAKES = "printf made >result\nmkdir logs\nprintf line >logs/a"
@@ -81,6 +82,11 @@ def test_outputs_are_registered_where_they_were_made_and_are_their_owners(tmp_pa
             with pytest.raises(NotFoundError):
                 await refused
         assert (await service.files(BERT)).items == []
+        # Nor does the place where the list goes on tell of them.
+        assert (await service.files(BERT, limit=1)).next is None
+        first = await service.files(ANNA, limit=1)
+        assert first.next == write_cursor("files", first.items[0].name)
+        assert [each.name for each in (await service.files(ANNA, limit=1, cursor=first.next)).items] == [name]
         assert len((await service.files(OWNER)).items) == 2
         with pytest.raises(InvalidError, match="no job"):
             await world.start(job_text(input_files=f"[{name}]"), BERT)
@@ -141,6 +147,31 @@ def test_what_a_cancelled_job_made_does_not_stay(tmp_path: Path) -> None:
     in_daemon(tmp_path, scene)
 
 
+def test_a_run_that_is_over_is_not_collected_any_more(tmp_path: Path) -> None:
+    async def scene(world: DaemonWorld) -> None:
+        performer = world.engine._performer
+        area = world.engine.areas["A"]
+        asked, given_up = asyncio.Event(), asyncio.Event()
+
+        async def never(*_: Any, **__: Any) -> Any:
+            asked.set()
+            try:
+                await asyncio.get_running_loop().create_future()
+            finally:
+                given_up.set()
+
+        area.collect = never  # type: ignore[method-assign]
+        await world.start(job_text(MAKES, ("{processors: 1, site: A}",), outputs=OUTPUTS))
+        await asyncio.wait_for(asked.wait(), 120)
+        (token,) = performer.outputs._tasks
+        job = int(token.partition(".")[0])
+        performer.perform(0, JobRequeued(job=job, reason="its site is lost"), None)
+        await asyncio.wait_for(given_up.wait(), 120)
+        await world.engine.tell(CancelAsked(at=world.engine.now(), job=job))
+
+    in_daemon(tmp_path, scene)
+
+
 def test_a_full_disk_is_waited_for_and_then_told(tmp_path: Path) -> None:
     async def scene(world: DaemonWorld) -> None:
         world.engine._performer.outputs._patience_s = 0.0
@@ -159,13 +190,19 @@ def test_a_full_disk_is_waited_for_and_then_told(tmp_path: Path) -> None:
         assert found.state == "failed"
         assert "No space left on device" in found.reason
         assert "still in its workspace" in found.reason
+        full[:] = [PermissionError(errno.EACCES, "Permission denied")]
+        found = await world.ended(await world.start(text))
+        assert found.state == "failed"
+        assert "cannot be read (Permission denied)" in found.reason
         full[:] = [OSError(errno.EHOSTUNREACH, "No route to host")] * 2  # silence is no answer
         assert (await world.ended(await world.start(text))).state == "done"
 
     in_daemon(tmp_path, scene)
 
 
-def test_outputs_are_brought_to_another_site_and_to_a_url(tmp_path: Path) -> None:
+def test_outputs_are_brought_to_another_site_and_to_a_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("koala.files.sources.WRITABLE_SCHEMES", ("memory", "s3"))
+
     async def scene(world: DaemonWorld) -> None:
         fsspec: Any = importlib.import_module("fsspec")
         to = "[{path: result, to: C}, {path: logs, to: 'memory://shelf/'}]"
@@ -176,6 +213,9 @@ def test_outputs_are_brought_to_another_site_and_to_a_url(tmp_path: Path) -> Non
         assert await world.engine.areas["C"].read(replica_path(made["result"].name), 0, 10) == b"made"
         shelf = fsspec.filesystem("memory").cat_file("/shelf/logs.tar")
         assert hashlib.sha256(shelf).hexdigest() == made["logs"].checksum
+        for url in ("memory://shelf/", "s3://bucket/x", "file:///tmp/x"):
+            with pytest.raises(ForbiddenError, match="operators"):
+                await world.start(job_text(MAKES, outputs=f"[{{path: result, to: '{url}'}}]"), ANNA)
         with pytest.raises(InvalidError, match="nowhere"):
             await world.start(job_text(MAKES, outputs="[{path: result, to: nowhere}]"))
         with pytest.raises(InvalidError, match="is not written to"):

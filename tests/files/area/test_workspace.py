@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import errno
 import hashlib
 import io
 import os
+import subprocess
+import sys
 import tarfile
+import threading
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
@@ -14,7 +19,8 @@ from typing import Any
 import pytest
 
 from koala.files import AreaDirectory, FileArea, Host, LocalArea, PathError, RemoteArea
-from koala.files.area.layout import replica_path
+from koala.files.area.layout import fresh_name, replica_path
+from koala.files.area.workspace import _below
 from koala.model.grid import BatchSettings
 from koala.model.outputs import job_of_output, output_name, output_problem
 from koala.sites.remote_shell import RemoteShell
@@ -143,6 +149,100 @@ def test_what_cannot_be_an_output_is_refused_and_leaves_nothing(tmp_path: Path, 
 @pytest.mark.parametrize("path", ["/etc/passwd", "..", "../x", "a/../../x", ".", "a\nb", "x" * 256])
 def test_a_path_that_leads_away_is_no_output(path: str) -> None:
     assert output_problem(path) is not None
+
+
+def test_names_are_measured_in_bytes() -> None:
+    assert output_problem("é" * 127) is None
+    assert "OUTPUT_STEP_BYTES_MAX" in str(output_problem("a/" + "é" * 128))
+
+
+def test_a_directory_may_be_deeper_than_calls_may_be(tmp_path: Path) -> None:
+    deep = "/".join("d" * (sys.getrecursionlimit() + 20))
+    subprocess.run(["mkdir", "-p", deep], cwd=tmp_path, check=True)
+    try:
+        assert sum(1 for _ in _below(tmp_path)) == sys.getrecursionlimit() + 20
+    finally:
+        subprocess.run(["rm", "-rf", "d"], cwd=tmp_path, check=True)
+
+
+def test_what_cannot_be_read_is_refused_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scenario() -> None:
+        area = seen(tmp_path)
+        await area.prepare()
+        (workspace(tmp_path) / "logs").mkdir()
+        with pytest.raises(PathError, match="cannot be read"):
+            await area.collect(NAME, COMPONENT, "x" * 300)
+
+        def closed(self: Path) -> Any:
+            raise PermissionError(errno.EACCES, "Permission denied", str(self))
+
+        monkeypatch.setattr(Path, "iterdir", closed)
+        with pytest.raises(PathError, match="cannot be read"):
+            await area.collect(NAME, COMPONENT, "logs")
+
+    run(scenario())
+
+
+@AREAS
+def test_holes_count_as_bytes(tmp_path: Path, make: Any) -> None:
+    async def scenario() -> None:
+        area = make(tmp_path)
+        await area.prepare()
+        logs = workspace(tmp_path) / "logs"
+        logs.mkdir()
+        with (logs / "sparse").open("wb") as file:
+            file.truncate(1 << 20)
+        with pytest.raises(PathError, match="COLLECTED_BYTES_MAX"):
+            await area.collect(NAME, COMPONENT, "logs", bytes_max=1 << 19)
+
+    run(scenario())
+
+
+def test_what_is_given_up_takes_no_name_any_more(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        threads: list[threading.Thread] = []
+        begins, goes_on = asyncio.Event(), threading.Event()
+        loop = asyncio.get_running_loop()
+
+        async def late(work: Any, /, *arguments: Any, **named: Any) -> Any:
+            def later() -> None:
+                goes_on.wait(120)
+                with contextlib.suppress(OSError):
+                    work(*arguments, **named)
+
+            threads.append(threading.Thread(target=later))
+            threads[0].start()
+            begins.set()
+            await loop.create_future()
+
+        area = LocalArea(AreaDirectory("delft", tmp_path / "files"), Host(RemoteShell()), late)
+        await area.prepare()
+        (workspace(tmp_path) / "result").write_bytes(BYTES)
+        task = asyncio.create_task(area.collect(NAME, COMPONENT, "result"))
+        await begins.wait()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        goes_on.set()
+        await asyncio.to_thread(threads[0].join)
+        assert list((tmp_path / "files" / "replicas").iterdir()) == []
+
+    run(scenario())
+
+
+def test_a_script_that_was_given_up_leaves_nothing(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        area = told(tmp_path)
+        await area.prepare()
+        others = tmp_path / replica_path("x").replace("replicas/", "files/replicas/.")
+        others.with_name(f"{others.name}@1").touch()
+        mine = tmp_path / "files" / "replicas" / fresh_name(NAME)
+        mine.touch()
+        await area.doubt(NAME)
+        await area.settle(NAME, keep=False)
+        assert [each.name for each in mine.parent.iterdir()] == [f"{others.name}@1"]
+        assert fresh_name(NAME) != fresh_name(NAME)
+
+    run(scenario())
 
 
 def test_names_of_outputs_tell_their_job() -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+import threading
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
@@ -29,17 +30,28 @@ from koala.files import (
     TransferInterruptedError,
 )
 from koala.files.area.layout import copy_name, replica_path
+from koala.files.area.local import LocalArea
 from koala.files.checksums import READ_BYTES
 from koala.files.sources import UrlTarget
-from koala.model.messages import CollectOutputs, JobEnded, JobQuarantined, OutputsCollected, Token
+from koala.model.messages import CollectOutputs, JobEnded, JobQuarantined, JobRequeued, OutputsCollected, Token
 from koala.model.outputs import JobOutput, MadeOutput, output_name
 from koala.model.request import FileName, JobId, SiteName
 
 _log = logging.getLogger(__name__)
 
-# What a full disk, a target or a URL refuses is tried for so long before the job is told.
+# What a disk, a target or a URL refuses is tried for so long before the job is told.
 COLLECT_PATIENCE_S = 600.0
-_FULL = (errno.ENOSPC, errno.EDQUOT)
+# A site that says nothing, as the system puts it; what says it without a number is the shell of a remote site.
+_SILENCE = (
+    errno.ECONNABORTED,
+    errno.ECONNREFUSED,
+    errno.ECONNRESET,
+    errno.EHOSTDOWN,
+    errno.EHOSTUNREACH,
+    errno.ENETDOWN,
+    errno.ENETUNREACH,
+    errno.ETIMEDOUT,
+)
 
 # Told of each replica that is in doubt until its job is over.
 InDoubt: TypeAlias = Callable[[SiteName, FileName], None]
@@ -78,8 +90,8 @@ class OutputCollector:
             self._tasks[command.token] = task
             task.add_done_callback(lambda _: self._tasks.pop(command.token, None))
 
-    def ended(self, command: JobEnded) -> None:
-        """The job is over: nobody asks again for what it made."""
+    def ended(self, command: JobEnded | JobRequeued) -> None:
+        """The run is over: nobody asks again for what it made."""
         self._answered.pop(command.job, None)
         for token in [token for token in self._tasks if token.partition(".")[0] == str(command.job)]:
             self._tasks[token].cancel()
@@ -119,8 +131,8 @@ class OutputCollector:
                     problem = error.for_user()
                     break
                 except (FilesError, OSError) as error:
-                    # Silence is no answer, and costs no patience; a full disk, or a target that refuses, does.
-                    refused = isinstance(error, FilesError) or error.errno in _FULL
+                    # Silence is no answer, and costs no patience; whatever is answered does.
+                    refused = isinstance(error, FilesError) or self._is_answer(command.site, error)
                     _log.warning("output %s of component %s: %s", output.path, command.token, error)
                     if refused and trouble_s >= self._patience_s:
                         problem = _said(output, command.site, error, self._patience_s)
@@ -170,6 +182,12 @@ class OutputCollector:
         await self._to_site(command, number, name, made, output.to)
         return msgspec.structs.replace(made, also_at=(output.to,))
 
+    def _is_answer(self, site: SiteName, error: OSError) -> bool:
+        """Whether the site, or its disk, has said no; without a number only a disk of this machine has."""
+        if error.errno is None:
+            return isinstance(self._areas.get(site), LocalArea)
+        return error.errno not in _SILENCE
+
     async def _doubt(self, site: SiteName, name: FileName) -> None:
         await self._areas[site].doubt(name)
         self.in_doubt(site, name)
@@ -199,7 +217,7 @@ class OutputCollector:
     async def _to_url(self, area: FileArea, name: FileName, made: MadeOutput, url: str) -> None:
         """Write it to a URL, a piece at a time, and look whether all of it is there."""
         whole = f"{url}{made.file}" if url.endswith("/") else url
-        target = await in_own_thread(UrlTarget, name, area.site, whole)
+        target = await in_own_thread(UrlTarget, name, area.site, whole, threading.Lock())
         try:
             offset = 0
             while offset < made.size_bytes:
@@ -216,6 +234,8 @@ class OutputCollector:
 
 def _said(output: JobOutput, site: SiteName, error: Exception, patience_s: float) -> str:
     why = error.for_user() if isinstance(error, FilesError) else getattr(error, "strerror", None) or str(error)
+    if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG):
+        why = f"it cannot be read ({why})"
     return (
         f"output {output.path!r} at {site}: {why}, for {patience_s:.0f} s (COLLECT_PATIENCE_S); what the job "
         "made is still in its workspace"

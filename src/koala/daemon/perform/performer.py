@@ -33,6 +33,7 @@ from koala.model.messages import (
     JobEnded,
     JobPlaced,
     JobQuarantined,
+    JobRequeued,
     ProbeLink,
     ReleaseBarrier,
     StartComponent,
@@ -196,7 +197,7 @@ class Performer:
                     self._barrier.start(seq, command, request)
             case CollectOutputs():
                 self.outputs.start(command)
-            case JobEnded():
+            case JobEnded() | JobRequeued():
                 self.outputs.ended(command)
             case StartTransfer():
                 self._transfers.start(command)

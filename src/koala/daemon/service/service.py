@@ -389,10 +389,10 @@ class Service:
         who.need(Scope.READ)
         check_limit(limit)
         after = None if cursor is None else read_cursor("files", cursor)
-        found = await query(self._engine.store.files, after=after, prefix=prefix, limit=limit + 1)
+        found, goes_on = await self.downloads.page(who, after=after, prefix=prefix, limit=limit)
         return Page(
-            items=[file_info(entry) for entry in await self.downloads.visible(who, found[:limit])],
-            next=write_cursor("files", found[limit - 1].name) if len(found) > limit else None,
+            items=[file_info(entry) for entry in found],
+            next=None if goes_on is None else write_cursor("files", goes_on),
         )
 
     async def file(self, who: Principal, name: str) -> FileInfo:

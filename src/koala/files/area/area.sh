@@ -68,6 +68,14 @@ koala_take_in() {
   koala_appear "$2" "$3"
 }
 
+# How many units of 1,024 bytes the files below a directory have, holes included where du can tell.
+koala_extent() {
+  size=$(du -sk --apparent-size "$1" 2>/dev/null | cut -f1)
+  [ -n "$size" ] || size=$(du -skA "$1" 2>/dev/null | cut -f1)
+  [ -n "$size" ] || size=$(du -sk "$1" | cut -f1)
+  echo "$size"
+}
+
 # Make the replica $4, by way of a fresh name ($3), of what is at the path $2 in the workspace $1: a file, or a
 # directory as one archive. No more than $5 bytes, nor $6 entries. Print what it is and what it has become, or why not.
 koala_collect() {
@@ -79,14 +87,14 @@ koala_collect() {
   if ! [ -r "$found" ]; then echo closed; return 0; fi
   fresh=$3
   trap 'rm -f "$fresh"' EXIT
-  rm -f "$3"
+  rm -f "${3%@*}@"* # an attempt before this one that still goes on fails without its fresh file
   if [ -f "$found" ]; then
     if [ "$(wc -c <"$found")" -gt "$5" ]; then echo large; return 0; fi
     ln "$found" "$3" 2>/dev/null || cat "$found" >"$3"
     echo file
   elif [ -d "$found" ]; then
     if [ "$(find "$found" | head -n "$(($6 + 2))" | wc -l)" -gt "$(($6 + 1))" ]; then echo many; return 0; fi
-    if [ "$(du -sk "$found" | cut -f1)" -gt "$(($5 / 1024))" ]; then echo large; return 0; fi
+    if [ "$(koala_extent "$found")" -gt "$(($5 / 1024))" ]; then echo large; return 0; fi
     # Sockets stay out: tar says so and goes on.
     tar -cf "$3" -C "$found" .
     echo directory
@@ -94,6 +102,7 @@ koala_collect() {
     echo other
     return 0
   fi
+  [ -e "$3" ] || return 1
   rm -f "$4" # nobody reads it before it is told of, and mv refuses a link to the same file
   koala_appear "$3" "$4"
   koala_stamp_file "$4"

@@ -7,6 +7,7 @@ A file appears under its name at once and whole, or not at all. Everything here 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 from pathlib import Path
@@ -38,12 +39,31 @@ def flush_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def appear(fresh: Path, final: Path) -> None:
+class Gate:
+    """Whether a file is still wanted, between one who makes it in a thread and one who has given it up."""
+
+    def __init__(self, fresh: Path) -> None:
+        self._fresh = fresh
+        self._closed = False
+
+    def close(self) -> None:
+        """From now on nothing goes through. One who has just looked finds no file to rename."""
+        self._closed = True
+        self._fresh.unlink(missing_ok=True)
+
+    def rename(self, final: Path) -> None:
+        """Let the file take its name, unless it is not wanted any more."""
+        if self._closed:
+            raise OSError(errno.ECANCELED, "nobody wants it any more", str(final))
+        self._fresh.replace(final)
+
+
+def appear(fresh: Path, final: Path, gate: Gate | None = None) -> None:
     """Let a finished file take its name: its bytes are on disk before the name is, and nobody sees half of it."""
     fresh.chmod(_READ_ONLY)
     with fresh.open("rb") as file:
         os.fsync(file.fileno())
-    fresh.replace(final)
+    (gate or Gate(fresh)).rename(final)
     flush_directory(final.parent)
 
 

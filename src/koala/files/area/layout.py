@@ -7,6 +7,7 @@ that a component's links lead to the same paths. Nothing is read or written here
 from __future__ import annotations
 
 import hashlib
+import uuid
 from urllib.parse import quote, unquote_to_bytes
 
 from koala.model.request import FileName
@@ -49,6 +50,12 @@ def copy_name(file: FileName, chunk: tuple[int, int] | None, checksum: str | Non
 def replica_path(file: FileName) -> str:
     """Where the replica of a file is, relative to the area, as a component's links name it."""
     return f"{REPLICAS}/{encode(file)}"
+
+
+def fresh_name(file: FileName) -> str:
+    """The name of one attempt to make a replica, before it is whole: no two share one. The sign @ is in no encoded
+    text, so that all attempts at one file can be told from those at others."""
+    return f".{encode(file)}@{uuid.uuid4().hex}"
 
 
 def copy_path(name: str) -> str:

@@ -12,8 +12,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import ParamSpec, Protocol, TypeVar
 
-from koala.files.area.directory import AreaDirectory
+from koala.files.area.directory import AreaDirectory, Gate
 from koala.files.area.interface import FileArea
+from koala.files.area.layout import fresh_name
 from koala.files.area.workspace import take_in_output, workspace_of
 from koala.files.checksums import of_path
 from koala.files.errors import PathError
@@ -71,16 +72,22 @@ class LocalArea(FileArea):
     async def _collect(
         self, file: FileName, token: Token, path: str, bytes_max: int, entries_max: int
     ) -> tuple[Stamp, str, bool] | None:
+        final = self.directory.replica(file)
+        fresh = final.with_name(fresh_name(file))
+        gate = Gate(fresh)
+
         def collect() -> tuple[Stamp, str, bool] | None:
-            final = self.directory.replica(file)
-            fresh = final.with_name(f".{final.name}")
             workspace = workspace_of(self.directory.root, token)
             packed = take_in_output(
-                self.site, workspace, path, fresh, final, bytes_max=bytes_max, entries_max=entries_max
+                self.site, workspace, path, fresh, final, bytes_max=bytes_max, entries_max=entries_max, gate=gate
             )
             return None if packed is None else (PathSource(final).stamp(), of_path(final), packed)
 
-        return await self._offload(collect)
+        try:
+            return await self._offload(collect)
+        except asyncio.CancelledError:
+            gate.close()  # the thread goes on
+            raise
 
     async def read(self, path: str, offset: int, size_bytes: int) -> bytes:
         return await self._offload(PathSource(self.directory.root / path).read, offset, size_bytes)

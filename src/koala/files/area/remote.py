@@ -9,7 +9,18 @@ from __future__ import annotations
 import shlex
 
 from koala.files.area.interface import FileArea
-from koala.files.area.layout import COPIES, DOUBTS, HOLDERS, INCOMING, REPLICAS, TRASH, decode, encode, replica_path
+from koala.files.area.layout import (
+    COPIES,
+    DOUBTS,
+    HOLDERS,
+    INCOMING,
+    REPLICAS,
+    TRASH,
+    decode,
+    encode,
+    fresh_name,
+    replica_path,
+)
 from koala.files.area.workspace import COMPONENTS, refusal
 from koala.files.checksums import is_checksum
 from koala.files.errors import PathError
@@ -84,7 +95,7 @@ class RemoteArea(FileArea):
         final = replica_path(file)
         workspace = f"../{COMPONENTS}/{token}/{WORK}"
         limits = (str(bytes_max), str(entries_max))
-        words = ("koala_collect", workspace, path, _fresh(file), final, *limits)
+        words = ("koala_collect", workspace, path, f"{REPLICAS}/{fresh_name(file)}", final, *limits)
         printed = (await self.call(*words, timeout_s=TAKE_IN_S)).strip()
         if printed == "absent":
             return None
@@ -118,8 +129,9 @@ class RemoteArea(FileArea):
 
     async def settle(self, file: FileName, *, keep: bool) -> None:
         # The mark goes last, so that a kill in between leaves it to be settled again.
-        replica = [] if keep else [replica_path(file)]
-        await self.call("rm", "-f", *replica, f"{DOUBTS}/{encode(file)}")
+        # A script that still makes the replica, though nobody waits for it, fails without its fresh file.
+        replica = "" if keep else f"{shlex.quote(_fresh(file))}@* {shlex.quote(replica_path(file))} "
+        await self.run(f"rm -f {replica}{shlex.quote(f'{DOUBTS}/{encode(file)}')}\n")
 
     async def doubts(self) -> list[FileName]:
         printed = await self.call("koala_doubts", encode(INCOMING))

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import msgspec
 
-from koala.files.area.directory import appear
+from koala.files.area.directory import Gate, appear
 from koala.files.errors import PathError
 from koala.model.launch import WORK
 from koala.model.messages import Token
@@ -45,6 +45,7 @@ def refusal(site: SiteName, path: str, word: str, bytes_max: int, entries_max: i
         "outside": "it leads out of the workspace; write the file itself there",
         "other": "it is neither a file nor a directory",
         "closed": "it cannot be read; let the job leave it readable",
+        "long": "it cannot be read, since its path is longer than the system allows; let the job leave it less deep",
         "large": f"it has more than {bytes_max} bytes (COLLECTED_BYTES_MAX); let the job bring it away itself",
         "many": f"it has more than {entries_max} entries (COLLECTED_ENTRIES_MAX); let the job pack it",
     }[word]
@@ -60,9 +61,31 @@ def take_in_output(
     *,
     bytes_max: int = COLLECTED_BYTES_MAX,
     entries_max: int = COLLECTED_ENTRIES_MAX,
+    gate: Gate | None = None,
 ) -> bool | None:
     """Make ``final`` of what is at ``path`` in a workspace, by way of ``fresh``: whether it is a directory's archive;
-    None where there is nothing. Raises ``PathError`` for what is not collected, and ``OSError``."""
+    None where there is nothing. Raises ``PathError`` for what is not collected, and ``OSError``. Nothing takes the
+    name ``final`` once the gate is closed."""
+    try:
+        return _take_in(site, workspace, path, fresh, final, bytes_max, entries_max, gate)
+    except OSError as error:
+        word = {errno.EACCES: "closed", errno.EPERM: "closed", errno.ENAMETOOLONG: "long"}.get(error.errno or 0)
+        # Only what is wrong with the output is the job's: the area may be in trouble of its own.
+        if word is None or not error.filename or Path(error.filename).is_relative_to(final.parent):
+            raise
+        raise refusal(site, path, word, bytes_max, entries_max) from None
+
+
+def _take_in(
+    site: SiteName,
+    workspace: Path,
+    path: str,
+    fresh: Path,
+    final: Path,
+    bytes_max: int,
+    entries_max: int,
+    gate: Gate | None,
+) -> bool | None:
 
     def refused(word: str) -> PathError:
         return refusal(site, path, word, bytes_max, entries_max)
@@ -99,7 +122,7 @@ def take_in_output(
             _pack(found, fresh)
         else:
             raise refused("other")
-        appear(fresh, final)
+        appear(fresh, final, gate)
     finally:
         fresh.unlink(missing_ok=True)
     return stat.S_ISDIR(mode)
@@ -134,11 +157,16 @@ def _extent(directory: Path, entries_max: int) -> tuple[int, int]:
 
 
 def _below(directory: Path) -> Iterator[Path]:
-    """Everything below a directory, by name, without following links."""
-    for each in sorted(directory.iterdir()):
+    """Everything below a directory, by name, without following links, however deep it is."""
+    left = [iter(sorted(directory.iterdir()))]
+    while left:
+        each = next(left[-1], None)
+        if each is None:
+            left.pop()
+            continue
         yield each
-        if each.is_dir() and not each.is_symlink():
-            yield from _below(each)
+        if stat.S_ISDIR(each.lstat().st_mode):
+            left.append(iter(sorted(each.iterdir())))
 
 
 def _pack(directory: Path, fresh: Path) -> None:

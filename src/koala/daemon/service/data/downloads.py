@@ -16,9 +16,9 @@ from koala.daemon.service.job_records import JobRecords
 from koala.daemon.service.principal import Principal
 from koala.files import CatalogueEntry, FilesError, Replica
 from koala.files.area.layout import replica_path
-from koala.files.sources import REMOTE_SCHEMES, UrlSource
+from koala.files.sources import WRITABLE_SCHEMES, UrlSource, is_writable
 from koala.model.api import DOWNLOAD_BYTES_MAX, OutputInfo, ReplicaInfo
-from koala.model.errors import ConflictError, InvalidError, NotFoundError, UnavailableError
+from koala.model.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError, UnavailableError
 from koala.model.outputs import ARCHIVE_ENDING, COLLECTED_BYTES_MAX, OUTPUT_PREFIX, job_of_output
 from koala.model.request import Request, SiteName
 
@@ -27,6 +27,8 @@ USER_DOWNLOADS_MAX = 2
 DOWNLOADS_MAX = 8
 # The most outputs of one job that are listed.
 OUTPUTS_LISTED_MAX = 10_000
+# So often the catalogue is looked at for one page of files; after that a page has fewer, and goes on.
+LISTING_LOOKS_MAX = 20
 # How long one piece may take to come from its site.
 DOWNLOAD_S = 60.0
 
@@ -75,13 +77,38 @@ class DownloadService:
                 found.append(entry)
         return found
 
+    async def page(
+        self, who: Principal, *, after: str | None, prefix: str, limit: int
+    ) -> tuple[list[CatalogueEntry], str | None]:
+        """Files that exist for the caller, and after what the list goes on; None at its end. That is the name of one
+        of them, or the number of a job at most: names of others' files are not told."""
+        found: list[CatalogueEntry] = []
+        for _ in range(LISTING_LOOKS_MAX):
+            looked_at = await query(self._engine.store.files, after=after, prefix=prefix, limit=limit + 1)
+            found += await self.visible(who, looked_at)
+            if len(found) > limit:
+                return found[:limit], found[limit - 1].name
+            if len(looked_at) <= limit:
+                return found, None
+            last = looked_at[-1].name
+            after = last if found and found[-1].name == last else _beyond_job(last)
+        return found, after
+
     async def check_files(self, who: Principal, request: Request) -> None:
-        """A job reads what its user's jobs made, and not what others' did; and it writes to URLs that can be."""
+        """A job reads what its user's jobs made, and not what others' did. To URLs, which the daemon writes with
+        its own credentials, only its own user and operators write, and only to those that can be."""
         for output in dict.fromkeys(output for component in request.components for output in component.outputs):
-            if output.to is not None and output.to_url and output.to.partition("://")[0] not in REMOTE_SCHEMES:
+            if output.to is None or not output.to_url:
+                continue
+            if not who.sees_all:
+                raise ForbiddenError(
+                    f"output {output.path!r}: only the user who runs the daemon and operators may have outputs "
+                    "written to URLs, since the daemon does so with its own credentials; name a site, or fetch it"
+                )
+            if not is_writable(output.to):
                 raise InvalidError(
                     f"output {output.path!r}: {output.to!r} is not written to; name a site, or a URL with one of the "
-                    f"schemes {', '.join(REMOTE_SCHEMES)}"
+                    f"schemes {', '.join(WRITABLE_SCHEMES)}"
                 )
         for name in dict.fromkeys(file.name for component in request.components for file in component.input_files):
             if not await self.is_visible(who, name):
@@ -150,6 +177,13 @@ def _reason(error: Exception) -> str:
     if isinstance(error, FileNotFoundError):
         return "the replica is not there"
     return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+def _beyond_job(name: str) -> str:
+    """What comes after all outputs of the job that made this one, and before those of any other: the digit follows
+    the sign that ends the number of a job, and no file has a number alone for its name."""
+    number = name.removeprefix(OUTPUT_PREFIX).partition("/")[0].partition(".")[0]
+    return f"{OUTPUT_PREFIX}{number}0"
 
 
 def _told(entry: CatalogueEntry, request: Request) -> OutputInfo:
