@@ -27,9 +27,9 @@ def test_the_list_has_one_line_of_words_for_each_example() -> None:
     assert {"koala2006-w1", "koala2006-w2", "koala2006-w1-flexible", "koala2005", "hello"} <= {
         each["name"] for each in listed if each["kind"] == "workload"
     }
-    assert {"laplace", "coallocated", "hetjob", "flexible", "hello", "countdown", "film"} == {
-        each["name"] for each in listed if each["kind"] == "job"
-    }
+    jobs = {each["name"] for each in listed if each["kind"] == "job"}
+    assert jobs >= {"laplace", "coallocated", "hetjob", "flexible", "hello", "countdown", "film"}
+    assert jobs >= {"laplace-checkpointed", "results"}
     assert all(20 <= len(each["summary"]) <= 110 and each["summary"][0] not in "#(*" for each in listed)
 
 

@@ -113,7 +113,7 @@ def test_an_answer_that_the_server_gives_up_has_the_one_form(tmp_path: Path, mon
             begun.set()
             await asyncio.Event().wait()
 
-        monkeypatch.setattr(world.service, "probe", hang)
+        monkeypatch.setattr(world.service.grid, "probe", hang)
         async with client_of(world.trusted) as owner:
             for stopping in (False, True):
                 begun.clear()

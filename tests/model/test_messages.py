@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koala.model import messages
+from koala.model.checkpoint import CheckpointSource
 from koala.model.dependency import Condition, Dependency
 from koala.model.messages import (
     AnyCommand,
@@ -26,6 +27,7 @@ from koala.model.messages import (
     StartComponent,
 )
 from koala.model.nodes import NodeClass, NodeSize
+from koala.model.outputs import JobOutput, MadeOutput
 from koala.model.request import Application, Component, Flexibility, InputFile, InputMode, JobType, Priority, Request
 
 EVENTS: tuple[type[msgspec.Struct], ...] = typing.get_args(AnyEvent)
@@ -34,6 +36,14 @@ COMMANDS: tuple[type[msgspec.Struct], ...] = typing.get_args(AnyCommand)
 texts = st.text(max_size=10)
 times = st.floats(allow_nan=False, allow_infinity=False)
 counts = st.integers(0, 10**9)
+made_outputs = st.builds(
+    MadeOutput,
+    path=texts,
+    size_bytes=counts,
+    checksum=texts,
+    directory=st.booleans(),
+    also_at=st.lists(texts, max_size=2).map(tuple),
+)
 OF_TYPE: dict[typing.Any, st.SearchStrategy[typing.Any]] = {
     float: times,
     int: counts,
@@ -43,7 +53,16 @@ OF_TYPE: dict[typing.Any, st.SearchStrategy[typing.Any]] = {
     JobOutcome: st.sampled_from(JobOutcome),
     int | None: st.none() | counts,
     float | None: st.none() | times,
+    str | None: st.none() | texts,
     tuple[str, ...]: st.lists(texts, max_size=3).map(tuple),
+    MadeOutput: made_outputs,
+    tuple[MadeOutput, ...]: st.lists(made_outputs, max_size=2).map(tuple),
+    tuple[JobOutput, ...]: st.lists(
+        st.builds(JobOutput, path=texts, to=st.none() | texts, size_bytes=counts), max_size=2
+    ).map(tuple),
+    tuple[tuple[CheckpointSource, ...], ...]: st.lists(
+        st.lists(st.builds(CheckpointSource, site=texts, token=texts), max_size=2).map(tuple), max_size=2
+    ).map(tuple),
     tuple[NodeClass, ...]: st.lists(
         st.builds(
             NodeClass,

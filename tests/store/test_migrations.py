@@ -80,7 +80,7 @@ def test_a_database_of_a_newer_koala_is_refused_and_left_alone(store: Store, url
     with engine.begin() as connection:
         connection.execute(text(f"UPDATE {VERSION_TABLE} SET version_num = '9999'"))  # noqa: S608
     with pytest.raises(
-        StoreError, match="its schema is 9999 and this Koala knows those up to 0006; a newer Koala has"
+        StoreError, match=f"its schema is 9999 and this Koala knows those up to {REVISION}; a newer Koala has"
     ):
         Store.open(url)
     with engine.connect() as connection:

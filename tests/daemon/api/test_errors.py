@@ -11,6 +11,7 @@ import pytest
 
 from koala import __version__
 from koala.daemon.service.service import Service
+from koala.daemon.service.sites.grid import GridService
 from tests.support.api_world import WAITING_JOB, Stage, World, error_of, in_world
 
 
@@ -93,7 +94,7 @@ def test_an_unexpected_failure_gives_a_reference_and_keeps_its_reason_for_the_lo
         raise KeyError("/secret/inside")
 
     async def scene(world: World) -> None:
-        monkeypatch.setattr(Service, "sites", broken)
+        monkeypatch.setattr(GridService, "sites", broken)
         async with world.owner() as owner:
             answer = await owner.get("/v1/sites")
         assert answer.status_code == 500

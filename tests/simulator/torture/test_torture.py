@@ -113,7 +113,7 @@ def _keep_the_components_of_a_job_in_quarantine(monkeypatch: pytest.MonkeyPatch)
 
     def set_aside(self: JobEnding, job: Job, reason: str, at: float) -> None:
         with pytest.MonkeyPatch.context() as patched:
-            patched.setattr(JobEnding, "_give_back", give_back)
+            patched.setattr(JobEnding, "give_back", give_back)
             patched.setattr(JobEnding, "_abort_rest", give_back)
             original(self, job, reason, at)
 

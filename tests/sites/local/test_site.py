@@ -118,13 +118,13 @@ def test_streams_go_where_the_application_names_them(tmp_path: Path) -> None:
 
 def test_a_file_for_errors_that_cannot_be_opened_is_told_in_the_output_of_errors(tmp_path: Path) -> None:
     async def scenario() -> None:
-        application = Application(executable="true", stderr="missing/errors")
+        application = Application(executable="true", stderr="/dev/null/errors")
         async with opened(tmp_path / "a") as one:
             await one.start(launch(application=application))
             await one.ready("1.1")
             await one.site.release("1.1", Go())
             assert (await one.ended("1.1")).outcome is Outcome.FAILED
-            assert b"missing/errors" in await one.site.output("1.1", Stream.STDERR, 0)
+            assert b"/dev/null/errors" in await one.site.output("1.1", Stream.STDERR, 0)
 
     asyncio.run(scenario())
 
