@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -17,7 +18,7 @@ from koala.cli.terminal.words import clean, listed
 
 if TYPE_CHECKING:
     from koala.client import Client
-    from koala.model.api import DryRunGraph, SubmittedGraph
+    from koala.model.api import DryRun, DryRunGraph, SubmittedGraph
 
 
 class Described(NamedTuple):
@@ -51,8 +52,22 @@ def submit_graph(
         print_json(submitted.model_dump(mode="json"))
     else:
         _print_submitted(submitted)
+    tried = _tried(client, graph)
     for each in submitted.jobs[:ASKED_MAX]:
-        warn_if_hopeless(client, each.job, f"{clean(each.name)} (job {each.job.id})")
+        if each.name in tried:
+            found = functools.partial(tried.get, each.name)
+            warn_if_hopeless(client, each.job, f"{clean(each.name)} (job {each.job.id})", dry_run=found)
+
+
+def _tried(client: Client, graph: Described) -> dict[str, DryRun]:
+    """What a dry run says of each job by name: those that were just submitted may not have been tried yet."""
+    from koala.client import ClientError
+
+    try:
+        answer = client.dry_run_graph(graph.text, source=source_to_send(graph.source), files=graph.files)
+    except ClientError:  # the jobs are on record, which is what was asked for
+        return {}
+    return {each.name: each.dry_run for each in answer.jobs}
 
 
 def _print_submitted(submitted: SubmittedGraph) -> None:

@@ -100,7 +100,7 @@ def submit(
         _print_submitted(summary, submitted.new)
         _print_notes(submitted.notes)
     again = functools.partial(client.dry_run, text, source=source_to_send(source), files=files)
-    told = warn_if_hopeless(client, summary, dry_run=again)
+    told = warn_if_hopeless(client, summary, dry_run=None if summary.elements is None else again)
     if to_wait:
         ended = watch_job(ctx, client, summary.id, None, as_json=as_json, known=summary, told=told)
         end_with(ctx, ended, as_json)

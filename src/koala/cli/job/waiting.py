@@ -138,11 +138,11 @@ def _plan(found: Explanation) -> str:
 
 
 def warn_if_hopeless(
-    client: Client, job: JobSummary, who: str = "it", dry_run: Callable[[], DryRun] | None = None
+    client: Client, job: JobSummary, who: str = "it", dry_run: Callable[[], DryRun | None] | None = None
 ) -> str:
     """Say at once, on standard error, that waiting alone will not help a job that was just submitted, or the elements
-    of an array, which are all alike. These are not tried at once: ``dry_run`` tells of them, else what is known of
-    the first. Returns the reason that was told, empty where none was."""
+    of an array, which are all alike. Those that may not have been tried yet are told of by ``dry_run``.
+    Returns the reason that was told, empty where none was."""
     from koala.client import ClientError
 
     if job.state not in ("waiting", "unfolding"):
@@ -151,8 +151,9 @@ def warn_if_hopeless(
     if job.elements is not None:
         first, who = job.id + 1, f"each element of {'the array' if who == 'it' else who}"
     try:
-        if job.elements is not None and dry_run is not None:
-            refusal = dry_run().refusal
+        if dry_run is not None:
+            answer = dry_run()
+            refusal = None if answer is None else answer.refusal
             hopeless = refusal is not None and refusal.permanent
         else:
             found = client.explain(first)
