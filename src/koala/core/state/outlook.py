@@ -67,8 +67,9 @@ class Outlook:
         availability = self._ledger.sites.availability
         if job.plan_at is None or job.plan_spots is None or availability is None:
             return None
-        plans = tuple([(each.id, each.plan_at) for each in planned])
-        as_of = (availability.changes, self._ledger.now, plans)
+        plans = tuple([(each.id, each.plan_at, each.plan_spots, id(each.demand)) for each in planned])
+        # A job may have been kept off a site, or planned elsewhere, without any change of what is held.
+        as_of = (availability.changes, self._ledger.sites.changed, self._ledger.now, plans)
         if as_of != self._as_of:
             self._as_of = as_of
             self._prospects = {}
