@@ -138,6 +138,17 @@ def test_no_claim_is_made_where_a_site_is_drained() -> None:
     assert started_at(driver) == []
 
 
+def test_no_claim_is_made_by_a_plan_whose_time_is_over() -> None:
+    """As when all its sites were shut until then."""
+    driver = make_driver()
+    early = driver.scheduler._placement.early
+    now = driver.ledger.now
+    driver.job(1).plan_at = now - 100.0  # it would give back at once what it claims
+    assert early.due() is None
+    driver.job(1).plan_at = now - 99.0
+    assert early.due() is driver.job(1)
+
+
 def test_a_snapshot_keeps_what_is_kept() -> None:
     driver = make_driver()
     driver.wait_until(451.0)

@@ -79,13 +79,14 @@ class EarlyClaims:
         return job.plan_at + self._ledger.parameters.barrier_timeout_s
 
     def _from(self, job: Job) -> float:
-        """From when on the job may claim early: when its plan is near, and the rest of the time can be paid for."""
+        """From when on the job may claim early: when its plan is near, and the rest of the time can be paid for. A
+        plan whose time is long over, as all its sites were shut, is nothing to claim by."""
         demand, parameters = job.demand, self._ledger.parameters
         if job.plan_at is None or demand is None or demand.has_files or demand.groups:
             return INFINITY
         until = self.until(job)
         at = max(job.plan_at - parameters.hold_ahead_s, until - self.left_s(job) / demand.total)
-        return at if at < until else INFINITY
+        return at if at < until and until > self._ledger.now else INFINITY
 
     def _is_of_use(self, job: Job) -> bool:
         """Whether a component can be claimed now, all its sites are open, and no earlier plan needs them."""
