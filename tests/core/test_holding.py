@@ -393,3 +393,20 @@ def test_what_is_told_of_a_job_that_waits_for_very_many_is_bounded() -> None:
     assert driver.state(41) is not JobState.HELD
     assert "kept back: it waits for job 1 to be done, job 2 to be done" in "\n".join(driver.story(41))
     assert "and 35 more" in "\n".join(driver.story(41))
+
+
+def test_fewer_are_told_at_once_where_each_waits_for_very_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Telling a job goes through all that it waits for: one event would cost jobs times dependencies."""
+    monkeypatch.setattr(core_scheduler, "TOLD_AT_ONCE_MAX", 30)
+    driver = CoreDriver({"a": 1_000}, scan_interval_s=0.0)
+    tokens = [driver.run(ask(1))[0] for _ in range(450)]
+    for others in (after(1, 2), after(*range(1, 451))):
+        for _ in range(30):
+            driver.submit(ask(1, after=others))
+    commands = driver.end(tokens[0])
+    told = [each.job for each in kind(commands, JobHeld)]
+    assert told[:30] == list(range(451, 481)), "those who wait for two, and in the next go three of the others"
+    assert len(told) == 33
+    driver.settle()
+    assert len({each.job for each in driver.all(JobHeld)}) == 60
+    assert_ledger_balances(driver.ledger)

@@ -30,6 +30,8 @@ from koala.model.request import JobId, Priority
 _NOT_STARTED = frozenset({JobState.PLACED, JobState.CLAIMING, JobState.STARTING})
 # In these states a job may be changed.
 _WITHOUT_PLACES = frozenset({JobState.HELD, JobState.WAITING, JobState.QUARANTINED})
+# Telling a job goes through all that it waits for: so many of them count as one job more that is told.
+WAITED_FOR_AS_ONE = 50
 
 
 class JobHolding:
@@ -71,22 +73,24 @@ class JobHolding:
 
     def settle(self, most: int) -> int:
         """Tell those who wait of the jobs that have started or ended, in the order in which that happened; of those
-        who wait for the same job the first come first. What that ends is told in turn. At most so many are told; how
-        many more may be."""
+        who wait for the same job the first come first. What that ends is told in turn. At most so many are told, fewer
+        where they wait for many; how many more may be."""
         ledger = self.ledger
         turned = ledger.turned
         while turned and most > 0:
             became, told = turned[0], ledger.turned_told
             waiting = sorted(ledger.dependents.get(became.job, ()))
-            place = bisect_right(waiting, told)
-            now, later = waiting[place : place + most], len(waiting) > place + most
-            if later:
-                ledger.turned_told = now[-1]
+            first = place = bisect_right(waiting, told)
+            while place < len(waiting) and most > 0:
+                most -= 1 + len(ledger.jobs[waiting[place]].waits_for) // WAITED_FOR_AS_ONE
+                place += 1
+            if place < len(waiting):
+                ledger.turned_told = waiting[place - 1]
             else:
                 ledger.turned_told = 0
                 turned.pop(0)
-            most -= max(1, len(now))
-            for job_id in now:
+                most -= 1 if first == place else 0
+            for job_id in waiting[first:place]:
                 self._hear(ledger.jobs[job_id], became)
         return most
 
