@@ -73,8 +73,8 @@ class JobHolding:
 
     def settle(self, most: int) -> int:
         """Tell those who wait of the jobs that have started or ended, in the order in which that happened; of those
-        who wait for the same job the first come first. What that ends is told in turn. At most so many are told, fewer
-        where they wait for many; how many more may be."""
+        who wait for the same job the first come first. What that ends is told in turn. At most so many are told, or
+        fewer where they wait for many; how many more may be."""
         ledger = self.ledger
         turned = ledger.turned
         while turned and most > 0:
