@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Annotated
 from urllib.parse import parse_qs
 
-from fastapi import APIRouter, Body, FastAPI, Path, Request
+from fastapi import Body, FastAPI, Path, Request
 from fastapi.openapi.models import Example
 from fastapi.responses import RedirectResponse, Response
 from starlette.routing import Route
@@ -20,10 +20,11 @@ from koala.daemon.api.callers import SESSION_COOKIE, OwnerAtSocket, Who, address
 from koala.daemon.api.errors import declared
 from koala.daemon.api.limits import RateError
 from koala.daemon.api.listeners import Listener, listener_of
+from koala.daemon.api.parameters import routes_about
 from koala.daemon.service.tokens import SESSION_S
 from koala.model.api import Login, NewToken, Scope, TokenInfo, TokenWish, Whoami
 
-router = APIRouter(prefix="/v1", tags=["access"])
+router = routes_about("access")
 
 FORM_FIELDS_MAX = 8
 # Each example could be sent as it is.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from fastapi import FastAPI
-from fastapi.routing import APIRoute
 
 from koala.daemon.api import access, contents, errors, files, guard, health, jobs, journal, sites
 from koala.daemon.api.callers import signed_in
@@ -63,18 +62,14 @@ def make_app(
         docs_url=None,  # both would load their scripts from somebody else's machine
         redoc_url=None,
         redirect_slashes=False,
-        generate_unique_id_function=_operation_id,
         separate_input_output_schemas=False,
     )
     app.state.listener = listener
+    # The routes themselves and not their routers: of those the app would make every route anew, as it is first asked.
     for routes in (jobs, sites, files, contents, journal, access, health):
-        app.include_router(routes.router)
+        app.router.routes.extend(routes.router.routes)
     access.install_sign_in(app)
-    app.include_router(dashboard_router(service, signed_in), include_in_schema=False)
+    app.router.routes.extend(dashboard_router(service, signed_in).routes)
     errors.install(app)
     guard.install(app, listener)
     return app
-
-
-def _operation_id(route: APIRoute) -> str:
-    return route.name

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Path, Query, Request
+from fastapi import Body, Path, Query, Request
 from fastapi.openapi.models import Example
 
 from koala.daemon.api.callers import Who
 from koala.daemon.api.errors import declared
-from koala.daemon.api.parameters import The
+from koala.daemon.api.parameters import The, routes_about
 from koala.model.api import ContentQuestion, ContentState, MissingContents
 from koala.model.travelling import TRAVELLING_BYTES_MAX
 
-router = APIRouter(prefix="/v1", tags=["contents"])
+router = routes_about("contents")
 
 # SHA-256 of the text "hello" with a newline.
 _HELLO = "5891b5b522d5df086d0ff0b110fbd9d21bb4fc7163af34d08286a2e846f6be03"

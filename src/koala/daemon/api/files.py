@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Body, Path, Query, Response
+from fastapi import Body, Path, Query, Response
 from fastapi.openapi.models import Example
 
 from koala.daemon.api.callers import Who
 from koala.daemon.api.errors import declared
-from koala.daemon.api.parameters import Cursor, Limit, The
+from koala.daemon.api.parameters import Cursor, Limit, The, routes_about
 from koala.model.api import (
     DOWNLOAD_BYTES_MAX,
     PAGE_ITEMS_DEFAULT,
@@ -23,7 +23,7 @@ from koala.model.outputs import COLLECTED_BYTES_MAX
 
 NAME_CHARACTERS_MAX = 1_024
 
-router = APIRouter(prefix="/v1", tags=["files"])
+router = routes_about("files")
 
 # Each example could be sent as it is.
 REGISTRATIONS: dict[str, Example] = {

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request, Response
+from fastapi import Request, Response
 
 from koala.daemon.api.callers import CALLER, Caller, Who
 from koala.daemon.api.errors import declared
 from koala.daemon.api.listeners import listener_of
 from koala.daemon.api.metrics import CONTENT_TYPE_LATEST, exposition
-from koala.daemon.api.parameters import The
+from koala.daemon.api.parameters import The, routes_about
 from koala.model.api import Health, Scope
 from koala.version import __version__
 
-router = APIRouter(tags=["health"])
+router = routes_about("health", prefix="")
 
 HIDDEN_REASON = "the daemon cannot work at present; its log says why"
 

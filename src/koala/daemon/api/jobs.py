@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Body, Query, Request, Response
+from fastapi import Body, Query, Request, Response
 from fastapi.openapi.models import Example
 
 from koala.core.lifecycle import JobState
 from koala.daemon.api.callers import Who, caller_of
 from koala.daemon.api.errors import declared
 from koala.daemon.api.listeners import listener_of
-from koala.daemon.api.parameters import Cursor, JobPath, Limit, The
+from koala.daemon.api.parameters import Cursor, JobPath, Limit, The, routes_about
 from koala.model.api import (
     OUTPUT_BYTES_MAX,
     PAGE_ITEMS_DEFAULT,
@@ -32,7 +32,7 @@ from koala.model.api import (
 from koala.model.request import COMPONENTS_MAX
 from koala.store import NUMBER_MAX
 
-router = APIRouter(prefix="/v1", tags=["jobs"])
+router = routes_about("jobs")
 
 # Each example could be sent as it is.
 EXAMPLE_JOB = """\

@@ -8,20 +8,20 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterat
 from contextlib import AbstractContextManager, suppress
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi import Header, Query, Request, Response
 from starlette.types import Receive, Scope, Send
 
 from koala.daemon.api.callers import Who, caller_of
 from koala.daemon.api.errors import declared
 from koala.daemon.api.limits import HEARTBEAT_S, STREAM_SEND_S_MAX
 from koala.daemon.api.listeners import listener_of
-from koala.daemon.api.parameters import After, JobFilter, Limit, The
+from koala.daemon.api.parameters import After, JobFilter, Limit, The, routes_about
 from koala.daemon.service.journal import RenderedEntry
 from koala.model.api import PAGE_ITEMS_DEFAULT, JournalEntry
 from koala.model.errors import ClientError
 from koala.store import NUMBER_MAX
 
-router = APIRouter(prefix="/v1/events", tags=["events"])
+router = routes_about("events", prefix="/v1/events")
 
 RETRY_MS = 1_000
 HEARTBEAT = b": still here\n\n"

@@ -1,10 +1,11 @@
-"""The parameters that several routes share, with their ranges."""
+"""What several routes share: their groups, and the parameters with their ranges."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import Depends, Path, Query
+from fastapi import APIRouter, Depends, Path, Query
+from fastapi.routing import APIRoute
 
 from koala.daemon.api.listeners import service_of
 from koala.daemon.service.cursors import CURSOR_CHARACTERS_MAX
@@ -28,3 +29,12 @@ Cursor = Annotated[
 JobFilter = Annotated[int | None, Query(ge=1, le=NUMBER_MAX, description="Only what concerns this job.")]
 After = Annotated[int, Query(ge=0, le=NUMBER_MAX, description="The number of the last entry that is known already.")]
 Moment = Annotated[float, Query(ge=0, le=TIME_MAX, allow_inf_nan=False, description="Seconds since 1970 (UTC).")]
+
+
+def routes_about(tag: str, *, prefix: str = "/v1") -> APIRouter:
+    """An empty group of routes. The document calls each operation by the name of its function."""
+    return APIRouter(prefix=prefix, tags=[tag], generate_unique_id_function=_operation_id)
+
+
+def _operation_id(route: APIRoute) -> str:
+    return route.name

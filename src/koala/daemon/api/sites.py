@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
-
 from koala.daemon.api.callers import Who
 from koala.daemon.api.errors import declared
-from koala.daemon.api.parameters import Force, Moment, SitePath, The
+from koala.daemon.api.parameters import Force, Moment, SitePath, The, routes_about
 from koala.descriptions.errors import shown
 from koala.model.api import LinkHistory, NetworkInfo, Overview, SiteHistory, SiteInfo
 from koala.model.errors import InvalidError, NotFoundError
 
-router = APIRouter(prefix="/v1", tags=["grid"])
+router = routes_about("grid")
 
 
 @router.get("/grid", summary="The whole grid now", responses=declared())
