@@ -1,8 +1,9 @@
 """A daemon without doors that may be killed at any point. Requests come as lines of JSON, each is acknowledged once
-it is on record, and so is ``release ID`` of a job that is held; ``stop`` closes it.
+it is on record, and so are ``release ID`` of a job that is held and ``requeue ID`` of one that runs; ``stop`` closes
+it.
 
-Usage: engine_child.py ROOT DATABASE. Prints ``open``, then ``CLIENT_TOKEN ID NEW`` for each request, and
-``released ID``.
+Usage: engine_child.py ROOT DATABASE. Prints ``open``, then ``CLIENT_TOKEN ID NEW`` for each request, ``released ID``
+and ``requeued ID``.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ import msgspec
 
 from koala import files
 from koala.daemon.engine.loop import Engine
+from koala.daemon.service.data.files import FileService
 from koala.daemon.service.principal import Principal
 from koala.daemon.service.submissions import ended_before
 from koala.files.checksums import of_path
 from koala.model.api import Scope
 from koala.model.errors import UnavailableError
 from koala.model.grid import Grid, Link, Links, SchedulerParameters, Site, SiteKind
-from koala.model.messages import UnholdAsked
+from koala.model.messages import AnyEvent, RestartAsked, UnholdAsked
 from koala.model.request import Request
 from koala.policies import Catalogue
 from koala.store import Store
@@ -80,6 +82,8 @@ async def serve(root: Path, database: str) -> None:
     engine = Engine(grid(), Catalogue.builtin(), store, root)
     await engine.open()
     await register_files(engine)
+    areas = FileService(engine)
+    await areas.open()
     say("open")
     answering: set[asyncio.Task[None]] = set()
 
@@ -92,22 +96,25 @@ async def serve(root: Path, database: str) -> None:
         else:
             say(f"{wish.client_token} {row.id} {new}")
 
-    async def release(number: int) -> None:
+    async def tell(event: AnyEvent, number: int, told: str) -> None:
         try:
-            await engine.tell(UnholdAsked(at=0.0, job=number))
+            await engine.tell(event)
         except UnavailableError as error:
             say(f"{number} failed {error.message}")
         else:
-            say(f"released {number}")
+            say(f"{told} {number}")
 
     while (line := await asyncio.to_thread(sys.stdin.readline)) not in ("", "stop\n"):
         word, _, number = line.partition(" ")
         if word == "release":
-            task = asyncio.create_task(release(int(number)))
+            task = asyncio.create_task(tell(UnholdAsked(at=0.0, job=int(number)), int(number), "released"))
+        elif word == "requeue":
+            task = asyncio.create_task(tell(RestartAsked(at=0.0, job=int(number)), int(number), "requeued"))
         else:
             task = asyncio.create_task(answer(msgspec.json.decode(line, type=Wish)))
         answering.add(task)
         task.add_done_callback(answering.discard)
+    await areas.close()
     await engine.close()
     store.close()
 

@@ -1,5 +1,6 @@
 """The daemon's engine is killed again and again while co-allocated jobs run, among them arrays, jobs that wait for
-others, jobs that are held until they are released and jobs that save their state; nothing is lost or doubled.
+others, jobs that are held until they are released, jobs that save their state and are requeued, and jobs that make
+outputs; nothing is lost or doubled.
 
 ``KOALA_KILLS=50`` runs the long form, with twice as many jobs as kills; ``KOALA_KILLS_SEED`` chooses another storm,
 ``KOALA_KILLS_DATABASE=postgresql`` another database. With ``KOALA_KILLS_SIGNALS=2`` processes of components are sent
@@ -10,13 +11,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
+import io
 import os
 import random
 import signal
 import subprocess
 import sys
+import tarfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from pathlib import Path
 
 import msgspec
@@ -24,9 +28,12 @@ import pytest
 import sqlalchemy
 
 from koala.daemon.engine.loop import Engine
-from koala.model.checkpoint import Checkpoint
+from koala.daemon.service.data.files import FileService
+from koala.files.area.layout import replica_path
+from koala.model.checkpoint import Checkpoint, CheckpointSignal
 from koala.model.dependency import Condition, Dependency
 from koala.model.job_array import read_array
+from koala.model.outputs import OUTPUT_PREFIX, JobOutput, output_name
 from koala.model.request import Application, Component, Flexibility, InputFile, InputMode, Priority, Request
 from koala.policies import Catalogue
 from koala.sites import LocalSite
@@ -48,21 +55,35 @@ RESTARTS_MAX = 1_000
 # How long all of it may take on a busy machine before something must be wrong.
 PATIENCE_S = 60.0 + 10.0 * KILLS
 
-# Each application notes its start and its end. One in five fails in the first run of the job that gets so far.
+# Each application notes its start and its end. One in five fails in the first run of the job that gets so far. One
+# that saves its state begins and ends it with the number of the save, and notes a state that is not whole.
 SCRIPT = """
 me="$KOALA_JOB $KOALA_COMPONENT ${{KOALA_HOME##*/}}"
 for file in {files}; do
     [ -s "$file" ] || exit 99
 done
+save() {{
+    saves=$((saves + 1))
+    {{ echo "$saves"; head -c 20000 /dev/zero | tr '\\0' s; echo; echo "$saves"; }} >"$state.part" &&
+        mv "$state.part" "$state" && echo "$KOALA_JOB $KOALA_COMPONENT $saves" >>'{root}/saved'
+}}
 if [ -n "${{KOALA_CHECKPOINT-}}" ]; then
-    runs=$(($(cat "$KOALA_CHECKPOINT/runs" 2>/dev/null || echo 0) + 1))
-    echo "$runs" >"$KOALA_CHECKPOINT/runs.part" && mv "$KOALA_CHECKPOINT/runs.part" "$KOALA_CHECKPOINT/runs"
-    echo "$KOALA_JOB $KOALA_COMPONENT $runs" >>'{root}/saved'
+    state=$KOALA_CHECKPOINT/state saves=0
+    if [ -e "$state" ]; then
+        saves=$(head -n 1 "$state")
+        [ "$(wc -l <"$state")" = 3 ] && [ "$(tail -n 1 "$state")" = "$saves" ] || echo "$me" >>'{root}/half'
+    fi
+    trap 'save; echo "end $me" >>"{log}"; exit 0' USR1
+    save
 fi
 echo "start $me" >>'{log}'
 trap 'echo "end $me" >>"{log}"; exit 1' TERM
 sleep {nap} &
 wait $!
+if {makes}; then
+    mkdir -p logs && echo "$me" >logs/note
+    {{ echo "$me"; head -c 20000 /dev/zero | tr '\\0' x; }} >result
+fi
 echo "end $me" >>'{log}'
 if {fails} && [ "$KOALA_COMPONENT" = 0 ] && mkdir '{root}/failed-{number}' 2>/dev/null; then
     exit 3
@@ -72,7 +93,13 @@ fi
 
 # One job in ten of each: saving its state, held until it is released, waiting for two others, an array.
 SAVES, IS_HELD, WAITS, IS_ARRAY = 5, 7, 8, 9
+# Of four jobs, the last one's components are chosen for it.
+FLEXIBLE = 3
+# Three in ten make a file, which is brought to another site besides, and a directory.
+MAKES = (2, SAVES, IS_ARRAY)
+OUTPUTS = (JobOutput(path="result", to="b"), JobOutput(path="logs"))
 ARRAY = read_array("3,5-9:2%2")
+SAVING = Checkpoint(signal=CheckpointSignal.USR1, grace_s=20.0)
 
 
 def waits_for(number: int) -> tuple[tuple[int, Condition], ...]:
@@ -96,10 +123,11 @@ def wishes(root: Path, rng: random.Random) -> list[Wish]:
             nap=round(rng.uniform(0.05, 0.6), 2),
             fails="true" if number % 5 == 0 else "false",
             files=" ".join(file.path or file.name for file in inputs),
+            makes="true" if number % 10 in MAKES else "false",
         )
         application = Application(script=script)
         kind = number % 4
-        flexible = Flexibility(component_min=1, components_max=3) if kind == 3 else None
+        flexible = Flexibility(component_min=1, components_max=3) if kind == FLEXIBLE else None
         sizes = [rng.randint(3, 8)] if flexible else [rng.randint(1, 3) for _ in range(rng.randint(1, 3))]
         request = Request(
             name=f"job-{number}",
@@ -109,6 +137,7 @@ def wishes(root: Path, rng: random.Random) -> list[Wish]:
                     application=application,
                     input_files=inputs,
                     site="abc"[index] if kind == 1 else None,
+                    outputs=OUTPUTS if number % 10 in MAKES else (),
                 )
                 for index, size in enumerate(sizes)
             ),
@@ -117,7 +146,7 @@ def wishes(root: Path, rng: random.Random) -> list[Wish]:
             priority=Priority.HIGH if number % 2 == 0 else Priority.LOW,
             hold=number % 10 == IS_HELD,
             array=ARRAY if number % 10 == IS_ARRAY else None,
-            checkpoint=Checkpoint(grace_s=1.0) if number % 10 == SAVES else None,
+            checkpoint=SAVING if number % 10 == SAVES else None,
             restarts_max=RESTARTS_MAX,  # signals to components are not what is tested here
         )
         made.append(Wish(client_token=f"wish-{number}", request=request))
@@ -134,6 +163,7 @@ class Parent:
         self.wanted = {wish.client_token: wish for wish in wanted}
         self.ids: dict[str, int] = {}
         self.released: set[int] = set()
+        self.requeued: set[int] = set()
         self.asked_to_go: set[int] = set()
         self.errors = root / "errors"
 
@@ -165,6 +195,8 @@ class Parent:
             assert known == int(words[1]), "one client token, one job"
         elif len(words) == 2 and words[0] == "released":
             self.released.add(int(words[1]))
+        elif len(words) == 2 and words[0] == "requeued":
+            self.requeued.add(int(words[1]))
 
     def left(self) -> list[str]:
         """What no child has acknowledged yet and can be asked for now, as lines for one."""
@@ -181,7 +213,15 @@ class Parent:
                     lines.append(msgspec.json.encode(Wish(client_token=token, request=asked)).decode())
             elif wish.request.hold and self.ids[token] not in self.released:
                 lines.append(f"release {self.ids[token]}")
+            elif self.is_to_requeue(token):
+                lines.append(f"requeue {self.ids[token]}")
         return lines
+
+    def is_to_requeue(self, token: str) -> bool:
+        """Whether it is a job that saves, has started, and was not requeued yet."""
+        job = self.ids[token]
+        saves = self.wanted[token].request.checkpoint is not None
+        return saves and job not in self.requeued and has_started(self.root, job)
 
     def ask(self, process: subprocess.Popen[str], most: int) -> int:
         """Ask for some of what is left; how much was asked for."""
@@ -303,18 +343,21 @@ def kill_and_check(tmp_path: Path, database: str) -> None:
         ended = [job for job in jobs.values() if job is not None]
         elements = check_arrays(store, ended)
         check_order(store, parent)
-        check_saved(tmp_path)
+        saves = check_saved(tmp_path, ended)
         ran = [job for job in ended if job.elements is None] + elements
         components = [row for job in ran for row in store.components(job.id)]
-        check_applications(tmp_path, ran, components)
+        check_applications(tmp_path, ran, components, parent.requeued)
         asyncio.run(check_nothing_is_held(tmp_path, store))
+        outputs = check_outputs(tmp_path, store, ran, components)
     finally:
         store.close()
     assert processes_of(tmp_path) == []
     runs, preemptions = sum(job.runs for job in ran), sum(job.preemptions for job in ran)
-    kept_back = f"{len(elements)} elements, {len(parent.released)} released"
-    story = f"{kept_back}, {runs} runs, {preemptions} preemptions, {len(components)} components"
-    sys.stdout.write(f"seed {SEED}: {JOBS} jobs, {kills} kills, {parent.signals} signals, {story}\n")
+    kept_back = f"{len(elements)} elements, {len(parent.released)} released, {len(parent.requeued)} requeued"
+    story = f"{kept_back}, {outputs} outputs, {saves} saves, {runs} runs, {preemptions} preemptions"
+    sys.stdout.write(
+        f"seed {SEED}: {JOBS} jobs, {kills} kills, {parent.signals} signals, {story}, {len(components)} components\n"
+    )
 
 
 def check_arrays(store: Store, jobs: list[StoredJob]) -> list[StoredJob]:
@@ -332,16 +375,68 @@ def check_arrays(store: Store, jobs: list[StoredJob]) -> list[StoredJob]:
     return found
 
 
-def check_saved(root: Path) -> None:
-    """Each run that saved its state went on from what the one before had saved."""
-    saved: dict[tuple[str, str], list[int]] = {}
+def check_saved(root: Path, jobs: list[StoredJob]) -> int:
+    """Each run that saved its state went on from what the one before had saved last, and found it whole; how many
+    saved."""
+    assert not (root / "half").exists(), (root / "half").read_text()
+    saved: dict[tuple[int, str], list[int]] = {}
     for line in (root / "saved").read_text().splitlines():
         job, component, number = line.split()
-        saved.setdefault((job, component), []).append(int(number))
-    assert any(len(runs) > 1 for runs in saved.values()), "each of these jobs fails once, and runs again"
+        saved.setdefault((int(job), component), []).append(int(number))
+    assert any(len(saves) > 1 for saves in saved.values()), "each of these jobs fails once, and runs again"
     # The parts of a flexible job go on from what the first of them saved, and there may be more of them than before.
-    firsts = [runs for (_, component), runs in saved.items() if component == "0"]
-    assert [runs for runs in firsts if runs != sorted(set(runs))] == []
+    divided = {job.id for job in jobs if int(job.name.removeprefix("job-")) % 4 == FLEXIBLE}
+    lost = [
+        (place, saves)
+        for place, saves in saved.items()
+        if (place[1] == "0" or place[0] not in divided) and saves != sorted(set(saves))
+    ]
+    assert lost == []
+    return sum(map(len, saved.values()))
+
+
+def check_outputs(root: Path, store: Store, jobs: list[StoredJob], components: list[ComponentRow]) -> int:
+    """What the last runs made is in the catalogue, nothing else is, and every replica has these bytes; how many
+    outputs there are."""
+    made: dict[str, tuple[ComponentRow, JobOutput]] = {}
+    for job in jobs:
+        if int(job.name.partition("[")[0].removeprefix("job-")) % 10 in MAKES:
+            for row in components:
+                if row.job == job.id and row.run == job.runs and row.outcome == "done":
+                    made[output_name(job.id, row.part, "result")] = row, OUTPUTS[0]
+                    made[output_name(job.id, row.part, "logs.tar")] = row, OUTPUTS[1]
+    entries = {entry.name: entry for entry in store.files(prefix=OUTPUT_PREFIX, limit=10_000)}
+    assert entries.keys() == made.keys(), "no output is lost, and none is there that nobody made"
+    for name, (row, output) in made.items():
+        entry = entries[name]
+        assert {each.site for each in entry.replicas} == {row.site, output.to or row.site}
+        for replica in entry.replicas:
+            data = (root / "sites" / replica.site / "files" / replica_path(name)).read_bytes()
+            assert hashlib.sha256(data).hexdigest() == entry.checksum
+            assert len(data) == entry.size_bytes
+            assert what_was_made(data, output) == f"{row.job} {row.part} {row.token}\n".encode()
+    there = {path.relative_to(root) for path in root.glob("sites/*/files/replicas/*")}
+    known = {
+        Path("sites", replica.site, "files", replica_path(entry.name))
+        for entry in store.all_files()
+        for replica in entry.replicas
+    }
+    assert {path.name for path in there - known if "checkpoint" not in path.name} == set()
+    assert known - there == set()
+    return len(made)
+
+
+def what_was_made(data: bytes, output: JobOutput) -> bytes:
+    """Who made it, by what is in it."""
+    if output.path == "logs":
+        with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+            note = archive.extractfile("note")
+            assert note is not None
+            assert archive.getnames() == ["note"]
+            return note.read()
+    who, _, rest = data.partition(b"\n")
+    assert rest == b"x" * 20_000
+    return who + b"\n"
 
 
 def check_order(store: Store, parent: Parent) -> None:
@@ -364,7 +459,7 @@ def started(store: Store, number: int) -> list[float]:
     return [row.released_at for row in store.components(number) if row.released_at is not None]
 
 
-def check_applications(root: Path, jobs: list[StoredJob], components: list[ComponentRow]) -> None:
+def check_applications(root: Path, jobs: list[StoredJob], components: list[ComponentRow], requeued: Set[int]) -> None:
     """What the applications wrote and what is on record tell the same story."""
     by_token = {row.token: row for row in components}
     started: dict[str, int] = {}
@@ -400,8 +495,8 @@ def check_applications(root: Path, jobs: list[StoredJob], components: list[Compo
         assert {row.released_at for row in last} == {job.started_at}
         if int(name.removeprefix("job-")) % 5 == 0:
             assert job.runs >= 2
-            # A failure in the very moment of a preemption is not counted as one: the run was over already.
-            assert job.failures + job.preemptions >= 1
+            # A failure in the very moment of a preemption, or of a requeue, is not counted: the run was over already.
+            assert job.failures + job.preemptions >= 1 or job.id in requeued
 
 
 async def check_nothing_is_held(root: Path, store: Store) -> None:
@@ -413,6 +508,10 @@ async def check_nothing_is_held(root: Path, store: Store) -> None:
         assert not engine.scheduler.ledger.claims
         assert not engine.scheduler.ledger.jobs
         assert not engine.mover.transfers
+        areas = FileService(engine)
+        await areas.open()
+        await areas.close()
+        assert [each for area in engine.areas.values() for each in await area.doubts()] == []
         for name in "abc":
             site = engine.site(name)
             assert isinstance(site, LocalSite)
