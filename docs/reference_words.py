@@ -68,6 +68,8 @@ SBATCH_MEANING = {
     "partition": "used at sites whose `partitions` in the grid file name it, left out at others",
     "requeue": "it is started again after failures, as always",
     "no-requeue": "it is not started again: `--restarts 0`",
+    "signal": "as `B:USR1@60`: the signal of the job's checkpoint, so many seconds before the end of `--time`; noted "
+    "where there is no `--time`, or Koala does not ask with that signal",
     "clusters": "the site of this component, exactly one; without it the policy chooses",
     "constraint": "features that the node of a task must have: `a`, `a&b` or `a|b`",
     "gpus": "GPUs of the job, as `2` or `a100:2`, shared out equally over its tasks",

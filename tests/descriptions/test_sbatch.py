@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from koala.descriptions import DescriptionError, job_notes, read_job, write_job_yaml, write_rsl
 from koala.descriptions.sbatch.reader import slurm_time_s
+from koala.model.checkpoint import Checkpoint, CheckpointSignal
 from koala.model.dependency import Condition, Dependency
 from koala.model.job_array import read_array
 from koala.model.nodes import TaskNeeds
@@ -172,8 +173,44 @@ def test_a_real_script_is_taken_with_notes_on_what_has_no_effect() -> None:
     assert read_job(write_rsl(request), "again.rsl") == request
     noted = [note.partition(" has no effect")[0] for note in job_notes(text, "job.sh")]
     assert noted == [
-        "--account", "--qos", "--exclusive", "--mail-type", "--mail-user", "--signal", "--export=ALL", "--nodes",
+        "--account", "--qos", "--exclusive", "--mail-type", "--mail-user", "--export=ALL", "--nodes", "--signal",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("written", "signal", "grace_s"),
+    [("B:USR1@90", "USR1", 90.0), ("SIGUSR2", "USR2", 60.0), ("15@1", "TERM", 1.0), ("R:hup@0599", "HUP", 599.0)],
+)
+def test_a_signal_before_the_end_of_the_walltime_is_that_of_a_checkpoint(
+    written: str, signal: str, grace_s: float
+) -> None:
+    text = f"#!/bin/sh\n#SBATCH -n 1 --time=10 --signal={written}\n./run\n"
+    request = read_job(text, "job.sh")
+    assert request.checkpoint == Checkpoint(signal=CheckpointSignal(signal), grace_s=grace_s)
+    (note,) = job_notes(text, "job.sh")
+    assert f"catch {signal} get it {grace_s:.0f} s before the end" in note
+    assert read_job(write_job_yaml(request), "again.yaml") == request
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ("--signal=USR1@60", "without --time"),
+        ("--time=1 --signal=USR1", "which is 60 s"),
+        ("--time=10 --signal=USR1@0", "1 s to 3600 s"),
+        ("--time=90 --signal=USR1@3601", "CHECKPOINT_GRACE_S_MAX"),
+        ("--time=10 --signal=KILL@60", "with one of USR1"),
+        ("--time=10 --signal=9", "with one of USR1"),
+    ],
+)
+def test_a_signal_that_means_something_else_is_noted(options: str, why: str) -> None:
+    text = f"#!/bin/sh\n#SBATCH -n 1 {options}\n./run\n"
+    assert read_job(text, "job.sh").checkpoint is None
+    (note,) = job_notes(text, "job.sh")
+    assert note.startswith("--signal has no effect: ")
+    assert why in note
+    with pytest.raises(DescriptionError, match="'B:@60' is not a signal"):
+        script("#SBATCH -n 1 --signal=B:@60")
 
 
 def test_a_script_with_options_and_no_size_is_one_task() -> None:

@@ -42,6 +42,7 @@ SBATCH_OPTIONS: dict[str, str | None] = {
     "partition": "p",
     "requeue": None,
     "no-requeue": None,
+    "signal": None,
 }
 KOALA_OPTIONS: dict[str, str | None] = {
     "priority": None,
@@ -99,7 +100,6 @@ NOTED_OPTIONS: dict[str, tuple[str | None, str]] = {
     "propagate": (None, _SITE),
     "qos": ("q", _SITE),
     "quiet": ("Q", _SUBMITTER),
-    "signal": (None, "components get no signal before the end of their walltime"),
     "sockets-per-node": (None, _LAYOUT),
     "spread-job": (None, _LAYOUT),
     "switches": (None, _LAYOUT),

@@ -24,6 +24,7 @@ from koala.descriptions.job.order import MOMENT_ADVICE, Moment, moment
 from koala.descriptions.sbatch.needs import NEEDS_OPTIONS, Layout, NeedsError, needs_of
 from koala.descriptions.sbatch.options import Option, OptionLines, OptionWord
 from koala.descriptions.yaml.problems import NAME_ADVICE, nearest
+from koala.model.checkpoint import CHECKPOINT_GRACE_S_MAX, Checkpoint, CheckpointSignal
 from koala.model.dependency import Condition, Dependency
 from koala.model.job_array import ArrayError, ArraySpec, read_array
 from koala.model.launch import STREAM_ADVICE, stream_problem
@@ -64,6 +65,7 @@ JOB_OPTIONS = (
     "hold",
     "requeue",
     "no-requeue",
+    "signal",
 )
 _STREAMS = {"output": "stdout", "error": "stderr", "input": "stdin"}
 # Which option a field of the model comes from, for errors that the model finds.
@@ -102,6 +104,11 @@ _CONDITIONS = {
 }
 _DEPENDENCY_ADVICE = "write afterok, afterany, after or afternotok with numbers of jobs, as afterok:17:18,afterany:19"
 _JOB_NUMBER = re.compile(r"([1-9][0-9]{0,14})(?:_([0-9]{1,9}))?")
+# Whom to send which signal, and how many seconds before the end of the walltime.
+_SIGNAL = re.compile(r"(?:[RBrb]:)?(?:SIG)?([A-Za-z]+[0-9]?|[0-9]{1,2})(?:@([0-9]{1,5}))?")
+_SIGNAL_BEFORE_S = 60
+# As Linux numbers them.
+_SIGNAL_NUMBERS = {"1": "HUP", "2": "INT", "10": "USR1", "12": "USR2", "15": "TERM"}
 _TIME_ADVICE = "write MINUTES, MM:SS, HH:MM:SS, D-HH, D-HH:MM or D-HH:MM:SS"
 # The forms of a time, each with what one unit of its groups is in seconds.
 _TIMES: tuple[tuple[re.Pattern[str], tuple[int, ...]], ...] = (
@@ -295,6 +302,10 @@ class _Reader:
         }
         if "no-requeue" in self.components[0] and job["restarts_max"] is None:
             job["restarts_max"] = 0
+        if "signal" in self.components[0]:
+            job["checkpoint"] = self._try(
+                self.components[0]["signal"], lambda word: self._checkpoint(word, job["walltime_s"])
+            )
         begin = self._get(0, "begin", self._moment)
         if begin is not None:
             job |= {"begin_at": begin.at, "begin_in_s": begin.in_s}
@@ -377,6 +388,24 @@ class _Reader:
                 index = None if job[2] is None else int(job[2])
                 found.append(Dependency(job=int(job[1]), condition=_CONDITIONS[kind], index=index))
         return tuple(dict.fromkeys(found))
+
+    def _checkpoint(self, word: OptionWord, walltime_s: float | None) -> Checkpoint | None:
+        """The signal before the end of the walltime, which a job with a checkpoint gets too; None where there is no
+        such end, or no such signal, which is noted."""
+        found = _SIGNAL.fullmatch(word.text)
+        if found is None:
+            self._refuse(word, f"{shown(word.text)} is not a signal", "write --signal=USR1@60 or --signal=B:USR1@60")
+        name = _SIGNAL_NUMBERS.get(found[1], found[1].upper())
+        before_s = _SIGNAL_BEFORE_S if found[2] is None else int(found[2])
+        why = _why_no_signal(name, before_s, walltime_s)
+        if why:
+            self.notes.append(f"--signal has no effect: {why}")
+            return None
+        self.notes.append(
+            f"--signal is a checkpoint of the job: processes of it that catch {name} get it {before_s} s before the "
+            "end of the walltime, and when it is preempted or requeued; KOALA_CHECKPOINT goes with it to its next run"
+        )
+        return Checkpoint(signal=CheckpointSignal(name), grace_s=float(before_s))
 
     def _name(self, word: OptionWord, pattern: str = NAME_PATTERN) -> str:
         if not is_name(word.text, pattern):
@@ -476,3 +505,17 @@ class _Reader:
     def _refuse(self, word: OptionWord, message: str, advice: str) -> NoReturn:
         self._note(word.index, message, advice)
         raise _UnreadableError
+
+
+def _why_no_signal(name: str, before_s: int, walltime_s: float | None) -> str:
+    """Why no job is asked to save by this signal, so long before the end of its walltime; empty where one is."""
+    if name not in set(CheckpointSignal):
+        return f"a job is asked to save with one of {', '.join(CheckpointSignal)}"
+    if walltime_s is None:
+        return "without --time the walltime has no end before which it would be sent"
+    if not 0 < before_s < walltime_s or before_s > CHECKPOINT_GRACE_S_MAX:
+        return (
+            f"it is sent 1 s to {CHECKPOINT_GRACE_S_MAX:.0f} s (CHECKPOINT_GRACE_S_MAX) before the end of the "
+            f"walltime, which is {walltime_s:g} s"
+        )
+    return ""
