@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from koala.core import JobState
-from koala.core.state.checkpoints import CHECKPOINT_RUNS_MAX, work_lost_s
+from koala.core.lifecycle import MEANING
+from koala.core.state.checkpoints import CHECKPOINT_RUNS_MAX, CheckpointStatus, SavedCheckpoint, work_lost_s
 from koala.model.checkpoint import Checkpoint, CheckpointSignal, CheckpointSource
 from koala.model.messages import (
     AbortComponent,
@@ -133,6 +134,45 @@ def test_no_more_runs_are_remembered_than_may_be() -> None:
     assert len(release.checkpoints[0]) == CHECKPOINT_RUNS_MAX - 1
     driver.end(*driver.tokens(1))
     assert_clean(driver.ledger)
+
+
+def test_it_is_told_from_what_a_job_went_on_and_what_its_end_would_cost() -> None:
+    driver = CoreDriver({"a": 4}, restart_rest_s=0.0)
+    (first,) = driver.run(ask(4, checkpoint=Checkpoint(every_s=10.0)))
+    driver.end(first, outcome=Outcome.SITE_FAILED)
+    driver.pass_time(30.0)
+    (second,) = driver.tokens(1)
+    driver.ready(second)
+    driver.send(CheckpointBrought(at=1.0, token=second, source="b", size_bytes=7, saved_by=first, saved_at=0.5))
+    status = driver.scheduler.checkpoint(1, driver.ledger.now + 25.0)
+    assert status == CheckpointStatus(
+        saved=(SavedCheckpoint(component=0, run=1, site="b", size_bytes=7, saved_at=0.5),), work_lost_s=5.0
+    )
+    driver.send(CheckpointBrought(at=1.0, token=second, source="b", size_bytes=7, saved_by="unknown"))
+    status = driver.scheduler.checkpoint(1, driver.ledger.now)
+    assert status is not None
+    assert status.saved[0].run == 0
+    driver.end(second)
+    told = driver.scheduler.explain(1)
+    assert told is not None
+    assert told.checkpoint is not None
+    assert (told.checkpoint.saved, told.checkpoint.work_lost_s) == (status.saved, None)
+    assert driver.scheduler.checkpoint(2, 0.0) is None
+
+
+def test_a_job_that_still_saves_says_so() -> None:
+    driver = CoreDriver({"a": 4, "b": 4})
+    tokens = driver.run(ask(4, 4, checkpoint=SAVES))
+    requeue(driver)
+    assert driver.story(1)[-1].endswith("2 components are asked to save, and may run for 60 s more (grace)")
+    driver.end(tokens[0], outcome=Outcome.DONE)
+    told = driver.scheduler.explain(1)
+    assert told is not None
+    assert "has 60 s for it (grace); still saving: 1 of 2 components, on b" in told.meaning
+    driver.wait_until(driver.ledger.now + 61.0)
+    told = driver.scheduler.explain(1)
+    assert told is not None
+    assert told.meaning == MEANING[JobState.UNWINDING]
 
 
 def test_the_story_tells_what_a_component_goes_on_from() -> None:

@@ -29,6 +29,7 @@ from koala.model.messages import (
     Outcome,
     OutputsCollected,
     RequeueAsked,
+    RestartAsked,
     SiteDrained,
     SiteLost,
     SiteSilent,
@@ -199,8 +200,9 @@ def story_of_a_failure() -> list[str]:
 
 def story_of_a_checkpoint() -> list[str]:
     driver = CoreDriver({"a": 10})
-    (token,) = driver.run(ask(10, checkpoint=Checkpoint()))
+    (token,) = driver.run(ask(10, checkpoint=Checkpoint(grace_s=60.0)))
     driver.send(CheckpointBrought(at=0.0, token=token, source="b", size_bytes=1024))
+    driver.send(RestartAsked(at=0.0, job=1))
     return driver.story(1)
 
 
@@ -468,6 +470,10 @@ TOLD: dict[str, tuple[Callable[[], list[str]], str]] = {
     "goes_on_from": (
         story_of_a_checkpoint,
         "component 0 goes on from its checkpoint of 1024 bytes, made on b",
+    ),
+    "asked_to_save": (
+        story_of_a_checkpoint,
+        "1 component is asked to save, and may run for 60 s more (grace)",
     ),
     "started": (story_of_a_failure, "the barrier opened: all components started together"),
     "collecting": (story_of_outputs, "every component is done; what it made is collected on a"),

@@ -6,7 +6,7 @@ import pytest
 
 from koala.descriptions import DescriptionError, is_graph, read_graph
 from koala.model.dependency import DEPENDENCIES_MAX, Condition, Dependency
-from koala.model.request import GRAPH_JOBS_MAX, Request
+from koala.model.request import GRAPH_JOBS_MAX, Request, numbered_from
 
 RUN = "processors: 1, application: {executable: 'true'}"
 CIRCLE = f"""a: {{{RUN}, after: {{done: [b]}}}}
@@ -54,15 +54,15 @@ def test_those_that_others_wait_for_come_first() -> None:
         (f"a: {{{RUN}}}\n  b: {{{RUN}, after: {{done: [a_1]}}}}", "a has no element 1"),
         (f"a: {{{RUN}, array: 0-3}}\n  b: {{{RUN}, after: {{done: [a_9]}}}}", "its indices are 0-3"),
         (f"a: {{{RUN}, after: {{done: [[]]}}}}", "this is no job"),
-        (f"a: {{{RUN}}}\n  b: {{{RUN}, input_files: [jobs/a/x]}}", "graph.yaml:3"),
+        (f"a: {{{RUN}}}\n  b: {{{RUN}, input_files: [jobs/a/x]}}", "a does not make 'x': it names no outputs"),
+        (f"a: {{{RUN}, outputs: [y]}}\n  b: {{{RUN}, input_files: [jobs/a/x]}}", "graph.yaml:3"),
         (
-            f"a: {{{RUN}}}\n  b: {{components: [{{{RUN}, input_files: [x, {{name: jobs/a/x}}]}}]}}",
-            "what a makes is named by its number",
+            f"a: {{{RUN}, outputs: [x], array: 2-3}}\n  b: {{components: [{{{RUN}, input_files: [u, jobs/a/x]}}]}}",
+            "name one of them, as jobs/a_2/x",
         ),
-        (
-            f"a: {{{RUN}, array: 0-3}}\n  b: {{{RUN}, input_files: [jobs/a_2/x]}}",
-            "what a makes is named by its number",
-        ),
+        (f"a: {{{RUN}, array: 0-3}}\n  b: {{{RUN}, input_files: [jobs/a_9/x]}}", "its indices are 0-3"),
+        (f"a: {{{RUN}, outputs: [x], input_files: [jobs/a/x]}}", "a waits for itself"),
+        (f"a: {{{RUN}, input_files: [jobs/b/x]}}", "there is no job 'b' in this graph"),
         ("a: {processors: 1, colour: red}", "'colour' is not a key"),
         ("{}", "jobs"),
     ],
@@ -71,6 +71,30 @@ def test_a_wrong_graph_says_what_is_wrong(jobs: str, told: str) -> None:
     with pytest.raises(DescriptionError) as caught:
         read_graph(f"jobs:\n  {jobs}\n", "graph.yaml")
     assert told in caught.value.for_user()
+
+
+def test_a_job_reads_what_others_of_the_graph_make() -> None:
+    text = f"""
+jobs:
+  reads:
+    processors: 1
+    application: {{executable: 'true'}}
+    input_files: [jobs/17/y, jobs/makes/x, {{name: jobs/makes.1/logs.tar, path: logs}}, jobs/sweep_4/x]
+  makes: {{application: {{executable: a}}, outputs: [x, logs/], components: [{{processors: 1, count: 2}}]}}
+  sweep: {{{RUN}, outputs: [x], array: 2-4}}
+"""
+    makes, sweep, reads = read_graph(text, "graph.yaml")
+    assert (makes.name, sweep.name, reads.name) == ("makes", "sweep", "reads")
+    assert reads.within == (Dependency(job=0), Dependency(job=1, index=4))
+    request = [*numbered_from(40, (makes, sweep, reads))][2]
+    assert request.after == (Dependency(job=40), Dependency(job=44))
+    assert [(file.name, file.path) for file in request.components[0].input_files] == [
+        ("jobs/17/y", None),
+        ("jobs/40/x", "jobs/makes/x"),
+        ("jobs/40.1/logs.tar", "logs"),
+        ("jobs/44/x", "jobs/sweep_4/x"),
+    ]
+    assert [file.name for file in reads.alone().components[0].input_files] == ["jobs/17/y"]
 
 
 def test_a_long_chain_is_read_and_more_than_the_limit_refused() -> None:

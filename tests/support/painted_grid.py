@@ -26,6 +26,7 @@ from koala.daemon.service.service import Service
 from koala.daemon.service.sites.grid import GridService
 from koala.daemon.service.tokens import AccessTokens
 from koala.model.api import (
+    CheckpointInfo,
     Explanation,
     JobDetail,
     JobSummary,
@@ -37,6 +38,7 @@ from koala.model.api import (
     Page,
     PlanInfo,
     RefusalInfo,
+    SavedCheckpointInfo,
     Scope,
     ShortageInfo,
     SiteHistory,
@@ -363,6 +365,11 @@ def busy_grid() -> PaintedService:
             failures=2,
             reason="component 0 failed on delft: exit code 3; restarts used up",
             places=places(("delft", 2)),
+            checkpoint=CheckpointInfo(
+                saved=[
+                    SavedCheckpointInfo(component=0, run=1, site="delft", size_bytes=1_200_000, saved_at=NOW - 960)
+                ]
+            ),
             components=[
                 component(claimed_at=NOW - 1_150, released_at=NOW - 1_100, ended_at=NOW - 950, outcome="failed"),
                 component(
@@ -399,6 +406,7 @@ def busy_grid() -> PaintedService:
             started_at=NOW - 450,
             runs=1,
             places=places(("delft", 6), ("leiden", 4)),
+            checkpoint=CheckpointInfo(work_lost_s=42.0),
             components=[
                 component(0, claimed_at=NOW - 600, ready_at=NOW - 590, released_at=NOW - 450, processors=6),
                 component(1, "leiden", claimed_at=NOW - 560, ready_at=NOW - 540, released_at=NOW - 450),

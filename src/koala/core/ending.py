@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from koala.core.failures.avoidance import SiteAvoidance
 from koala.core.lifecycle import GIVEN_BACK, IN_CLAIMING_QUEUE, JobState
-from koala.core.state.checkpoints import grace_s
+from koala.core.state.checkpoints import grace_s, is_saving
 from koala.core.state.job import ComponentClaim, Job
 from koala.core.state.ledger import ENDED_KEPT, Ledger, first_given, tries_in_words
 from koala.core.state.timers import Alarm
@@ -55,6 +55,9 @@ class JobEnding:
             job.claim_fraction = max(least, job.claim_fraction - step)
         job.claiming_tries_in_row = 0
         job.tell(ledger.now, "returned", reason)
+        savers = [claim for claim in job.claims if claim is not None and is_saving(claim)]
+        if savers:
+            job.tell(ledger.now, "asked_to_save", len(savers), grace_s(savers[0]))
         ledger.commands.append(JobRequeued(job=job.id, reason=reason))
         if ran:
             job.move(JobState.UNWINDING)

@@ -29,7 +29,7 @@ from koala.core.refusals import held_back, refusal_of
 from koala.core.restore import restore
 from koala.core.running import JobRunning
 from koala.core.staging import JobStaging
-from koala.core.state.checkpoints import JobCheckpoints
+from koala.core.state.checkpoints import CheckpointStatus, JobCheckpoints, checkpoint_status
 from koala.core.state.encoded import INFINITY
 from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
@@ -298,7 +298,8 @@ class Scheduler:
             tries += ledger.tries_in_queue(job)
         planned = self._placement.plans.before(job)
         queue, preempting = ledger.queue_of(job), self._preempting(job)
-        return explain(job, queue, ledger.sites, tries, planned, self._prospect(job), preempting)
+        prospect = self._prospect(job)
+        return explain(job, queue, ledger.sites, tries, planned, prospect, preempting, now=ledger.now)
 
     def _preempting(self, job: Job) -> str:
         """Why a high-priority job that waits preempts nobody for its places."""
@@ -322,6 +323,11 @@ class Scheduler:
         """What the job sends between its sites; None for one that is not at several."""
         job = self.ledger.jobs.get(job_id)
         return None if job is None else job_traffic(job, self.ledger.names)
+
+    def checkpoint(self, job_id: JobId, now: float) -> CheckpointStatus | None:
+        """What is known of what the job saved; None for one that saves nothing, or is long gone."""
+        job = self.ledger.jobs.get(job_id) or self.ledger.ended.get(job_id)
+        return None if job is None else checkpoint_status(job, now)
 
     def preview(self, demand: Demand, request: Request, owner: str = "") -> Spots | Refusal:
         """Where a job of that user that came now would start, or why it would wait. Changes nothing."""

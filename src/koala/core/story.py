@@ -9,6 +9,7 @@ import msgspec
 
 from koala.core.lifecycle import ENDED, MEANING, JobState
 from koala.core.refusals import PLANS_NAMED_MAX, held_back, is_held_back, refusal_of
+from koala.core.state.checkpoints import CheckpointStatus, checkpoint_status, grace_s, is_saving
 from koala.core.state.encoded import known_time
 from koala.core.state.forecasts import BelievedLink
 from koala.core.state.job import ComponentPhase, Job
@@ -79,7 +80,7 @@ class JobExplanation(JobCounts, frozen=True, kw_only=True):
     start, if it has a plan; ``latest_at`` is when if every job uses its whole walltime, ``ends_before`` are jobs that
     end before. ``planned_before`` are the first plans of jobs that rank before it, where they keep what is idle. A
     job that is ``held`` by somebody, ``waits_for`` others or has not come to its time (``begins_at``) is not tried
-    yet. ``traffic`` is what one at several sites sends between them.
+    yet. ``traffic`` is what one at several sites sends between them, ``checkpoint`` what is known of what it saved.
     """
 
     job: JobId
@@ -99,6 +100,7 @@ class JobExplanation(JobCounts, frozen=True, kw_only=True):
     begins_at: float | None = None
     places: tuple[tuple[SiteName, int], ...]
     traffic: JobTraffic | None = None
+    checkpoint: CheckpointStatus | None = None
     story: tuple[StoryEntry, ...]
 
 
@@ -133,9 +135,11 @@ def explain(
     planned: Sequence[Job] = (),
     prospect: Prospect | None = None,
     preempting: str = "",
+    *,
+    now: float = 0.0,
 ) -> JobExplanation:
-    """Where the job stands now; ``planned`` are the jobs whose plans it must not put off, ``prospect`` says when it
-    is likely to start, ``preempting`` why it preempts nobody for its places."""
+    """Where the job stands at the time ``now``; ``planned`` are the jobs whose plans it must not put off,
+    ``prospect`` says when it is likely to start, ``preempting`` why it preempts nobody for its places."""
     waiting = job.state is JobState.WAITING
     refusal = None
     kept_for: Sequence[Job] = ()
@@ -170,6 +174,7 @@ def explain(
         begins_at=job.begins_at,
         places=job.places,
         traffic=job_traffic(job, names),
+        checkpoint=checkpoint_status(job, now),
         story=story,
         **dict(zip(JobCounts.__struct_fields__, job.counts(), strict=True)) | {"placement_tries": placement_tries},
     )
@@ -229,6 +234,14 @@ def _meaning(job: Job, names: Sequence[SiteName]) -> str:
         )
     if job.state is JobState.COLLECTING:
         return _collecting(job, names)
+    savers = [claim for claim in job.claims if claim is not None and is_saving(claim)]
+    if job.state is JobState.UNWINDING and savers:
+        where = ", ".join(dict.fromkeys(names[claim.site] for claim in savers))
+        return (
+            f"it was asked to save its state, and has {grace_s(savers[0]):g} s for it (grace); still saving: "
+            f"{len(savers)} of {len(job.claims)} components, on {where}. What still runs then is ended, and the job "
+            "goes back to its placement queue"
+        )
     late = [claim for claim in job.claims if claim is not None and claim.phase < ComponentPhase.READY]
     if job.state is JobState.STARTING and late:
         where = ", ".join(f"{claim.processors} on {names[claim.site]}" for claim in late)
@@ -414,6 +427,10 @@ _WORDS: dict[str, Callable[..., str]] = {
     ),
     "goes_on_from": lambda _, component, source, size_bytes, reason: _goes_on_from(
         component, source, size_bytes, reason
+    ),
+    "asked_to_save": lambda _, components, grace_s: (
+        f"{components} {'component is' if components == 1 else 'components are'} asked to save, and may run for "
+        f"{grace_s:g} s more (grace)"
     ),
     "started": lambda _: "the barrier opened: all components started together",
     "traffic": lambda _, bit_s: f"measured: it sends {bit_s / BIT_S_PER_MBIT_S:.3g} Mbit/s between its sites",

@@ -219,12 +219,15 @@ class ComponentEnded(Event, frozen=True, kw_only=True, tag=True):
 
 class CheckpointBrought(Event, frozen=True, kw_only=True, tag=True):
     """A component goes on from the checkpoint that a former run left at the ``source``; without one it begins anew.
-    ``reason`` says why a later checkpoint could not be had."""
+    ``saved_by`` is the component that left it, ``saved_at`` when it last saved, by the clock of its site, where that
+    is known. ``reason`` says why a later checkpoint could not be had."""
 
     token: Token
     source: SiteName | None = None
     size_bytes: int = 0
     reason: str = ""
+    saved_by: Token = ""
+    saved_at: float | None = None
 
 
 class OutputsCollected(Event, frozen=True, kw_only=True, tag=True):

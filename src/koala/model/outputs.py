@@ -57,6 +57,17 @@ class MadeOutput(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defau
         return f"{self.path}{ARCHIVE_ENDING}" if self.directory else self.path
 
 
+class OutputOfGraph(msgspec.Struct, frozen=True, kw_only=True):
+    """An input of a job of a graph that another job of it makes: the ``file`` as it is written there, the position of
+    the other, the element of it where it is an array, the component, and the path of what that makes."""
+
+    file: str
+    job: int
+    index: int | None
+    part: int
+    path: str
+
+
 def output_problem(path: str) -> tuple[str, str] | None:
     """What is wrong with the path of an output, and what to write; None for one that may be."""
     if len(path) > OUTPUT_PATH_CHARACTERS_MAX:

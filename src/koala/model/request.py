@@ -7,7 +7,7 @@ these values in ``koala.descriptions`` and nowhere else.
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Literal, TypeAlias
 
 import msgspec
@@ -16,7 +16,14 @@ from koala.model.checkpoint import Checkpoint
 from koala.model.dependency import DEPENDENCIES_MAX, Dependency
 from koala.model.job_array import ArraySpec
 from koala.model.nodes import TaskNeeds, TaskShape, gpus_text
-from koala.model.outputs import ARCHIVE_ENDING, OUTPUTS_MAX, JobOutput, output_problem
+from koala.model.outputs import (
+    ARCHIVE_ENDING,
+    OUTPUTS_MAX,
+    JobOutput,
+    OutputOfGraph,
+    output_name,
+    output_problem,
+)
 from koala.model.task_graph import TaskGraph
 from koala.model.travelling import TravellingFile
 
@@ -190,6 +197,19 @@ class Component(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             raise InvalidRequestError("input_files", "the same file is named twice; name it once")
         if self.outputs:
             self._check_outputs()
+
+    def reading(self, names: Mapping[FileName, FileName | None]) -> Component:
+        """The component with other names for some of its input files, which appear where they did; None leaves one
+        out."""
+        if not any(file.name in names for file in self.input_files):
+            return self
+        files = []
+        for file in self.input_files:
+            name = names.get(file.name, file.name)
+            if name is not None:
+                path = file.name if file.path is None else file.path
+                files.append(file if name == file.name else msgspec.structs.replace(file, name=name, path=path))
+        return msgspec.structs.replace(self, input_files=tuple(files))
 
     def _check_outputs(self) -> None:
         if len(self.outputs) > OUTPUTS_MAX:
@@ -508,19 +528,36 @@ def _counted(count: int, noun: str) -> str:
 
 
 class GraphJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One job of a graph. ``within`` is what it waits for in the graph: the ``job`` of each is the position of
-    another that comes before it, until a driver has put that one's number there."""
+    """One job of a graph. ``within`` is what it waits for in the graph, and ``reads`` what it reads of what others
+    there make: the ``job`` of each is the position of another that comes before it, until a driver has put that one's
+    number there."""
 
     name: str
     request: Request
     within: tuple[Dependency, ...] = ()
+    reads: tuple[OutputOfGraph, ...] = ()
 
     def numbered(self, numbers: dict[int, int], requests: dict[int, Request]) -> Request:
         """The request with the numbers that those before it have got, by position."""
         if not self.within:
             return self.request
         after = [_numbered(each, numbers[each.job], requests[each.job]) for each in self.within]
-        return msgspec.structs.replace(self.request, after=tuple(dict.fromkeys((*self.request.after, *after))))
+        names = {}
+        for each in self.reads:
+            maker = _numbered(Dependency(job=each.job, index=each.index), numbers[each.job], requests[each.job])
+            names[each.file] = output_name(maker.job, each.part, each.path)
+        return msgspec.structs.replace(
+            self.request,
+            components=tuple(component.reading(names) for component in self.request.components),
+            after=tuple(dict.fromkeys((*self.request.after, *after))),
+        )
+
+    def alone(self) -> Request:
+        """The request without what others of the graph make, which is not there yet."""
+        gone = dict.fromkeys(each.file for each in self.reads)
+        return msgspec.structs.replace(
+            self.request, components=tuple(component.reading(gone) for component in self.request.components)
+        )
 
 
 def numbered_from(first: int, graph: Sequence[GraphJob]) -> Iterator[Request]:

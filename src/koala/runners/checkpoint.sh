@@ -9,7 +9,7 @@ koala_restore() {
     cd "$koala_home/workspace" || return
     if [ -h .koala-checkpoint ]; then
         rm -rf .koala-restored
-        if ! { mkdir .koala-restored && tar -xmof .koala-checkpoint -C .koala-restored; }; then
+        if ! { mkdir .koala-restored && tar -xof .koala-checkpoint -C .koala-restored; }; then
             echo 'koala: its checkpoint cannot be unpacked: is the disk full? It is kept where it is' >&2
             return 1
         fi

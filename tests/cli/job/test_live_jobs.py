@@ -37,6 +37,38 @@ def holding(shell: Shell, daemon: Daemon, directory: Path) -> int:
     return job
 
 
+# It saves when it is asked, but not before the file ``go`` is there; its second run lasts until the file ``end`` is.
+SAVES = """\
+trap 'until [ -e "%s/go" ]; do sleep 0.1; done; echo 1 >"$KOALA_CHECKPOINT/state"; exit 0' USR1
+if [ "$KOALA_RUN" = 1 ]; then : >"%s/begun"; fi
+until [ -e "%s/end" ]; do sleep 0.1; done
+"""
+
+
+def test_a_requeued_job_says_that_it_still_saves_and_then_from_what_it_goes_on(
+    shell: Shell, daemon: Daemon, tmp_path: Path
+) -> None:
+    request = "processors: 1\ncheckpoint: {signal: USR1, grace: 1h}"
+    job = shell.submit(tmp_path, SAVES % (tmp_path, tmp_path, tmp_path), request)
+    until((tmp_path / "begun").exists, "it runs")
+    assert "no run went on from one yet; no work would be lost if it ended now" in _in_one_line(shell, job)
+    told = " ".join(shell("job", "requeue", str(job)).stdout.split())
+    assert "has 3600 s for it (grace); still saving: 1 of 1 components" in told
+    (tmp_path / "go").touch()
+    until(lambda: any(shell.json("job", "show", str(job))["checkpoint"]["saved"]), "it goes on")
+    (saved,) = shell.json("job", "show", str(job))["checkpoint"]["saved"]
+    assert (saved["component"], saved["run"]) == (0, 1)
+    assert saved["size_bytes"] > 0
+    assert f"that run 1 saved on {saved['site']}" in _in_one_line(shell, job)
+    (tmp_path / "end").touch()
+    assert shell.json("job", "wait", str(job))["state"] == "done"
+    assert shell.json("job", "show", str(job))["checkpoint"] == {"saved": [saved], "work_lost_s": None}
+
+
+def _in_one_line(shell: Shell, job: int) -> str:
+    return " ".join(shell("job", "show", str(job)).stdout.split())
+
+
 # ------------------------------------------------------------------------------------------------ submit
 
 

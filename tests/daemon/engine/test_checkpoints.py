@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from functools import partial
 from pathlib import Path
 
+import pytest
+
 from koala.daemon.upkeep.retention import Retention
+from koala.files.area.workspace import CollectedFile
 from koala.model.checkpoint import Checkpoint, CheckpointSignal
 from koala.model.messages import RestartAsked, SiteDrained
 from tests.support.engine_world import a_request, local_grid, open_engine, root
@@ -112,19 +117,46 @@ def test_a_program_is_asked_every_so_often_and_before_its_walltime_is_over(root:
     asyncio.run(scenario())
 
 
-def test_a_checkpoint_that_cannot_be_kept_leaves_the_one_before_in_use(root: Path) -> None:
+# The second run replaces the checkpoint of the first by one that is too large, or by what nobody may follow.
+REPLACES = """\
+echo "run $KOALA_RUN: $(head -c 6 "$KOALA_CHECKPOINT/state")"
+case $KOALA_RUN in
+1) echo first >"$KOALA_CHECKPOINT/state"; exit 1 ;;
+2) %s; exit 1 ;;
+esac
+"""
+LARGE = 'head -c 200000 /dev/zero >"$KOALA_CHECKPOINT/state"'
+
+
+@pytest.mark.parametrize(
+    ("second", "problem"),
+    [
+        ('rm -rf "$KOALA_CHECKPOINT"; ln -s / "$KOALA_CHECKPOINT"', "it leads out of the workspace"),
+        (LARGE, "it has more than 100000 bytes (COLLECTED_BYTES_MAX)"),
+        (LARGE, "No space left on device; make room there, or let it save less"),
+    ],
+    ids=["outside", "limit", "disk"],
+)
+def test_a_checkpoint_that_cannot_be_kept_leaves_the_one_before_in_use(root: Path, second: str, problem: str) -> None:
     async def scenario() -> None:
         async with open_engine(root, local_grid((1,), restart_rest_s=0.0)) as world:
-            # The second run leaves something that nobody may follow in place of its checkpoint.
-            script = (
-                'echo "run $KOALA_RUN: $(cat "$KOALA_CHECKPOINT/state")"; case $KOALA_RUN in '
-                '1) echo first >"$KOALA_CHECKPOINT/state"; exit 1 ;; '
-                '2) rm -rf "$KOALA_CHECKPOINT"; ln -s / "$KOALA_CHECKPOINT"; exit 1 ;; esac'
-            )
-            row = await world.run(a_request(script, checkpoint=Checkpoint()))
+            area = world.engine.areas["a"]
+            collect = area.collect
+
+            async def on_a_small_disk(file: str, token: str, path: str) -> CollectedFile | None:
+                saved = root / f"sites/a/components/{token}/workspace/{path}/state"
+                if "No space" in problem and saved.stat().st_size > 100_000:
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+                return await collect(file, token, path, bytes_max=100_000)
+
+            area.collect = on_a_small_disk  # type: ignore[method-assign, assignment]
+            row = await world.run(a_request(REPLACES % second, checkpoint=Checkpoint()))
             assert (row.state, row.runs) == ("done", 3)
             assert await world.output(row.id) == "run 3: first\n"
             assert row.explanation is not None
-            assert any("leads out of the workspace" in line["text"] for line in row.explanation["story"])
+            story = [line["text"] for line in row.explanation["story"]]
+            (told,) = [line for line in story if problem in line]
+            assert "goes on from" in told
+            assert "saved at a cannot be had" in told
 
     asyncio.run(scenario())

@@ -10,13 +10,14 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from koala.daemon.service.cursors import write_cursor
 from koala.daemon.service.data.downloads import DownloadService
 from koala.daemon.service.job_records import JobRecords
 from koala.files.area.layout import replica_path
-from koala.model.api import DOWNLOAD_BYTES_MAX, Registration
+from koala.model.api import DOWNLOAD_BYTES_MAX, Forgetting, Registration, Scope
 from koala.model.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
 from koala.model.messages import CancelAsked, JobRequeued
 from tests.support.daemon_world import ANNA, BERT, OWNER, DaemonWorld, job_text, open_daemon
@@ -220,13 +221,39 @@ def test_outputs_are_brought_to_another_site_and_to_a_url(tmp_path: Path, monkey
             await world.start(job_text(MAKES, outputs="[{path: result, to: nowhere}]"))
         with pytest.raises(InvalidError, match="is not written to"):
             await world.start(job_text(MAKES, outputs="[{path: result, to: 'file:///tmp/x'}]"))
+        job = await world.start(job_text(MAKES, outputs="[{path: result, to: 's3://nowhere/x'}]"))
+
+        async def why() -> bool | None:
+            meaning = (await world.service.explain(OWNER, job)).meaning
+            return True if "to s3://nowhere/x: " in meaning and "it is tried again" in meaning else None
+
+        await world.until(why)
         world.engine._performer.outputs._patience_s = 0.0
-        found = await world.ended(
-            await world.start(job_text(MAKES, outputs="[{path: result, to: 's3://nowhere/x'}]"))
-        )
+        found = await world.ended(job)
         assert found.state == "failed"
+        assert "to s3://nowhere/x: " in found.reason
         assert "COLLECT_PATIENCE_S" in found.reason
         await settled(world)
+
+    in_daemon(tmp_path, scene)
+
+
+def test_the_owner_of_a_job_forgets_what_it_made(tmp_path: Path) -> None:
+    async def scene(world: DaemonWorld) -> None:
+        service = world.service
+        job = await world.start(job_text(MAKES, ("{processors: 1, site: A}",), outputs=OUTPUTS), ANNA)
+        await world.ended(job, ANNA)
+        wish = Forgetting(name=f"jobs/{job}/result")
+        with pytest.raises(NotFoundError, match="no job"):
+            await service.forget(BERT, wish)
+        with pytest.raises(ForbiddenError, match="submit"):
+            await service.forget(msgspec.structs.replace(ANNA, scopes=frozenset({Scope.READ})), wish)
+        with pytest.raises(ForbiddenError, match="operate"):
+            await service.forget(ANNA, Forgetting(name="jobs/none"))
+        await service.forget(ANNA, wish)
+        assert [each.path for each in await service.outputs_of(ANNA, job)] == ["logs"]
+        await settled(world)
+        assert await world.engine.areas["A"].size_bytes(replica_path(wish.name)) is None
 
     in_daemon(tmp_path, scene)
 

@@ -183,6 +183,24 @@ def test_what_cannot_be_read_is_refused_at_once(tmp_path: Path, monkeypatch: pyt
     run(scenario())
 
 
+def test_a_disk_without_room_says_so_and_keeps_nothing(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        site = tmp_path / "site"
+        settings = BatchSettings(work_directory=str(site), through=("env",))
+        small = ("env", "--ignore-signal=XFSZ", "prlimit", "--fsize=4096")
+        area = RemoteArea("delft", Host(RemoteShell(through=small), settings), str(site / "files"))
+        await area.prepare()
+        logs = workspace(site) / "logs"
+        logs.mkdir()
+        (logs / "line").write_bytes(BYTES)
+        with pytest.raises(OSError, match="no room") as full:
+            await area.collect(NAME, COMPONENT, "logs")
+        assert full.value.errno == errno.ENOSPC
+        assert list((site / "files" / "replicas").iterdir()) == []
+
+    run(scenario())
+
+
 @AREAS
 def test_holes_count_as_bytes(tmp_path: Path, make: Any) -> None:
     async def scenario() -> None:

@@ -124,12 +124,14 @@ def requeue(ctx: click.Context, client: Client, /, job_ids: tuple[int, ...], hol
     """Put jobs back into their placement queue.
 
     What a job has is given back, and what runs of it is ended, without counting as a failure; it is started again
-    later. A job that is in quarantine, after an error inside Koala, is put back by an operator once the cause is
-    mended, as after an upgrade.
+    later. One with a checkpoint is asked to save first, and has its time of grace for it. A job that is in
+    quarantine, after an error inside Koala, is put back by an operator once the cause is mended, as after an upgrade.
     """
 
     def told(found: JobSummary) -> str:
-        return "is ended at its sites and goes back" if found.state == "unwinding" else f"is {found.state} again"
+        if found.state != "unwinding":
+            return f"is {found.state} again"
+        return f"goes back: {clean(client.explain(found.id).meaning)}"
 
     _each_job(ctx, job_ids, lambda job_id: client.requeue(job_id, hold=hold), told, as_json=as_json)
 

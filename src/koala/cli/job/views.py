@@ -30,7 +30,7 @@ from koala.cli.terminal.words import (
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from koala.model.api import ComponentRun, Explanation, JobDetail
+    from koala.model.api import CheckpointInfo, ComponentRun, Explanation, JobDetail
 
 BAR_WIDTH_MAX = 30
 BAR_WIDTH_MIN = 10
@@ -43,6 +43,8 @@ FILES_SHOWN_MAX = 20
 # Of how many components the workspace is shown.
 WORKSPACES_SHOWN_MAX = 10
 CHECKSUM_SHOWN = 16
+# Of how many components it is said from what they went on.
+CHECKPOINTS_SHOWN_MAX = 4
 
 
 def print_job(job: JobDetail, now: float, verdict: str = "") -> None:
@@ -62,6 +64,7 @@ def print_job(job: JobDetail, now: float, verdict: str = "") -> None:
         ("places", _places(job)),
         ("tries", _tries(job)),
         ("claiming", claiming_words(job)),
+        ("checkpoint", "" if job.checkpoint is None else checkpoint_words(job.checkpoint, now)),
         ("note", job_note(job, verdict)),
     ]
     for name, words in rows:
@@ -92,6 +95,24 @@ def claiming_words(job: JobDetail) -> str:
         f"{job.gained_processor_s:,.0f} processor s gained by claiming late, {job.wasted_processor_s:,.0f} wasted "
         "until the start"
     )
+
+
+def checkpoint_words(found: CheckpointInfo, now: float) -> str:
+    """From what its components went on, and what the job would lose if it were ended now."""
+    told = []
+    for each in found.saved[:CHECKPOINTS_SHOWN_MAX]:
+        when = "" if each.saved_at is None else f", {ago(each.saved_at, now)}"
+        told.append(
+            f"component {each.component} went on from {size(each.size_bytes)} that run {each.run} saved on "
+            f"{clean(each.site)}{when}"
+        )
+    more = len(found.saved) - len(told)
+    told += [f"and {more} more"] if more else []
+    told = told or ["no run went on from one yet"]
+    if found.work_lost_s is not None:
+        lost = f"{span(found.work_lost_s)} of work" if found.work_lost_s >= 1.0 else "no work"
+        told.append(f"{lost} would be lost if it ended now")
+    return "; ".join(told)
 
 
 def _places(job: JobDetail) -> str:

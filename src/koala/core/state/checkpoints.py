@@ -5,13 +5,48 @@ Where the bytes are, and whether they are whole, only those know who bring them.
 
 from __future__ import annotations
 
+import msgspec
+
+from koala.core.lifecycle import JobState
 from koala.core.state.job import ComponentClaim, ComponentPhase, Job
 from koala.core.state.ledger import Ledger
 from koala.model.checkpoint import CheckpointSource
-from koala.model.messages import CheckpointBrought
+from koala.model.messages import CheckpointBrought, Token
+from koala.model.request import SiteName
 
 # So many former runs are remembered: a run that never came to its first checkpoint leaves the one before it in use.
 CHECKPOINT_RUNS_MAX = 16
+
+
+class SavedCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
+    """The checkpoint that a component last went on from: which run left it, where, and when it was last saved to, by
+    the clock of that site; None where that is not known."""
+
+    component: int
+    run: int
+    site: SiteName
+    size_bytes: int
+    saved_at: float | None = None
+
+
+class CheckpointStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of the checkpoints of a job. ``work_lost_s`` is for how long it would have run in vain if it were
+    ended now; None while it does not run."""
+
+    saved: tuple[SavedCheckpoint, ...] = ()
+    work_lost_s: float | None = None
+
+
+def checkpoint_status(job: Job, now: float) -> CheckpointStatus | None:
+    """From what its components last went on, and what an end would cost now; None for a job without checkpoints."""
+    if job.request.checkpoint is None:
+        return None
+    saved = tuple(
+        SavedCheckpoint(component=component, site=site, run=run, size_bytes=size_bytes, saved_at=saved_at)
+        for component, (site, run, size_bytes, saved_at) in sorted(job.went_on_from.items())
+    )
+    runs = job.state is JobState.RUNNING
+    return CheckpointStatus(saved=saved, work_lost_s=round(work_lost_s(job, now), 3) if runs else None)
 
 
 def work_lost_s(job: Job, now: float) -> float:
@@ -39,6 +74,11 @@ def grace_s(claim: ComponentClaim) -> float:
     return checkpoint.grace_s
 
 
+def is_saving(claim: ComponentClaim) -> bool:
+    """Whether the component was asked to save and has its time of grace: it has not ended, nor is it told to."""
+    return claim.aborting and not claim.fenced and claim.abort_tries == 0 and claim.timer is not None
+
+
 class JobCheckpoints:
     """Remembers which components ran, and names those from whose checkpoints others go on."""
 
@@ -64,9 +104,20 @@ class JobCheckpoints:
         )
 
     def on_brought(self, event: CheckpointBrought) -> None:
-        """For the job's story."""
+        """For the job's story, and for those who ask from what it goes on."""
         claim = self.ledger.claims.get(event.token)
         if claim is None or claim.aborting:
             return
-        self.ledger.about = (claim.job,)
-        claim.job.tell(self.ledger.now, "goes_on_from", claim.component, event.source, event.size_bytes, event.reason)
+        job = claim.job
+        self.ledger.about = (job,)
+        job.went_on_from.pop(claim.component, None)
+        if event.source is not None:
+            run = self._run_of(job, event.saved_by)
+            job.went_on_from[claim.component] = event.source, run, event.size_bytes, event.saved_at
+        job.tell(self.ledger.now, "goes_on_from", claim.component, event.source, event.size_bytes, event.reason)
+
+    @staticmethod
+    def _run_of(job: Job, token: Token) -> int:
+        """The number of the run that a component was of; 0 for one that nobody remembers."""
+        back = (back for back, run in enumerate(job.checkpoint_runs) if any(token == each for _, each in run))
+        return job.runs - next(back, job.runs)

@@ -219,6 +219,8 @@ class Job(_JobLinks):
     checkpoint_runs: list[tuple[tuple[SiteName, Token], ...]] = field(
         default_factory=list
     )  # last first, by component
+    # By component: the site, the run, the bytes and the time of the checkpoint that it last went on from.
+    went_on_from: dict[int, tuple[SiteName, int, int, float | None]] = field(default_factory=dict)
     broke_at: SiteName | None = None  # the site at which a component of it broke first, while it ran
     to_blame: str = ""  # why such failures count as those of its application, once they do
     submitter: str = ""  # whose it is

@@ -12,11 +12,19 @@ import logging
 import shlex
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from koala.daemon.perform.components import ComponentRegister
 from koala.daemon.perform.interface import EngineInterface
 from koala.daemon.perform.retry import retry_until_done
 from koala.daemon.perform.transfers import TransferWorker
-from koala.files import FileArea, UnreachableSiteError
+from koala.files import (
+    ChangedFileError,
+    ChecksumError,
+    FileArea,
+    MissingReplicaError,
+    UnreachableSiteError,
+)
 from koala.files.area.layout import replica_path
 from koala.files.area.workspace import COMPONENTS, CollectedFile
 from koala.files.errors import PathError
@@ -34,6 +42,8 @@ _log = logging.getLogger(__name__)
 CHECKPOINT_PATIENCE_S = 600.0
 # Why a disk does not take an archive; of any other failure the site may recover.
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM})
+# An archive that is not any more what it was made as.
+_FAULTS_OF_SOURCE = (MissingReplicaError, ChangedFileError, ChecksumError)
 # The first bytes of an archive with nothing in it.
 _NOTHING = bytes(512)
 
@@ -123,20 +133,28 @@ class CheckpointBringer:
                 continue
             if made is None:
                 continue
-            file = checkpoint_file(source.token)
-            path = replica_path(file)
-            if source.site != row.site:
-                try:
-                    path = await self._transfers.checkpoint(row.token, file, source.site, row.site, made)
-                except UnreachableSiteError as error:
-                    reasons.append(self._passed_over(row.token, source, OSError(error.message)))
-                    continue
-            self._tell(row.token, source.site, made.size_bytes, reasons)
+            try:
+                path = await self._have_at(row, source, made)
+            except UnreachableSiteError as error:
+                reasons.append(self._passed_over(row.token, source, OSError(error.message)))
+                continue
+            except _FAULTS_OF_SOURCE as error:
+                self._collected.pop(source.token, None)  # what is in the workspace there may still be had
+                reasons.append(self._passed_over(row.token, source, PathError(error.message)))
+                continue
+            self._tell(row.token, reasons, source, made)
             await self._forget_older(sources[sources.index(source) + 1 :])
             return path
         if sources:
-            self._tell(row.token, None, 0, reasons)
+            self._tell(row.token, reasons)
         return None
+
+    async def _have_at(self, row: ComponentRow, source: CheckpointSource, made: CollectedFile) -> str:
+        """Have an archive at the component's site; where it is in the file area there."""
+        file = checkpoint_file(source.token)
+        if source.site == row.site:
+            return replica_path(file)
+        return await self._transfers.checkpoint(row.token, file, source.site, row.site, made)
 
     async def _collect(self, source: CheckpointSource, directory: str) -> CollectedFile | None:
         """What a component that has ended left; None where there is nothing. All who want it wait for one reading."""
@@ -165,16 +183,26 @@ class CheckpointBringer:
             raise SourceSilentError(source.site, str(error)) from None
         return f"{what}: {source.site} did not answer for {self._patience_s:.0f} s ({error})"
 
-    def _tell(self, token: Token, site: SiteName | None, size_bytes: int, reasons: list[str]) -> None:
+    def _tell(
+        self,
+        token: Token,
+        reasons: list[str],
+        source: CheckpointSource | None = None,
+        made: CollectedFile | None = None,
+    ) -> None:
         self._silent_since.pop(token, None)
         if token not in self._told:
             self._told.add(token)
-            reason = "; ".join(reasons)
-            self._engine.report(
-                CheckpointBrought(
-                    at=self._engine.now(), token=token, source=site, size_bytes=size_bytes, reason=reason
+            brought = CheckpointBrought(at=self._engine.now(), token=token, reason="; ".join(reasons))
+            if source is not None and made is not None:
+                brought = msgspec.structs.replace(
+                    brought,
+                    source=source.site,
+                    size_bytes=made.size_bytes,
+                    saved_by=source.token,
+                    saved_at=made.changed_at,
                 )
-            )
+            self._engine.report(brought)
 
     async def _forget_older(self, sources: Sequence[CheckpointSource]) -> None:
         """A later one is in use: archives that were made of older ones can go."""

@@ -77,6 +77,7 @@ class OutputCollector:
         self._patience_s = patience_s
         self._first_s = first_s
         self._tasks: dict[Token, asyncio.Task[None]] = {}
+        self._troubles: dict[Token, str] = {}  # why what is under way does not come on
         self._answered: dict[JobId, dict[Token, OutputsCollected]] = {}
         self.in_doubt: InDoubt = lambda _site, _file: None
 
@@ -88,7 +89,15 @@ class OutputCollector:
         elif command.token not in self._tasks:
             task = asyncio.create_task(self._perform(command), name=f"outputs of {command.token}")
             self._tasks[command.token] = task
-            task.add_done_callback(lambda _: self._tasks.pop(command.token, None))
+            task.add_done_callback(lambda _: self._over(command.token))
+
+    def _over(self, token: Token) -> None:
+        self._tasks.pop(token, None)
+        self._troubles.pop(token, None)
+
+    def troubles(self, job: JobId) -> list[str]:
+        """What keeps the outputs of a job from being collected now, and is tried again."""
+        return [why for token, why in sorted(self._troubles.items()) if token.partition(".")[0] == str(job)]
 
     def ended(self, command: JobEnded | JobRequeued) -> None:
         """The run is over: nobody asks again for what it made."""
@@ -128,19 +137,24 @@ class OutputCollector:
                 except (TransferCancelledError, TransferInterruptedError):
                     raise
                 except PathError as error:
-                    problem = error.for_user()
+                    problem = f"output {error.for_user()}"
                     break
                 except (FilesError, OSError) as error:
                     # Silence is no answer, and costs no patience; whatever is answered does.
                     refused = isinstance(error, FilesError) or self._is_answer(command.site, error)
                     _log.warning("output %s of component %s: %s", output.path, command.token, error)
+                    self._troubles[command.token] = _trouble(output, command.site, error)
                     if refused and trouble_s >= self._patience_s:
-                        problem = _said(output, command.site, error, self._patience_s)
+                        problem = (
+                            f"{self._troubles[command.token]}, for {self._patience_s:.0f} s (COLLECT_PATIENCE_S); "
+                            "what the job made is still in its workspace"
+                        )
                         break
                     await asyncio.sleep(wait_s)
                     trouble_s += wait_s if refused else 0.0
                     wait_s = min(2 * wait_s, RETRY_MOST_S)
                 else:
+                    self._troubles.pop(command.token, None)
                     made += [] if found is None else [found]
                     break
             if problem:
@@ -153,7 +167,7 @@ class OutputCollector:
         """Take in one output, and bring it where it is to be besides; None where the component did not make it."""
         area = self._areas.get(command.site)
         if area is None:
-            raise PathError(f"output {output.path!r}: there is no site {command.site} any more")
+            raise PathError(f"{output.path!r}: there is no site {command.site} any more")
         # Which of the two names it gets is known when it has been looked at.
         names = {
             directory: output_name(
@@ -197,9 +211,7 @@ class OutputCollector:
     ) -> None:
         area = self._areas.get(target)
         if area is None:
-            raise PathError(
-                f"output {made.path!r}: there is no site {target} to bring it to; take it from the catalogue"
-            )
+            raise PathError(f"{made.path!r}: there is no site {target} to bring it to; take it from the catalogue")
         order = Order(
             transfer=f"output.{command.token}.{number}",
             file=name,
@@ -232,11 +244,10 @@ class OutputCollector:
             raise
 
 
-def _said(output: JobOutput, site: SiteName, error: Exception, patience_s: float) -> str:
+def _trouble(output: JobOutput, site: SiteName, error: Exception) -> str:
+    """Which output it is, where it is or was to go, and why that does not work."""
     why = error.for_user() if isinstance(error, FilesError) else getattr(error, "strerror", None) or str(error)
     if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG):
         why = f"it cannot be read ({why})"
-    return (
-        f"output {output.path!r} at {site}: {why}, for {patience_s:.0f} s (COLLECT_PATIENCE_S); what the job "
-        "made is still in its workspace"
-    )
+    target = f" to {output.to}" if output.to_url else ""
+    return f"output {output.path!r} at {site}{target}: {why}"

@@ -13,6 +13,7 @@ import msgspec
 
 from koala.core.lifecycle import MEANING, JobState
 from koala.core.probing import why_not_probed
+from koala.core.state.checkpoints import CheckpointStatus
 from koala.core.state.forecasts import LinkForecasts
 from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
@@ -25,6 +26,7 @@ from koala.files import CatalogueEntry
 from koala.mapping.site_lans import region_of
 from koala.model.api import (
     Answer,
+    CheckpointInfo,
     ComponentRun,
     DryRun,
     DryRunFile,
@@ -114,6 +116,7 @@ def job_detail(
     transfers: Iterable[TransferInfo],
     files: Iterable[JobFile],
     traffic: JobTraffic | None,
+    checkpoint: CheckpointStatus | None,
     outputs: Iterable[OutputInfo],
     workspace_of: Callable[[ComponentRow], str],
 ) -> JobDetail:
@@ -129,8 +132,15 @@ def job_detail(
         transfers=list(transfers),
         files=list(files),
         traffic=None if traffic is None else TrafficInfo.model_validate(msgspec.to_builtins(traffic)),
+        checkpoint=_checkpoint_info(row, checkpoint),
         outputs=list(outputs),
     )
+
+
+def _checkpoint_info(row: StoredJob, told: CheckpointStatus | None) -> CheckpointInfo | None:
+    """What is known of a job's checkpoints, or was when it ended."""
+    kept = msgspec.to_builtins(told) if told is not None else (row.explanation or {}).get("checkpoint")
+    return None if kept is None else CheckpointInfo.model_validate(kept)
 
 
 def _shared(row: StoredJob, form: type[Answer]) -> dict[str, Any]:

@@ -78,6 +78,7 @@ from koala.model.api import (
     SubmittedGraphJob,
 )
 from koala.model.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError, UnavailableError
+from koala.model.outputs import job_of_output
 from koala.model.request import GraphJob, Request, numbered_from
 from koala.model.request_size import request_characters
 from koala.policies.errors import suggest
@@ -201,7 +202,7 @@ class Service:
             await ended_before(who, each.request, self._engine)
             waits_for = dict.fromkeys(graph[other.job].name for other in each.within)
             jobs.append(
-                DryRunGraphJob(name=each.name, waits_for=[*waits_for], dry_run=self._try_out(who, each.request))
+                DryRunGraphJob(name=each.name, waits_for=[*waits_for], dry_run=self._try_out(who, each.alone()))
             )
             await asyncio.sleep(0)  # the others of the loop have their turn
         return DryRunGraph(jobs=jobs)
@@ -313,6 +314,7 @@ class Service:
             components=components,
             transfers=CallerView(self._engine, who).transfers_of(job, transfers),
             traffic=self._engine.scheduler.traffic(job),
+            checkpoint=self._engine.scheduler.checkpoint(job, self._engine.now()),
         )
 
     async def explain(self, who: Principal, job: int) -> Explanation:
@@ -338,6 +340,7 @@ class Service:
             if each.token in under_way
             for site, there, size_bytes in [under_way[each.token]]
         ]
+        stuck += [f"{why}; it is tried again" for why in self._engine.outputs.troubles(job)]
         if stuck:
             told = msgspec.structs.replace(told, meaning=f"{told.meaning}. {'; '.join(stuck)}")
         live = scheduler.ledger.jobs.get(job)
@@ -429,8 +432,13 @@ class Service:
         return file_info(await self._catalogue.replicate(wish))
 
     async def forget(self, who: Principal, wish: Forgetting) -> None:
-        """Forget a replica or a file; what running jobs read of it stays until they end. Needs ``operate``."""
-        who.need(Scope.OPERATE)
+        """Forget a replica or a file; what running jobs read of it stays until they end. Needs ``operate``, or for
+        what a job of the caller made ``submit``."""
+        job = job_of_output(wish.name)
+        if job is None or who.may(Scope.OPERATE):
+            who.need(Scope.OPERATE)
+        else:
+            await self._records.own_row(who, job)
         await self._catalogue.forget(wish)
 
     # ------------------------------------------------------------------------------------------ journal

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from typing import Annotated, Any
+from collections.abc import Collection, Iterable, Iterator
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import BeforeValidator, Field
 
@@ -15,8 +15,8 @@ from koala.descriptions.job.order import NUMBER_MAX, AfterText, JobNumber, job_n
 from koala.descriptions.yaml.problems import nearest, wrong
 from koala.descriptions.yaml.text import Document, read_document
 from koala.model.dependency import DEPENDENCIES_MAX, Condition, Dependency
-from koala.model.outputs import OUTPUT_PREFIX, job_of_output
-from koala.model.request import GRAPH_JOBS_MAX, GraphJob
+from koala.model.outputs import ARCHIVE_ENDING, OUTPUT_PREFIX, OutputOfGraph, job_of_output
+from koala.model.request import GRAPH_JOBS_MAX, GraphJob, Request
 
 _ELEMENT = re.compile(r"(.+)_([0-9]{1,10})", re.DOTALL)
 _REFERENCE_ADVICE = (
@@ -91,7 +91,11 @@ def read_graph_yaml(text: str, source: str, known: KnownNames = ANY_NAMES) -> tu
             Dependency(job=positions[other], condition=condition, index=index)
             for condition, other, index, _ in _within(document, name)
         ]
-        graph.append(GraphJob(name=name, request=requests[name], within=tuple(dict.fromkeys(within))))
+        refuse_any(source, _output_problems(document, name, positions, requests))
+        reads = dict.fromkeys(output for output, _ in _outputs(document, name, positions))
+        graph.append(
+            GraphJob(name=name, request=requests[name], within=tuple(dict.fromkeys(within)), reads=tuple(reads))
+        )
     refuse_any(source, _number_problems(document, graph))
     return tuple(graph)
 
@@ -114,7 +118,8 @@ def _part(document: Document[JobGraphText], name: str) -> Document[JobText]:
 def _within(
     document: Document[JobGraphText], name: str
 ) -> Iterator[tuple[Condition, str, int | None, tuple[str | int, ...]]]:
-    """What a job waits for in the graph: the condition, the other, its element, and where that stands."""
+    """What a job waits for in the graph: the condition, the other, its element, and where that stands. Who reads what
+    another makes waits until that one is done."""
     jobs = document.model.jobs
     for condition in Condition:
         for place, each in enumerate(getattr(jobs[name].after, str(condition))):
@@ -123,12 +128,14 @@ def _within(
             found = None if each in jobs else _ELEMENT.fullmatch(each)
             other, index = (each, None) if found is None else (found[1], int(found[2]))
             yield condition, other, index, ("jobs", name, "after", str(condition), place)
+    for read in _reads(document, name):
+        other, index, _ = _maker(jobs, read.told)
+        yield Condition.DONE, other, index, read.where
 
 
 def _reference_problems(document: Document[JobGraphText]) -> Iterator[Problem]:
     from koala.model.job_array import read_array
 
-    yield from _input_problems(document)
     jobs = document.model.jobs
     for name in jobs:
         for _, other, index, where in _within(document, name):
@@ -158,31 +165,74 @@ def _number_problems(document: Document[JobGraphText], graph: Iterable[GraphJob]
             )
 
 
-def _input_problems(document: Document[JobGraphText]) -> Iterator[Problem]:
-    """Inputs that are to come from another job of the graph: what a job makes is named by its number, and numbers are
-    given when the graph is submitted."""
-    jobs = document.model.jobs
-    for name, job in jobs.items():
-        where: tuple[str | int, ...] = ("jobs", name)
-        named = [((*where, "input_files"), job.input_files)]
-        for place, component in enumerate(job.components or ()):
-            named.append(((*where, "components", place, "input_files"), component.input_files or ()))
-        for path, files in named:
-            for place, file in enumerate(files):
-                if not file.name.startswith(OUTPUT_PREFIX) or job_of_output(file.name) is not None:
-                    continue
-                # jobs/NAME/..., of component 2 jobs/NAME.2/..., of an element jobs/NAME_3/...
-                told = file.name.removeprefix(OUTPUT_PREFIX).split("/")[0]
-                maker = next(
-                    (each for each in (told, *(told.rpartition(end)[0] for end in "._")) if each in jobs), None
-                )
-                if maker is not None:
-                    yield document.problem(
-                        (*path, place),
-                        f"what {printable(maker)} makes is named by its number, which is known only after submission",
-                        f"submit {printable(name)} by itself when {printable(maker)} has its number N, and write "
-                        f"{OUTPUT_PREFIX}N/...",
-                    )
+class _Read(NamedTuple):
+    """An input that another job makes: the file and the job as they are written, and where that stands."""
+
+    file: str
+    told: str
+    where: tuple[str | int, ...]
+
+
+def _reads(document: Document[JobGraphText], name: str) -> Iterator[_Read]:
+    """Inputs of a job that are named for another one's name: jobs/NAME/..., of component 2 jobs/NAME.2/..., of an
+    element jobs/NAME_3/... What begins with the number of a job is what that job made."""
+    job = document.model.jobs[name]
+    named: list[tuple[tuple[str | int, ...], Any]] = [(("jobs", name, "input_files"), job.input_files)]
+    for place, component in enumerate(job.components or ()):
+        named.append((("jobs", name, "components", place, "input_files"), component.input_files or ()))
+    for where, files in named:
+        for place, file in enumerate(files):
+            if file.name.startswith(OUTPUT_PREFIX) and job_of_output(file.name) is None:
+                told = file.name.removeprefix(OUTPUT_PREFIX).partition("/")[0]
+                yield _Read(file.name, told, (*where, place))
+
+
+def _maker(jobs: Collection[str], told: str) -> tuple[str, int | None, int]:
+    """The job that is told of so, its element and its component."""
+    part = 0
+    if told not in jobs:
+        head, dot, end = told.rpartition(".")
+        if dot and end.isascii() and end.isdecimal() and len(end) <= 9:
+            told, part = head, int(end)
+    found = None if told in jobs else _ELEMENT.fullmatch(told)
+    return (told, None, part) if found is None else (found[1], int(found[2]), part)
+
+
+def _outputs(
+    document: Document[JobGraphText], name: str, positions: dict[str, int]
+) -> Iterator[tuple[OutputOfGraph, tuple[str | int, ...]]]:
+    """What a job reads of what others make, and where that stands."""
+    for read in _reads(document, name):
+        maker, index, part = _maker(document.model.jobs, read.told)
+        path = read.file.removeprefix(f"{OUTPUT_PREFIX}{read.told}/")
+        found = OutputOfGraph(file=read.file, job=positions[maker], index=index, part=part, path=path)
+        yield found, read.where
+
+
+def _output_problems(
+    document: Document[JobGraphText], name: str, positions: dict[str, int], requests: dict[str, Request]
+) -> Iterator[Problem]:
+    """Inputs that the other job does not make."""
+    names = [*positions]
+    for output, where in _outputs(document, name, positions):
+        maker = names[output.job]
+        request = requests[maker]
+        told = printable(maker)
+        if output.index is None and request.array is not None:
+            yield document.problem(
+                where,
+                f"{told} is an array, whose elements make outputs of their own",
+                f"name one of them, as {OUTPUT_PREFIX}{told}_{request.array.index_at(0)}/{printable(output.path)}",
+            )
+            continue
+        made = [each.path for each in request.outputs_of(output.part)]
+        if output.path not in {*made, *(f"{path}{ARCHIVE_ENDING}" for path in made)}:
+            has = f"it makes {', '.join(map(printable, made))}" if made else "it names no outputs"
+            yield document.problem(
+                where,
+                f"{told} does not make {printable(output.path)!r}: {has}",
+                f"name it among the outputs of {told}; a directory is {ARCHIVE_ENDING} after its name",
+            )
 
 
 def _in_order(document: Document[JobGraphText]) -> list[str]:

@@ -76,6 +76,17 @@ koala_extent() {
   echo "$size"
 }
 
+# What could not be written, by what was said of it: for want of room, or for another reason, which is passed on.
+koala_no_room() {
+  case $problem in
+  *'No space left'* | *'quota exceeded'* | *'File too large'* | *'Wrote only'*) echo full ;;
+  *)
+    echo "$problem" >&2
+    return 1
+    ;;
+  esac
+}
+
 # Make the replica $4, by way of a fresh name ($3), of what is at the path $2 in the workspace $1: a file, or a
 # directory as one archive. No more than $5 bytes, nor $6 entries. Print what it is and what it has become, or why not.
 koala_collect() {
@@ -90,13 +101,19 @@ koala_collect() {
   rm -f "${3%@*}@"* # an attempt before this one that still goes on fails without its fresh file
   if [ -f "$found" ]; then
     if [ "$(wc -c <"$found")" -gt "$5" ]; then echo large; return 0; fi
-    ln "$found" "$3" 2>/dev/null || cat "$found" >"$3"
+    if ! ln "$found" "$3" 2>/dev/null && ! problem=$({ LC_ALL=C cat "$found" >"$3"; } 2>&1); then
+      koala_no_room
+      return
+    fi
     echo file
   elif [ -d "$found" ]; then
     if [ "$(find "$found" | head -n "$(($6 + 2))" | wc -l)" -gt "$(($6 + 1))" ]; then echo many; return 0; fi
     if [ "$(koala_extent "$found")" -gt "$(($5 / 1024))" ]; then echo large; return 0; fi
     # Sockets stay out: tar says so and goes on.
-    tar -cf "$3" -C "$found" .
+    if ! problem=$(LC_ALL=C tar -cf "$3" -C "$found" . 2>&1); then
+      koala_no_room
+      return
+    fi
     echo directory
   else
     echo other
@@ -107,6 +124,12 @@ koala_collect() {
   koala_appear "$3" "$4"
   koala_stamp_file "$4"
   koala_digest <"$4"
+  if [ -d "$found" ]; then koala_last_change "$found"; fi
+}
+
+# When the last of the files below a directory was changed, in seconds; nothing where there are none.
+koala_last_change() {
+  find "$1" -type f -exec sh -c 'stat -c %Y "$@" 2>/dev/null || stat -f %m "$@"' stat {} + | sort -n | tail -n 1
 }
 
 # Make the finished copy in the directory $1 a replica, by way of a fresh name ($2), under its own ($3).

@@ -112,9 +112,9 @@ class FileArea(ABC):
         found = await self._collect(file, token, path, bytes_max, entries_max)
         if found is None:
             return None
-        stamp, checksum, directory = found
-        self._known.note(replica_path(file), stamp, checksum)
-        return CollectedFile(size_bytes=stamp.size_bytes, checksum=checksum, directory=directory)
+        stamp, made = found
+        self._known.note(replica_path(file), stamp, made.checksum)
+        return made
 
     @abstractmethod
     async def read(self, path: str, offset: int, size_bytes: int) -> bytes:
@@ -137,7 +137,7 @@ class FileArea(ABC):
     @abstractmethod
     async def _collect(
         self, file: FileName, token: Token, path: str, bytes_max: int, entries_max: int
-    ) -> tuple[Stamp, str, bool] | None: ...
+    ) -> tuple[Stamp, CollectedFile] | None: ...
 
     @abstractmethod
     async def _promote(self, file: FileName, copy: str) -> tuple[Stamp, str] | None:

@@ -15,7 +15,7 @@ from typing import ParamSpec, Protocol, TypeVar
 from koala.files.area.directory import AreaDirectory, Gate
 from koala.files.area.interface import FileArea
 from koala.files.area.layout import fresh_name
-from koala.files.area.workspace import take_in_output, workspace_of
+from koala.files.area.workspace import CollectedFile, last_change, take_in_output, workspace_of
 from koala.files.checksums import of_path
 from koala.files.errors import PathError
 from koala.files.hosts import Host
@@ -71,17 +71,24 @@ class LocalArea(FileArea):
 
     async def _collect(
         self, file: FileName, token: Token, path: str, bytes_max: int, entries_max: int
-    ) -> tuple[Stamp, str, bool] | None:
+    ) -> tuple[Stamp, CollectedFile] | None:
         final = self.directory.replica(file)
         fresh = final.with_name(fresh_name(file))
         gate = Gate(fresh)
 
-        def collect() -> tuple[Stamp, str, bool] | None:
+        def collect() -> tuple[Stamp, CollectedFile] | None:
             workspace = workspace_of(self.directory.root, token)
             packed = take_in_output(
                 self.site, workspace, path, fresh, final, bytes_max=bytes_max, entries_max=entries_max, gate=gate
             )
-            return None if packed is None else (PathSource(final).stamp(), of_path(final), packed)
+            if packed is None:
+                return None
+            stamp = PathSource(final).stamp()
+            changed_at = last_change(workspace / path) if packed else None
+            made = CollectedFile(
+                size_bytes=stamp.size_bytes, checksum=of_path(final), directory=packed, changed_at=changed_at
+            )
+            return stamp, made
 
         try:
             return await self._offload(collect)

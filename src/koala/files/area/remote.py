@@ -6,6 +6,7 @@ scripts call are in ``area.sh``. How bytes get there is in ``koala.files.transfe
 
 from __future__ import annotations
 
+import errno
 import shlex
 
 from koala.files.area.interface import FileArea
@@ -21,7 +22,7 @@ from koala.files.area.layout import (
     fresh_name,
     replica_path,
 )
-from koala.files.area.workspace import COMPONENTS, refusal
+from koala.files.area.workspace import COMPONENTS, CollectedFile, refusal
 from koala.files.checksums import is_checksum
 from koala.files.errors import PathError
 from koala.files.hosts import SCRIPT_S, Host, quoted_path, read_limit_s, shell_functions
@@ -91,7 +92,7 @@ class RemoteArea(FileArea):
 
     async def _collect(
         self, file: FileName, token: Token, path: str, bytes_max: int, entries_max: int
-    ) -> tuple[Stamp, str, bool] | None:
+    ) -> tuple[Stamp, CollectedFile] | None:
         final = replica_path(file)
         workspace = f"../{COMPONENTS}/{token}/{WORK}"
         limits = (str(bytes_max), str(entries_max))
@@ -100,10 +101,20 @@ class RemoteArea(FileArea):
         if printed == "absent":
             return None
         what, _, rest = printed.partition("\n")
+        if what == "full":
+            raise OSError(errno.ENOSPC, f"there is no room for it on the disk of {self.site}")
         if what not in ("file", "directory"):
             raise refusal(self.site, path, what, bytes_max, entries_max)
-        stamp, _, checksum = rest.partition("\n")
-        return self._stamp(stamp, final), _digits(checksum), what == "directory"
+        said, _, rest = rest.partition("\n")
+        checksum, _, changed_at = rest.partition("\n")
+        stamp = self._stamp(said, final)
+        made = CollectedFile(
+            size_bytes=stamp.size_bytes,
+            checksum=_digits(checksum),
+            directory=what == "directory",
+            changed_at=float(changed_at) if changed_at.isascii() and changed_at.isdecimal() else None,
+        )
+        return stamp, made
 
     async def read(self, path: str, offset: int, size_bytes: int) -> bytes:
         read = shlex.join(["koala_read", path, str(offset), str(size_bytes)])

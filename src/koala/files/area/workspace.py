@@ -31,11 +31,13 @@ _OWNER_DIRECTORY = _OWNER_FILE | stat.S_IXUSR
 
 
 class CollectedFile(msgspec.Struct, frozen=True, kw_only=True):
-    """Size and SHA-256 of a replica that was collected; ``directory``: it is the archive of one."""
+    """Size and SHA-256 of a replica that was collected; ``directory``: it is the archive of one, and ``changed_at``
+    is when the last of its files was changed, by the clock of the site."""
 
     size_bytes: int
     checksum: str
     directory: bool = False
+    changed_at: float | None = None
 
 
 def refusal(site: SiteName, path: str, word: str, bytes_max: int, entries_max: int) -> PathError:
@@ -49,7 +51,7 @@ def refusal(site: SiteName, path: str, word: str, bytes_max: int, entries_max: i
         "large": f"it has more than {bytes_max} bytes (COLLECTED_BYTES_MAX); let the job bring it away itself",
         "many": f"it has more than {entries_max} entries (COLLECTED_ENTRIES_MAX); let the job pack it",
     }[word]
-    return PathError(f"output {path!r} at {site}: {why}")
+    return PathError(f"{path!r} at {site}: {why}")
 
 
 def take_in_output(
@@ -131,6 +133,12 @@ def _take_in(
 def workspace_of(area: Path, token: Token) -> Path:
     """The workspace of a component whose site has this file area."""
     return area.parent / COMPONENTS / token / WORK
+
+
+def last_change(directory: Path) -> float | None:
+    """When the last of the files below a directory was changed; None where there are none."""
+    found = (each.lstat() for each in _below(directory))
+    return max((each.st_mtime for each in found if stat.S_ISREG(each.st_mode)), default=None)
 
 
 def _link(found: Path, fresh: Path) -> None:

@@ -32,6 +32,7 @@ from koala.model.api.files import (
     Replication,
 )
 from koala.model.api.jobs import (
+    CheckpointInfo,
     ComponentRun,
     ContentQuestion,
     ContentState,
@@ -51,6 +52,7 @@ from koala.model.api.jobs import (
     Place,
     PlanInfo,
     RefusalInfo,
+    SavedCheckpointInfo,
     ShortageInfo,
     StoryLine,
     Submission,
@@ -88,6 +90,7 @@ __all__ = [
     "WAIT_S_MAX",
     "WALLTIME_S_MAX",
     "Answer",
+    "CheckpointInfo",
     "ComponentRun",
     "ContentQuestion",
     "ContentState",
@@ -131,6 +134,7 @@ __all__ = [
     "Registration",
     "ReplicaInfo",
     "Replication",
+    "SavedCheckpointInfo",
     "Scope",
     "ShortageInfo",
     "SiteHistory",

@@ -169,12 +169,32 @@ class TrafficInfo(Answer):
         return f"{told} Not measured at {why}." if why else told
 
 
+class SavedCheckpointInfo(Answer):
+    """The checkpoint that a component last went on from: the run that left it, its site, and when it was last saved
+    to, by the clock of that site."""
+
+    component: int
+    run: int
+    site: str
+    size_bytes: int
+    saved_at: float | None = None
+
+
+class CheckpointInfo(Answer):
+    """What is known of the checkpoints of a job. ``work_lost_s`` is for how long it would have run in vain if it were
+    ended now; null while it does not run."""
+
+    saved: list[SavedCheckpointInfo] = []
+    work_lost_s: float | None = None
+
+
 class JobDetail(JobSummary):
     """Everything about a job but its story. ``description`` is the job in YAML, as Koala understood it; ``files``
     travel with it, ``outputs`` are what it made that is registered. ``asked`` is what it asks for in words, and
     ``tasks`` in numbers, component by component. Processor seconds before its runs are ``gained_processor_s``, from
     the placement until components held their processors, and ``wasted_processor_s``, from there until the start.
-    ``traffic`` is what it sends between its sites while it has several."""
+    ``traffic`` is what it sends between its sites while it has several; ``checkpoint`` is for a job that saves its
+    state."""
 
     description: str
     asked: str = ""
@@ -188,6 +208,7 @@ class JobDetail(JobSummary):
     transfers: list[TransferInfo] = []
     files: list[JobFile] = []
     traffic: TrafficInfo | None = None
+    checkpoint: CheckpointInfo | None = None
     outputs: list[OutputInfo] = []
 
 
@@ -245,7 +266,7 @@ class Explanation(Answer):
     walltime. ``ends_before`` are those of the caller's jobs, for an operator all, that end last before it.
     ``planned_before`` are the plans of jobs before it for which what is idle is kept. A job that somebody holds
     (``held``), that ``waits_for`` others or that has not come to its time (``begins_at``) is not tried yet.
-    ``traffic`` is what one at several sites sends between them.
+    ``traffic`` is what one at several sites sends between them; ``checkpoint`` is for a job that saves its state.
     """
 
     job: int
@@ -273,6 +294,7 @@ class Explanation(Answer):
     begins_at: float | None = None
     places: list[Place] = []
     traffic: TrafficInfo | None = None
+    checkpoint: CheckpointInfo | None = None
     story: list[StoryLine] = []
 
     @property

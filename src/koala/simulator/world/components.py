@@ -234,8 +234,8 @@ class SimulatedComponents:
             component = next((each for each in usable if each.site.is_reachable), None)
             found.append(0.0 if component is None or component.progress is None else component.progress.kept)
             if sources:
-                source = None if component is None else component.site.name
-                self._delivery.answer(CheckpointBrought(at=now, token=token, source=source))
+                source, saved_by = (None, "") if component is None else (component.site.name, component.token)
+                self._delivery.answer(CheckpointBrought(at=now, token=token, source=source, saved_by=saved_by))
         return min(found)
 
     def _slowness(self, job: SimulatedJob, named: list[SimulatedComponent]) -> float:
