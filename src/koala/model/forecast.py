@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 from bisect import insort
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
@@ -23,6 +24,8 @@ TELLING_S = 5.0
 OVERDUE_WEIGHT = 0.3
 # What a predictor was wrong by weighs so much at the next measurement: a link may change, and what was best before.
 ERROR_MEMORY = 0.9
+# So many forecasts are remembered with what they were made from.
+FORECASTS_REMEMBERED = 1_024
 
 
 class MeasuredBy(enum.StrEnum):
@@ -156,8 +159,12 @@ def forecast(declared: float, measurements: Sequence[Measurement]) -> Forecast:
 
     The forecast is never outside of what was declared and measured.
     """
-    if not measurements:
-        return Forecast(declared, DECLARED, 0.0)
+    return _forecast(declared, tuple(measurements)) if measurements else Forecast(declared, DECLARED, 0.0)
+
+
+# A scheduler that was restarted, and one beside it, make the forecasts of the one before again.
+@lru_cache(maxsize=FORECASTS_REMEMBERED)
+def _forecast(declared: float, measurements: tuple[Measurement, ...]) -> Forecast:
     family = [make(declared) for _, make in PREDICTORS]
     wrong = [0.0] * len(family)
     told = 0.0

@@ -5,16 +5,12 @@ from __future__ import annotations
 from itertools import product
 from typing import Any
 
-import numba
 import numpy
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koala.model import network
 from koala.model.network import ALL_TO_ALL, CUBE, MASTER_WORKER, RING, SILENT, UNLIMITED_BIT_S
-from koala.policies.koala import frozen_order
-from koala.policies.minigrid import open_sites, reserve, satisfy
 from koala.policies.minigrid.case import PlacementCase
 from koala.policies.minigrid.reserve import (
     RESERVE_KNOWN,
@@ -26,6 +22,7 @@ from koala.policies.minigrid.reserve import (
     reserving_learned,
 )
 from koala.policies.minigrid.satisfy import part_demand_bit_s
+from koala.simulator.kernels.compiling import compiled
 
 GBIT_S = 1_000_000_000
 
@@ -156,14 +153,6 @@ def test_a_refused_job_stays_refused_with_less_idle_and_more_demand(
 
 def array(values: list[int]) -> Any:
     return numpy.array(values, numpy.int64)
-
-
-def compiled(function: Any) -> Any:
-    for module in (network, open_sites, frozen_order, satisfy, reserve):
-        for helper in vars(module).values():
-            if callable(helper) and getattr(helper, "__module__", "") == module.__name__:
-                numba.extending.register_jitable(helper)
-    return numba.njit(function)
 
 
 @pytest.fixture(scope="module")

@@ -121,8 +121,19 @@ def test_the_next_process_reads_what_was_compiled_and_a_changed_policy_is_compil
     # The kernel itself is the same, byte by byte.
     programs.write("policy.py", POLICY.replace("2 * value", "3 * value"))
     assert programs.run() == "22"
-    assert len({path.parents[1] for path in programs.kept()}) == 2
+    assert len({path.parent for path in programs.kept()}) == 2
     assert programs.kept().items() > kept.items()
+
+
+def test_another_copy_of_the_same_code_reads_what_was_compiled(programs: Programs, tmp_path: Path) -> None:
+    assert programs.run() == "16"
+    kept = programs.kept()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    copy = Programs(elsewhere)
+    copy.write("kernel.py", "# Its lines stand lower.\n" + KERNEL)
+    assert copy.run(programs.cache_home) == "16"
+    assert programs.kept() == kept
 
 
 def test_processes_that_compile_at_once_do_not_break_each_other(programs: Programs) -> None:

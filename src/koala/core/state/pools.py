@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from koala.core.state.job import Job
 from koala.model.grid import Site
-from koala.model.nodes import UNTOLD, NodePool, TaskShape
+from koala.model.nodes import UNTOLD, NodeClass, NodePool, TaskShape
 from koala.policies.front_door import described_pool
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ class BelievedPools:
         self._sites = sites
         self._described = [described_pool(site) for site in described]
         self._hold_placed = hold_placed
+        self._whole: list[tuple[Sequence[NodeClass], NodePool] | None] = [None] * len(sites)  # with what it is of
         self.placed: Iterable[Job] = ()  # jobs that have places and have not claimed them all
 
     def free(self, site: int) -> NodePool | None:
@@ -38,8 +39,13 @@ class BelievedPools:
 
     def whole(self, site: int) -> NodePool | None:
         """All nodes of the site, as if nobody held anything."""
-        belief = self._sites[site]
-        return NodePool.whole(belief.nodes) if belief.nodes else self._described[site]
+        nodes = self._sites[site].nodes
+        if not nodes:
+            return self._described[site]
+        known = self._whole[site]
+        if known is None or known[0] is not nodes:
+            known = self._whole[site] = nodes, NodePool.whole(nodes)
+        return known[1]
 
     def for_job(self, site: int, job: Job) -> NodePool | None:
         """What a placed job may claim: also what is kept for itself. The caller may change it."""

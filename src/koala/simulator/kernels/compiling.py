@@ -202,23 +202,54 @@ def _dispatcher(parts: list[FunctionType], folder: Path | None) -> Any:
     from numba.extending import register_jitable
 
     function, *callees = parts
-    config: Any = numba.config
     with _registering:
         for callee in callees:
             if callee not in _registered:
                 register_jitable(**_CALLED_OPTIONS, pipeline_class=_compiler_of_parts())(callee)
                 _registered.add(callee)
-        if folder is None:
-            return numba.njit(**_OPTIONS)(function)
-        elsewhere, config.CACHE_DIR = config.CACHE_DIR, str(folder)
-        try:
-            dispatcher: Any = numba.njit(**_OPTIONS, cache=True)(function)
-        finally:
-            config.CACHE_DIR = elsewhere
+    dispatcher: Any = numba.njit(**_OPTIONS)(function)
+    if folder is None:
+        return dispatcher
+    dispatcher._cache = _kept_in(str(folder))(function)
     if not Path(dispatcher.stats.cache_path).is_relative_to(folder):
         # Beside the source, for one, where numba would take an old kernel for a new one.
         raise PermissionError(f"numba would keep its work in {dispatcher.stats.cache_path} instead of {folder}")
     return dispatcher
+
+
+def _kept_in(folder: str) -> Any:
+    """numba's cache for one function, in this folder.
+
+    By itself numba keeps its work by the path of the source and the time of its last change, so that another checkout
+    or installation of the same code would compile all again. The folder is named after the code.
+    """
+    from numba.core import caching
+
+    anywhere: Any = caching._CacheLocator
+    results: Any = caching.CompileResultCacheImpl
+    of_function: Any = caching.FunctionCache
+
+    class InFolder(anywhere):  # type: ignore[misc]
+        def get_cache_path(self) -> str:
+            return folder
+
+        def get_source_stamp(self) -> str:
+            return ""
+
+        def get_disambiguator(self) -> str:
+            return ""
+
+        @classmethod
+        def from_function(cls, _function: Any, _file: str) -> InFolder:
+            return cls()
+
+    class Results(results):  # type: ignore[misc]
+        _locator_classes = (InFolder,)
+
+    class Kept(of_function):  # type: ignore[misc]
+        _impl_class = Results
+
+    return Kept
 
 
 @cache
