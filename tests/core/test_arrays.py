@@ -7,6 +7,7 @@ import pytest
 from koala.core import JobState, Scheduler, decode_snapshot, encode_snapshot
 from koala.core.placement import MADE_AHEAD_MAX, MADE_AT_ONCE_MAX
 from koala.core.scheduler import CANCELLED_AT_ONCE_MAX
+from koala.core.state.outlook import ELEMENTS_FORESEEN_MAX
 from koala.core.story import element_counts
 from koala.model.dependency import Condition, Dependency
 from koala.model.job_array import ARRAY_ELEMENTS_MAX, ARRAY_RANGES_MAX, ArrayError, element_number, read_array
@@ -303,3 +304,21 @@ def test_an_array_whose_elements_find_no_place_in_their_only_try_is_over_at_once
     assert ended.outcome is JobOutcome.FAILED
     assert ended.reason == "of 3 elements 3 failed"
     assert not driver.ledger.arrays
+
+
+@pytest.mark.parametrize(
+    ("elements", "limit", "foreseen"), [(5, "", 3), (5, "%2", 0), (100, "", ELEMENTS_FORESEEN_MAX)]
+)
+def test_what_is_told_of_a_job_behind_an_array_counts_elements_that_are_no_jobs_yet(
+    elements: int, limit: str, foreseen: int
+) -> None:
+    driver = CoreDriver({"a": 10}, scan_interval_s=0.0, plan_depth=8)
+    driver.run(ask(10, walltime_s=100.0))
+    submit(driver, ask(10, walltime_s=50.0, array=read_array(f"1-{elements}{limit}")))
+    behind = submit(driver, ask(10, walltime_s=10.0))
+    driver.settle()
+    told = driver.scheduler.explain(behind)
+    assert told is not None
+    planned_at = 100.0 + MADE_AHEAD_MAX * 50.0
+    assert driver.job(behind).plan_at == planned_at
+    assert (told.expected_at, told.latest_at) == (planned_at + foreseen * 50.0,) * 2

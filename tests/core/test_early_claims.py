@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from koala.core import JobState, Scheduler, decode_snapshot, encode_snapshot
-from koala.model.messages import AbortComponent, SiteDrained, SiteReported, StartComponent
+from koala.model.messages import AbortComponent, SiteDrained, SiteReported, StartComponent, StartTransfer
 from koala.policies import Catalogue
 from tests.support.core_driver import CoreDriver, ask, assert_clean, assert_ledger_balances, kind, part
 
@@ -60,6 +60,7 @@ def test_it_claims_what_is_there_and_stands_in_line_for_the_rest() -> None:
     others_hold(driver, 0)
     driver.ready("1.2")
     assert (driver.state(1), driver.job(1).wasted_processor_s) == (JobState.RUNNING, 500.0)
+    assert [site.early_wasted_processor_s for site in driver.ledger.sites] == [500.0, 0.0]
     assert driver.job(1).early_until is None
     driver.end("1.1", "1.2")
     assert_clean(driver.ledger)
@@ -114,6 +115,58 @@ def test_what_was_kept_counts_no_more_after_the_window() -> None:
     driver.pass_time(1_000.0)
     driver.submit(ask(1))
     assert driver.ledger.kept_early == []
+
+
+def with_a_file(transfer_s: float, **parameters: Any) -> CoreDriver:
+    """The same, where the job reads a file that is at b."""
+    driver = CoreDriver(
+        {"a": 10, "b": 10},
+        files={"f": (transfer_s, ("b",))},
+        scan_interval_s=0.0,
+        plan_depth=1,
+        check_interval_s=None,
+        barrier_timeout_s=100.0,
+        hold_budget=0.05,
+        hold_budget_per_job=0.05,
+        hold_ahead_s=50.0,
+        **parameters,
+    )
+    others_hold(driver, 10)
+    driver.submit(ask(part(10, "a", "f"), part(10, "b"), walltime_s=1_000.0))
+    driver.settle()
+    assert driver.job(1).plan_at == PLANNED_AT
+    return driver
+
+
+def test_its_files_are_brought_while_it_waits_at_the_barrier() -> None:
+    """waiting -> placed -> starting -> running"""
+    driver = with_a_file(40.0)
+    driver.wait_until(451.0)
+    assert (started_at(driver), driver.times(StartTransfer)) == ([450.0, 450.0], [450.0])
+    driver.ready("1.1", "1.2")
+    driver.wait_until(490.0)
+    assert driver.state(1) is JobState.STARTING
+    driver.end_transfer("t1")
+    assert driver.state(1) is JobState.RUNNING
+    assert_ledger_balances(driver.ledger)
+
+
+def test_where_its_files_do_not_come_in_time_all_is_given_back() -> None:
+    """waiting -> placed -> starting -> waiting"""
+    driver = with_a_file(40.0, answer_timeout_s=200.0)
+    driver.wait_until(451.0)
+    driver.ready("1.1", "1.2")
+    driver.wait_until(599.0)
+    assert driver.state(1) is JobState.STARTING
+    commands = driver.wait_until(600.0)
+    assert len(kind(commands, AbortComponent)) == 2
+    assert any("given back: its files were not there in time" in line for line in driver.story(1))
+
+
+def test_who_has_files_that_take_longer_than_until_its_plan_claims_nothing_early() -> None:
+    driver = with_a_file(60.0)
+    driver.wait_until(499.0)
+    assert started_at(driver) == []
 
 
 def test_for_what_our_own_jobs_hold_it_waits_until_they_let_go() -> None:

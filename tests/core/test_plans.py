@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from koala.core import JobState, Scheduler, decode_snapshot, encode_snapshot
 from koala.core.plans import JobPlans
+from koala.core.preemption.victims import Victims
 from koala.core.state.availability import GRACE_S, Availability, expected_at
 from koala.core.state.reservations import PlanFinder, Reservation
 from koala.core.story import JobPlan
@@ -70,7 +71,7 @@ def test_a_preview_minds_the_plans_and_changes_nothing() -> None:
     driver, _ = one_wide_job_waits()
     before = encode_snapshot(driver.scheduler.snapshot())
 
-    def preview(request: Request) -> Spots | Refusal:
+    def preview(request: Request) -> Spots | Victims | Refusal:
         demand = compile_demand(request, Catalogue.builtin().choose(request, "WF"), driver.ledger.sites.view.index)
         return driver.scheduler.preview(demand, request)
 

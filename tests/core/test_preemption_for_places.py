@@ -10,10 +10,12 @@ from msgspec.structs import replace
 from koala.core import JobState, Scheduler, decode_snapshot, encode_snapshot
 from koala.core.preemption.places import PREEMPTED_WITHIN_S, SOON_S
 from koala.core.preemption.victims import CANDIDATES_MAX, candidates
+from koala.daemon.service.submissions import try_out
+from koala.model.api import DryRun
 from koala.model.checkpoint import Checkpoint, CheckpointSignal
 from koala.model.grid import Preemption
 from koala.model.messages import AbortComponent, JobRequeued, Outcome, SiteDrained, SiteReported, Tick
-from koala.model.request import Application, Component
+from koala.model.request import Application, Component, Request
 from koala.policies import Catalogue
 from tests.support.core_driver import CoreDriver, ask, assert_clean, assert_ledger_balances, kind, part
 
@@ -238,6 +240,41 @@ def test_who_is_planned_to_start_soon_preempts_nobody() -> None:
     driver.settle()
     assert (driver.state(2), victims(driver)) == (JobState.WAITING, [])
     assert "planned to start soon" in cure(driver, 2)
+
+
+def preview(driver: CoreDriver, request: Request) -> DryRun:
+    return try_out(
+        request,
+        guest=False,
+        catalogue=Catalogue.builtin(),
+        default_policy="WF",
+        scheduler=driver.scheduler,
+        owner="",
+    )
+
+
+def test_a_preview_names_the_victims_and_changes_nothing() -> None:
+    driver = make_driver({"a": 10}, plan_depth=1)
+    driver.run(replace(ask(6), walltime_s=900.0))
+    driver.run(replace(ask(4), walltime_s=900.0))
+    driver.send(Tick(at=50.0))
+    before = encode_snapshot(driver.scheduler.snapshot())
+    told = preview(driver, ask(4, high=True))
+    assert (told.preempts, told.lost_processor_s) == ([2], 200.0)
+    assert [(place.site, place.processors) for place in told.places] == [("a", 4)]
+    low = preview(driver, ask(4))
+    assert (low.preempts, low.places) == ([], [])
+    assert encode_snapshot(driver.scheduler.snapshot()) == before
+    driver.submit(ask(4, high=True))
+    assert victims(driver) == told.preempts
+
+
+def test_a_preview_knows_that_a_job_would_start_soon_and_preempt_nobody() -> None:
+    driver = make_driver({"a": 10}, plan_depth=1)
+    driver.run(replace(ask(10), walltime_s=SOON_S))
+    told = preview(driver, ask(10, high=True))
+    assert told.refusal is not None
+    assert "planned to start soon" in told.refusal.cure
 
 
 def test_it_does_not_preempt_where_its_files_are_not() -> None:

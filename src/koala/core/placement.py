@@ -448,7 +448,7 @@ class JobPlacing:
             self._tell_links(job)
         job.places = ledger.places(spots)
         ledger.commands.append(JobPlaced(job=job.id, places=job.places))
-        if transfer_s > 0:
+        if transfer_s > 0 and start_at is None:
             for site, size in zip(spots.sites, spots.sizes, strict=True):
                 ledger.sites.promise(site, size, job)
             ledger.claiming.push(job, now + job.claim_fraction * transfer_s)

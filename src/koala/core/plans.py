@@ -56,6 +56,19 @@ class JobPlans:
             return (0.0 if job.high else 1.0), 0, job.position
         return job.submitted_at + (0.0 if job.high else self._ageing_s), 0 if job.high else 1, job.position
 
+    def _rank_in_line(self, job: Job) -> tuple[float, int, int]:
+        """The same; an array stands where its next element will."""
+        first, second, position = self.rank(job)
+        return first, second, position if job.spec is None else job.arrival + job.made
+
+    def line(self) -> list[Job]:
+        """Jobs with plans, and arrays with elements that are no jobs yet, by rank."""
+        arrays = self.ledger.arrays.values()
+        to_unfold = [each for each in arrays if each.state is JobState.UNFOLDING and not each.all_made]
+        return sorted(
+            [*self.ledger.planned.values(), *(each for each in to_unfold if each.demand)], key=self._rank_in_line
+        )
+
     def before(self, job: Job) -> list[Job]:
         """The jobs with plans that rank before a waiting job."""
         if not self.ledger.planned or job.state is not JobState.WAITING:
@@ -65,14 +78,26 @@ class JobPlans:
 
     def left_for(self, job: Job) -> list[tuple[float, list[int]]]:
         """What the plans that rank before a waiting job leave at each of their starts before it would end."""
-        ledger = self.ledger
         before = self.before(job)
         if not before:
             return []
-        self._availability.catch_up(ledger.now)
-        finder = PlanFinder(self._availability, ledger.sites.view, ledger.now, self._as_planned_before(before))
-        end = ledger.now + ledger.planned_s(job)
+        finder = self._finder_beside(before)
+        end = finder.now + self.ledger.planned_s(job)
         return [(at, finder.left_at(at)) for at in finder.starts if at < end]
+
+    def _finder_beside(self, planned: Sequence[Job]) -> PlanFinder:
+        ledger = self.ledger
+        self._availability.catch_up(ledger.now)
+        return PlanFinder(self._availability, ledger.sites.view, ledger.now, self._as_planned_before(planned))
+
+    def time_for(self, job: Job) -> float | None:
+        """For when a job that came now would be planned; None where it would have no plan. Changes nothing."""
+        ledger = self.ledger
+        planned = sum(other.high is job.high for other in ledger.planned.values())
+        if not ledger.plans_made or planned >= self.depth or job.demand is None:
+            return None
+        found = self._finder_beside(self.before(job)).earliest(job.demand, ledger.planned_s(job))
+        return None if found is None else found[0]
 
     def preview(self, demand: Demand, request: Request, owner: str) -> tuple[Spots | None, list[JobId]]:
         """Where a job of that user that came now would start, and the jobs whose plans keep it from that. Changes
@@ -94,8 +119,7 @@ class JobPlans:
         usual_s = ledger.usual_s(owner) if ledger.estimates_runs else None
         takes_s = walltime_s if usual_s is None else min(walltime_s, usual_s)
         end = INFINITY if demand.has_files else now + takes_s
-        self._availability.catch_up(now)
-        finder = PlanFinder(self._availability, view, now, self._as_planned_before(before))
+        finder = self._finder_beside(before)
         if end <= finder.starts[0] or fits(spots, finder.spare(end)):
             return spots, []
         if finder.moved_for(spots, end, sum(spots.sizes)) is not None:
@@ -139,10 +163,8 @@ class JobPlans:
 
     def _load(self, planned: Sequence[Job]) -> None:
         """Take these plans, by rank, as they are, if all of them stand; else none."""
-        ledger = self.ledger
-        self._availability.catch_up(ledger.now)
-        self._reserved = self._as_planned_before(planned)
-        self._finder = PlanFinder(self._availability, ledger.sites.view, ledger.now, self._reserved)
+        self._finder = self._finder_beside(planned)
+        self._reserved = list(self._finder.reserved)
         self._all_stand = not any(_is_barred(job) for job in planned) and self._finder.stands()
         if not self._all_stand:
             self._set_reserved([])

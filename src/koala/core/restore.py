@@ -331,7 +331,7 @@ class _Restoring:
             if claim.due_at == 0.0 and not self._same_grid:
                 begun_at = ledger.now if claim.job.started_at is None else claim.job.started_at
                 claim.due_at = claim.job.hold_until = begun_at + ledger.planned_s(claim.job)
-            availability.hold(claim.site, claim.token, claim.processors, claim.due_at)
+            availability.note(claim)
         for job in ledger.jobs.values():
             if job.state in IN_CLAIMING_QUEUE:
                 assert job.spots is not None

@@ -229,7 +229,6 @@ class JobRunning:
         job.stop_timer()
         job.move(JobState.RUNNING)
         job.started_at = ledger.now
-        job.early_until = None
         job.rests = 0
         job.runs += 1
         job.claiming_tries_in_row = 0
@@ -238,6 +237,7 @@ class JobRunning:
         for claim in claims:
             claim.phase = ComponentPhase.RUNNING
             ledger.count_held(claim)
+        job.early_until = None
         if ledger.plans_made:
             ledger.sites.expect_end(job, ledger.now + ledger.planned_s(job))
         job.tell(ledger.now, "started")
@@ -335,9 +335,12 @@ class JobRunning:
             self.look_after_later(job)
             return
         quiet = [claim for claim in job.claims if claim is not None and claim.phase < ComponentPhase.READY]
-        if not quiet:
-            return
+        if not quiet and job.early_until is None:
+            return  # it waits for files, which are looked after by themselves
         if job.state is JobState.STARTING and ledger.now >= job.deadline:
+            if not quiet:
+                self.ending.claim_failed(job, "its files were not there in time")
+                return
             for claim in quiet:
                 if claim.phase is ComponentPhase.SENT and not claim.moved:
                     ledger.site_error(claim.site)  # it has not even said that it has the component
@@ -551,6 +554,8 @@ class JobRunning:
             return
         unclaimed = [component for component, claim in enumerate(job.claims) if claim is None]
         last = start + ledger.parameters.barrier_timeout_s
+        if job.early_until is not None:
+            last = min(last, job.early_until)
         if now < last and all(component in job.earmarks for component in unclaimed):
             ledger.claiming.push(job, last)  # earlier, as soon as the preempted processors are free
             return

@@ -23,7 +23,7 @@ from koala.core.holding import JobHolding
 from koala.core.lifecycle import HandlingError, JobState
 from koala.core.lost import SiteLoss
 from koala.core.placement import JobPlacing
-from koala.core.preemption.places import CLAIMING_ONLY
+from koala.core.preemption.victims import Victims
 from koala.core.probing import LinkProbing
 from koala.core.refusals import held_back, refusal_of
 from koala.core.restore import restore
@@ -317,7 +317,7 @@ class Scheduler:
     def _prospect(self, job: Job) -> Prospect | None:
         if job.state is not JobState.WAITING or job.plan_at is None:
             return None
-        return self._outlook.of(job, sorted(self.ledger.planned.values(), key=self._placement.plans.rank))
+        return self._outlook.of(job, self._placement.plans.line())
 
     def traffic(self, job_id: JobId) -> JobTraffic | None:
         """What the job sends between its sites; None for one that is not at several."""
@@ -329,8 +329,9 @@ class Scheduler:
         job = self.ledger.jobs.get(job_id) or self.ledger.ended.get(job_id)
         return None if job is None else checkpoint_status(job, now)
 
-    def preview(self, demand: Demand, request: Request, owner: str = "") -> Spots | Refusal:
-        """Where a job of that user that came now would start, or why it would wait. Changes nothing."""
+    def preview(self, demand: Demand, request: Request, owner: str = "") -> Spots | Victims | Refusal:
+        """Where a job of that user that came now would start, whom it would preempt for that, or why it would
+        wait. Changes nothing."""
         ledger = self.ledger
         if ledger.plans_made:
             spots, planned = self._placement.plans.preview(demand, request, owner)
@@ -338,12 +339,14 @@ class Scheduler:
             spots, planned = try_place(demand, ledger.sites.view), []
         if spots is not None:
             return spots
-        if planned:
-            return held_back(demand, planned)
         preempting = ""
         if request.priority is Priority.HIGH:
-            on = self._placement.preemption.on
-            preempting = "it preempts jobs of low priority for its places, if it may" if on else CLAIMING_ONLY
+            found = self._placement.preemption.preview(demand, request)
+            if isinstance(found, Victims):
+                return found
+            preempting = found
+        if planned:
+            return held_back(demand, planned)
         return refusal_of(demand, ledger.sites.seen_now(), ledger.sites, preempting)
 
     # ---------------------------------------------------------------------------------------- time

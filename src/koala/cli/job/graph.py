@@ -91,6 +91,8 @@ def _print_dry_run(ctx: click.Context, answer: DryRunGraph, as_json: bool) -> No
             told = f"no place: {clean(each.dry_run.refusal.reason)}"
         else:
             told = ", ".join(f"{place.processors} on {clean(place.site)}" for place in each.dry_run.places)
+        if each.dry_run.preempts:
+            told += f", where it would preempt {listed([str(job) for job in each.dry_run.preempts])}"
         out.print(Text(f"{clean(each.name)}{after}: {told}"))
     if not as_json:
         out.print(Text("each as if it were alone; nothing is submitted"))

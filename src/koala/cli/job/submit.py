@@ -22,7 +22,7 @@ from koala.cli.job.sending import files_of, sending
 from koala.cli.job.text_problems import shown_at_place, source_to_send
 from koala.cli.job.waiting import end_with, warn_if_hopeless, watch_job
 from koala.cli.terminal.output import console, counted, print_json
-from koala.cli.terminal.words import clean, span
+from koala.cli.terminal.words import clean, listed, span
 from koala.descriptions import decoded, is_graph
 
 if TYPE_CHECKING:
@@ -191,6 +191,14 @@ def _print_places(answer: DryRun) -> None:
     out.print(
         Text(f"{answer.policy}: {counted(total, 'processor')} on {counted(sites, 'site')}; nothing is submitted")
     )
+    if answer.preempts:
+        jobs = "job" if len(answer.preempts) == 1 else "jobs"
+        out.print(
+            Text(
+                f"It would preempt {jobs} {listed([str(job) for job in answer.preempts])} of low priority for these: "
+                f"{span(answer.lost_processor_s)} of processor time would be lost."
+            )
+        )
 
 
 def _read_text(job: str) -> tuple[str, str]:

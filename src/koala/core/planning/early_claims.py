@@ -4,7 +4,7 @@ Sites are autonomous: their own users can take what a plan counts on. A componen
 barrier where its processors are idle; where others hold them it stands in the site's own queue, before whoever comes
 later. What is kept that way does no work, so that it is bounded: ``hold_budget`` is the share of the grid's processor
 time that may be kept within ``hold_window_s``, by all and by one job. A job is charged beforehand with all its
-processors until it gives up, and pays in the end for as long as it kept them.
+processors until it gives up, and pays in the end for as long as it kept them. Its files are brought meanwhile.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from koala.core.plans import JobPlans
 from koala.core.state.encoded import INFINITY
 from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
+from koala.policies.front_door import transfer_s
 
 
 class EarlyClaims:
@@ -80,13 +81,27 @@ class EarlyClaims:
 
     def _from(self, job: Job) -> float:
         """From when on the job may claim early: when its plan is near, and the rest of the time can be paid for. A
-        plan whose time is long over, as all its sites were shut, is nothing to claim by."""
+        plan whose time is long over, as all its sites were shut, is nothing to claim by; nor is one before whose time
+        its files cannot be there."""
         demand, parameters = job.demand, self._ledger.parameters
-        if job.plan_at is None or demand is None or demand.has_files or demand.groups:
+        if job.plan_at is None or demand is None or demand.groups:
             return INFINITY
         until = self.until(job)
         at = max(job.plan_at - parameters.hold_ahead_s, until - self.left_s(job) / demand.total)
+        if demand.has_files and max(at, self._ledger.now) + self._files_s(job) > job.plan_at:
+            return INFINITY
         return at if at < until and until > self._ledger.now else INFINITY
+
+    def _files_s(self, job: Job) -> float:
+        """How long it takes to bring its files to the places of its plan, if what goes to one site comes one after
+        the other; infinite where a file is nowhere any more."""
+        demand, spots = job.demand, job.plan_spots
+        assert demand is not None
+        assert spots is not None
+        by_site = dict.fromkeys(spots.sites, 0.0)
+        for component, site in enumerate(spots.sites):
+            by_site[site] += transfer_s(demand, spots, component, site, self._ledger.sites.view)
+        return max(by_site.values())
 
     def _is_of_use(self, job: Job) -> bool:
         """Whether a component can be claimed now, all its sites are open, and no earlier plan needs them."""

@@ -12,6 +12,7 @@ from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
 from koala.core.state.reservations import places_on
 from koala.model.grid import Preemption
+from koala.model.request import Request
 from koala.policies.front_door import Demand, Spots, inputs
 
 # The bound on what all preempt counts what was preempted within so long.
@@ -97,6 +98,15 @@ class PlacesByPreemption:
         if demand.has_files and self._files_are_missing(demand, victims.spots):
             return "it preempts nobody for its places, as its files would have to be brought there first"
         return victims
+
+    def preview(self, demand: Demand, request: Request) -> Victims | str:
+        """The victims with which a job that came now would have places, or why there are none."""
+        ledger = self._ledger
+        job = Job(0, ledger.now, ledger.now, ledger.parameters.claim_fraction)
+        job.bind(request, ledger.states)
+        job.demand, job.position = demand, ledger.queue_of(job).next_position
+        job.plan_at = self._plans.time_for(job)
+        return self.look(job)
 
     def _room(self, job: Job) -> SpareRoom:
         ledger = self._ledger

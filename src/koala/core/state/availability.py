@@ -3,8 +3,8 @@
 A profile is what is free for us now, and the processors that come free later, each with the time at which whoever
 holds them is due to let go: our own components by their walltime, other users' jobs by what the site says of them.
 What is due and does not come is believed to come at any moment, and after ``GRACE_S`` to be late for as long again.
-Changes are noted as they come and put in order when somebody asks, so that they cost little where nobody plans.
-Nothing here decides.
+Changes are noted as they come and put in order when somebody asks, so that they cost little where nobody plans: of a
+claim that begins and ends before anybody asks nothing is put anywhere. Nothing here decides.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Hashable, Iterable
 from itertools import accumulate
 
 from koala.core.state.encoded import INFINITY
+from koala.core.state.job import ComponentClaim
 
 # So long what is due is expected at any moment: kills and answers take a while.
 GRACE_S = 60.0
@@ -35,13 +36,36 @@ def expected_at(due_at: float, now: float) -> float:
 Hold = tuple[float, int, int, Hashable, float]
 
 
+class LastLook:
+    """When it was last looked for what is late."""
+
+    __slots__ = ("now",)
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+
 class SiteProfile:
     """The profile of one site: ``base`` is what is free now, and may be below zero."""
 
-    __slots__ = ("_by_key", "_gone", "_holds", "_new", "_sequence", "base", "released", "stale", "times")
+    __slots__ = (
+        "_by_key",
+        "_gone",
+        "_holds",
+        "_last",
+        "_new",
+        "_sequence",
+        "base",
+        "noted",
+        "released",
+        "stale",
+        "times",
+    )
 
-    def __init__(self) -> None:
+    def __init__(self, last: LastLook) -> None:
         self.base = 0
+        self._last = last
+        self.noted: dict[str, ComponentClaim] = {}  # by token: claims that have begun or are due at another time
         self._holds: list[Hold] = []
         self._by_key: dict[Hashable, Hold] = {}
         self._sequence = 0
@@ -52,14 +76,14 @@ class SiteProfile:
         self.released: list[int] = [0]  # by how many of the times have passed
         self.stale = False
 
-    def hold(self, key: Hashable, processors: int, due_at: float, now: float) -> None:
+    def hold(self, key: Hashable, processors: int, due_at: float) -> None:
         """Somebody holds so many processors more, until then."""
         before = self._by_key.get(key)
         if before is not None:
             self._take_out(before)
             processors += before[2]
         if processors > 0:
-            self._put(key, processors, due_at if due_at + GRACE_S >= now else expected_at(due_at, now), due_at)
+            self._put(key, processors, expected_at(due_at, self._last.now), due_at)
 
     def let_go(self, key: Hashable, processors: int | None = None) -> None:
         """Of that so many are held no more, or all; without effect where nothing is held."""
@@ -70,12 +94,22 @@ class SiteProfile:
             if left > 0:
                 self._put(key, left, before[0], before[4])
 
-    def expect(self, key: Hashable, due_at: float, now: float) -> None:
-        """What is held under this key is due then instead."""
-        before = self._by_key.get(key)
-        if before is not None and before[4] != due_at:
+    def end(self, claim: ComponentClaim) -> None:
+        """The claim holds nothing any more."""
+        self.noted.pop(claim.token, None)
+        before = self._by_key.get(claim.token)
+        if before is not None:
             self._take_out(before)
-            self._put(key, before[2], expected_at(due_at, now), due_at)
+
+    def _put_noted(self) -> None:
+        for token, claim in self.noted.items():
+            before = self._by_key.get(token)
+            if before is not None:
+                if before[4] == claim.due_at:
+                    continue
+                self._take_out(before)
+            self._put(token, claim.processors, expected_at(claim.due_at, self._last.now), claim.due_at)
+        self.noted = {}
 
     def catch_up(self, now: float) -> None:
         """What is late by more than the grace is expected later."""
@@ -113,6 +147,8 @@ class SiteProfile:
 
     def in_order(self) -> list[Hold]:
         """All holds by time; no two have the same sequence, so that keys are never compared."""
+        if self.noted:
+            self._put_noted()
         if self._gone:
             gone = self._gone
             self._holds = [hold for hold in self._holds if hold[1] not in gone]
@@ -135,15 +171,24 @@ class Availability:
     """The profiles of all sites. ``changes`` counts what was learned, so that whoever planned knows what is stale."""
 
     def __init__(self, sites: int) -> None:
-        self.profiles = [SiteProfile() for _ in range(sites)]
+        self._last = LastLook()
+        self.profiles = [SiteProfile(self._last) for _ in range(sites)]
         self.changes = 0
-        self.now = 0.0  # as of the last ``catch_up``
         self._rows: list[tuple[int, list[float], list[int]]] = []
         self._rows_as_of = -1
         self._late_at = INFINITY
         self._late_as_of = -1
         self._steps: list[float] = []
         self._steps_as_of = -1
+
+    @property
+    def now(self) -> float:
+        """As of the last ``catch_up``."""
+        return self._last.now
+
+    @now.setter
+    def now(self, now: float) -> None:
+        self._last.now = now
 
     # ------------------------------------------------------------------------------------- what happens
 
@@ -155,21 +200,30 @@ class Availability:
             self.changes += 1
 
     def hold(self, site: int, key: Hashable, processors: int, due_at: float) -> None:
-        self.profiles[site].hold(key, processors, due_at, self.now)
+        self.profiles[site].hold(key, processors, due_at)
         self.changes += 1
 
     def let_go(self, site: int, key: Hashable, processors: int | None = None) -> None:
         self.profiles[site].let_go(key, processors)
         self.changes += 1
 
-    def expect(self, site: int, key: Hashable, due_at: float) -> None:
-        self.profiles[site].expect(key, due_at, self.now)
+    def note(self, claim: ComponentClaim) -> None:
+        """The claim holds its processors, or is due to let go at another time than it was."""
+        profile = self.profiles[claim.site]
+        profile.noted[claim.token] = claim
+        profile.stale = True
+        self.changes += 1
+
+    def end(self, claim: ComponentClaim) -> None:
+        """The claim holds nothing any more."""
+        self.profiles[claim.site].end(claim)
         self.changes += 1
 
     def catch_up(self, now: float) -> bool:
         """Expect later what is late; whether anything was."""
+        is_late = now >= self.late_at
         self.now = now
-        if now < self.late_at:
+        if not is_late:
             return False
         for profile in self.profiles:
             profile.catch_up(now)

@@ -277,9 +277,13 @@ class Ledger:
             return
         gained = claim.processors * max(0.0, held_at - claim.placed_at)
         wasted = claim.processors * (self.now - held_at)
-        for counted in (claim.job, self.sites.sites[claim.site]):
+        job, site = claim.job, self.sites.sites[claim.site]
+        for counted in (job, site):
             counted.gained_processor_s += gained
             counted.wasted_processor_s += wasted
+        if job.early_until is not None:
+            site.early_gained_processor_s += gained
+            site.early_wasted_processor_s += wasted
 
     def site_error(self, index: int, job_id: JobId | None = None) -> None:
         """Count an error of the site; one too many makes it unusable until it has cooled down. ``job_id`` is a job of

@@ -21,6 +21,8 @@ from koala.policies.front_door import Spots
 
 # How many of the jobs for which another waits are told.
 ENDS_TOLD_MAX = 5
+# So many elements of arrays count that come before a planned job and are no jobs yet.
+ELEMENTS_FORESEEN_MAX = 32
 
 
 class Prospect(NamedTuple):
@@ -51,6 +53,14 @@ class _Forecast:
         self._reserved.append(Reservation(job, at, at + takes_s, spots))
         return at, spots
 
+    def foresee(self, ledger: Ledger, array: Job, takes_s: float) -> None:
+        """An element of the array that is no job yet comes next."""
+        assert array.demand is not None
+        finder = PlanFinder(self.availability, ledger.sites.view, ledger.now, self._reserved)
+        found = finder.earliest(array.demand, takes_s)
+        if found is not None:
+            self._reserved.append(Reservation(None, found[0], found[0] + takes_s, found[1]))
+
 
 class Outlook:
     """The prospects of planned jobs, worked out by rank as somebody asks, and kept until something changes."""
@@ -60,37 +70,64 @@ class Outlook:
         self._as_of: tuple[object, ...] = ()
         self._prospects: dict[JobId, Prospect] = {}
         self._to_come: list[Job] = []  # those not worked out yet, the next one last
+        self._foreseen = 0  # elements that are no jobs yet and come before those
+        self._bounds = False  # whether plans may be no bounds, so that the latest times are worked out, too
         self._likely = self._at_most = _Forecast(Availability(0))
 
-    def of(self, job: Job, planned: list[Job]) -> Prospect | None:
-        """That of one job; ``planned`` are all that have plans, by rank."""
+    def of(self, job: Job, line: list[Job]) -> Prospect | None:
+        """That of one job; ``line`` are all that have plans, and arrays with elements that are no jobs yet, by
+        rank."""
         availability = self._ledger.sites.availability
         if job.plan_at is None or job.plan_spots is None or availability is None:
             return None
-        plans = tuple([(each.id, each.plan_at, each.plan_spots, id(each.demand)) for each in planned])
+        plans = tuple([(each.id, each.plan_at, each.plan_spots, id(each.demand), each.made) for each in line])
         # A job may have been kept off a site, or planned elsewhere, without any change of what is held.
         as_of = (availability.changes, self._ledger.sites.changed, self._ledger.now, plans)
         if as_of != self._as_of:
             self._as_of = as_of
             self._prospects = {}
-            self._to_come = planned[::-1]
+            self._to_come = line[::-1]
+            self._foreseen = 0
             self._likely = _Forecast(self._profiles(availability, self._usual_end))
-            if self._ledger.estimates_runs:
+            self._bounds = self._ledger.estimates_runs or any(each.spec is not None for each in line)
+            if self._bounds:
                 self._at_most = _Forecast(self._profiles(availability, self._latest_end))
         while job.id not in self._prospects and self._to_come:
             following = self._to_come.pop()
-            self._prospects[following.id] = self._work_out(following)
+            if following.spec is None:
+                self._prospects[following.id] = self._work_out(following)
+            else:
+                self._foresee(following)
         return self._prospects.get(job.id)
+
+    def _foresee(self, array: Job) -> None:
+        """Elements of the array come before whoever stands behind it, as many as may live at once."""
+        assert array.spec is not None
+        to_come = array.spec.size - array.made - array.not_made
+        if array.spec.limit is not None:
+            to_come = min(to_come, array.spec.limit - array.elements_live)
+        ledger = self._ledger
+        for _ in range(min(to_come, ELEMENTS_FORESEEN_MAX - self._foreseen)):
+            self._foreseen += 1
+            self._likely.foresee(ledger, array, self._takes_s(array))
+            self._at_most.foresee(ledger, array, ledger.walltime_s(array))
+
+    def _takes_s(self, job: Job) -> float:
+        """How long it is likely to take."""
+        walltime_s, usual_s = self._ledger.walltime_s(job), self._ledger.usual_s(job.submitter)
+        return walltime_s if usual_s is None else min(walltime_s, usual_s)
 
     def _work_out(self, job: Job) -> Prospect:
         ledger = self._ledger
         assert job.plan_at is not None
-        walltime_s, usual_s = ledger.walltime_s(job), ledger.usual_s(job.submitter)
-        takes_s = walltime_s if usual_s is None else min(walltime_s, usual_s)
-        at, spots = self._likely.start_of(ledger, job, takes_s, job.plan_at)
+        # Elements of arrays that come before it will put its plan off once they are jobs.
+        before = INFINITY if self._foreseen else job.plan_at
+        at, spots = self._likely.start_of(ledger, job, self._takes_s(job), before)
         latest_at = job.plan_at
-        if ledger.estimates_runs:  # then the plan itself is no bound
-            latest_at = max(latest_at, self._at_most.start_of(ledger, job, walltime_s, INFINITY)[0])
+        if self._bounds:
+            at_most, _ = self._at_most.start_of(ledger, job, ledger.walltime_s(job), INFINITY)
+            if ledger.estimates_runs or self._foreseen:  # then the plan itself is no bound
+                latest_at = max(latest_at, at_most)
         return Prospect(at, spots, latest_at, self._ends_before(self._likely.availability, at, spots))
 
     # --------------------------------------------------------------------------------------- profiles

@@ -97,6 +97,8 @@ class SiteBelief(_SiteLinks):
     record: SiteRecord = field(default_factory=SiteRecord)  # failures of applications that are held against it
     gained_processor_s: float = 0.0  # of components before their barrier, see ``JobCounts``
     wasted_processor_s: float = 0.0
+    early_gained_processor_s: float = 0.0  # of these: of jobs that claimed before the times of their plans
+    early_wasted_processor_s: float = 0.0
     machines: tuple[tuple[int, float, float], ...] = ()  # (processors, power, load), as measured
     nodes: tuple[NodeClass, ...] = ()  # as last reported; none where it does not tell
     shown: dict[Token, None] = field(default_factory=dict)  # components whose share is not free in these
@@ -201,9 +203,8 @@ class Sites:
         """Work out again what policies may use of the site."""
         site = self.sites[index]
         site.pool = None
-        idle = site.limit - site.others - site.ours - site.earmarked
-        if self.hold_placed:
-            idle -= site.promised
+        free = site.limit - site.others - site.ours - site.earmarked
+        idle = free - site.promised if self.hold_placed else free
         if site.trust is not Trust.USABLE:
             idle = 0 if site.trust is Trust.UNUSABLE or site.probe_job is not None else idle
         if idle < 0 or site.is_closed:
@@ -215,7 +216,7 @@ class Sites:
                 self.helped += 1
             self.view.idle[index] = idle
         if self.availability is not None:
-            self.availability.set_base(index, CLOSED if site.is_shut else site.free - site.earmarked - site.promised)
+            self.availability.set_base(index, CLOSED if site.is_shut else free - site.promised)
 
     def most(self) -> list[int]:
         """The most that could ever be idle for us at each site: by what it says, or by the grid where that is more. A
@@ -490,11 +491,15 @@ class Sites:
             site.probe_job = claim.job.id
         if self.availability is not None:
             claim.due_at = claim.job.hold_until
-            self.availability.hold(claim.site, claim.token, claim.processors, claim.due_at)
+            self.availability.note(claim)
         self.refresh(claim.site)
 
     def expect_end(self, job: Job, due_at: float) -> None:
-        """The job is due to end then, and its claims with it."""
+        """The job is due to end then, and its claims with it. Most often that is what was expected already."""
+        if job.hold_until == due_at:
+            if self.availability is not None:
+                self.availability.changes += 1
+            return
         job.hold_until = due_at
         for claim in job.claims:
             if claim is not None:
@@ -503,7 +508,7 @@ class Sites:
     def expect_end_of(self, claim: ComponentClaim, due_at: float) -> None:
         if self.availability is not None:
             claim.due_at = due_at
-            self.availability.expect(claim.site, claim.token, due_at)
+            self.availability.note(claim)
 
     def free(self, claim: ComponentClaim) -> None:
         site = self.sites[claim.site]
@@ -513,7 +518,7 @@ class Sites:
         if claim.aborting:
             self.leave(claim.site, claim.job)
         if self.availability is not None:
-            self.availability.let_go(claim.site, claim.token)
+            self.availability.end(claim)
         if claim.fenced:
             self.end_loss(claim.site)
         self.refresh(claim.site)

@@ -111,7 +111,14 @@ def _of_sites(numbers: Metrics) -> Iterator[Metric]:
         "Processor time of our components before they started: gained by claiming late, wasted until the start.",
         labels=["site", "use"],
     )
+    early_s = CounterMetricFamily(
+        "koala_site_early_processor_seconds",
+        "The part of it of jobs that claimed before the times of their plans.",
+        labels=["site", "use"],
+    )
     for site in numbers.sites:
+        early_s.add_metric([site.name, "gained"], site.early_gained_processor_s)
+        early_s.add_metric([site.name, "wasted"], site.early_wasted_processor_s)
         processor_s.add_metric([site.name, "gained"], site.gained_processor_s)
         processor_s.add_metric([site.name, "wasted"], site.wasted_processor_s)
         for kind, total in site.gpus.items():
@@ -126,7 +133,7 @@ def _of_sites(numbers: Metrics) -> Iterator[Metric]:
         errors.add_metric([site.name], site.errors)
         for call, count in site.calls.items():
             calls.add_metric([site.name, call], count)
-    yield from (processors, states, errors, set_aside, calls, gpus, processor_s)
+    yield from (processors, states, errors, set_aside, calls, gpus, processor_s, early_s)
 
 
 def _gauge(name: str, told: str, value: float) -> Metric:

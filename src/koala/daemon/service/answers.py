@@ -302,6 +302,8 @@ def site_info(
         memory_idle_bytes=free.memory_bytes,
         gained_processor_s=belief.gained_processor_s,
         wasted_processor_s=belief.wasted_processor_s,
+        early_gained_processor_s=belief.early_gained_processor_s,
+        early_wasted_processor_s=belief.early_wasted_processor_s,
         **({} if lans is None else _as_lan(lans, belief.name)),
     )
 

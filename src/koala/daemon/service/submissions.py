@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from koala.core import Scheduler
+from koala.core.preemption.victims import Victims
 from koala.core.refusals import closed_refusal
 from koala.daemon.engine.loop import Engine
 from koala.daemon.launches import check_launch
@@ -379,6 +380,10 @@ def try_out(
             most = sites.most()
             fits = can_ever_fit(demand, most, view) or not can_ever_fit(whole, most, view)
             found = closed_refusal(found, closed, sites, fits_elsewhere=fits)
+        if isinstance(found, Victims):
+            answer = dry_run(to_placement(demand, found.spots, view))
+            update = {"preempts": [job.id for job in found.jobs], "lost_processor_s": found.lost_s}
+            return answer.model_copy(update=update)
         if not isinstance(found, Refusal):
             return dry_run(to_placement(demand, found, view))
     except (UnknownPolicyError, UnknownSiteError, PolicyError) as error:

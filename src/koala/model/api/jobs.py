@@ -398,11 +398,14 @@ class DryRunPlace(Answer):
 
 
 class DryRun(Answer):
-    """Where a job would go if it were alone in the queue now: places, or the reason why there are none. ``notes`` as
-    of a submission."""
+    """Where a job would go if it were alone in the queue now: places, or the reason why there are none. A job of high
+    priority may take places of others: ``preempts`` are these, and with them ``lost_processor_s`` of work is lost.
+    ``notes`` as of a submission."""
 
     policy: str
     places: list[DryRunPlace] = []
+    preempts: list[int] = []
+    lost_processor_s: float = 0.0
     refusal: RefusalInfo | None = None
     notes: list[str] = []
 

@@ -34,7 +34,8 @@ class SiteInfo(Answer):
     ``set_aside`` are commands that an error inside Koala keeps from being performed, for operators: no fault of the
     site. ``gpus`` are counted by kind, and memory in bytes, null where the site does not tell. Of our components
     there ``gained_processor_s`` is what claiming late left to others, ``wasted_processor_s`` what was held before
-    starts, both in processor seconds. For jobs of tasks: its ``machines``, the region (``man``) and wide area
+    starts, both in processor seconds, and with ``early_`` the part of it of jobs that claimed before the times of
+    their plans. For jobs of tasks: its ``machines``, the region (``man``) and wide area
     (``wan``) that it is in, as named or by what was measured of links, and its uplink, null for no limit."""
 
     name: str
@@ -66,6 +67,8 @@ class SiteInfo(Answer):
     memory_idle_bytes: int | None = None
     gained_processor_s: float = 0.0
     wasted_processor_s: float = 0.0
+    early_gained_processor_s: float = 0.0
+    early_wasted_processor_s: float = 0.0
     machines: list[MachineInfo] = []
     man: str = ""
     wan: str = ""

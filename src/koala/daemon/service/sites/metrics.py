@@ -28,6 +28,8 @@ class SiteMetrics(msgspec.Struct, frozen=True, kw_only=True):
     gpus_idle: dict[str, int] = {}
     gained_processor_s: float = 0.0
     wasted_processor_s: float = 0.0
+    early_gained_processor_s: float = 0.0
+    early_wasted_processor_s: float = 0.0
 
 
 class Metrics(msgspec.Struct, frozen=True, kw_only=True):

@@ -228,6 +228,8 @@ def gather_metrics(engine: Engine, counts: Mapping[str, int]) -> Metrics:
                 gpus_idle=_free_beside(ledger.sites, index, whole).gpus,
                 gained_processor_s=site.gained_processor_s,
                 wasted_processor_s=site.wasted_processor_s,
+                early_gained_processor_s=site.early_gained_processor_s,
+                early_wasted_processor_s=site.early_wasted_processor_s,
             )
             for index, site in enumerate(ledger.sites)
         ),
