@@ -106,7 +106,8 @@ class JobEnding:
         if job.broke_at is not None:
             ledger.sites.forget(job.id)
         del ledger.jobs[job.id]
-        self._wait_for_nobody(job)
+        if job.waits_for:
+            self._wait_for_nobody(job)
         ledger.note_turn(job, _OUTCOMES[state])
         if job.array:
             self._element_ended(job, _OUTCOMES[state])

@@ -45,6 +45,8 @@ class JobHolding:
     def note(self, job: Job, event: JobSubmitted) -> bool:
         """What the new job waits for; False where it can never come, so that the job has ended."""
         ledger, request = self.ledger, job.request
+        if not (request.hold or request.after or request.begin_at or request.begin_in_s):
+            return True  # as nearly all
         job.held = request.hold
         begins_at = max(request.begin_at or 0.0, job.submitted_at + (request.begin_in_s or 0.0))
         if begins_at > ledger.now:

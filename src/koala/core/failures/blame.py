@@ -118,8 +118,11 @@ class Blame:
     def job_done(self, job: Job, nodes: tuple[str, ...] = ()) -> None:
         """The job ran to its end: what the same application did at other sites was their fault, and on other nodes
         theirs. ``nodes`` are those of the component that ended last."""
-        self._prove_nodes(job, nodes)
         ledger = self.ledger
+        if ledger.sites.node_accused:
+            self._prove_nodes(job, nodes)
+        if not ledger.sites.accused:
+            return
         accused = [index for index in sorted(ledger.sites.accused) if ledger.names[index] not in dict(job.places)]
         if not accused:
             return

@@ -142,6 +142,10 @@ class _JobLinks:
     timer: Timer | None
 
 
+# What elements of a job that is no array have become; most jobs are none, and share it.
+_NO_ELEMENTS: Counter[str] = Counter()
+
+
 @encoded
 class Job(_JobLinks):
     """A job between its submission and its end."""
@@ -263,8 +267,10 @@ class Job(_JobLinks):
         self.transfers = {}
         self.transfers_open = 0
         self.link_demands = []
-        self.not_done_as = Counter(self.not_done.values())
-        self.not_made = sum(position >= self.made for position in self.not_done)
+        self.not_done_as, self.not_made = _NO_ELEMENTS, 0
+        if request.array is not None:
+            self.not_done_as = Counter(self.not_done.values())
+            self.not_made = sum(position >= self.made for position in self.not_done)
         self.timer = None
 
     def note_not_done(self, position: int, outcome: str) -> None:

@@ -60,6 +60,7 @@ ASKED_AGAIN_S = 60.0
 _NO_ARRIVAL = (INFINITY, kinds.KINDS, 0)
 # How a job may end, and whether it started before: a world keeps a byte of each.
 _END_CODES = tuple((outcome, started) for outcome in JobOutcome for started in (False, True))
+_CODE_OF_END = {end: code for code, end in enumerate(_END_CODES, start=1)}
 
 
 class World:
@@ -233,10 +234,13 @@ class World:
             for site in self.sites.values():
                 site.start_record(at)
         array = arrival.request.array
-        numbers = range(job, job + 1 + (0 if array is None else array.size))
-        self.jobs |= {number: SimulatedJob(number, arrival) for number in numbers}
-        self._ends.extend(bytes(len(numbers)))
-        self.submitted = numbers[-1]
+        self.jobs[job] = SimulatedJob(job, arrival)
+        self._ends.append(0)
+        if array is not None:
+            numbers = range(job + 1, job + 1 + array.size)
+            self.jobs |= {number: SimulatedJob(number, arrival) for number in numbers}
+            self._ends.extend(bytes(array.size))
+            self.submitted += array.size
         if self._hold_when_waiting is not None and array is None:
             self._waiting.add(job)
         self._delivery.outbox.append(
@@ -286,7 +290,7 @@ class World:
         """Nothing in the world notices it."""
 
     def _job_ended(self, command: JobEnded, now: float) -> None:
-        self._ends[command.job] = 1 + _END_CODES.index((command.outcome, command.runs > 0))
+        self._ends[command.job] = _CODE_OF_END[command.outcome, command.runs > 0]
         self._leave_queue(command.job, now)
         if self._forgets:
             job = self.jobs.pop(command.job, None)
