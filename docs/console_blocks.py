@@ -3,6 +3,9 @@
 In a block marked ``console`` every line that starts with ``$ `` is run by a shell, in an empty directory for each
 page, and what follows it is its output; ``$ echo $?`` shows an exit code other than 0. A block with a ``title`` is
 a file, which is written into that directory first. ``--check`` changes nothing and names the pages that differ.
+
+A page that starts a daemon has one of its own, whose state is in that directory and which is stopped at the end. What
+differs there only in times is kept as it is shown.
 """
 
 from __future__ import annotations
@@ -20,6 +23,10 @@ BLOCK = re.compile(r"^```(?P<info>[^\n`]+)\n(?P<body>.*?)^```$", re.DOTALL | re.
 TITLE = re.compile(r'title="([^"]+)"')
 TIMEOUT_S = 120
 ASK_CODE = "echo $?"
+STATE = ".state"
+STARTS_DAEMON = "$ koala up --detach"
+# How long something took, and when it was: no two runs say the same.
+TIMES = re.compile(r"\b\d\d:\d\d:\d\d\b|\b(\d+m)?\d+(\.\d+)?(s|ms)\b")
 
 # Runs a command in a directory: its exit code and what it printed.
 Shell = Callable[[str, Path], tuple[int, str]]
@@ -45,9 +52,22 @@ def refreshed(page: str, directory: Path, run: Shell | None = None) -> str:
             (directory / title[1]).write_text(body, encoding="utf-8")
         if info != "console":
             return block[0]
-        return f"```console\n{_run_block(body, directory, run or run_in_shell)}```"
+        now = _run_block(body, directory, run or run_in_shell)
+        if is_live and _without_times(now) == _without_times(body):
+            return block[0]
+        return f"```console\n{now}```"
 
-    return BLOCK.sub(rewrite, page)
+    is_live = STARTS_DAEMON in page
+    try:
+        return BLOCK.sub(rewrite, page)
+    finally:
+        if is_live and (directory / STATE).exists():
+            run_in_shell("koala down", directory)
+
+
+def _without_times(text: str) -> str:
+    """A column may be wider where a time in it is longer."""
+    return re.sub(r" +", " ", TIMES.sub("", text))
 
 
 def _run_block(body: str, directory: Path, run: Shell) -> str:
@@ -66,15 +86,17 @@ def _run_block(body: str, directory: Path, run: Shell) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def environment() -> dict[str, str]:
-    """What commands are run with: a terminal of 80 columns without colours, and ``koala`` of this Python."""
+def environment(directory: Path) -> dict[str, str]:
+    """What commands are run with: a terminal of 80 columns without colours, ``koala`` of this Python, and a state of
+    their own."""
     tools = Path(sys.executable).parent
-    kept = {name: value for name, value in os.environ.items() if name not in ("FORCE_COLOR", "TERM")}
+    kept = {name: value for name, value in os.environ.items() if name not in ("FORCE_COLOR", "TERM", "KOALA_SERVER")}
     return kept | {
         "PATH": f"{tools}{os.pathsep}{os.environ.get('PATH', '')}",
         "COLUMNS": "80",
         "NO_COLOR": "1",
         "PYTHONIOENCODING": "utf-8",
+        "XDG_STATE_HOME": str(directory / STATE),
     }
 
 
@@ -83,7 +105,7 @@ def run_in_shell(command: str, directory: Path) -> tuple[int, str]:
     done = subprocess.run(  # noqa: S603 - running what our own pages show is the purpose
         ["/bin/sh", "-c", command],
         cwd=directory,
-        env=environment(),
+        env=environment(directory),
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         encoding="utf-8",

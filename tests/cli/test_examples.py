@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -10,9 +11,17 @@ from click.testing import CliRunner, Result
 
 from koala.cli import koala
 from koala.cli.examples import Example, read_named, shipped
-from koala.descriptions import read_application, read_grid, read_job, read_machines
+from koala.descriptions import is_graph, read_application, read_graph, read_grid, read_job, read_machines
 from koala.descriptions.study.form import read_study_text
 from koala.descriptions.workload.form import read_workload
+from koala.model.api import Submission
+from tests.support.daemon_world import OWNER, job_text, open_daemon
+
+# Has what the examples ask for: sites by name, GPUs, memory and something to run images with.
+SUITABLE = """sites:
+  vu: {kind: local, processors: 64, memory: 64G, gpus: 4, containers: apptainer}
+  delft: {kind: local, processors: 64, memory: 64G, containers: apptainer}
+"""
 
 
 def run(*arguments: str) -> Result:
@@ -29,7 +38,8 @@ def test_the_list_has_one_line_of_words_for_each_example() -> None:
     }
     jobs = {each["name"] for each in listed if each["kind"] == "job"}
     assert jobs >= {"laplace", "coallocated", "hetjob", "flexible", "hello", "countdown", "film"}
-    assert jobs >= {"laplace-checkpointed", "results"}
+    assert jobs >= {"shapes", "sweep", "after", "stages", "results", "resume", "laplace-checkpointed", "container"}
+    assert jobs >= {"as-it-is", "local-sgd", "all-to-all"}
     assert all(20 <= len(each["summary"]) <= 110 and each["summary"][0] not in "#(*" for each in listed)
 
 
@@ -41,6 +51,9 @@ def test_the_table_names_every_example() -> None:
 
 @pytest.mark.parametrize("example", shipped(), ids=lambda example: f"{example.kind}-{example.name}")
 def test_every_example_can_be_read(example: Example) -> None:
+    if is_graph(example.text(), example.file.name) and example.kind == "job":
+        assert len(read_graph(example.text(), example.file.name)) > 1
+        return
     readers = {
         "grid": read_grid,
         "workload": read_workload,
@@ -99,3 +112,18 @@ def test_a_copy_to_a_folder_that_is_not_there_is_reported_with_advice(tmp_path: 
 def test_a_verb_takes_the_name_with_its_kind_as_the_list_writes_it() -> None:
     assert read_named("job", "job/hello") == read_named("job", "hello")
     assert read_named("workload", "workload/hello") != read_named("job", "hello")
+
+
+def test_every_job_would_go_somewhere_on_a_grid_that_suits_it(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with open_daemon(tmp_path / "d", read_grid(SUITABLE, "grid.yaml")) as world:
+            await world.start(job_text(hold="true"))  # the one that an example waits for
+            for example in shipped("job"):
+                wish = Submission(description=example.text(), source=example.file.name)
+                if is_graph(example.text(), example.file.name):
+                    answers = [each.dry_run for each in (await world.service.dry_run_graph(OWNER, wish)).jobs]
+                else:
+                    answers = [await world.service.dry_run(OWNER, wish)]
+                assert all(answer.refusal is None and answer.places for answer in answers), example.name
+
+    asyncio.run(scenario())

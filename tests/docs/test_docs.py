@@ -90,7 +90,7 @@ def run_warm(command: str, directory: Path) -> tuple[int, str]:
     if first is None:
         done: tuple[int, str] = console_blocks.run_in_shell(command, directory)
         return done
-    environment = console_blocks.environment()
+    environment = console_blocks.environment(directory)
     with tempfile.TemporaryFile() as output, Path(os.devnull).open("rb") as nothing:
         said = output.fileno()
         after, writing = None, said
@@ -121,15 +121,28 @@ def run_warm(command: str, directory: Path) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("page", console_blocks.pages(), ids=name_of)
-def test_commands_on_a_page_run_and_print_what_it_shows(page: Path, tmp_path: Path) -> None:
+def test_commands_on_a_page_run_and_print_what_it_shows(page: Path) -> None:
     shown = page.read_text(encoding="utf-8")
     run = console_blocks.run_in_shell if page.parent == ROOT else run_warm
-    assert console_blocks.refreshed(shown, tmp_path, run) == shown, "run: python docs/console_blocks.py"
+    # The socket of a daemon needs a short path.
+    with tempfile.TemporaryDirectory() as directory:
+        now = console_blocks.refreshed(shown, Path(directory), run)
+    assert now == shown, "run: python docs/console_blocks.py"
 
 
 def test_a_command_that_fails_without_saying_so_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(console_blocks.UnexpectedExitError, match="exits with 3"):
         console_blocks.refreshed("```console\n$ exit 3\n```\n", tmp_path)
+
+
+def test_what_differs_only_in_times_is_kept_where_a_daemon_runs(tmp_path: Path) -> None:
+    def run(command: str, directory: Path) -> tuple[int, str]:
+        return 0, "Job 1 is done: ran 0.3s on A 4.\n"
+
+    shown = "```console\n$ koala up --detach\nJob 1 is done: ran 12s on A 4.\n```\n"
+    assert console_blocks.refreshed(shown, tmp_path, run) == shown
+    assert "0.3s on A 4" in console_blocks.refreshed(shown.replace("A 4", "A 3"), tmp_path, run)
+    assert "0.3s" in console_blocks.refreshed(shown.replace("koala up", "koala"), tmp_path, run)
 
 
 def test_shown_output_and_exit_codes_are_replaced_by_real_ones(tmp_path: Path) -> None:

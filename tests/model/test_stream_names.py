@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from koala.model.launch import NO_INDEX, filled_in, stream_parts, stream_problem
+from koala.model.launch import NO_INDEX, SitePart, filled_in, stream_parts, stream_problem
 
 
 def name(text: str, *, array: int | None = None, index: int | None = None) -> str:
@@ -19,9 +19,10 @@ def test_what_the_driver_knows_is_filled_in() -> None:
 
 
 def test_the_node_and_percent_signs_are_left_for_the_components_script() -> None:
-    assert stream_parts(name("%x.%N.out%%")) == ["a_b 100%.", None, ".out%"]
+    assert stream_parts(name("%x.%N.out%%")) == ["a_b 100%.", SitePart.NODE, ".out%"]
     assert stream_parts("plain") == ["plain"]
-    assert stream_parts("%%N%4N") == ["%N", None]
+    assert stream_parts("/scratch/%u/out") == ["/scratch/", SitePart.USER, "/out"]
+    assert stream_parts("%%N%4N") == ["%N", SitePart.NODE]
     assert stream_parts("100%.txt") == ["100%.txt"]
     assert stream_parts("") == []
 

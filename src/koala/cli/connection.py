@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, NamedTuple, ParamSpec, TypeV
 
 import click
 
-from koala.cli.errors import UserError
+from koala.cli.errors import UserError, say
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
@@ -117,7 +117,7 @@ def open_client(server: Any) -> Client:
 
 
 def _tell_wait(problem: ClientError, patience_s: float) -> None:
-    click.echo(f"{problem.message}; waiting up to {patience_s:.0f} s", err=True)
+    say(f"{problem.message}; waiting up to {patience_s:.0f} s", err=True)
 
 
 def _warn_of_open_token() -> None:
@@ -129,7 +129,7 @@ def _warn_of_open_token() -> None:
     except OSError:  # the client has said what there is to say
         return
     if readable:
-        click.echo(f"Warning: others can read the token in {path}; chmod 600 {path}", err=True)
+        say(f"Warning: others can read the token in {path}; chmod 600 {path}", err=True)
 
 
 def be_patient(client: Client) -> None:

@@ -48,11 +48,13 @@ class UserError(click.ClickException):
 
     def show(self, file: IO[Any] | None = None) -> None:
         """Print it; on a terminal its sentences are broken between words."""
-        stream: IO[Any] = sys.stderr if file is None else file
-        message = f"Error: {self.format_message()}"
-        if stream.isatty():
-            message = wrapped(message, shutil.get_terminal_size().columns)
-        click.echo(message, file=stream)
+        say(f"Error: {self.format_message()}", sys.stderr if file is None else file)
+
+
+def say(message: str, stream: IO[Any] | None = None, *, err: bool = False) -> None:
+    """Print sentences; on a terminal they are broken between words."""
+    to: IO[Any] = stream if stream is not None else sys.stderr if err else sys.stdout
+    click.echo(wrapped(message, shutil.get_terminal_size().columns) if to.isatty() else message, file=to)
 
 
 def wrapped(message: str, width: int) -> str:

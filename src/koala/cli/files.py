@@ -11,8 +11,8 @@ import click
 
 from koala.cli.connection import complete_site, with_client
 from koala.cli.errors import UserError
-from koala.cli.job.fetch import fetching
 from koala.cli.terminal.output import console, counted, print_json
+from koala.cli.terminal.progress import byte_counter
 from koala.cli.terminal.words import clean, size
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def get(client: Client, /, name: str, target: str | None, as_json: bool) -> None
     if last in ("", ".", ".."):
         raise UserError(f"{clean(name)} has no name that a file here can have; write --to PATH")
     path = Path(last) if target is None else Path(target) / last if Path(target).is_dir() else Path(target)
-    with fetching() as progress:
+    with byte_counter() as progress:
         found = client.fetch_file(name, path, progress=progress)
     _tell(found, as_json, f"{clean(found.name)}: {size(found.size_bytes)} in {clean(str(path))}.")
 

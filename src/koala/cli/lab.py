@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from koala.cli.errors import FailedError, UserError
+from koala.cli.errors import FailedError, UserError, say
 from koala.cli.terminal.output import console, print_json
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def down(directory: Path | None, keep: bool, as_json: bool) -> None:
         print_json({"directory": str(where), "was_there": there, "processes_ended": ended, "files_kept": keep})
     elif there:
         files = "its files are kept" if keep else "its files are removed"
-        click.echo(f"The lab in {where} is down; {ended} of its processes were ended, and {files}.")
+        say(f"The lab in {where} is down; {ended} of its processes were ended, and {files}.")
     else:
         click.echo(f"There is no lab in {where}.")
 

@@ -43,7 +43,7 @@ MEANING: dict[JobState, str] = {
     JobState.UNWINDING: "the run has ended early; the job waits until every site has let go of its components",
     JobState.UNFOLDING: "an array: its elements become jobs of their own, a few ahead of those that have started",
     JobState.QUARANTINED: "set aside after an error inside Koala; it holds nothing until it is put back or cancelled",
-    JobState.DONE: "every component returned success, and the job's outputs are registered",
+    JobState.DONE: "every component returned success, and the outputs that it names, if any, are registered",
     JobState.FAILED: "given up: a limit of tries, restarts or time was reached",
     JobState.CANCELLED: "its user or an operator cancelled it, or what it waits for can never come",
 }

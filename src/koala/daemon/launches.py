@@ -15,6 +15,7 @@ import msgspec
 
 from koala.model.checkpoint import CHECKPOINT_ARCHIVE, Checkpoint
 from koala.model.grid import Site
+from koala.model.job_array import ArraySpec
 from koala.model.launch import (
     BARRIER_TIMEOUT_DEFAULT_S,
     STREAM_ADVICE,
@@ -39,6 +40,9 @@ RESTARTS_VARIABLE = "SLURM_RESTART_COUNT"
 # An element of an array is told of its array and its index, also by the names that batch scripts look for.
 ARRAY_JOB_VARIABLES = ("KOALA_ARRAY_JOB", "SLURM_ARRAY_JOB_ID")
 ARRAY_INDEX_VARIABLES = ("KOALA_ARRAY_INDEX", "SLURM_ARRAY_TASK_ID")
+ARRAY_SIZE_VARIABLES = ("KOALA_ARRAY_SIZE", "SLURM_ARRAY_TASK_COUNT")
+# Of its ends and its step batch scripts are told alone.
+ARRAY_ENDS_VARIABLES = ("SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_MAX", "SLURM_ARRAY_TASK_STEP")
 
 # Stands for the source where only the destination of an input file is looked at.
 _SOMEWHERE = "replicas/file"
@@ -70,7 +74,7 @@ def launch_for(command: StartComponent, request: Request, site: Site) -> Launch:
         job=command.job,
         processors=command.processors,
         name=request.name,
-        application=_told(request.components[command.component].application, command, request.name),
+        application=_told(request.components[command.component].application, command, request),
         part=command.part,
         parts=command.parts,
         job_type=request.job_type,
@@ -87,15 +91,14 @@ def launch_for(command: StartComponent, request: Request, site: Site) -> Launch:
     )
 
 
-def _told(application: Application, command: StartComponent, name: str) -> Application:
+def _told(application: Application, command: StartComponent, request: Request) -> Application:
     """What the component runs, told which run it is and which tasks it holds; these win over what the user set. The
     names of its streams are filled in."""
     variables = [(RUN_VARIABLE, str(command.run))]
     if command.run > 1 and is_batch_script(application):
         variables.append((RESTARTS_VARIABLE, str(command.run - 1)))
     if command.index is not None:
-        variables += [(name, str(command.array)) for name in ARRAY_JOB_VARIABLES]
-        variables += [(name, str(command.index)) for name in ARRAY_INDEX_VARIABLES]
+        variables += _array_variables(command, request.array, batch=is_batch_script(application))
     if command.tasks:
         variables.append((TASKS_VARIABLE, " ".join(command.tasks)))
     names = {name for name, _ in variables}
@@ -104,10 +107,21 @@ def _told(application: Application, command: StartComponent, name: str) -> Appli
     streams = {
         field: None
         if (path := getattr(application, field)) is None
-        else filled_in(path, job=command.job, job_name=name, array=array, index=command.index)
+        else filled_in(path, job=command.job, job_name=request.name, array=array, index=command.index)
         for field in ("stdin", "stdout", "stderr")
     }
     return msgspec.structs.replace(application, environment=(*others, *variables), **streams)
+
+
+def _array_variables(command: StartComponent, array: ArraySpec | None, *, batch: bool) -> list[tuple[str, str]]:
+    """What an element is told of itself and of its array."""
+    told = [(name, str(command.array)) for name in ARRAY_JOB_VARIABLES]
+    told += [(name, str(command.index)) for name in ARRAY_INDEX_VARIABLES]
+    if array is not None:
+        told += [(name, str(array.size)) for name in ARRAY_SIZE_VARIABLES]
+        ends = (array.index_at(0), array.index_at(array.size - 1), array.ranges[0][2])
+        told += [(name, str(end)) for name, end in zip(ARRAY_ENDS_VARIABLES, ends, strict=True) if batch]
+    return told
 
 
 def check_launch(request: Request) -> None:

@@ -6,6 +6,7 @@ a component is in ``koala.sites``, what a component's script does is in ``koala.
 
 from __future__ import annotations
 
+import enum
 import math
 import re
 
@@ -326,13 +327,14 @@ STREAM_LETTERS = {
     "n": "the node, counted from 0 in its component: 0",
     "t": "the task: 0",
     "N": "the first node of the component, without its domain",
+    "u": "the user as whom it runs at its site",
 }
 STREAM_ADVICE = f"write one of {', '.join(f'%{letter}' for letter in STREAM_LETTERS)}, and %% for a percent sign"
 # As Slurm says where a job is no element of an array.
 NO_INDEX = "4294967294"
 # A digit pads a number with zeros to so many places.
 _PATTERN = re.compile(r"%(%|([0-9]?)([A-Za-z]))")
-_LEFT = re.compile(r"(%%|%[0-9]?N)")
+_LEFT = re.compile(r"(%%|%[0-9]?[Nu])")
 
 
 def stream_problem(name: str) -> str | None:
@@ -365,13 +367,22 @@ def filled_in(name: str, *, job: int, job_name: str, array: int | None, index: i
     return _PATTERN.sub(value, name)
 
 
-def stream_parts(name: str) -> list[str | None]:
-    """A name that is filled in, in pieces of plain text; None stands for the node."""
-    pieces = [piece for piece in _LEFT.split(name) if piece]
-    found: list[str | None] = []
-    for piece in pieces:
-        text = None if piece.endswith("N") and _LEFT.fullmatch(piece) else "%" if piece == "%%" else piece
-        if text is not None and found and isinstance(found[-1], str):
+class SitePart(enum.Enum):
+    """What of a name is known only where the component runs."""
+
+    NODE = "N"
+    USER = "u"
+
+
+def stream_parts(name: str) -> list[str | SitePart]:
+    """A name that is filled in, in pieces of plain text and of what its site knows."""
+    found: list[str | SitePart] = []
+    for piece in filter(None, _LEFT.split(name)):
+        if piece != "%%" and _LEFT.fullmatch(piece):
+            found.append(SitePart(piece[-1]))
+            continue
+        text = "%" if piece == "%%" else piece
+        if found and isinstance(found[-1], str):
             found[-1] += text
         else:
             found.append(text)

@@ -23,7 +23,7 @@ koala_make_room() {
 # A second name for an output file in the usual place, where nobody else can tell its name; the other file may be on
 # another disk, and is then there alone.
 koala_second_name() {
-    if [ -n "$koala_node_in_names" ] && [ -n "$2" ]; then
+    if [ -n "$koala_site_in_names" ] && [ -n "$2" ]; then
         ln -f "$2" "$koala_home/$1" 2>/dev/null
     fi
     return 0
@@ -53,10 +53,14 @@ koala_batch_variables() {
         "${SLURM_CPUS_PER_TASK:=$koala_processors_per_task}" \
         "${SLURM_JOB_NUM_NODES:=$(wc -l <"$koala_home/nodes" | tr -d ' ')}" \
         "${SLURM_CPUS_ON_NODE:=$(sed -n '1s/.* //p' "$koala_home/nodes")}" \
-        "${SLURM_PROCID:=0}" "${SLURM_LOCALID:=0}" "${SLURM_NODEID:=0}"
+        "${SLURM_PROCID:=0}" "${SLURM_LOCALID:=0}" "${SLURM_NODEID:=0}" "${SLURMD_NODENAME:=$(uname -n)}"
     : "${SLURM_NNODES:=$SLURM_JOB_NUM_NODES}"
     export SLURM_JOB_NAME SLURM_SUBMIT_DIR SLURM_JOB_ID SLURM_NTASKS SLURM_NPROCS SLURM_CPUS_PER_TASK \
-        SLURM_JOB_NUM_NODES SLURM_NNODES SLURM_CPUS_ON_NODE SLURM_PROCID SLURM_LOCALID SLURM_NODEID
+        SLURM_JOB_NUM_NODES SLURM_NNODES SLURM_CPUS_ON_NODE SLURM_PROCID SLURM_LOCALID SLURM_NODEID SLURMD_NODENAME
+    if [ "$koala_task_gpus" -gt 0 ]; then
+        : "${SLURM_GPUS_ON_NODE:=$((SLURM_CPUS_ON_NODE * koala_task_gpus / koala_processors_per_task))}"
+        export SLURM_GPUS_ON_NODE
+    fi
 }
 
 # The files that travel with the job are an archive until here. Owners and times are those of now.

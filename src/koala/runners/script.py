@@ -14,7 +14,7 @@ import shlex
 from typing import NamedTuple
 
 from koala.model.checkpoint import CheckpointSignal
-from koala.model.launch import Launch, stream_parts
+from koala.model.launch import Launch, SitePart, stream_parts
 from koala.model.request import Application
 from koala.runners.traffic import TRAFFIC_FIRST_S, TRAFFIC_REPORTS_MAX
 
@@ -34,8 +34,8 @@ _SIGNAL_NUMBERS = {
     CheckpointSignal.TERM: 15,
 }
 _DIRECTIVE = re.compile(r"^#SBATCH(?=[ \t])", re.MULTILINE)
-# The first node of a component, without its domain.
-_NODE = '"$(uname -n | sed "s/[.].*//")"'
+# What a site knows: the first node of a component, without its domain, and the user there.
+_SITE_PARTS = {SitePart.NODE: '"$(uname -n | sed "s/[.].*//")"', SitePart.USER: '"$(id -un)"'}
 _HEADER = "# shellcheck shell=sh\n"
 
 
@@ -88,7 +88,7 @@ def component_script(launch: Launch, timings: ScriptTimings = TIMINGS) -> str:
         "batch_job": launch.job if is_batch_script(application) else "",
         "job_name": launch.name,
         "tasks": launch.task_count,
-        "node_in_names": "yes" if any(None in stream_parts(name or "") for name in _outputs(application)) else "",
+        "site_in_names": "yes" if any(map(_is_named_there, _outputs(application))) else "",
         "processors_per_task": launch.shape.processors,
     }
     streams = {name: getattr(application, name) or "" for name in ("stdin", "stdout", "stderr")}
@@ -114,8 +114,13 @@ def _outputs(application: Application) -> tuple[str | None, str | None]:
 
 
 def _stream(name: str) -> str:
-    """The name of a stream for the shell; the node's name comes in where the script runs."""
-    return "".join(_NODE if part is None else shlex.quote(part) for part in stream_parts(name)) or "''"
+    """The name of a stream for the shell; what its site knows comes in where the script runs."""
+    parts = stream_parts(name)
+    return "".join(_SITE_PARTS[part] if isinstance(part, SitePart) else shlex.quote(part) for part in parts) or "''"
+
+
+def _is_named_there(name: str | None) -> bool:
+    return any(isinstance(part, SitePart) for part in stream_parts(name or ""))
 
 
 def _container(launch: Launch) -> dict[str, str]:

@@ -135,8 +135,8 @@ def output_paths(stream: Stream, application: Application) -> tuple[str, ...]:
     named = application.stdout if stream is Stream.STDOUT else application.stderr
     if named is None:
         return (usual,)
-    pieces = stream_parts(named)
-    if None in pieces:
-        return (usual,)  # the node's name is in it; the script has put a second name for it there
-    path = posixpath.join(WORK, application.directory or ".", "".join(piece for piece in pieces if piece))
+    pieces = [piece for piece in stream_parts(named) if isinstance(piece, str)]
+    if len(pieces) < len(stream_parts(named)):
+        return (usual,)  # something of the site is in it; the script has put a second name for it there
+    path = posixpath.join(WORK, application.directory or ".", "".join(pieces))
     return (path, STDERR) if stream is Stream.STDERR else (path,)

@@ -96,6 +96,8 @@ REAL_SCRIPT = """#!/bin/bash
 #SBATCH --export=ALL
 cd "$SLURM_SUBMIT_DIR" && echo "$SLURM_JOB_NAME $SLURM_ARRAY_JOB_ID $SLURM_ARRAY_TASK_ID $SLURM_NTASKS $SLURM_PROCID"
 echo "job $SLURM_JOB_ID on $SLURM_NNODES node with $SLURM_CPUS_PER_TASK" >&2; ls logs | wc -l
+[ "$SLURM_ARRAY_TASK_COUNT $SLURM_ARRAY_TASK_MIN $SLURM_ARRAY_TASK_MAX $KOALA_ARRAY_SIZE" = "2 4 5 2" ] || exit 9
+[ -e plot.sh ] && bash plot.sh || true
 """
 
 
@@ -106,6 +108,7 @@ def test_a_script_for_slurm_runs_as_it_is(shell: Shell, tmp_path: Path) -> None:
     noted = " ".join(submitted.stderr.split())
     assert "note: --account has no effect: the grid file says this for each site" in noted
     assert "the partition gpu is left out where a site does not know it" in noted
+    assert "plot.sh is looked for where the job starts, and nothing brings it there" in noted
     array = int(submitted.stdout.split()[2])
     assert "2 elements)." in submitted.stdout
     ended = shell("job", "wait", str(array)).stdout

@@ -6,7 +6,7 @@ import io
 
 from rich.console import Console
 
-from koala.cli.errors import UserError, wrapped
+from koala.cli.errors import UserError, say, wrapped
 from koala.cli.site.command import sites_table
 from koala.model.api import SiteInfo
 
@@ -26,6 +26,8 @@ def test_an_error_is_broken_between_words_on_a_terminal_alone() -> None:
     assert len(lines) > 1
     assert " ".join(lines) == f"Error: {LONG}"
     assert pipe.getvalue() == f"Error: {LONG}\n"
+    say(LONG, screen)
+    assert all(len(line) <= 80 for line in screen.getvalue().splitlines())
 
 
 def test_a_line_of_a_users_text_stays_whole() -> None:

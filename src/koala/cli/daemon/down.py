@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from koala.cli.daemon.background import stop
+from koala.cli.errors import say
 
 
 @click.command()
@@ -27,6 +28,6 @@ def down(state: Path | None) -> None:
     directory = default_state() if state is None else state
     pid = stop(directory)
     if pid is None:
-        click.echo(f"No daemon runs on {directory}.")
+        say(f"No daemon runs on {directory}.")
     else:
-        click.echo(f"The daemon on {directory} (process {pid}) has stopped; what runs at sites runs on.")
+        say(f"The daemon on {directory} (process {pid}) has stopped; what runs at sites runs on.")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from koala.cli.connection import JOB_ID, complete_job, with_client
-from koala.cli.errors import UserError, for_user
+from koala.cli.errors import UserError, for_user, say
 from koala.cli.job.fetch import fetch
 from koala.cli.job.logs import logs
 from koala.cli.job.views import print_explanation, print_job
@@ -108,7 +108,7 @@ def _each_job(
             continue
         answers.append(found.model_dump(mode="json"))
         if not as_json:
-            click.echo(f"Job {found.id} ({clean(found.name)}) {told(found)}.")
+            say(f"Job {found.id} ({clean(found.name)}) {told(found)}.")
     if as_json:
         print_json(answers)
     ctx.exit(code)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from koala.cli.connection import JOB_ID, complete_job, with_client
-from koala.cli.errors import FailedError, UserError
+from koala.cli.errors import FailedError, UserError, say
 from koala.cli.job.waiting import watch_job
 from koala.cli.terminal.output import counted, print_json
+from koala.cli.terminal.progress import byte_counter
 from koala.cli.terminal.words import clean, first_element, size
 
 if TYPE_CHECKING:
@@ -61,18 +60,16 @@ def fetch(ctx: click.Context, client: Client, /, job_id: int, target: str | None
     directory = Path(f"job-{job_id}" if target is None else target)
     places = {each.name: _place(directory, each) for each in made}
     for each in made:
-        with fetching() as progress:
+        with byte_counter() as progress:
             _bring(client, each, places[each.name], progress)
         if not as_json:
-            click.echo(
-                f"{clean(str(places[each.name]))}: {size(each.size_bytes)} from {clean(each.replicas[0].site)}"
-            )
+            say(f"{clean(str(places[each.name]))}: {size(each.size_bytes)} from {clean(each.replicas[0].site)}")
     if as_json:
         print_json([each.model_dump(mode="json") | {"here": str(places[each.name])} for each in made])
     else:
-        click.echo(f"Job {job_id}: {counted(len(made), 'output')} in {clean(str(directory))}.")
+        say(f"Job {job_id}: {counted(len(made), 'output')} in {clean(str(directory))}.")
     if found.state != "done":
-        click.echo(f"Not all is there: job {job_id} {found.state}: {clean(found.reason)}", err=True)
+        say(f"Not all is there: job {job_id} {found.state}: {clean(found.reason)}", err=True)
 
 
 def _place(directory: Path, output: OutputInfo) -> Path:
@@ -93,24 +90,4 @@ def _bring(client: Client, output: OutputInfo, place: Path, progress: Callable[[
     archive = place.with_name(f".{place.name}.tar")
     client.fetch_file(output.name, archive, progress=progress)
     for left_out in unpack(archive, place):
-        click.echo(f"{clean(str(place))}: {clean(left_out)} is left out, as it is no file or leads away", err=True)
-
-
-@contextlib.contextmanager
-def fetching() -> Iterator[Callable[[int, int], None] | None]:
-    """Shows on a terminal how much has come."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    shown = False
-
-    def progress(here: int, total: int) -> None:
-        nonlocal shown
-        shown = True
-        click.echo(f"\r{size(here)} of {size(total)}", err=True, nl=False)
-
-    try:
-        yield progress
-    finally:
-        if shown:
-            click.echo("", err=True)
+        say(f"{clean(str(place))}: {clean(left_out)} is left out, as it is no file or leads away", err=True)

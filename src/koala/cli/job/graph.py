@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from koala.cli.errors import EXIT_REFUSED, UserError
-from koala.cli.job.sending import sending
 from koala.cli.job.text_problems import shown_at_place, source_to_send
 from koala.cli.job.waiting import warn_if_hopeless
 from koala.cli.terminal.output import console, counted, print_json
+from koala.cli.terminal.progress import byte_counter
 from koala.cli.terminal.refusals import ASKED_MAX
 from koala.cli.terminal.words import clean, listed
 
@@ -40,7 +40,7 @@ def submit_graph(
         if dry_run:
             _print_dry_run(ctx, client.dry_run_graph(graph.text, source=source, files=graph.files), as_json)
             return
-        with sending(bool(graph.files)) as progress:
+        with byte_counter("sent", wanted=bool(graph.files)) as progress:
             submitted = client.submit_graph(
                 graph.text, source=source, client_token=token_id, files=graph.files, progress=progress
             )

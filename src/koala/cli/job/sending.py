@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
-
-import click
 
 from koala.cli.errors import UserError
 from koala.cli.terminal.words import clean
@@ -74,23 +69,3 @@ def _check_inside(name: str, path: Path, beside: Path) -> None:
             f"files: {clean(name)}: it is a link that leads out of the directory of the description; "
             f"send it with --with {clean(str(path))}"
         )
-
-
-@contextlib.contextmanager
-def sending(any_files: bool) -> Iterator[Callable[[int, int], None] | None]:
-    """Shows on a terminal how much has been sent."""
-    if not any_files or not sys.stderr.isatty():
-        yield None
-        return
-    shown = False
-
-    def progress(there: int, total: int) -> None:
-        nonlocal shown
-        shown = True
-        click.echo(f"\rsent {there} of {total} bytes", err=True, nl=False)
-
-    try:
-        yield progress
-    finally:
-        if shown:
-            click.echo("", err=True)

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING
 import click
 
 from koala.cli.connection import complete_example, with_client
-from koala.cli.errors import EXIT_REFUSED, UserError, wrapped
+from koala.cli.errors import EXIT_REFUSED, UserError, say, wrapped
 from koala.cli.examples import read_named
 from koala.cli.job.graph import Described, submit_graph
-from koala.cli.job.sending import files_of, sending
+from koala.cli.job.sending import files_of
 from koala.cli.job.text_problems import shown_at_place, source_to_send
 from koala.cli.job.waiting import end_with, warn_if_hopeless, watch_job
 from koala.cli.terminal.output import console, counted, print_json
+from koala.cli.terminal.progress import byte_counter
 from koala.cli.terminal.words import clean, listed, span
 from koala.descriptions import decoded, is_graph
 
@@ -120,7 +121,7 @@ def _submit(client: Client, text: str, source: str, token_id: str | None, files:
     from koala.client import ConflictError, InvalidError
 
     try:
-        with sending(bool(files)) as progress:
+        with byte_counter("sent", wanted=bool(files)) as progress:
             return client.submit(
                 text, source=source_to_send(source), client_token=token_id, files=files, progress=progress
             )
@@ -142,10 +143,10 @@ def _dry_run(client: Client, text: str, source: str, files: dict[str, str | Path
 def _print_submitted(job: JobSummary, new: bool) -> None:
     what = "Submitted job" if new else "Submitted before: job"
     array = "" if job.elements is None else f", {counted(job.elements.size, 'element')}"
-    click.echo(f"{what} {job.id} ({clean(job.name)}, {counted(job.processors, 'processor')}{array}).")
+    say(f"{what} {job.id} ({clean(job.name)}, {counted(job.processors, 'processor')}{array}).")
     if new and sys.stdout.isatty():
         then = f"koala job logs {job.id} --follow" if job.elements is None else f"koala jobs --array {job.id}"
-        click.echo(f"next: koala job explain {job.id}, {then}", err=True)
+        say(f"next: koala job explain {job.id}, {then}", err=True)
 
 
 def _print_notes(notes: list[str]) -> None:

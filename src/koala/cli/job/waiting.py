@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from koala.cli.connection import be_patient
-from koala.cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, FailedError
+from koala.cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, FailedError, say
 from koala.cli.terminal.output import console, print_json
 from koala.cli.terminal.refusals import NEVER_FITS, verdict
 from koala.cli.terminal.words import clean, elements_words, expected, places_words, span
@@ -54,7 +54,7 @@ def watch_job(
     except KeyboardInterrupt:
         if as_json and watch.seen is not None:
             print_json(watch.seen.model_dump(mode="json"))
-        click.echo(
+        say(
             f"\nJob {job} goes on. See it with `koala job show {job}`, wait again with `koala job wait {job}`, "
             f"end it with `koala job cancel {job}`.",
             err=True,
@@ -103,14 +103,14 @@ class _Log:
         """Why it waits, unless that was told."""
         if job.state == "quarantined" and QUARANTINED not in self._told:
             self._told.add(QUARANTINED)
-            click.echo(f"Job {job.id} {QUARANTINED}: koala job explain {job.id} tells why.", err=True)
+            say(f"Job {job.id} {QUARANTINED}: koala job explain {job.id} tells why.", err=True)
         if job.state != "waiting" or len(self._told) >= REASONS_TOLD_MAX:
             return
         found = self._client.explain(job.id)
         if found.refusal is None or found.refusal.reason in self._told:
             return
         self._told.add(found.refusal.reason)
-        click.echo(f"Job {job.id} waits: {_why(found.refusal)}{_plan(found)}.", err=True)
+        say(f"Job {job.id} waits: {_why(found.refusal)}{_plan(found)}.", err=True)
 
 
 def _progress(client: Client, job: JobSummary) -> str:
@@ -163,7 +163,7 @@ def warn_if_hopeless(
     if refusal is None or not hopeless:
         return ""
     what = f"{who} {NEVER_FITS}" if refusal.permanent else f"waiting alone will not help {who}"
-    click.echo(
+    say(
         f"Warning: {what}: {clean(refusal.reason)}; {clean(refusal.cure)}. It waits; see koala job explain {first}, "
         f"or end it with koala job cancel {job.id}.",
         err=True,
@@ -203,7 +203,7 @@ def _print_end(job: JobSummary) -> None:
     ended = begun if job.ended_at is None else job.ended_at
     ran = f"ran {span(ended - begun)}" if job.started_at is not None else "never started"
     where = f" on {places_words(job.places)}" if job.places and job.started_at is not None else ""
-    click.echo(f"Job {job.id} {_ENDS.get(job.state, f'is {job.state}')}: {ran}{where}.")
+    say(f"Job {job.id} {_ENDS.get(job.state, f'is {job.state}')}: {ran}{where}.")
     if job.state == "done":
         return
     reason = "" if job.reason == job.state else clean(job.reason)
@@ -211,12 +211,12 @@ def _print_end(job: JobSummary) -> None:
     if job.started_at is not None:
         advice += f" and koala job logs {job.id} --stderr"
     if reason or job.state == "failed":
-        click.echo("; ".join(filter(None, (reason, advice))), err=True)
+        say("; ".join(filter(None, (reason, advice))), err=True)
 
 
 def _print_end_of_array(job: JobSummary, elements: str) -> None:
     """What ran are its elements."""
     after = "" if job.ended_at is None else f" after {span(job.ended_at - job.submitted_at)}"
-    click.echo(f"Job {job.id} {_ENDS.get(job.state, f'is {job.state}')}{after}; {elements}.")
+    say(f"Job {job.id} {_ENDS.get(job.state, f'is {job.state}')}{after}; {elements}.")
     if job.state == "failed":
-        click.echo(f"see koala jobs --array {job.id} --state failed, and koala job explain {job.id}", err=True)
+        say(f"see koala jobs --array {job.id} --state failed, and koala job explain {job.id}", err=True)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
@@ -24,6 +24,7 @@ from koala.daemon.launches import check_launch
 from koala.daemon.offload import query
 from koala.daemon.service.answers import dry_run, refusal_info
 from koala.daemon.service.principal import Principal
+from koala.daemon.service.submission_notes import some_sites, submission_notes
 from koala.daemon.workers.pool import Workers
 from koala.descriptions import DescriptionError, job_notes, read_graph, read_job, write_job_yaml
 from koala.model.api import DryRun, ProblemAt, Scope, Submission
@@ -32,7 +33,7 @@ from koala.model.grid import Grid
 from koala.model.job_array import ArraySpec, element_number, read_array
 from koala.model.launch import LaunchError
 from koala.model.messages import EndedJob, JobOutcome
-from koala.model.request import GraphJob, InvalidRequestError, Priority, Refusal, Request, SiteName
+from koala.model.request import GraphJob, InvalidRequestError, Priority, Refusal, Request
 from koala.model.request_size import REQUEST_CHARACTERS_MAX, check_size, request_characters
 from koala.model.travelling import TravellingError, TravellingFile, read_manifest, unsent
 from koala.policies import Catalogue, PolicyError, UnknownPolicyError, UnknownSiteError
@@ -46,8 +47,6 @@ SMALL_TEXT_CHARACTERS_MAX = 4_096
 WAITING_TEXT_CHARACTERS_MAX = 1_048_576
 # All jobs together wait for so many others: what one end costs is bounded by that.
 DEPENDENCIES_LIVE_MAX = 400_000
-# So many sites are named in a sentence.
-SITES_NAMED_MAX = 8
 
 
 @dataclass(slots=True)
@@ -106,10 +105,12 @@ class SubmissionReader:
                 return outcome
 
     async def notes(self, wish: Submission, request: Request, grid: Grid) -> list[str]:
-        """What the text of a request says without effect in this grid."""
-        read = functools.partial(job_notes, wish.description, wish.source)
-        found = await asyncio.get_running_loop().run_in_executor(self._thread, read)
-        return [*found, *partition_notes(request, grid)]
+        """What the text of a request says without effect in this grid, and what will not be there."""
+
+        def read() -> list[str]:
+            return [*job_notes(wish.description, wish.source), *submission_notes(request, grid)]
+
+        return await asyncio.get_running_loop().run_in_executor(self._thread, read)
 
     async def write(self, who: Principal, request: Request) -> str:
         """A large request as a text, which takes seconds, too."""
@@ -160,19 +161,6 @@ def read_submission(wish: Submission, sites: Collection[str], policies: Collecti
     except LaunchError as error:
         return Unreadable(f"the job cannot be run: {error.for_user()}", [ProblemAt(message=error.for_user())])
     return request
-
-
-def partition_notes(request: Request, grid: Grid) -> list[str]:
-    """Where the partitions that a job asks for are known, and that they are left out elsewhere."""
-    notes = []
-    batches = [(site.name, dict(site.batch.partitions)) for site in grid.sites if site.batch is not None]
-    for partition in dict.fromkeys(part.application.partition for part in request.components):
-        if partition is None:
-            continue
-        known = [name for name, partitions in batches if partition in partitions]
-        where = f"it is used at {_some(known)}" if known else "no site has it among its partitions in the grid file"
-        notes.append(f"the partition {partition} is left out where a site does not know it; {where}")
-    return notes
 
 
 def read_graph_submission(
@@ -307,7 +295,7 @@ def account_warning(grid: Grid) -> str:
     if not grid.shared_account or not sharing:
         return ""
     return (
-        f"shared_account: jobs of all users run under the daemon's account at {_some(sharing)}; "
+        f"shared_account: jobs of all users run under the daemon's account at {some_sites(sharing)}; "
         "whoever may submit can do there all that the daemon's owner can"
     )
 
@@ -322,12 +310,7 @@ def guest_notice(user: str, grid: Grid) -> str:
             f"jobs of {user} are refused: every site runs them under the daemon's account, with which they could do "
             "all that its owner can; `shared_account: true` in the grid lets them in all the same"
         )
-    return f"jobs of {user} do not run at {_some(closed)}, under the daemon's account"
-
-
-def _some(sites: Sequence[SiteName]) -> str:
-    more = len(sites) - SITES_NAMED_MAX
-    return ", ".join(sites[:SITES_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
+    return f"jobs of {user} do not run at {some_sites(closed)}, under the daemon's account"
 
 
 def check_priority(who: Principal, priority: Priority | None) -> None:

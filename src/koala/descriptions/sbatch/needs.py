@@ -47,7 +47,7 @@ class NeedsError(ValueError):
 
 def needs_of(given: dict[str, str], layout: Layout) -> TaskNeeds | None:
     """What each task needs by these options and their values; None where that is nothing. Raises NeedsError."""
-    gpus, kind = _gpus(given, layout)
+    gpus, kind = gpus_of_task(given, layout)
     constraint = given.get("constraint", "")
     if constraint and re.fullmatch(CONSTRAINT_PATTERN, constraint) is None:
         raise NeedsError("constraint", f"{constraint!r} is no constraint of nodes alike", "write a, a&b or a|b")
@@ -64,15 +64,26 @@ def _one_of(given: dict[str, str], names: tuple[str, ...]) -> str | None:
     return found[0] if found else None
 
 
-def _gpus(given: dict[str, str], layout: Layout) -> tuple[int, str]:
-    name = _one_of(given, _GPU_OPTIONS)
-    if name is None:
+def gpus_of_task(given: dict[str, str], layout: Layout) -> tuple[int, str]:
+    """The GPUs of each task and their kind. Options that say the same in several ways may stand together."""
+    found = {name: _gpus(name, given[name], layout) for name in _GPU_OPTIONS if name in given}
+    if not found:
         return 0, ""
-    text = given[name]
+    (first, (count, kind)), *others = found.items()
+    for name, (other_count, other_kind) in others:
+        if other_count != count or (kind and other_kind and other_kind != kind):
+            raise NeedsError(
+                name, f"--{first} and --{name} do not say the same number of GPUs for a task", "keep one of the two"
+            )
+    return count, next((each for _, each in found.values() if each), "")
+
+
+def _gpus(name: str, value: str, layout: Layout) -> tuple[int, str]:
+    text = value
     if name == "gres":
         device, _, text = text.partition(":")
         if device != "gpu" or "," in text:
-            raise NeedsError("gres", f"{given[name]!r} is not one kind of GPU", "write gpu:NUMBER or gpu:KIND:NUMBER")
+            raise NeedsError("gres", f"{value!r} is not one kind of GPU", "write gpu:NUMBER or gpu:KIND:NUMBER")
         text = text or "1"
     found = _GPUS.fullmatch(text) or _GPUS.fullmatch(f"{text}:1")
     if found is None:
@@ -81,7 +92,8 @@ def _gpus(given: dict[str, str], layout: Layout) -> tuple[int, str]:
     sharers = {"gpus-per-task": 1, "gpus": layout.tasks}.get(name, layout.on_a_node)
     if count % sharers:
         who = f"{sharers} tasks" + (" of a node" if name != "gpus" else "")
-        raise NeedsError(name, f"{count} GPUs are not the same number for each of {who}", _PER_TASK)
+        gpus = "1 GPU is" if count == 1 else f"{count} GPUs are"
+        raise NeedsError(name, f"{gpus} not the same number for each of {who}", _PER_TASK)
     return count // sharers, kind
 
 

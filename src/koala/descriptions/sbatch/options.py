@@ -18,6 +18,7 @@ SBATCH_OPTIONS: dict[str, str | None] = {
     "nodes": "N",
     "ntasks-per-node": None,
     "cpus-per-task": "c",
+    "cpus-per-gpu": None,
     "job-name": "J",
     "time": "t",
     "chdir": "D",
@@ -53,14 +54,22 @@ KOALA_OPTIONS: dict[str, str | None] = {
     "components-max": None,
     "splits": None,
     "input-file": None,
+    "files": None,
+    "outputs": None,
+    "keep-for": None,
+    "checkpoint": None,
+    "checkpoint-every": None,
+    "checkpoint-shared": None,
     "placement-tries": None,
     "claiming-tries": None,
     "restarts": None,
     "retry-on": None,
     "never-on": None,
 }
-WITHOUT_VALUE = frozenset({"flexible", "hold", "requeue", "no-requeue"})
-REPEATABLE = frozenset({"input-file"})
+WITHOUT_VALUE = frozenset({"checkpoint-shared", "flexible", "hold", "requeue", "no-requeue"})
+REPEATABLE = frozenset({"files", "input-file", "outputs"})
+# So many lines are named in a note.
+LINES_NAMED_MAX = 5
 
 _SITE = "the grid file says this for each site"
 _LAYOUT = "Koala counts processors, and the site lays them out over its nodes"
@@ -71,22 +80,30 @@ _SUBMITTER = "it is for the one who submits"
 NOTED_OPTIONS: dict[str, tuple[str | None, str]] = {
     "account": ("A", _SITE),
     "acctg-freq": (None, _SITE),
+    "batch": (None, _LAYOUT),
     "comment": (None, "a job has a name and no comment"),
     "contiguous": (None, _LAYOUT),
     "core-spec": ("S", _LAYOUT),
+    "cores-per-socket": (None, _LAYOUT),
     "cpu-freq": (None, _SITE),
+    "delay-boot": (None, _SITE),
     "distribution": ("m", _LAYOUT),
     "exclusive": (None, "a component may share its nodes with others; the grid file says otherwise for a site"),
+    "extra": (None, _SITE),
     "extra-node-info": ("B", _LAYOUT),
     "get-user-env": (None, "the environment of the one who submits does not travel to the sites"),
     "gpu-bind": (None, _LAYOUT),
     "gpu-freq": (None, _SITE),
+    "gres-flags": (None, _LAYOUT),
     "hint": (None, _LAYOUT),
+    "ignore-pbs": (None, "lines of #PBS are comments here"),
     "kill-on-invalid-dep": (None, "a job whose dependency can never come ends, always"),
     "mail-type": (None, _MAIL),
     "mail-user": (None, _MAIL),
+    "mcs-label": (None, _SITE),
     "mem-bind": (None, _LAYOUT),
     "mincpus": (None, _LAYOUT),
+    "network": (None, _SITE),
     "nice": (None, f"{_QUEUEING}; #KOALA --priority high or low says which come first"),
     "no-kill": ("k", "a job whose node fails is started again, up to its restarts"),
     "ntasks-per-core": (None, _LAYOUT),
@@ -95,16 +112,21 @@ NOTED_OPTIONS: dict[str, tuple[str | None, str]] = {
     "overcommit": ("O", _LAYOUT),
     "oversubscribe": ("s", _LAYOUT),
     "parsable": (None, _SUBMITTER),
+    "power": (None, _SITE),
     "prefer": (None, _LAYOUT),
     "profile": (None, _SITE),
     "propagate": (None, _SITE),
     "qos": ("q", _SITE),
     "quiet": ("Q", _SUBMITTER),
+    "resv-ports": (None, _SITE),
+    "segment": (None, _LAYOUT),
     "sockets-per-node": (None, _LAYOUT),
     "spread-job": (None, _LAYOUT),
     "switches": (None, _LAYOUT),
+    "thread-spec": (None, _LAYOUT),
     "threads-per-core": (None, _LAYOUT),
     "time-min": (None, "the walltime is that of --time"),
+    "tres-bind": (None, _LAYOUT),
     "use-min-nodes": (None, _LAYOUT),
     "verbose": ("v", _SUBMITTER),
     "wait": ("W", _SUBMITTER),
@@ -114,27 +136,40 @@ NOTED_OPTIONS: dict[str, tuple[str | None, str]] = {
 # Those of them that stand alone, or have their value behind a '='.
 NOTED_ALONE = frozenset(
     {
-        "contiguous", "exclusive", "get-user-env", "nice", "no-kill", "overcommit", "oversubscribe", "parsable",
-        "propagate", "quiet", "spread-job", "use-min-nodes", "verbose", "wait",
+        "contiguous", "exclusive", "get-user-env", "ignore-pbs", "nice", "no-kill", "overcommit", "oversubscribe",
+        "parsable", "propagate", "quiet", "resv-ports", "spread-job", "use-min-nodes", "verbose", "wait",
     }
 )  # fmt: skip
 # Options of Slurm without which the job would be another: long name -> (letter, what to do).
 UNSUPPORTED_OPTIONS: dict[str, tuple[str | None, str]] = {
+    "bb": (None, "remove it; name the data under #KOALA --input-file, and it is brought"),
+    "bbf": (None, "remove it; name the data under #KOALA --input-file, and it is brought"),
+    "cluster-constraint": (None, "write --clusters, or let the policy choose"),
+    "container-id": (None, "write --container"),
     "deadline": (None, "remove it; write --time, and cancel the job when it is too late"),
     "exclude": ("x", "remove it; nodes on which a job failed are left out by themselves"),
     "export-file": (None, "write --export=NAME=VALUE,..."),
+    "gpus-per-socket": (None, "write --gpus-per-task"),
     "licenses": ("L", "remove it; Koala places processors, memory and GPUs"),
+    "nodefile": (None, "remove it; write --constraint with features of nodes, or --clusters"),
     "nodelist": ("w", "remove it; write --constraint with features of nodes, or --clusters"),
     "ntasks-per-gpu": (None, "write --ntasks and --gpus-per-task"),
     "reservation": (None, "write it in the grid file, among the submit_options of the site"),
     "test-only": (None, "remove it; write koala submit --dry-run"),
     "tmp": (None, "remove it; write --constraint with a feature of such nodes"),
+    "tres-per-task": (None, "write --cpus-per-task and --gpus-per-task"),
     "wrap": (None, "write the command in the script"),
 }
 
 # A comment that looks like a directive with a space too many; prose after the word is let alone.
 _SLIP = re.compile(r"#[ \t]+(SBATCH|KOALA)(?=[ \t]+(?:-|hetjob|packjob))")
 _DIRECTIVE = re.compile(r"#(SBATCH|KOALA)(?=[ \t]|$)")
+
+
+def _said(options: list[str]) -> str:
+    """The options and the verb that goes with them."""
+    *others, last = options
+    return f"{', '.join(others)} and {last} have" if others else f"{last} has"
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,6 +220,10 @@ class OptionLines:
         self.components: list[list[Option]] = [[]]
         self.notes: list[str] = []
         self.given = 0
+        # Lines that would be options without the space behind their #.
+        self.slips: list[int] = []
+        # Options that were taken and change nothing, by the reason.
+        self._without_effect: dict[str, dict[str, None]] = {}
         # Where the line stands that began the present component; the first needs none.
         self._hetjob_index: int | None = None
         self._read()
@@ -192,26 +231,32 @@ class OptionLines:
     def _read(self) -> None:
         started = False
         index = 0
-        for line in self.content.text.split("\n"):
+        late: list[int] = []
+        for number, line in enumerate(self.content.text.split("\n"), start=1):
             found = _DIRECTIVE.match(line)
             if found and started:
-                self._note(
-                    index,
-                    f"this {found[0]} line stands after the first command, where it has no effect",
-                    "move it up",
-                )
+                late.append(number)
             elif found:
                 self._read_line(found[1], index, self._words(line, index, found.end()))
-            elif not started and (slip := _SLIP.match(line)):
-                self._note(
-                    index,
-                    f"this is a comment, because a space stands before {slip[1]}",
-                    f"write #{slip[1]} to give the options, or ## to keep it a comment",
-                )
+            elif not started and _SLIP.match(line):
+                self.slips.append(number)
             elif line.strip() and not line.lstrip().startswith("#"):
                 started = True
             index += len(line) + 1
         self._refuse_empty_component(self._hetjob_index)
+        self.notes += [f"{_said(list(names))} no effect: {why}" for why, names in self._without_effect.items()]
+        # Slurm takes both for comments, and so do we: a script may write another one, or have an option switched off.
+        self._note_lines(late, "after the first command, where options have no effect; move them up if meant")
+        self._note_lines(
+            self.slips, "a comment, as a space stands behind the #; remove the space if options are meant"
+        )
+
+    def _note_lines(self, numbers: list[int], what: str) -> None:
+        if not numbers:
+            return
+        named = ", ".join(map(str, numbers[:LINES_NAMED_MAX]))
+        more = f" and {len(numbers) - LINES_NAMED_MAX} more" if len(numbers) > LINES_NAMED_MAX else ""
+        self.notes.append(f"line{'s' if len(numbers) > 1 else ''} {named}{more}: {what}")
 
     def _refuse_empty_component(self, index: int | None) -> None:
         """Note a component of a heterogeneous job that says nothing, at the hetjob line that begins or ends it."""
@@ -252,7 +297,7 @@ class OptionLines:
         if name not in known and kind == "SBATCH" and name in NOTED_OPTIONS:
             if value is None and name not in NOTED_ALONE and remaining:
                 remaining.pop()
-            self.notes.append(f"--{name} has no effect: {NOTED_OPTIONS[name][1]}")
+            self._without_effect.setdefault(NOTED_OPTIONS[name][1], {})[f"--{name}"] = None
         elif name not in known:
             if value is None and remaining and not remaining[-1].text.startswith("-"):
                 remaining.pop()

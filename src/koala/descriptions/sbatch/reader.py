@@ -18,13 +18,24 @@ from koala.descriptions.errors import (
     control_problem,
     shown,
 )
-from koala.descriptions.fields import ANY_NAMES, NAME_PATTERN, POLICY_PATTERN, KnownNames, duration_problem, is_name
+from koala.descriptions.fields import (
+    ANY_NAMES,
+    DURATION_ADVICE,
+    NAME_PATTERN,
+    POLICY_PATTERN,
+    KnownNames,
+    duration_problem,
+    duration_s,
+    is_name,
+)
 from koala.descriptions.job.invalid import told
 from koala.descriptions.job.order import MOMENT_ADVICE, Moment, moment
-from koala.descriptions.sbatch.needs import NEEDS_OPTIONS, Layout, NeedsError, needs_of
+from koala.descriptions.job.outputs import OutputText, outputs_of
+from koala.descriptions.sbatch.needs import NEEDS_OPTIONS, Layout, NeedsError, gpus_of_task, needs_of
 from koala.descriptions.sbatch.options import Option, OptionLines, OptionWord
+from koala.descriptions.sbatch.signals import SIGNAL_ADVICE, AskedSignal, asked_signal
 from koala.descriptions.yaml.problems import NAME_ADVICE, nearest
-from koala.model.checkpoint import CHECKPOINT_GRACE_S_MAX, Checkpoint, CheckpointSignal
+from koala.model.checkpoint import DIRECTORY_DEFAULT, Checkpoint
 from koala.model.dependency import Condition, Dependency
 from koala.model.job_array import ArrayError, ArraySpec, read_array
 from koala.model.launch import STREAM_ADVICE, stream_problem
@@ -43,6 +54,7 @@ from koala.model.request import (
     Request,
 )
 from koala.model.request_size import check_size
+from koala.model.travelling import TravellingError, TravellingFile, named_path
 
 JOB_OPTIONS = (
     "job-name",
@@ -66,6 +78,11 @@ JOB_OPTIONS = (
     "requeue",
     "no-requeue",
     "signal",
+    "files",
+    "keep-for",
+    "checkpoint",
+    "checkpoint-every",
+    "checkpoint-shared",
 )
 _STREAMS = {"output": "stdout", "error": "stderr", "input": "stdin"}
 # Which option a field of the model comes from, for errors that the model finds.
@@ -89,6 +106,11 @@ _OPTION_OF = {
     "after": "dependency",
     "begin_at": "begin",
     "begin_in_s": "begin",
+    "outputs": "outputs",
+    "keep_for": "keep-for",
+    "checkpoint_directory": "checkpoint",
+    "checkpoint_every": "checkpoint-every",
+    "checkpoint_grace": "signal",
 }
 
 _ADVICE = {
@@ -104,11 +126,6 @@ _CONDITIONS = {
 }
 _DEPENDENCY_ADVICE = "write afterok, afterany, after or afternotok with numbers of jobs, as afterok:17:18,afterany:19"
 _JOB_NUMBER = re.compile(r"([1-9][0-9]{0,14})(?:_([0-9]{1,9}))?")
-# Whom to send which signal, and how many seconds before the end of the walltime.
-_SIGNAL = re.compile(r"(?:[RBrb]:)?(?:SIG)?([A-Za-z]+[0-9]?|[0-9]{1,2})(?:@([0-9]{1,5}))?")
-_SIGNAL_BEFORE_S = 60
-# As Linux numbers them.
-_SIGNAL_NUMBERS = {"1": "HUP", "2": "INT", "10": "USR1", "12": "USR2", "15": "TERM"}
 _TIME_ADVICE = "write MINUTES, MM:SS, HH:MM:SS, D-HH, D-HH:MM or D-HH:MM:SS"
 # The forms of a time, each with what one unit of its groups is in seconds.
 _TIMES: tuple[tuple[re.Pattern[str], tuple[int, ...]], ...] = (
@@ -169,9 +186,12 @@ class _Reader:
         self.problems = lines.problems
         self.notes = lines.notes
         self._has_options = lines.given > 0
+        self._slips = lines.slips
+        self._walltime_s: float | None = None
         self._applications: dict[Application, Application] = {}
         self.components = [{option.name: option for option in options} for options in lines.components]
-        self.files = [[option for option in options if option.name == "input-file"] for options in lines.components]
+        # Options that may be repeated are taken in the order in which they stand.
+        self.repeated = lines.components
 
     def request(self) -> Request:
         fields = [self._fields(index) for index in range(len(self.components))]
@@ -188,9 +208,10 @@ class _Reader:
             self._note(0, f"more than {COMPONENTS_MAX} components (COMPONENTS_MAX)", "write fewer hetjob lines")
         # As in Slurm, a script without a size is one task; one without any option is hardly meant for Slurm.
         if not self.problems and not self._has_options:
-            self._note(
-                0, "the script does not say the job's size", "write #SBATCH --ntasks=8, or --ntasks=1 for one task"
-            )
+            advice = "write #SBATCH --ntasks=8, or --ntasks=1 for one task"
+            if self._slips:
+                advice = f"remove the space behind the # of line {self._slips[0]}, where options seem to be meant"
+            self._note(0, "the script does not say the job's size", advice)
         self.problems.refuse()
         flexible = job.pop("flexible", None)
         try:
@@ -206,7 +227,9 @@ class _Reader:
 
     def _built(self, index: int, fields: dict[str, Any], first: dict[str, Any]) -> Component:
         application = {**first["application"], **fields["application"]}
-        files = fields["input_files"] if fields["input_files"] is not None else first["input_files"]
+        files, made = (
+            fields[name] if fields[name] is not None else first[name] for name in ("input_files", "outputs")
+        )
         try:
             return Component(
                 processors=fields["processors"],
@@ -214,6 +237,7 @@ class _Reader:
                 application=self._applied(Application(script=self.content.text, **application)),
                 input_files=files or (),
                 needs=fields["needs"],
+                outputs=outputs_of(made or (), application.get("directory")),
             )
         except InvalidRequestError as error:
             raise self._invalid(error, index) from None
@@ -239,54 +263,74 @@ class _Reader:
         }
         for name, field in _STREAMS.items():
             application[field] = self._get(index, name, self._file_name)
-        cpus_per_task = self._get(index, "cpus-per-task", self._count) or 1
+        tasks = self._tasks(index)
+        cpus_per_task = self._cpus_per_task(index, tasks)
         # Like the number of tasks, this is each component's own.
         application["processors_per_task"] = cpus_per_task
-        files = [self._try(option, self._input_file) for option in self.files[index]]
-        processors = self._processors(index, cpus_per_task)
+        files = self._all(index, "input-file", self._input_file)
+        made = self._all(index, "outputs", self._paths)
         return {
-            "processors": processors,
-            "needs": self._needs(index, processors // cpus_per_task, cpus_per_task),
+            "processors": tasks * cpus_per_task,
+            "needs": self._needs(index, Layout(tasks, self._on_a_node(index, tasks), cpus_per_task)),
             "site": self._get(index, "clusters", self._site),
             "application": {key: value for key, value in application.items() if value is not None},
-            "input_files": tuple(file for file in files if file is not None) if files else None,
+            "input_files": None if files is None else tuple(files),
+            "outputs": None if made is None else tuple(OutputText(path=path) for paths in made for path in paths),
         }
 
-    def _processors(self, index: int, cpus_per_task: int) -> int:
+    def _tasks(self, index: int) -> int:
         options = self.components[index]
         tasks = self._get(index, "ntasks", self._count)
-        nodes = self._get(index, "nodes", self._count)
+        nodes = self._get(index, "nodes", self._nodes)
         per_node = self._get(index, "ntasks-per-node", self._count)
         if tasks is None:
-            if per_node is not None and nodes is None:
-                self._note(
-                    options["ntasks-per-node"].index, "--ntasks-per-node without a number of nodes", "write --nodes"
-                )
-            return (nodes or 1) * (per_node or 1) * cpus_per_task
+            return (nodes or 1) * (per_node or 1)
         layout = next((options[name] for name in ("nodes", "ntasks-per-node") if name in options), None)
         if layout is not None and (nodes or 1) * (per_node or 1) != tasks:
             self.notes.append(
                 f"--{layout.name} has no effect on where tasks go: the site lays them out over its nodes"
             )
-        return tasks * cpus_per_task
+        return tasks
 
-    def _needs(self, index: int, tasks: int, cpus_per_task: int) -> TaskNeeds | None:
-        options = self.components[index]
-        given = {name: options[name].value.text for name in NEEDS_OPTIONS if name in options}
-        if not given:
-            return None
-        nodes = self._get(index, "nodes", self._count) or 1
-        per_node = self._get(index, "ntasks-per-node", self._count) or -(-tasks // nodes)
+    def _on_a_node(self, index: int, tasks: int) -> int:
+        nodes = self._get(index, "nodes", self._nodes) or 1
+        return self._get(index, "ntasks-per-node", self._count) or -(-tasks // nodes)
+
+    def _cpus_per_task(self, index: int, tasks: int) -> int:
+        per_task = self._get(index, "cpus-per-task", self._count)
+        per_gpu = self._get(index, "cpus-per-gpu", self._count)
+        if per_gpu is None:
+            return per_task or 1
+        where = self.components[index]["cpus-per-gpu"].index
+        if per_task is not None:
+            self._note(where, "--cpus-per-task and --cpus-per-gpu are given together", "keep one of the two")
+            return per_task
         try:
-            return needs_of(given, Layout(tasks, per_node, cpus_per_task))
+            gpus, _ = gpus_of_task(self._asked(index), Layout(tasks, self._on_a_node(index, tasks), 1))
+        except NeedsError:
+            return 1  # what is wrong with the GPUs is told where they are read
+        if not gpus:
+            self._note(where, "--cpus-per-gpu without GPUs", "write --gpus-per-task too, or --cpus-per-task")
+        return per_gpu * (gpus or 1)
+
+    def _asked(self, index: int) -> dict[str, str]:
+        options = self.components[index]
+        return {name: options[name].value.text for name in NEEDS_OPTIONS if name in options}
+
+    def _needs(self, index: int, layout: Layout) -> TaskNeeds | None:
+        given = self._asked(index)
+        try:
+            return needs_of(given, layout) if given else None
         except NeedsError as problem:
-            self._note(options[problem.option].value.index, f"--{problem.option}: {problem.message}", problem.advice)
+            option = self.components[index][problem.option]
+            self._note(option.value.index, f"--{problem.option}: {problem.message}", problem.advice)
             return None
 
     def _job(self) -> dict[str, Any]:
+        self._walltime_s = self._get(0, "time", self._time_s)
         job: dict[str, Any] = {
             "name": self._get(0, "job-name", self._label),
-            "walltime_s": self._get(0, "time", self._time_s),
+            "walltime_s": self._walltime_s,
             "priority": self._get(0, "priority", self._choice({str(value): value for value in Priority})),
             "policy": self._get(0, "policy", self._policy),
             "job_type": self._get(0, "type", self._choice({str(value): value for value in JobType})),
@@ -299,17 +343,44 @@ class _Reader:
             "array": self._get(0, "array", self._array),
             "after": self._get(0, "dependency", self._dependencies),
             "hold": True if "hold" in self.components[0] else None,
+            "files": self._travelling(),
+            "keep_for_s": self._get(0, "keep-for", self._duration_s),
+            "checkpoint": self._checkpoint(),
         }
         if "no-requeue" in self.components[0] and job["restarts_max"] is None:
             job["restarts_max"] = 0
-        if "signal" in self.components[0]:
-            job["checkpoint"] = self._try(
-                self.components[0]["signal"], lambda word: self._checkpoint(word, job["walltime_s"])
-            )
         begin = self._get(0, "begin", self._moment)
         if begin is not None:
             job |= {"begin_at": begin.at, "begin_in_s": begin.in_s}
         return {key: value for key, value in job.items() if value is not None}
+
+    def _travelling(self) -> tuple[TravellingFile, ...] | None:
+        named = self._all(0, "files", self._beside)
+        return None if named is None else tuple(TravellingFile(path=path) for path in sorted({*sum(named, ())}))
+
+    def _checkpoint(self) -> Checkpoint | None:
+        """Where the job saves what it has done, and the signal that asks for it: --signal is honoured by itself."""
+        first = self.components[0]
+        asked = self._get(0, "signal", self._signal)
+        every_s = self._get(0, "checkpoint-every", self._duration_s)
+        directory = self._get(0, "checkpoint", self._some_text)
+        if "checkpoint" not in first:
+            for name in ("checkpoint-every", "checkpoint-shared"):
+                if name in first:
+                    self._note(
+                        first[name].index,
+                        f"--{name} is for jobs that save",
+                        "add --checkpoint DIRECTORY, or remove it",
+                    )
+            if asked is None or asked.signal is None:
+                return None
+        return Checkpoint(
+            directory=directory or DIRECTORY_DEFAULT,
+            every_s=every_s,
+            signal=None if asked is None else asked.signal,
+            grace_s=0.0 if asked is None else asked.grace_s,
+            shared="checkpoint-shared" in first,
+        )
 
     def _flexible(self) -> dict[str, Any] | None:
         flexible = {
@@ -337,6 +408,12 @@ class _Reader:
         except _UnreadableError:
             return None
 
+    def _all(self, index: int, name: str, read: Callable[[OptionWord], T]) -> list[T] | None:
+        """What the options of this name say, or None where there is none."""
+        options = [option for option in self.repeated[index] if option.name == name]
+        values = [self._try(option, read) for option in options]
+        return [value for value in values if value is not None] if options else None
+
     def _some_text(self, word: OptionWord) -> str:
         if not word.text:
             self._refuse(word, "the value is empty", "write a value, or remove the option")
@@ -358,6 +435,42 @@ class _Reader:
         if number < 1:
             self._refuse(word, f"{number} is too small", "write 1 or more")
         return number
+
+    def _nodes(self, word: OptionWord) -> int:
+        """A number of nodes; of a range such as 2-4 the least, with which Slurm would be content, too."""
+        least, dash, most = word.text.partition("-")
+        if dash and most != least:
+            self.notes.append(f"--nodes={word.text} is taken as {least}: the site lays tasks out over its nodes")
+        return self._count(word.part(0, len(least)) if dash and most.isascii() and most.isdigit() else word)
+
+    def _duration_s(self, word: OptionWord) -> float:
+        seconds = duration_s(word.text)
+        if seconds is None:
+            self._refuse(word, f"{shown(word.text)} is not a duration", DURATION_ADVICE)
+        problem = duration_problem(seconds)
+        if problem is not None:
+            self._refuse(word, *problem)
+        return seconds
+
+    def _signal(self, word: OptionWord) -> AskedSignal:
+        asked = asked_signal(word.text, self._walltime_s, saves="checkpoint" in self.components[0])
+        if asked is None:
+            self._refuse(word, f"{shown(word.text)} is not a signal", SIGNAL_ADVICE)
+        self.notes += filter(None, [asked.note])
+        return asked
+
+    def _paths(self, word: OptionWord) -> tuple[str, ...]:
+        parts = word.between_commas()
+        for part in parts:
+            self._some_text(part)
+        return tuple(part.text for part in parts)
+
+    def _beside(self, word: OptionWord) -> tuple[str, ...]:
+        try:
+            return tuple(named_path(path) for path in self._paths(word))
+        except TravellingError as error:
+            message, _, advice = error.message.partition("; ")
+            self._refuse(word, f"{shown(error.path)} {message}", advice)
 
     def _codes(self, word: OptionWord) -> tuple[int, ...]:
         codes = word.text.split(",")
@@ -388,24 +501,6 @@ class _Reader:
                 index = None if job[2] is None else int(job[2])
                 found.append(Dependency(job=int(job[1]), condition=_CONDITIONS[kind], index=index))
         return tuple(dict.fromkeys(found))
-
-    def _checkpoint(self, word: OptionWord, walltime_s: float | None) -> Checkpoint | None:
-        """The signal before the end of the walltime, which a job with a checkpoint gets too; None where there is no
-        such end, or no such signal, which is noted."""
-        found = _SIGNAL.fullmatch(word.text)
-        if found is None:
-            self._refuse(word, f"{shown(word.text)} is not a signal", "write --signal=USR1@60 or --signal=B:USR1@60")
-        name = _SIGNAL_NUMBERS.get(found[1], found[1].upper())
-        before_s = _SIGNAL_BEFORE_S if found[2] is None else int(found[2])
-        why = _why_no_signal(name, before_s, walltime_s)
-        if why:
-            self.notes.append(f"--signal has no effect: {why}")
-            return None
-        self.notes.append(
-            f"--signal is a checkpoint of the job: processes of it that catch {name} get it {before_s} s before the "
-            "end of the walltime, and when it is preempted or requeued; KOALA_CHECKPOINT goes with it to its next run"
-        )
-        return Checkpoint(signal=CheckpointSignal(name), grace_s=float(before_s))
 
     def _name(self, word: OptionWord, pattern: str = NAME_PATTERN) -> str:
         if not is_name(word.text, pattern):
@@ -505,17 +600,3 @@ class _Reader:
     def _refuse(self, word: OptionWord, message: str, advice: str) -> NoReturn:
         self._note(word.index, message, advice)
         raise _UnreadableError
-
-
-def _why_no_signal(name: str, before_s: int, walltime_s: float | None) -> str:
-    """Why no job is asked to save by this signal, so long before the end of its walltime; empty where one is."""
-    if name not in set(CheckpointSignal):
-        return f"a job is asked to save with one of {', '.join(CheckpointSignal)}"
-    if walltime_s is None:
-        return "without --time the walltime has no end before which it would be sent"
-    if not 0 < before_s < walltime_s or before_s > CHECKPOINT_GRACE_S_MAX:
-        return (
-            f"it is sent 1 s to {CHECKPOINT_GRACE_S_MAX:.0f} s (CHECKPOINT_GRACE_S_MAX) before the end of the "
-            f"walltime, which is {walltime_s:g} s"
-        )
-    return ""

@@ -14,7 +14,7 @@ import numpy as np
 
 from koala.examples.applications.decomposition import row_blocks
 from koala.examples.applications.heat import FLOW, start_values
-from koala.examples.applications.options import ITERATIONS_MAX, Parser, common_parser, whole
+from koala.examples.applications.options import Parser, add_steps, common_parser
 from koala.examples.applications.program import Solver, SolverProgress, run
 from koala.examples.applications.world import Array, MpiWorld, Parcel
 
@@ -31,15 +31,7 @@ class Alternate(Solver):
     def parser() -> Parser:
         """The command line."""
         words = "Follow the heat of a plate by alternating directions, where all processes talk to all."
-        parser = common_parser("alternate", words, SIZE_DEFAULT)
-        parser.add_argument(
-            "--steps",
-            type=whole(1, ITERATIONS_MAX),
-            default=STEPS_DEFAULT,
-            metavar="N",
-            help=f"follow it for N time steps (default {STEPS_DEFAULT})",
-        )
-        return parser
+        return add_steps(common_parser("alternate", words, SIZE_DEFAULT), STEPS_DEFAULT)
 
     def __init__(self, world: MpiWorld, options: argparse.Namespace) -> None:
         self._world = world

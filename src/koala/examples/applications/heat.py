@@ -14,7 +14,7 @@ import numpy as np
 
 from koala.examples.applications.decomposition import Block, row_blocks
 from koala.examples.applications.field import Field, neighbours_sum
-from koala.examples.applications.options import ITERATIONS_MAX, Parser, common_parser, whole
+from koala.examples.applications.options import Parser, add_steps, common_parser
 from koala.examples.applications.program import Solver, SolverProgress, run
 from koala.examples.applications.world import Array, MpiWorld, Parcel
 
@@ -33,15 +33,8 @@ class Heat(Solver):
     @staticmethod
     def parser() -> Parser:
         """The command line."""
-        parser = common_parser("heat", "Follow the heat of a plate, with a master and workers by rows.", SIZE_DEFAULT)
-        parser.add_argument(
-            "--steps",
-            type=whole(1, ITERATIONS_MAX),
-            default=STEPS_DEFAULT,
-            metavar="N",
-            help=f"follow it for N time steps (default {STEPS_DEFAULT})",
-        )
-        return parser
+        words = "Follow the heat of a plate, with a master and workers by rows."
+        return add_steps(common_parser("heat", words, SIZE_DEFAULT), STEPS_DEFAULT)
 
     def __init__(self, world: MpiWorld, options: argparse.Namespace) -> None:
         self._world = world

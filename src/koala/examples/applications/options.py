@@ -85,6 +85,18 @@ def add_convergence(parser: Parser, tolerance: float, iterations_max: int, what:
     )
 
 
+def add_steps(parser: Parser, steps: int) -> Parser:
+    """The option of an application that goes through time steps."""
+    parser.add_argument(
+        "--steps",
+        type=whole(1, ITERATIONS_MAX),
+        default=steps,
+        metavar="N",
+        help=f"follow it for N time steps (default {steps})",
+    )
+    return parser
+
+
 def whole(least: int, most: int) -> Callable[[str], int]:
     """Reads a whole number between two bounds."""
 

@@ -1,0 +1,81 @@
+"""What is said of a job that was taken: programs that nothing brings, and commands that sites do not have."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from koala.daemon.service.submission_notes import LOOKED_AT_CHARACTERS_MAX, submission_notes
+from koala.descriptions import read_grid, read_job
+from koala.model.grid import Grid
+from koala.model.travelling import TravellingFile
+
+LOCAL = read_grid("sites:\n  A: {kind: local, processors: 4}\n", "grid.yaml")
+
+
+def notes(body: str, options: str = "-n 1", grid: Grid = LOCAL, files: tuple[str, ...] = ()) -> list[str]:
+    request = read_job(f"#!/bin/bash\n#SBATCH {options}\n{body}\n", "job.sh")
+    sent = tuple(TravellingFile(path=path, directory=True) for path in files)
+    return submission_notes(msgspec.structs.replace(request, files=sent), grid)
+
+
+@pytest.mark.parametrize(
+    ("line", "program"),
+    [
+        ("./solver --fine", "solver"),
+        ("time ./bin/solver", "bin/solver"),
+        ('cd "$SLURM_SUBMIT_DIR"\n./solver', "solver"),
+        ("python train.py --epochs 3", "train.py"),
+        ("torchrun --nnodes 1 --nproc_per_node=4 src/train.py", "src/train.py"),
+        ("bash run.sh", "run.sh"),
+        ("x=$(./count)", "count"),
+    ],
+)
+def test_a_program_that_nothing_brings_is_named_with_what_sends_it(line: str, program: str) -> None:
+    (note,) = notes(line)
+    assert note.startswith(f"{program} is looked for where the job starts, and nothing brings it there")
+    assert f"koala submit --with {program} " in note
+    assert notes(line, files=(program.split("/")[0],)) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "/opt/apps/solver",
+        "# ./solver",
+        "gcc -o solver solver.c && ./solver",
+        "cat >run.sh <<EOF\nEOF\nbash run.sh",
+        "tar xf program.tar\n./solver",
+        "cd $HOME/project\n./solver",
+        "python -m pip list",
+        "ls ../x ./",
+        "echo x./y",
+    ],
+)
+def test_where_a_script_may_find_or_make_its_program_nothing_is_said(line: str) -> None:
+    assert notes(line) == []
+
+
+def test_an_executable_counts_and_input_files_bring_programs_too() -> None:
+    text = "processors: 1\napplication: {executable: ./solver}\n"
+    assert len(submission_notes(read_job(text, "job.yaml"), LOCAL)) == 1
+    assert submission_notes(read_job(f"{text}input_files: [solver]\n", "job.yaml"), LOCAL) == []
+    assert notes("./solver", "-n 1 --chdir=/project") == []
+    assert len(notes("./solver", "-n 1 --chdir=run", files=("solver",))) == 1
+    assert notes(f"{'x' * 80}\n" * (LOOKED_AT_CHARACTERS_MAX // 80) + "./solver") == []
+
+
+def test_commands_of_slurm_are_told_where_there_is_no_slurm() -> None:
+    (note,) = notes("srun hostname\nnodes=$(scontrol show hostnames)")
+    assert note.startswith("the script calls srun, scontrol, and there is no Slurm at A;")
+    assert "#KOALA --type mpi" in note
+    slurm = read_grid("sites:\n  A: {kind: slurm, processors: 4}\n  B: {kind: local, processors: 4}\n", "grid.yaml")
+    assert "there is no Slurm at B" in notes("srun hostname", grid=slurm)[0]
+    assert notes("srun hostname", "-n 1 -M A", grid=slurm) == []
+
+
+def test_a_partition_is_told_of_by_where_it_is_known() -> None:
+    site = "{kind: slurm, processors: 4, partitions: {gpu: a100}}"
+    grid = read_grid(f"sites:\n  A: {site}\n", "grid.yaml")
+    assert "it is used at A" in notes("true", "-n 1 -p gpu", grid)[0]
+    assert "no site has it" in notes("true", "-n 1 -p gpu")[0]
