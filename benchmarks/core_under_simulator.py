@@ -23,18 +23,18 @@ from koala.model.grid import Grid, SchedulerParameters, Site
 from koala.model.messages import JobSubmitted, SiteReported, Tick
 from koala.simulator import Workload, simulate
 from koala.simulator.workloads.workload import single_component
-from workloads import Jobs, burst, poisson
+from workloads import Jobs, burst, calm, poisson
 
 CLUSTERS, PROCESSORS = 4, 100
 ROUNDS = 5
 SCANS = 2_000
 
 
-def grid() -> Grid:
+def grid(plan_depth: int = 0) -> Grid:
     """Four clusters of 100 processors; the queue is scanned at every event that could help."""
     return Grid(
         sites=tuple(Site(name=f"c{index + 1}", processors=PROCESSORS) for index in range(CLUSTERS)),
-        scheduler=SchedulerParameters(scan_interval_s=0.0, check_interval_s=None),
+        scheduler=SchedulerParameters(scan_interval_s=0.0, check_interval_s=None, plan_depth=plan_depth),
     )
 
 
@@ -42,10 +42,10 @@ def mean_wait_s(jobs: Jobs, starts: list[float]) -> float:
     return sum(start - submit for start, submit in zip(starts, jobs.submit_s, strict=True)) / len(starts)
 
 
-def run_core(jobs: Jobs) -> dict[str, Any]:
+def run_core(jobs: Jobs, plan_depth: int = 0) -> dict[str, Any]:
     workload = Workload.from_arrays(jobs.submit_s, jobs.processors, jobs.execution_s)
     before = time.process_time()
-    result = simulate(grid(), workload, policy="WF")
+    result = simulate(grid(plan_depth), workload, policy="WF")
     taken_s = time.process_time() - before
     rows = list(result.rows())
     starts = [row.started for row in rows if row.started is not None]
@@ -116,6 +116,8 @@ def child(what: str, count: int) -> None:
         measured = run_core(burst(count))
     elif what == "loop-burst":
         measured = run_loop(burst(count))
+    elif what in ("calm", "calm-planned"):
+        measured = run_core(calm(count), plan_depth=int(what == "calm-planned"))
     else:
         measured = run_scans(count, helped=what == "scans-helped")
     measured["rss_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
@@ -148,6 +150,13 @@ def main() -> None:
                 f"{core['rss_mb']:.0f}",
                 f"{core['mean_wait_s']:.2f}",
             )
+        status.update("measuring plans where nobody waits ...")
+        without, planned = best(["calm", "calm-planned"], 10_000).values()
+        plans = Table(title="What plans cost where hardly anybody waits (load 0.3)", title_justify="left")
+        for column in ("jobs", "plan_depth 0, µs a job", "plan_depth 1, µs a job", "ratio"):
+            plans.add_column(column, justify="right")
+        each_us = (f"{each['s'] / 10_000 * 1e6:.0f}" for each in (without, planned))
+        plans.add_row("10,000", *each_us, f"{planned['s'] / without['s']:.2f}")
         scans = Table(title="One scan of a queue in which no job fits", title_justify="left")
         for column in ("waiting jobs", "nothing changed, µs", "a processor came free, µs"):
             scans.add_column(column, justify="right")
@@ -157,6 +166,7 @@ def main() -> None:
             scans.add_row(f"{waiting:,}", *(f"{each['s'] / SCANS * 1e6:.1f}" for each in (unchanged, helped)))
     out.print(table)
     out.print("load 0.91: Poisson arrivals; burst: all jobs are submitted at once, and nearly all of them wait\n")
+    out.print(plans)
     out.print(scans)
 
 

@@ -36,3 +36,9 @@ def burst(jobs: int) -> Jobs:
     """The same jobs, all submitted at once: nearly all of them wait at first."""
     drawn = poisson(jobs)
     return drawn._replace(submit_s=[0.0] * jobs)
+
+
+def calm(jobs: int) -> Jobs:
+    """The same jobs with gaps three times as long: hardly any of them waits."""
+    drawn = poisson(jobs)
+    return drawn._replace(submit_s=[3 * submit_s for submit_s in drawn.submit_s])

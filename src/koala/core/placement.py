@@ -116,7 +116,7 @@ class JobPlacing:
                 return
             if not ledger.plans_made:
                 spots = try_place(job.demand, sites.view)
-            elif self._others_come_first(queue):
+            elif (queue.size or ledger.high.size) and self._others_come_first(queue):
                 ledger.enqueue(job, tried=False)
                 return
             elif not ledger.planned:

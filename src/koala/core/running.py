@@ -140,7 +140,7 @@ class JobRunning:
         if job.request.communication is not None:
             ledger.links.observe(job)
         if ledger.plans_made:
-            ledger.sites.expect_end(job, max(job.start_estimate, ledger.now) + ledger.planned_s(job))
+            self._expect_end(job, max(job.start_estimate, ledger.now))
         job.deadline = max(job.start_estimate, ledger.now) + ledger.parameters.barrier_timeout_s
         if job.early_until is not None:
             job.deadline = min(job.deadline, job.early_until)
@@ -148,6 +148,12 @@ class JobRunning:
         self.look_after_later(job)
         if job.ready:
             self.open_barrier_if_complete(job)
+
+    def _expect_end(self, job: Job, begins_at: float) -> None:
+        """The job begins then; most often that was known when it was placed."""
+        known = begins_at == job.start_estimate and job.hold_until > begins_at and job.changed_walltime_s is None
+        due_at = job.hold_until if known else begins_at + self.ledger.planned_s(job)
+        self.ledger.sites.expect_end(job, due_at)
 
     def on_traffic(self, event: TrafficMeasured) -> None:
         """What a component sends to other sites, or why nobody knows. What comes late or twice changes nothing."""
@@ -239,7 +245,7 @@ class JobRunning:
             ledger.count_held(claim)
         job.early_until = None
         if ledger.plans_made:
-            ledger.sites.expect_end(job, ledger.now + ledger.planned_s(job))
+            self._expect_end(job, ledger.now)
         job.tell(ledger.now, "started")
         ledger.note_turn(job, None)
         if job.array and job.runs == 1:

@@ -94,13 +94,6 @@ class SiteProfile:
             if left > 0:
                 self._put(key, left, before[0], before[4])
 
-    def end(self, claim: ComponentClaim) -> None:
-        """The claim holds nothing any more."""
-        self.noted.pop(claim.token, None)
-        before = self._by_key.get(claim.token)
-        if before is not None:
-            self._take_out(before)
-
     def _put_noted(self) -> None:
         for token, claim in self.noted.items():
             before = self._by_key.get(token)
@@ -216,7 +209,9 @@ class Availability:
 
     def end(self, claim: ComponentClaim) -> None:
         """The claim holds nothing any more."""
-        self.profiles[claim.site].end(claim)
+        profile = self.profiles[claim.site]
+        profile.noted.pop(claim.token, None)
+        profile.let_go(claim.token)
         self.changes += 1
 
     def catch_up(self, now: float) -> bool:

@@ -205,9 +205,10 @@ class Sites:
         site.pool = None
         free = site.limit - site.others - site.ours - site.earmarked
         idle = free - site.promised if self.hold_placed else free
+        shut = site.is_closed
         if site.trust is not Trust.USABLE:
-            idle = 0 if site.trust is Trust.UNUSABLE or site.probe_job is not None else idle
-        if idle < 0 or site.is_closed:
+            shut = site.is_shut
+        if idle < 0 or shut:
             idle = 0
         before = self.view.idle[index]
         if idle != before:
@@ -216,7 +217,7 @@ class Sites:
                 self.helped += 1
             self.view.idle[index] = idle
         if self.availability is not None:
-            self.availability.set_base(index, CLOSED if site.is_shut else free - site.promised)
+            self.availability.set_base(index, CLOSED if shut else free - site.promised)
 
     def most(self) -> list[int]:
         """The most that could ever be idle for us at each site: by what it says, or by the grid where that is more. A
@@ -495,7 +496,8 @@ class Sites:
         self.refresh(claim.site)
 
     def expect_end(self, job: Job, due_at: float) -> None:
-        """The job is due to end then, and its claims with it. Most often that is what was expected already."""
+        """The job is due to end then, and its claims with it. Most often that is what was expected already; what is
+        told of others changes all the same, as it goes by when the job started."""
         if job.hold_until == due_at:
             if self.availability is not None:
                 self.availability.changes += 1
