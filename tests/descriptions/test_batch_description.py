@@ -20,6 +20,9 @@ sites:
     queue: all.q
     account: physics
     parallel_environment: mpi
+    memory_complex: h_vmem
+    gpu_complex: gpu
+    gpu_kind_complex: gpu_type
     submit_options: [-l, mem_free=1G]
     job_environment: {OMP_NUM_THREADS: 4}
     search_path: [/opt/mpich/bin, ~/bin]
@@ -41,6 +44,9 @@ def test_every_key_reaches_the_settings() -> None:
         queue="all.q",
         account="physics",
         parallel_environment="mpi",
+        memory_complex="h_vmem",
+        gpu_complex="gpu",
+        gpu_kind_complex="gpu_type",
         submit_options=("-l", "mem_free=1G"),
         job_environment=(("OMP_NUM_THREADS", "4"),),
         search_path=("/opt/mpich/bin", "~/bin"),
@@ -80,6 +86,9 @@ BAD = [
     ("kind: slurm, network: 10.1.2.3/8", "10.1", "'10.1.2.3/8' is not a network", "write 10.0.0.0/8"),
     ("kind: slurm, host: a, network: 10.0.0.0/8", "network", "host and network are given", "one address"),
     ("kind: slurm, parallel_environment: mpi", "parallel", "for sites under Grid Engine", "submit_options"),
+    ("kind: slurm, gpu_complex: gpu", "gpu_c", "for sites under Grid Engine", "submit_options"),
+    ("kind: grid_engine, memory_complex: 'a=b'", "'a=b'", "'a=b' is not the name of a resource", "qconf -sc"),
+    ("kind: grid_engine, gpu_kind_complex: gt", "gpu_k", "and gpu_complex is missing", "'gpu_complex: gpu'"),
     ("kind: local, ssh: alpha", "ssh", "this one is of the kind local", "'kind: slurm'"),
     ("work_directory: /x", "work", "this one is of the kind simulated", "take it out"),
     ("kind: slurm, through: ip", "ip}", "list is wanted", "[a, b]"),

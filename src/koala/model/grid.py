@@ -186,7 +186,9 @@ class BatchSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     run on this machine, or with ``ssh`` at that host of the user's ssh configuration; ``through`` are words in front
     of every command, such as ``ip netns exec NAME``; ``environment`` is set for every command. Components are
     submitted to ``queue`` (a partition or a queue) for ``account``, under Grid Engine in ``parallel_environment``,
-    with ``submit_options`` for what has no name here. ``job_environment`` and ``search_path`` (in front of PATH) are
+    with ``submit_options`` for what has no name here. Under Grid Engine tasks get memory by the consumable
+    ``memory_complex`` and GPUs by ``gpu_complex``, and ``gpu_kind_complex`` names the kind of a host's GPUs.
+    ``job_environment`` and ``search_path`` (in front of PATH) are
     for the components. Components of other sites reach a node at ``host`` where all share one address, at its address
     in ``network`` (such as 10.0.0.0/8), or else by its name. ``partitions`` are what jobs ask for by other names:
     such a component goes there instead.
@@ -199,6 +201,9 @@ class BatchSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     queue: str | None = None
     account: str | None = None
     parallel_environment: str | None = None
+    memory_complex: str | None = None
+    gpu_complex: str | None = None
+    gpu_kind_complex: str | None = None
     submit_options: tuple[str, ...] = ()
     job_environment: tuple[tuple[str, str], ...] = ()
     search_path: tuple[str, ...] = ()

@@ -250,6 +250,25 @@ class NodePool:
         self._counts[other] = self._counts.get(other, 0) + nodes
 
 
+class PoolCount(NamedTuple):
+    """What nodes have together: GPUs by kind, and memory, None where no node tells."""
+
+    gpus: dict[str, int]
+    memory_bytes: int | None
+
+
+def total_of(pool: NodePool | None) -> PoolCount:
+    """All nodes of a pool together."""
+    gpus: dict[str, int] = {}
+    memory_bytes = None
+    for size, _, count in pool or ():
+        for kind, here in size.gpus:
+            gpus[kind] = gpus.get(kind, 0) + count * here
+        if size.memory_bytes != UNTOLD:
+            memory_bytes = (memory_bytes or 0) + count * size.memory_bytes
+    return PoolCount(dict(sorted(gpus.items())), memory_bytes)
+
+
 def _counted(nodes: Iterable[tuple[NodeSize, tuple[str, ...], int]]) -> dict[_PoolKey, int]:
     counts: dict[_PoolKey, int] = {}
     for free, features, count in nodes:

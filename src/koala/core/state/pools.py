@@ -7,11 +7,11 @@ plain tasks never ask, and cost nothing here.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from koala.core.state.job import Job
 from koala.model.grid import Site
-from koala.model.nodes import UNTOLD, NodeClass, NodePool, TaskShape
+from koala.model.nodes import NodeClass, NodePool, TaskShape
 from koala.policies.front_door import described_pool
 
 if TYPE_CHECKING:
@@ -70,25 +70,6 @@ class BelievedPools:
                     _take_promised(pool, other, site)
         pool.take(PLAIN, belief.earmarked - belief.waiters.get(-1 if job is None else job.id, 0))
         return pool
-
-
-class PoolCount(NamedTuple):
-    """What nodes have together: GPUs by kind, and memory, None where no node tells."""
-
-    gpus: dict[str, int]
-    memory_bytes: int | None
-
-
-def counted(pool: NodePool | None) -> PoolCount:
-    """All nodes of a pool together."""
-    gpus: dict[str, int] = {}
-    memory_bytes = None
-    for size, _, count in pool or ():
-        for kind, here in size.gpus:
-            gpus[kind] = gpus.get(kind, 0) + count * here
-        if size.memory_bytes != UNTOLD:
-            memory_bytes = (memory_bytes or 0) + count * size.memory_bytes
-    return PoolCount(dict(sorted(gpus.items())), memory_bytes)
 
 
 def take_off(pool: NodePool, shape: TaskShape | None, processors: int) -> None:

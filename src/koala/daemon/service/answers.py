@@ -17,7 +17,6 @@ from koala.core.state.checkpoints import CheckpointStatus
 from koala.core.state.forecasts import LinkForecasts
 from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
-from koala.core.state.pools import PoolCount, counted
 from koala.core.state.sites import SiteBelief, Trust
 from koala.core.story import JobExplanation, JobTraffic
 from koala.daemon.perform.interface import SiteTrouble
@@ -59,7 +58,7 @@ from koala.model.api import (
 from koala.model.forecast import Forecast, Measurement
 from koala.model.grid import Grid, Link
 from koala.model.messages import JobSubmitted
-from koala.model.nodes import TaskShape
+from koala.model.nodes import PoolCount, TaskShape, total_of
 from koala.model.request import Placement, Refusal, Request
 from koala.policies.front_door import View
 from koala.policies.tasks.wase import SiteLans
@@ -265,7 +264,7 @@ def site_info(
     """What the core believes of a site, and the jobs there that the caller may know of. ``accusing`` are those of
     whose failures there the caller may know. ``clock`` is what is wrong with its clock; ``whole`` and ``free`` are
     what its nodes have beside processors, ``lans`` what jobs of tasks see of it."""
-    whole, free = whole or counted(None), free or counted(None)
+    whole, free = whole or total_of(None), free or total_of(None)
     record = belief.record
     silent = silence if silence is not None and not silence.answers else None
     return SiteInfo(

@@ -26,8 +26,9 @@ WORK_DIRECTORIES = "~/koala"
 _NOT_IN_PATHS = "\\,$"
 
 BATCH_KINDS = (SiteKind.SLURM, SiteKind.GRID_ENGINE)
-_OF_GRID_ENGINE = frozenset({"parallel_environment"})
+_OF_GRID_ENGINE = frozenset({"parallel_environment", "memory_complex", "gpu_complex", "gpu_kind_complex"})
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_COMPLEX = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}")
 _BLANK = re.compile(r"\s")
 _HOST = re.compile(r"[A-Za-z0-9_.@:%\[\]-]+")
 
@@ -63,6 +64,12 @@ def _read_plain_word(word: str) -> str:
     if _BLANK.search(word):
         raise wrong(f"{shown(word)} holds a blank", "write one word; several are separated by commas")
     return word
+
+
+def _read_complex(name: str) -> str:
+    if _COMPLEX.fullmatch(name) is None:
+        raise wrong(f"{shown(name)} is not the name of a resource", "write one that qconf -sc lists there")
+    return name
 
 
 def _read_host(host: str) -> str:
@@ -110,6 +117,7 @@ def _refuse_control(text: str, what: str) -> None:
 WorkDirectory = Annotated[SomeText, AfterValidator(_read_work_directory)]
 ProgramDirectory = Annotated[SomeText, AfterValidator(_read_program_directory)]
 PlainWord = Annotated[SomeText, AfterValidator(_read_plain_word)]
+ComplexName = Annotated[SomeText, AfterValidator(_read_complex)]
 HostName = Annotated[SomeText, AfterValidator(_read_host)]
 Word = Annotated[Text, AfterValidator(_read_word)]
 ShellVariable = Annotated[Text, AfterValidator(_read_shell_variable)]
@@ -153,6 +161,21 @@ class BatchKeysText(Description):
         description="under Grid Engine: the parallel environment that components run in; by default those of several "
         "processors take one that the queue offers, with control_slaves if there is one",
     )
+    memory_complex: ComplexName | None = Field(
+        default=None,
+        description="under Grid Engine: the consumable by which tasks get memory, such as h_vmem; without it tasks "
+        "that ask for memory do not go there",
+    )
+    gpu_complex: ComplexName | None = Field(
+        default=None,
+        description="under Grid Engine: the consumable by which tasks get GPUs, such as gpu; without it tasks with "
+        "GPUs do not go there",
+    )
+    gpu_kind_complex: ComplexName | None = Field(
+        default=None,
+        description="under Grid Engine: the attribute of hosts that names the kind of their GPUs, such as gpu_type; "
+        "without it they are of no kind; not without gpu_complex",
+    )
     submit_options: Words = Field(
         default=(), description="further words for each submission, such as [--constraint=haswell]"
     )
@@ -195,6 +218,9 @@ class BatchKeysText(Description):
             queue=self.queue,
             account=self.account,
             parallel_environment=self.parallel_environment,
+            memory_complex=self.memory_complex,
+            gpu_complex=self.gpu_complex,
+            gpu_kind_complex=self.gpu_kind_complex,
             submit_options=self.submit_options,
             job_environment=tuple(self.job_environment.items()),
             search_path=self.search_path,
@@ -221,6 +247,12 @@ class BatchKeysText(Description):
                     f"'{key}' is for sites under Grid Engine; this one is of the kind {kind}",
                     "take it out; what has no key of its own goes into submit_options",
                 )
+        if kind is SiteKind.GRID_ENGINE and self.gpu_kind_complex is not None and self.gpu_complex is None:
+            yield (
+                "gpu_kind_complex",
+                f"it says where the kinds of GPUs are told ({self.gpu_kind_complex}), and gpu_complex is missing",
+                "write the consumable by which GPUs are asked for: 'gpu_complex: gpu', or leave this out",
+            )
         if kind in BATCH_KINDS and self.host is not None and self.network is not None:
             yield (
                 "network",

@@ -192,8 +192,9 @@ class BatchSubmitter:
     # ------------------------------------------------------------------------------------------ reservations
 
     def _may_have_reserved(self, launch: Launch) -> bool:
-        """Whether a reservation may have been asked for, at some time."""
-        if self._settings.claims is not Claims.RESERVATION:
+        """Whether a reservation may have been asked for, at some time. It would hold processors alone, so that there
+        is none for tasks that need more."""
+        if self._settings.claims is not Claims.RESERVATION or launch.needs is not None:
             return False
         return launch.begin_at is not None and launch.walltime_s is not None
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import subprocess
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from koala.model.grid import Claims, Containers, ContainerTool, Site, SiteKind
 from koala.sites.batch.check.check import Finding, Sign, check_own_site
 from koala.sites.batch.check.grid_engine import parse_fields, parse_queue_summary
 from koala.sites.batch.check.host import file_server_answers
+from koala.sites.batch.check.machine import OwnMachine
 from koala.sites.batch.check.slurm import parse_partitions
 from koala.sites.batch.check.steps import StepResult
 from koala.sites.batch.system import BatchEnd, BatchJob, BatchState, EndKind
@@ -455,12 +455,16 @@ def test_queues_and_fields_are_read_from_anything() -> None:
 
 
 def test_a_site_of_this_machine_is_short() -> None:
-    there = os.cpu_count() or 1
-    found = list(check_own_site(Site(name="here", kind=SiteKind.LOCAL, processors=there)))
-    assert [(each.step, each.sign) for each in found] == [("processors", PASSED), ("shell", PASSED)]
-    crowded, _ = check_own_site(Site(name="here", kind=SiteKind.LOCAL, processors=there + 1))
+    machine = OwnMachine(processors=4, memory_bytes=2**30)
+    found = list(check_own_site(Site(name="here", kind=SiteKind.LOCAL, processors=4), machine))
+    assert [(each.step, each.sign) for each in found] == [
+        ("processors", PASSED),
+        ("memory", PASSED),
+        ("shell", PASSED),
+    ]
+    crowded, *_ = check_own_site(Site(name="here", kind=SiteKind.LOCAL, processors=5), machine)
     assert crowded.sign is WARNED
-    assert f"'processors: {there}'" in crowded.advice
+    assert "'processors: 4'" in crowded.advice
 
 
 def test_a_simulated_site_cannot_be_used() -> None:

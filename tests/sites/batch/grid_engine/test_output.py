@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koala.model.grid import BatchSettings, Claims
+from koala.model.nodes import UNTOLD, NodeClass, NodeSize
 from koala.sites.batch.grid_engine import xml as grid_engine_xml
 from koala.sites.batch.grid_engine.system import GridEngineSystem
 from koala.sites.batch.system import (
@@ -340,3 +341,58 @@ def test_a_spoilt_history_is_ends_or_an_error(data: st.DataObject) -> None:
     except BatchOutputError:
         return
     assert set(ends) <= {"9", "10"}
+
+
+# ------------------------------------------------------------------------------------------ nodes for shaped tasks
+
+MIB = 2**20
+COMPLEXES = {"memory_complex": "h_vmem", "gpu_complex": "gpu", "gpu_kind_complex": "gt"}
+
+
+def nodes(text: str, **settings: Any) -> list[NodeClass]:
+    return list(system(**settings).parse_listing(text).nodes)
+
+
+def test_a_host_has_what_is_left_of_its_consumables_and_what_jobs_asked_for() -> None:
+    """Two slots have the default of 100M each; the third has a GPU and 1000M."""
+    text = recorded("grid_engine_listing_8.1.9_gpus.txt")
+    free, whole = NodeSize(1, 6900 * MIB, (("a100", 1),)), NodeSize(4, 8100 * MIB, (("a100", 2),))
+    assert nodes(text, **COMPLEXES) == [NodeClass(1, whole, free)]
+    assert nodes(text) == [], "the grid file names no consumable"
+
+
+def test_what_is_not_named_not_consumable_or_nowhere_is_not_there() -> None:
+    text = recorded("grid_engine_listing_8.1.9_gpus.txt")
+
+    def free(text: str, **settings: Any) -> NodeSize:
+        (found,) = nodes(text, **settings)
+        return found.free
+
+    assert free(text, memory_complex="h_vmem") == (1, 6900 * MIB, ())
+    assert free(text, gpu_complex="gpu") == (1, UNTOLD, (("", 1),))
+    load = text.replace("YES         YES        100M", "YES         NO         100M")
+    assert free(load, **COMPLEXES) == (1, UNTOLD, (("a100", 1),))
+    nowhere = "\n".join(line for line in text.splitlines() if "'gpu'" not in line and '"gpu" type' not in line)
+    assert free(nowhere, **COMPLEXES) == (1, 6900 * MIB, ())
+    unbound = text.replace(">6.738G<", ">infinity<")
+    assert free(unbound, **COMPLEXES) == (1, UNTOLD, (("a100", 1),))
+    negative = text.replace(">6.738G<", ">-1.000G<")
+    assert free(negative, **COMPLEXES) == (0, 0, (("a100", 1),))
+
+
+def test_what_only_a_queue_has_is_that_of_its_hosts() -> None:
+    text = recorded("grid_engine_listing_8.1.9_gpus.txt").replace('name="gpu" type="hc"', 'name="gpu" type="qc"')
+    text = "\n".join(line for line in text.splitlines() if "resourcevalue name='gpu'" not in line)
+    (found,) = nodes(text, **COMPLEXES)
+    assert (found.whole.gpus, found.free.gpus) == ((("a100", 2),), (("a100", 1),))
+
+
+def test_what_a_job_uses_up_counts_once() -> None:
+    text = recorded("grid_engine_listing_8.1.9_gpus.txt")
+    for before, after in (
+        ("gpu        INT         <=    YES         YES", "gpu        INT         <=    YES         JOB"),
+        ('name="card" resource_contribution="0.000000">1<', 'name="gpu" resource_contribution="0.000000">2<'),
+    ):
+        text = text.replace(before, after)
+    (found,) = nodes(text, **COMPLEXES)
+    assert found.whole.gpus == (("a100", 1 + 1 + 2),)

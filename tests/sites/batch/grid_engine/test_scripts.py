@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import os
 import shlex
 import subprocess
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -12,9 +14,11 @@ import pytest
 
 from koala.model.grid import BatchSettings
 from koala.model.launch import Launch
+from koala.model.nodes import TaskNeeds
 from koala.model.request import Application
 from koala.sites.batch.grid_engine.system import REASON_CHARACTERS_MAX, GridEngineSystem
 from koala.sites.batch.system import BatchOutputError, BatchSubmission, BatchSystem
+from koala.sites.shell_script import shell_file
 
 TOKEN = "1.1"  # noqa: S105
 HOME = "/shared/koala/components/1.1"
@@ -78,6 +82,56 @@ def test_queue_project_environment_and_further_options_come_from_the_settings() 
     assert options(text)["-q"] == "all.q"
     assert options(text)["-P"] == "physics"
     assert words(text)[-8:] == ["-pe", "mpi", "4", "-l", "gpu=1", "-ac", "a=b c", f"{HOME}/script"]
+
+
+def test_what_tasks_need_is_asked_for_last_and_must_be_there() -> None:
+    site = system(memory_complex="h_vmem", gpu_complex="gpu", gpu_kind_complex="gt", submit_options=("-l", "gpu=9"))
+    launch = msgspec.structs.replace(
+        submission(processors=2).launch, needs=TaskNeeds(memory_bytes=2**30, gpus=1, gpu="a100")
+    )
+    text = site.submit(submission(launch=launch))
+    assert words(text)[-9:-1] == ["-l", "gpu=9", "-w", "e", "-l", "gt=a100", "-l", "$koala_needs"]
+    assert "koala_needs=$(koala_task_requests 2 1 h_vmem=1073741824 gpu=1) &&\n" in text
+    assert "-w" not in words(site.submit(submission(processors=2)))
+
+
+ROWS = """\
+#name shortcut type relop requestable consumable default urgency
+h_vmem hv MEMORY <= YES YES 0 0
+gpu g INT <= YES YES 0 0
+card cd INT <= YES JOB 0 0
+part pt DOUBLE <= YES YES 0 0
+mem_free mf MEMORY <= YES NO 0 0
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "printed"),
+    [
+        ("3 1 h_vmem=1000 gpu=2", "h_vmem=1000,gpu=2"),
+        ("1 4 hv=1001 gpu=8", "h_vmem=251,gpu=2"),
+        ("1 1 h_vmem=1000000000000000000", "h_vmem=1000000000000000000"),
+        ("1 4 card=1", "card=1"),
+        ("2 4 part=1", "part=0.250000"),
+        ("2 1 card=1", "card of 2 tasks cannot be asked for here: a job uses it up at one node alone"),
+        ("1 4 gpu=1", "1 gpu for a task of 4 processors cannot be asked for here: each slot uses it up"),
+        ("1 1 mem_free=5", "mem_free cannot be asked for here: it is not consumable"),
+        ("1 1 gpus=5", "there is no resource gpus here"),
+    ],
+)
+def test_tasks_are_asked_for_by_slots_and_by_jobs(tmp_path: Path, words: str, printed: str) -> None:
+    (tmp_path / "qconf").write_text(f"#!/bin/sh\ncat <<'END'\n{ROWS}END\n")
+    (tmp_path / "qconf").chmod(0o755)
+    text = f"{shell_file('koala.sites.batch.grid_engine', 'needs.sh')}koala_task_requests {words}\n"
+    environment = {"PATH": f"{tmp_path}:{os.defpath}"}
+    done = subprocess.run(["/bin/sh"], input=text, env=environment, capture_output=True, text=True)
+    if done.returncode == 0:
+        assert done.stdout == printed
+    else:
+        assert printed in done.stderr
+        refusal = system().refusal(done.returncode, "", done.stderr)
+        assert refusal is not None
+        assert system().is_for_what_it_asks(refusal) == ("cannot be asked for" in printed)
 
 
 def test_one_processor_takes_the_environment_of_the_settings_too() -> None:

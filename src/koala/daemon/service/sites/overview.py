@@ -9,7 +9,6 @@ from typing import NamedTuple
 
 from koala.core.lifecycle import ENDED, IN_CLAIMING_QUEUE, JobState
 from koala.core.state.ledger import Ledger
-from koala.core.state.pools import PoolCount, counted
 from koala.core.state.queues import PlacementQueue
 from koala.core.state.sites import Sites, Trust
 from koala.daemon.engine.loop import Engine
@@ -26,6 +25,7 @@ from koala.daemon.service.principal import Principal
 from koala.daemon.service.sites.metrics import Metrics, SiteMetrics
 from koala.daemon.site_clocks import ClockVerdict, judged, own_clock_in_words, site_clock_in_words
 from koala.model.api import JobSummary, LinkHistory, NetworkInfo, Overview, SiteInfo, TransferInfo
+from koala.model.nodes import PoolCount, total_of
 from koala.store.rows import TransferRow
 from koala.version import __version__
 
@@ -97,7 +97,7 @@ class CallerView:
             caller=self._who.name,
             sees_all=self._who.sees_all,
             clock=site_clock_in_words(name, clocks_of(engine)),
-            whole=(whole := counted(book.pools.whole(index))),
+            whole=(whole := total_of(book.pools.whole(index))),
             free=_free_beside(book, index, whole),
             lans=book.view.lans,
         )
@@ -224,7 +224,7 @@ def gather_metrics(engine: Engine, counts: Mapping[str, int]) -> Metrics:
                 answers=(silence := engine.silence_of(site.name)) is None or silence.answers,
                 set_aside=len(engine.defects_of(site.name)),
                 calls=dict(engine.site(site.name).calls),
-                gpus=(whole := counted(ledger.sites.pools.whole(index))).gpus,
+                gpus=(whole := total_of(ledger.sites.pools.whole(index))).gpus,
                 gpus_idle=_free_beside(ledger.sites, index, whole).gpus,
                 gained_processor_s=site.gained_processor_s,
                 wasted_processor_s=site.wasted_processor_s,
@@ -248,7 +248,7 @@ def gather_metrics(engine: Engine, counts: Mapping[str, int]) -> Metrics:
 
 def _free_beside(sites: Sites, index: int, whole: PoolCount) -> PoolCount:
     """What nobody holds at the site beside processors; it is only worked out where there is some of it."""
-    return counted(sites.pools.free(index) if whole.gpus or whole.memory_bytes is not None else None)
+    return total_of(sites.pools.free(index) if whole.gpus or whole.memory_bytes is not None else None)
 
 
 def clocks_of(engine: Engine) -> ClockVerdict:

@@ -13,6 +13,7 @@ from types import ModuleType
 
 from koala.model.grid import BatchSettings, Claims, Site, SiteKind
 from koala.sites.batch.check import grid_engine, host, jobs, slurm
+from koala.sites.batch.check.machine import OwnMachine, check_machine, this_machine
 from koala.sites.batch.check.steps import (
     CheckContext,
     Finding,
@@ -68,6 +69,9 @@ def steps_for(site: Site, *, run: bool) -> list[Step]:
     steps.append(Step("processors", jobs.processors, tuple(before_listing)))
     if site.kind is SiteKind.SLURM:
         steps.append(Step("memory", batch_steps.memory, ("processors",)))
+    else:
+        steps.append(Step("consumables", batch_steps.consumables, ("processors",)))
+    steps.append(Step("nodes", jobs.nodes, ("processors",)))
     before_submission = [*before_listing, "work directory"]
     if site.batch.account is not None:
         steps.append(Step("account", dry.account, tuple(before_submission)))
@@ -147,8 +151,8 @@ async def _run(step: Step, context: CheckContext) -> StepResult | None:
         return failed(f"what the batch system prints makes no sense here: {error}", "tell us, with its version")
 
 
-def check_own_site(site: Site) -> Iterator[Finding]:
-    """What there is to say of a site without a batch system."""
+def check_own_site(site: Site, machine: OwnMachine | None = None) -> Iterator[Finding]:
+    """What there is to say of a site without a batch system; of an embedded one beside a machine, by default this."""
     if site.kind is not SiteKind.LOCAL:
         yield Finding(
             step="kind",
@@ -157,18 +161,7 @@ def check_own_site(site: Site) -> Iterator[Finding]:
             advice="write 'kind: local' for processors of this machine, or 'kind: slurm' or 'kind: grid_engine'",
         )
         return
-    there = os.cpu_count() or 1
-    if site.processors > there:
-        yield Finding(
-            step="processors",
-            sign=Sign.WARNED,
-            words=f"{site.processors} are described, this machine has {there}: components share them",
-            advice=f"write 'processors: {there}' if they should not",
-        )
-    else:
-        yield Finding(
-            step="processors", sign=Sign.PASSED, words=f"{site.processors} described; this machine has {there}"
-        )
+    yield from check_machine(site, machine or this_machine())
     if site.containers is not None and shutil.which(site.containers.program) is None:
         yield Finding(
             step="containers",

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Sequence
 
+import msgspec
+
+from koala.model.nodes import UNTOLD
 from koala.sites.batch.check.steps import CheckContext, StepResult, failed, listed, passed, warned
 
 PROGRAMS = ("qsub", "qstat", "qdel", "qacct", "qhost", "qconf")
@@ -106,3 +110,77 @@ async def _queues_without(context: CheckContext, name: str) -> list[str]:
         if name not in _SEPARATORS.split(parse_fields(reply.printed).get("pe_list", "")):
             missing.append(each)
     return missing
+
+
+# What consumables by which memory and GPUs are asked for are often called.
+_MEMORY_LIKE = re.compile(r"(h_|s_)?(v?mem|vmem|rss|ram|memory)(_?free|_?total|_?req)?|m_mem_free", re.IGNORECASE)
+_GPU_LIKE = re.compile(r"n?gpus?|cuda|gpu_?cards?", re.IGNORECASE)
+_USED_UP = ("YES", "JOB", "HOST")
+
+
+class Complex(msgspec.Struct, frozen=True):
+    """A resource as ``qconf -sc`` lists it."""
+
+    name: str
+    short: str
+    kind: str
+    used_up: str
+
+    @property
+    def is_consumable(self) -> bool:
+        return self.used_up in _USED_UP
+
+
+def parse_complexes(printed: str) -> list[Complex]:
+    """What ``qconf -sc`` prints, a line each."""
+    rows = [line.split() for line in printed.splitlines() if not line.startswith("#")]
+    return [Complex(row[0], row[1], row[2], row[5].upper()) for row in rows if len(row) >= 7]
+
+
+async def consumables(context: CheckContext) -> StepResult | None:
+    """The resources by which tasks get memory and GPUs are there and are used up; others that look like it are told.
+    Nothing where there are none of either."""
+    settings = context.settings
+    reply = await context.ask("qconf -sc\n")
+    if reply.code != 0:
+        return failed(f"the resources cannot be listed: {reply.reason}", "find out with qconf -sc there")
+    there = parse_complexes(reply.printed)
+    named = {
+        "memory_complex": settings.memory_complex,
+        "gpu_complex": settings.gpu_complex,
+        "gpu_kind_complex": settings.gpu_kind_complex,
+    }
+    known = listed([each.name for each in there if each.is_consumable and each.name != "slots"])
+    for key, name in named.items():
+        found = [each for each in there if name in (each.name, each.short)]
+        if name is not None and not found:
+            return failed(f"there is no resource {name}", f"correct '{key}: ...'; consumable are {known}")
+        if name is not None and key != "gpu_kind_complex" and not found[0].is_consumable:
+            advice = f"correct '{key}: ...', or ask the operator to make it consumable; consumable are {known}"
+            return failed(f"{name} is not consumable: nobody shares it out", advice)
+    return _had(context, named) or _unnamed(there, named)
+
+
+def _had(context: CheckContext, named: dict[str, str | None]) -> StepResult | None:
+    """Whether hosts have what is named."""
+    for key, has in (
+        ("memory_complex", any(each.whole.memory_bytes != UNTOLD for each in context.nodes)),
+        ("gpu_complex", any(each.whole.gpus for each in context.nodes)),
+    ):
+        if named[key] is not None and not has:
+            advice = "let the operator write it into complex_values of the hosts (qconf -me HOST), or leave it out"
+            return warned(f"no host has any {named[key]}", advice)
+    return None
+
+
+def _unnamed(there: Sequence[Complex], named: dict[str, str | None]) -> StepResult | None:
+    for key, pattern, what in (
+        ("gpu_complex", _GPU_LIKE, "tasks with GPUs"),
+        ("memory_complex", _MEMORY_LIKE, "tasks that ask for memory"),
+    ):
+        like = [each.name for each in there if each.is_consumable and pattern.fullmatch(each.name)]
+        if named[key] is None and like:
+            words = f"{listed(like)} can be asked for, and the grid file does not name it: {what} do not go there"
+            return warned(words, f"write '{key}: {like[0]}', if that is what it is for")
+    uses = [f"{name} ({key.partition('_complex')[0].replace('_', ' ')})" for key, name in named.items() if name]
+    return passed(listed(uses)) if uses else None

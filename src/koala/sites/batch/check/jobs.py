@@ -13,6 +13,7 @@ import msgspec
 
 from koala.model.grid import BatchSettings
 from koala.model.launch import Launch
+from koala.model.nodes import NodePool, gpus_text, memory_text, total_of
 from koala.model.request import Application
 from koala.sites.batch.check.steps import (
     CheckContext,
@@ -124,6 +125,7 @@ async def processors(context: CheckContext) -> StepResult:
         listing = context.batch.parse_listing(reply.printed)
     except BatchOutputError as error:
         return failed(f"what it lists makes no sense here: {error}", "tell us, with the version of the batch system")
+    context.nodes = listing.nodes
     if total is not None and described > total:
         return failed(
             f"{described} are described, but the queue has {total}", f"write 'processors: {total}' or fewer"
@@ -136,6 +138,22 @@ async def processors(context: CheckContext) -> StepResult:
         )
     others = f", {listing.others} of them taken by others" if listing.others else ""
     return passed(f"{described} described; {listing.processors} can be used{others}")
+
+
+async def nodes(context: CheckContext) -> StepResult | None:
+    """What there is for tasks beside processors, and how much of it is idle; nothing where no node is told."""
+    if not context.nodes:
+        return None
+    whole, free = (total_of(pool(context.nodes)) for pool in (NodePool.whole, NodePool.free))
+    parts = [
+        f"{gpus_text(count, kind)}, {free.gpus.get(kind, 0)} idle" for kind, count in whole.gpus.items() if count
+    ] or ["no GPUs"]
+    if whole.memory_bytes is not None and free.memory_bytes is not None:
+        parts.append(f"{memory_text(whole.memory_bytes)} of memory, {memory_text(free.memory_bytes)} idle")
+    else:
+        parts.append("no memory is told, so that tasks that ask for memory do not go there")
+    count = sum(each.count for each in context.nodes)
+    return passed(f"{count} {'node' if count == 1 else 'nodes'}: {'; '.join(parts)}")
 
 
 async def reservation(context: CheckContext) -> StepResult:

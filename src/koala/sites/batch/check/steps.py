@@ -13,6 +13,7 @@ from typing import Protocol
 import msgspec
 
 from koala.model.grid import BatchSettings, Site
+from koala.model.nodes import NodeClass
 from koala.sites.batch.system import BatchSystem
 from koala.sites.protocol import Clock
 from koala.sites.remote_shell import ShellResult
@@ -128,6 +129,7 @@ class CheckContext:
         self.sleep = sleep
         self.work = ""  # the work directory as an absolute path, once it is known
         self.queue_processors: int | None = None  # all that the queue has, whether they can be used now or not
+        self.nodes: tuple[NodeClass, ...] = ()  # as the listing tells of them
 
     async def ask(self, text: str, *, timeout_s: float = QUESTION_TIMEOUT_S) -> Reply:
         """Run a script at the site. Raises ``UnansweredError`` where there was no answer."""

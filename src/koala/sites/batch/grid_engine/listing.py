@@ -13,6 +13,7 @@ import msgspec
 
 from koala.model.grid import BatchSettings, Claims
 from koala.sites.batch.grid_engine.needs import Needs, requests_of, wants_of
+from koala.sites.batch.grid_engine.nodes import CellNodes
 from koala.sites.batch.grid_engine.xml import (
     JobLine,
     QueueInstance,
@@ -43,8 +44,9 @@ _PARTS_OF_RESOURCES = ("complexes", "hosts")
 
 def listing_script(settings: BatchSettings) -> str:
     """For ``ListingReader.read``."""
-    asked = ",".join(requests_of(settings.submit_options))
-    words = ["koala_listing", settings.parallel_environment or "", f",{asked},"]
+    of_tasks = [each for each in (settings.memory_complex, settings.gpu_complex) if each is not None]
+    asked = ",".join([*requests_of(settings.submit_options), *of_tasks])
+    words = ["koala_listing", settings.parallel_environment or "", f",{asked},", settings.gpu_kind_complex or ""]
     if settings.queue is not None:
         words += ["-q", settings.queue]
     if settings.parallel_environment is not None:
@@ -70,6 +72,7 @@ class ListingReader:
     """Reads listings of a site with these settings."""
 
     def __init__(self, settings: BatchSettings) -> None:
+        self._settings = settings
         self._queue = settings.queue
         self._project = settings.account
         self._environment = settings.parallel_environment
@@ -86,18 +89,20 @@ class ListingReader:
         running = [job for instance in instances for job in instance.jobs]
         usable = [each for each in instances if each.name in offered and each.takes_jobs]
         ours_held = _held(instances, user)
-        needs = Needs(wants_of(parts["complexes"], self._requests), _hosts(parts["hosts"]))
+        hosts = _hosts(parts["hosts"])
+        needs = Needs(wants_of(parts["complexes"], self._requests), hosts)
         bounds = self._bounds(parts["environment"], running, quotas)
         # What we have of queues that would give us no more counts all the same.
         more = ours_held - _held(usable, user)
 
-        def slots_for(needs: Needs) -> _Slots:
-            slots = self._by_host(instances, usable, quotas, user, needs)
-            return _Slots(slots.total + more, slots.free).within(bounds)
+        def slots_for(needs: Needs) -> tuple[_Slots, dict[str, _Slots]]:
+            by_host = self._by_host(instances, usable, quotas, user, needs)
+            slots = self._in_all(by_host, instances, usable, needs)
+            return _Slots(slots.total + more, slots.free).within(bounds), by_host
 
-        slots = slots_for(needs)
+        slots, by_host = slots_for(needs)
         # Jobs of others do not ask for what ours do: one may start where no job of ours could.
-        frees = {slots.free, slots_for(Needs()).free} if needs.wants else {slots.free}
+        frees = {slots.free, slots_for(Needs())[0].free} if needs.wants else {slots.free}
         idle = min(free - self._taken_soon(pending, user, offered, free) for free in frees)
         processors = max(slots.total, ours_held + idle)
         return BatchListing(
@@ -107,6 +112,9 @@ class ListingReader:
             job_limit_s=_longest(usable),
             missing=self._missing(instances, offered, parts["environment"]),
             releases=tuple(_releases(usable, user)),
+            nodes=CellNodes(self._settings, parts["complexes"], hosts).classes(
+                {host: (each.total, each.free) for host, each in by_host.items()}, instances, usable
+            ),
         )
 
     def _missing(self, instances: list[QueueInstance], offered: set[str], environment: str) -> str:
@@ -131,10 +139,11 @@ class ListingReader:
         quotas: list[SlotQuota],
         user: str,
         needs: Needs,
-    ) -> _Slots:
-        """The slots of queues that take jobs. What a host offers is shared by all of its queues. Resources that our
-        jobs want bound those that are free: how much there would be of them in an empty cell is not known."""
-        totals = frees = 0
+    ) -> dict[str, _Slots]:
+        """The slots of queues that take jobs, by host. What a host offers is shared by all of its queues. Resources
+        that our jobs want bound those that are free: how much there would be of them in an empty cell is not known.
+        """
+        found = {}
         most = {each.name: needs.slots(each) for each in usable}
         for host in dict.fromkeys(each.host for each in usable):
             here = [each for each in usable if each.host == host]
@@ -147,11 +156,21 @@ class ListingReader:
             ]
             free = sum(_at_most(self._free(each, user), [most[each.name]], "q") for each in here)
             slots = _Slots(sum(each.total for each in here), free).within(bounds)
-            slots = _Slots(slots.total, _at_most(slots.free, [most[each.name] for each in here], "h"))
-            totals, frees = totals + slots.total, frees + slots.free
+            found[host] = _Slots(slots.total, _at_most(slots.free, [most[each.name] for each in here], "h"))
+        return found
+
+    def _in_all(
+        self,
+        by_host: Mapping[str, _Slots],
+        instances: list[QueueInstance],
+        usable: list[QueueInstance],
+        needs: Needs,
+    ) -> _Slots:
+        """The slots of all hosts, within what the whole cell offers."""
         used = sum(each.used for each in instances)
         cell = [_Slots(each.cell_free + used, each.cell_free) for each in usable if each.cell_free is not None]
-        return _Slots(totals, _at_most(frees, most.values(), "g")).within(cell)
+        free = _at_most(sum(each.free for each in by_host.values()), map(needs.slots, usable), "g")
+        return _Slots(sum(each.total for each in by_host.values()), free).within(cell)
 
     def _free(self, instance: QueueInstance, user: str) -> int:
         """Our own jobs are in reservations only where we claim by them."""

@@ -3,17 +3,20 @@
 
 : "${koala_job_prefix?}"
 
-# koala_listing PARALLEL_ENVIRONMENT RESOURCES WORDS...: the environment may be empty, the names of resources that jobs
-# ask for have commas around, and the words are for qselect, which complains only where it also says why. Of other
-# resources with a default every job takes some. Only amounts count, see needs.py.
+# koala_listing PARALLEL_ENVIRONMENT RESOURCES KIND WORDS...: the environment may be empty, the names of resources that
+# jobs ask for have commas around, KIND is the resource that names the kind of a host's GPUs or empty, and the words are
+# for qselect, which complains only where it also says why. Of other resources with a default every job takes some. Only
+# amounts count, see needs.py and nodes.py.
 koala_listing() {
     koala_environment=$1
     koala_asked=$2
-    shift 2
+    koala_kind=$3
+    shift 3
     koala_user=$(id -un) || return 1
-    koala_complexes=$(qconf -sc 2>/dev/null | awk -v asked="$koala_asked" '
+    koala_complexes=$(qconf -sc 2>/dev/null | awk -v asked="$koala_asked" -v kind="$koala_kind" '
         /^#/ || NF < 7 || $1 == "slots" || $1 == "h_rt" { next }
-        $3 !~ /^(INT|DOUBLE|MEMORY|TIME)$/ || $4 != "<=" { next }
+        $1 == kind || $2 == kind { print; next }
+        $3 !~ /^(INT|DOUBLE|MEMORY|TIME|RSMAP)$/ || $4 != "<=" { next }
         index(asked, "," $1 ",") || index(asked, "," $2 ",") { print; next }
         $6 != "NO" && $7 != "NONE" && $7 !~ /^[0:.]*$/ { print }')
     koala_names=$(printf '%s\n' "$koala_complexes" | awk 'NF { printf ",%s", $1 }')

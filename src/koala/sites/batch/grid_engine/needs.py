@@ -14,7 +14,8 @@ import msgspec
 
 from koala.sites.batch.grid_engine.xml import QueueInstance, Resource
 
-_AMOUNTS = ("INT", "DOUBLE", "MEMORY", "TIME")
+# RSMAP is of newer versions: a number of things that have names.
+_AMOUNTS = ("INT", "DOUBLE", "MEMORY", "TIME", "RSMAP")
 _NAME = re.compile(r"[A-Za-z_][\w.-]{0,99}", re.ASCII)
 _SIZE = re.compile(r"(-?\d{1,15})(?:\.(\d{1,9}))?([kKmMgGtT]?)", re.ASCII)
 _TIME = re.compile(r"(\d{0,9}):(\d{0,9})(?::(\d{0,9}))?", re.ASCII)
@@ -83,13 +84,13 @@ def slots_within(want: Want, resource: Resource) -> int | None:
     there = amount_of(resource.text)
     if there is None or math.isinf(there):
         return None
-    there += _rounded_off(resource.text)
+    there += rounded_off(resource.text)
     if want.for_each_slot and resource.kind[1:] in ("c", "l"):
         return max(0, math.floor(there / want.amount))
     return None if there >= want.amount else 0
 
 
-def _rounded_off(text: str) -> float:
+def rounded_off(text: str) -> float:
     """How much may be missing of what is printed: 8100M as 7.910G."""
     size = _SIZE.fullmatch(text.strip())
     return 0.0 if size is None or not size[2] else 0.5 * 10.0 ** -len(size[2]) * _SCALES[size[3]]

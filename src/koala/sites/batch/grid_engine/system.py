@@ -17,6 +17,7 @@ from koala.model.grid import BatchSettings
 from koala.model.messages import Token
 from koala.sites.batch.grid_engine.history import history_script, read_history
 from koala.sites.batch.grid_engine.listing import ListingReader, listing_script
+from koala.sites.batch.grid_engine.nodes import request_words
 from koala.sites.batch.system import (
     JOB_NAME_PREFIX,
     BatchEnd,
@@ -46,7 +47,7 @@ _NO_ANSWER = re.compile(
     re.IGNORECASE,
 )
 _NO_ROOM = re.compile(r"jobs? (are|is) allowed|limit (is |was )?reached|job limit", re.IGNORECASE)
-_NO_QUEUE = re.compile(r"no suitable queues", re.IGNORECASE)
+_ASKS_TOO_MUCH = re.compile(r"no suitable queues|cannot be asked for", re.IGNORECASE)
 _GRANTED = re.compile(r"advance reservation (\d+) has been granted", re.IGNORECASE)
 
 
@@ -82,7 +83,10 @@ class GridEngineSystem:
         preface, environment = self._environment(launch.processors)
         options = shlex.join(settings.submit_options)
         script = shlex.quote(_below(submission.home, submission.script))
-        return preface + " ".join(part for part in (shlex.join(words), environment, options, script) if part) + "\n"
+        # They come last, so that they win over what the site says of all jobs.
+        asking, needs = request_words(settings, launch.shape, launch.task_count)
+        parts = (shlex.join(words), environment, options, needs, script)
+        return preface + asking + " ".join(part for part in parts if part) + "\n"
 
     def parse_submitted(self, printed: str) -> BatchId:
         """The one line that is a number; qsub may warn before it."""
@@ -107,8 +111,8 @@ class GridEngineSystem:
         return code == _EXIT_LATER or _NO_ROOM.search(f"{complaint}\n{printed}") is not None
 
     def is_for_what_it_asks(self, refusal: str) -> bool:
-        """No queue has what the job asks for."""
-        return _NO_QUEUE.search(refusal) is not None
+        """No queue has what the job asks for, or there are no words for it here."""
+        return _ASKS_TOO_MUCH.search(refusal) is not None
 
     def cancel(self, token: Token, ids: Sequence[BatchId]) -> str:
         """By the name alone, which all of a token's jobs have: an id may belong to another job by now."""

@@ -25,6 +25,7 @@ _STATE = re.compile(r"[A-Za-z]{1,12}")
 _TASKS = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?(?::([0-9]{1,9}))?", re.ASCII)
 _TIME = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.\d{1,9})?", re.ASCII)
 _RUNNING = "running"
+_REQUESTS = ("hard_request", "def_hard_request")
 # What keeps a job that waits from being started.
 _NOT_ELIGIBLE = set("hEdzsST")
 
@@ -42,7 +43,16 @@ class JobLine(msgspec.Struct, frozen=True, kw_only=True):
     queues: tuple[str, ...] = ()  # that it asked for
     environment: str | None = None
     started_at: float | None = None  # where it runs
-    limit_s: float | None = None  # that one which runs asked for
+    requests: tuple[tuple[str, str], ...] = ()  # of one that runs, by the names of resources
+
+    @property
+    def limit_s(self) -> float | None:
+        """What it asked for as ``h_rt``; None where it asked for none, or for something that nobody understands."""
+        asked = dict(self.requests).get("h_rt")
+        try:
+            return _seconds(asked)
+        except BatchOutputError:
+            return None
 
     @property
     def is_in_error(self) -> bool:
@@ -234,19 +244,13 @@ def _job(element: ElementTree.Element) -> JobLine:
         queues=tuple(each.text for each in asked if each.text),
         environment=None if granted is None else granted.get("name"),
         started_at=_utc_time(texts.get("JAT_start_time", "")) if is_running else None,
-        limit_s=_time_limit_s(element) if is_running and "hard_request" in texts else None,
+        requests=_requests(element) if is_running and not texts.keys().isdisjoint(_REQUESTS) else (),
     )
 
 
-def _time_limit_s(element: ElementTree.Element) -> float | None:
-    """What a job asked for as ``h_rt``; None where it asked for none, or for something that nobody understands."""
-    for each in element.findall("hard_request"):
-        if each.get("name") == "h_rt":
-            try:
-                return _seconds(each.text)
-            except BatchOutputError:
-                return None
-    return None
+def _requests(element: ElementTree.Element) -> tuple[tuple[str, str], ...]:
+    """What a job asked for, and what it gets of resources with a default that it did not ask for."""
+    return tuple((each.get("name", ""), each.text or "") for each in element if each.tag in _REQUESTS)
 
 
 def _utc_time(text: str) -> float | None:

@@ -1,0 +1,149 @@
+"""The nodes of a Grid Engine cell for tasks with a shape: slots, and what its consumables leave of memory and GPUs.
+
+Which consumables those are the grid file says. What a host has in all nobody prints: it is what is left, and what the
+jobs that run there asked for.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from koala.model.grid import BatchSettings
+from koala.model.nodes import UNTOLD, NodeClass, NodeSize, TaskShape, node_classes
+from koala.sites.batch.grid_engine.needs import amount_of, rounded_off
+from koala.sites.batch.grid_engine.xml import QueueInstance, Resource
+from koala.sites.shell_script import call, shell_file
+
+MIB = 2**20
+# What a resource is used up by: each slot of a job, or a job at its first node.
+_BY_SLOT, _BY_JOB = "YES", ("JOB", "HOST")
+
+
+def request_words(settings: BatchSettings, shape: TaskShape, tasks: int) -> tuple[str, str]:
+    """What comes before a qsub for so many tasks, and its words for what they need beside processors. The job must be
+    one that an empty cell could run (``-w e``), or it is refused."""
+    wanted, words = [], ["-w e"]
+    if shape.memory_bytes:
+        wanted.append(f"{settings.memory_complex or 'memory_complex'}={shape.memory_bytes}")
+    if shape.gpus:
+        wanted.append(f"{settings.gpu_complex or 'gpu_complex'}={shape.gpus}")
+    if shape.gpu:
+        words.append(f"-l {settings.gpu_kind_complex or 'gpu_kind_complex'}={shape.gpu}")
+    if not wanted:
+        return "", ""
+    asked = call("koala_task_requests", tasks, shape.processors, *wanted).rstrip("\n")
+    words.append('-l "$koala_needs"')
+    return f"{shell_file(__package__, 'needs.sh')}koala_needs=$({asked}) &&\n", " ".join(words)
+
+
+class _Consumable(msgspec.Struct, frozen=True):
+    """A resource that is used up, by its full name."""
+
+    name: str
+    short: str
+    by_slot: bool
+
+    def used(self, instances: Iterable[QueueInstance]) -> float:
+        """What jobs that run there took of it."""
+        taken = 0.0
+        for instance in instances:
+            for job in instance.jobs:
+                asked = dict(job.requests)
+                amount = amount_of(asked.get(self.name, asked.get(self.short, "")))
+                if amount is not None and math.isfinite(amount):
+                    taken += amount * (job.slots if self.by_slot else 1)
+        return taken
+
+
+class CellNodes:
+    """Reads what a listing tells of hosts. ``complexes`` are lines of ``qconf -sc``, ``hosts`` what ``qhost`` tells
+    of the resources of each."""
+
+    def __init__(self, settings: BatchSettings, complexes: str, hosts: Mapping[str, Sequence[Resource]]) -> None:
+        self._hosts = hosts
+        rows = [fields for line in complexes.splitlines() if len(fields := line.split()) >= 7]
+        self._memory = _consumable(rows, settings.memory_complex)
+        self._gpus = _consumable(rows, settings.gpu_complex)
+        kinds = [row[0] for row in rows if settings.gpu_kind_complex in row[:2]]
+        self._kind = kinds[0] if kinds else None
+
+    def classes(
+        self,
+        slots: Mapping[str, tuple[int, int]],
+        instances: Sequence[QueueInstance],
+        usable: Sequence[QueueInstance],
+    ) -> tuple[NodeClass, ...]:
+        """Hosts by class, of which so many slots are there and free. None where no consumable is named."""
+        if self._memory is None and self._gpus is None:
+            return ()
+        here: dict[str, list[QueueInstance]] = {}
+        for each in instances:
+            here.setdefault(each.host, []).append(each)
+        offered: dict[str, list[QueueInstance]] = {}
+        for each in usable:
+            offered.setdefault(each.host, []).append(each)
+        found = []
+        for host, (total, free) in slots.items():
+            memory = self._amounts(self._memory, host, here[host], offered[host], MIB)
+            gpus = self._amounts(self._gpus, host, here[host], offered[host])
+            kind = self._kind_at(host, offered[host])
+            sizes = [
+                NodeSize(processors, UNTOLD if memory is None else memory[index], _gpus(kind, gpus, index))
+                for index, processors in enumerate((total, free))
+            ]
+            found.append((sizes[0], sizes[1], ()))
+        return node_classes(found)
+
+    def _amounts(
+        self,
+        consumable: _Consumable | None,
+        host: str,
+        instances: Sequence[QueueInstance],
+        offered: Sequence[QueueInstance],
+        unit: int = 1,
+    ) -> tuple[int, int] | None:
+        """What a host has of it, and what is left, in whole units; what its queues have, where the host itself has
+        none."""
+        if consumable is None:
+            return None
+        left = [_left(each) for each in self._told(consumable.name, host, offered, "h")[:1]]
+        if not left:
+            left = [_left(each) for each in self._told(consumable.name, host, offered, "q")]
+        known = [each for each in left if each is not None]
+        if not known:
+            return None
+        free = sum(known)
+        whole = free + consumable.used(instances)
+        return math.floor(max(0.0, whole) / unit) * unit, math.floor(max(0.0, free) / unit) * unit
+
+    def _told(self, name: str, host: str, offered: Sequence[QueueInstance], layer: str) -> list[Resource]:
+        """What is told of a resource at the host (``h``) or in its queues (``q``)."""
+        there = [*self._hosts.get(host, ()), *(each for instance in offered for each in instance.resources)]
+        return [each for each in there if each.name == name and each.kind.startswith(layer)]
+
+    def _kind_at(self, host: str, offered: Sequence[QueueInstance]) -> str:
+        if self._kind is None:
+            return ""
+        there = [*self._told(self._kind, host, offered, "h"), *self._told(self._kind, host, offered, "q")]
+        return there[0].text.strip() if there else ""
+
+
+def _consumable(rows: Sequence[Sequence[str]], name: str | None) -> _Consumable | None:
+    for row in rows:
+        used_up = row[5].upper()
+        if name in row[:2] and (used_up == _BY_SLOT or used_up in _BY_JOB):
+            return _Consumable(row[0], row[1], used_up == _BY_SLOT)
+    return None
+
+
+def _left(resource: Resource) -> float | None:
+    """None for what is no amount, or knows no bound."""
+    amount = amount_of(resource.text)
+    return None if amount is None or math.isinf(amount) else amount + rounded_off(resource.text)
+
+
+def _gpus(kind: str, amounts: tuple[int, int] | None, index: int) -> tuple[tuple[str, int], ...]:
+    return () if amounts is None or not amounts[0] else ((kind, amounts[index]),)
