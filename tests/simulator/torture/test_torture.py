@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 from unittest import mock
 
@@ -25,11 +25,13 @@ from koala.model.checkpoint import CheckpointSource
 from koala.model.messages import ReleaseBarrier
 from koala.model.request import Request
 from koala.simulator.torture.checkpoints import LOSES, WHOLE
-from koala.simulator.torture.storms import draw_storm
+from koala.simulator.torture.storms import Storm, draw_storm
 from koala.simulator.torture.torture import StormVerdict, minimise, torture, weather
 from koala.simulator.world.contention import Contention
 
-SEEDS = 400
+# As many as show every happening often enough; ``koala torture`` lives through thousands.
+SEEDS = 200
+HAPPENS_AT_LEAST = 10
 # A planted defect must show within this many storms.
 SEEDS_TO_FIND_A_DEFECT = 120
 
@@ -39,7 +41,7 @@ def verdicts() -> list[StormVerdict]:
     return [weather(draw_storm(seed)) for seed in range(SEEDS)]
 
 
-def test_every_promise_is_kept_in_four_hundred_storms(verdicts: list[StormVerdict]) -> None:
+def test_every_promise_is_kept_in_two_hundred_storms(verdicts: list[StormVerdict]) -> None:
     broken = [f"koala torture --seed {verdict.seed}: {verdict.detail}" for verdict in verdicts if verdict.broken]
     assert broken == []
 
@@ -48,7 +50,7 @@ def test_the_storms_bring_about_everything_that_they_are_meant_to(verdicts: list
     happened: Counter[str] = Counter()
     for verdict in verdicts:
         happened.update(verdict.happened)
-    assert {word for word in HAPPENINGS if happened[word] < 50} == set()
+    assert {word for word in HAPPENINGS if happened[word] < HAPPENS_AT_LEAST} == set()
 
 
 def test_a_storm_is_the_same_every_time() -> None:
@@ -261,6 +263,44 @@ def _read_checkpoints_that_are_being_written(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(JobCheckpoints, "sources", sources)
 
 
+def _has_network(storm: Storm) -> bool:
+    return storm.grid.network is not None
+
+
+def _has_defects(storm: Storm) -> bool:
+    return bool(storm.defects)
+
+
+def _has_guests(storm: Storm) -> bool:
+    return any(arrival.guest for arrival in storm.arrivals)
+
+
+def _has_images(storm: Storm) -> bool:
+    return any(arrival.request.has_image for arrival in storm.arrivals)
+
+
+def _has_bad_nodes(storm: Storm) -> bool:
+    avoided = storm.grid.scheduler.avoid_failed_s > 0
+    return avoided and any(site.simulation.faults.bad_nodes for site in storm.grid.sites)
+
+
+# Where a defect can show at all. Others cannot show it, and need not be lived through.
+CAN_SHOW: dict[str, Callable[[Storm], bool]] = {
+    "a quarantined job holds nothing": _has_defects,
+    "guests kept out": _has_guests,
+    "images run where they can": _has_images,
+    "links add up": _has_network,
+    "nothing left behind": _has_network,
+    "a job is kept off the node it failed on": _has_bad_nodes,
+}
+
+
+def _storms_for(promise: str) -> Iterator[Storm]:
+    """Those in which the promise can be broken."""
+    can_show = CAN_SHOW.get(promise, lambda _: True)
+    return filter(can_show, map(draw_storm, range(SEEDS_TO_FIND_A_DEFECT)))
+
+
 PLANTED: list[tuple[Callable[[pytest.MonkeyPatch], None], str]] = [
     (_forget_to_abort, "no processor leaked"),
     (_open_the_barrier_early, "none runs twice at once"),
@@ -294,8 +334,8 @@ def test_a_planted_defect_breaks_its_promise(
 ) -> None:
     plant(monkeypatch)
     seen: Counter[str] = Counter()
-    for seed in range(SEEDS_TO_FIND_A_DEFECT):
-        broken = weather(draw_storm(seed)).broken
+    for storm in _storms_for(promise):
+        broken = weather(storm).broken
         if broken is not None:
             seen[broken] += 1
         if broken == promise:
@@ -324,7 +364,7 @@ def test_a_scheduler_that_goes_round_in_circles_is_stopped(monkeypatch: pytest.M
 
 
 def _shows(promise: str) -> bool:
-    return any(weather(draw_storm(seed)).broken == promise for seed in range(SEEDS_TO_FIND_A_DEFECT))
+    return any(weather(storm).broken == promise for storm in _storms_for(promise))
 
 
 def test_a_scheduler_that_does_not_avoid_where_a_job_failed_is_found_out() -> None:
