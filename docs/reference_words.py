@@ -325,6 +325,7 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
     ("koala.core.state.reservations", "PLAN_STEPS_MAX", "times tried one by one for a plan"),
     ("koala.core.state.ledger", "LAST_RUNS_USERS_MAX", "users whose last run times are remembered"),
     ("koala.core.state.outlook", "ENDS_TOLD_MAX", "jobs that a planned job waits for, as told"),
+    ("koala.core.state.outlook", "ELEMENTS_FORESEEN_MAX", "elements not made yet that count in told times"),
     ("koala.simulator.kernels.planned", "PLANNED_CELLS_MAX", "jobs times clusters in the kernel with plans"),
     ("koala.simulator.told_times", "TOLD_KEPT", "jobs whose told times a run measures; at most twice so many"),
     ("koala.simulator.traces.reading", "USER_CHARACTERS_MAX", "characters kept of a user's name in a workload trace"),
