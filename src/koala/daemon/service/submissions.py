@@ -97,9 +97,16 @@ class SubmissionReader:
         self, who: Principal, wish: Submission, *, sites: Collection[str], policies: Collection[str]
     ) -> tuple[GraphJob, ...]:
         """The jobs that a text describes; as ``read`` otherwise."""
-        with self._turn_of(who, "large", len(wish.description)) as turn:
+        size = len(wish.description)
+        # Finding the clusters of tasks takes long for a short text, too.
+        small = size <= SMALL_TEXT_CHARACTERS_MAX and "tasks" not in wish.description
+        with self._turn_of(who, "small" if small else "large", size) as turn:
             async with turn.alone:
-                outcome = await self._workers.run(read_graph_submission, wish, sites, policies)
+                if small:
+                    read = functools.partial(read_graph_submission, wish, sites, policies)
+                    outcome = await asyncio.get_running_loop().run_in_executor(self._thread, read)
+                else:
+                    outcome = await self._workers.run(read_graph_submission, wish, sites, policies)
                 if isinstance(outcome, Unreadable):
                     raise InvalidError(outcome.message, outcome.problems)
                 return outcome
