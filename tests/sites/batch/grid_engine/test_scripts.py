@@ -72,6 +72,15 @@ def test_a_component_is_submitted_as_a_file_under_its_token() -> None:
     assert "-q" not in given
 
 
+@pytest.mark.parametrize(("processors", "reservation", "waits"), [(1, None, None), (8, None, "y"), (8, "17", None)])
+def test_a_wide_component_has_processors_kept_for_it_while_it_waits(
+    processors: int, reservation: str | None, waits: str | None
+) -> None:
+    launch = msgspec.structs.replace(submission().launch, processors=processors)
+    text = system(parallel_environment="mpi").submit(submission(launch=launch, reservation=reservation))
+    assert options(text).get("-R") == waits
+
+
 def test_queue_project_environment_and_further_options_come_from_the_settings() -> None:
     site = system(
         queue="all.q", account="physics", parallel_environment="mpi", submit_options=("-l", "gpu=1", "-ac", "a=b c")

@@ -78,6 +78,9 @@ class GridEngineSystem:
             words += ["-ar", submission.reservation]
         elif submission.limit_s is not None:
             words += ["-l", f"h_rt={math.ceil(submission.limit_s)}"]
+        if submission.reservation is None and launch.processors > 1:
+            # Else a cell starts whatever fits, and a wide component waits for as long as small jobs come.
+            words += ["-R", "y"]
         if launch.exclude_nodes:
             words += ["-l", f"hostname=!({'|'.join(launch.exclude_nodes)})"]
         preface, environment = self._environment(launch.processors)
