@@ -113,10 +113,13 @@ def test_what_could_not_be_measured_is_said_and_what_was_declared_counts() -> No
     assert [each.site for each in traffic(driver, 1).unmeasured] == ["a"]
 
 
-def test_only_mpi_jobs_are_measured_and_the_others_say_so() -> None:
+def test_jobs_of_any_type_are_measured() -> None:
     driver = make_driver()
-    driver.run(halves())
-    assert "only the components of MPI jobs" in traffic(driver, 1).unmeasured[0].reason
+    tokens = driver.run(halves())
+    assert traffic(driver, 1).unmeasured[0].reason == "it has not reported yet"
+    measure(driver, tokens[0], 10.0)
+    measure(driver, tokens[1], 10.0)
+    assert traffic(driver, 1).belief == "measured"
 
 
 def test_on_a_full_link_no_less_is_believed_than_before() -> None:

@@ -11,19 +11,25 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from koala.cli import koala
 from koala.core import Scheduler
+from koala.daemon.engine.loop import Engine
 from koala.daemon.grid_sites import make_areas
+from koala.daemon.launches import search_path
 from koala.daemon.perform.link_probes import LinkProber
 from koala.descriptions import read_grid
-from koala.lab import Lab, LabError, LabOptions, WideAreaLink, programs, record, requirements, up
+from koala.lab import Lab, LabError, LabOptions, WideAreaLink, programs, requirements, up
 from koala.lab.lab import plan_of, status
 from koala.lab.network.namespaces import NAME
 from koala.model.grid import Grid
-from koala.model.messages import AnyEvent, LinkProbed, ProbeLink
+from koala.model.messages import AnyEvent, LinkProbed, ProbeLink, TrafficMeasured
+from koala.model.request import Application, Component, JobType, Request
+from koala.policies import Catalogue
 from koala.policies.view import BYTES_PER_S_PER_MBIT_S
-from koala.sites import processes
-from tests.support.lab_making import as_root, mentioning, options_in, output, submit, taken_down, wait_for
+from koala.store import Store
+from tests.support.lab_making import WAIT_S, as_root, mentioning, options_in, output, submit, taken_down, wait_for
 
 pytestmark = as_root
 
@@ -147,18 +153,117 @@ async def probes_of(grid: Grid, source: str, target: str, times: int) -> list[Li
         return [await prober.probe(ProbeLink(source=source, target=target)) for _ in range(times)]
 
 
+# Each component sends so many bytes to the other one, and stays until a file says that it is enough.
+THERE, BACK = 1_500_000, 500_000
+RANKS = f"""
+from mpi4py import MPI
+import pathlib, sys, time
+world = MPI.COMM_WORLD
+if world.rank == 0:
+    world.Send(bytearray({THERE}), 1)
+    world.Recv(bytearray({BACK}), 1)
+else:
+    world.Recv(bytearray({THERE}), 0)
+    world.Send(bytearray({BACK}), 0)
+while not pathlib.Path(sys.argv[1]).exists():
+    time.sleep(0.1)
+"""
+SOCKETS = f"""
+import os, pathlib, socket, sys, time
+host, port = os.environ["KOALA_RENDEZVOUS"].rsplit(":", 1)
+first = os.environ["KOALA_COMPONENT"] == "0"
+if first:
+    with socket.create_server((host, int(port))) as server:
+        peer = server.accept()[0]
+else:
+    peer = None
+    while peer is None:
+        try:
+            peer = socket.create_connection((host, int(port)))
+        except OSError:
+            time.sleep(0.1)
+peer.sendall(bytes({THERE} if first else {BACK}))
+left = {BACK} if first else {THERE}
+while left:
+    left -= len(peer.recv(left))
+while not pathlib.Path(sys.argv[1]).exists():
+    time.sleep(0.1)
+"""
+
+
+class Carried:
+    """What was measured of components, in bytes, as the journal has it."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def of(self, token: str) -> tuple[float, float]:
+        """Bytes that the component sent and received."""
+        told = [each.body for each in self._store.journal(limit=10_000) if isinstance(each.body, TrafficMeasured)]
+        sent = received = before_s = 0.0
+        for each in told:
+            if each.token == token and not each.reason:
+                sent += each.sent_bit_s / 8 * (each.elapsed_s - before_s)
+                received += each.received_bit_s / 8 * (each.elapsed_s - before_s)
+                before_s = each.elapsed_s
+        return sent, received
+
+
+async def measured_jobs(grid: Grid, root: Path, programs: dict[JobType, str]) -> dict[JobType, tuple[float, ...]]:
+    """What jobs of these types, with a component at each site, were measured to send there and back, at both ends."""
+    stop = root / "stop"
+    store = Store.open(f"sqlite:///{root / 'koala.db'}")
+    engine = Engine(grid, Catalogue.builtin(), store, root)
+    await engine.open()
+    try:
+        jobs = {}
+        for job_type, program in programs.items():
+            application = Application(executable=sys.executable, arguments=("-c", program, str(stop)))
+            components = [Component(processors=1, site=name, application=application) for name in ("alpha", "gamma")]
+            request = Request(components=tuple(components), job_type=job_type, name=str(job_type))
+            jobs[job_type] = (await engine.submit(request, owner="anna"))[0].id
+        carried = Carried(store)
+
+        def seen(job: int) -> tuple[float, ...]:
+            tokens = [each.token for each in store.components(job)]
+            return tuple(number for token in tokens for number in carried.of(token))
+
+        async with asyncio.timeout(WAIT_S):
+            while not all(len(ends := seen(job)) == 4 and min(ends) >= 0.9 * BACK for job in jobs.values()):
+                await asyncio.sleep(0.5)
+        assert set(engine.scheduler.ledger.sites.view.learned_bisection_bit_s) == set(map(str, programs))
+        stop.touch()
+        for job in jobs.values():
+            await engine.wait_ended(job, WAIT_S)
+            ended = store.job(job)
+            assert ended is not None
+            assert ended.state == "done", ended.reason
+        return {job_type: seen(job) for job_type, job in jobs.items()}
+    finally:
+        stop.touch()
+        await engine.close()
+        store.close()
+
+
+def test_what_jobs_send_from_cluster_to_cluster_is_measured_as_they_send_it(wide: Lab, tmp_path: Path) -> None:
+    if not search_path():
+        assert not os.environ.get("CI"), "CI installs the extra mpi"
+        pytest.skip("this Python environment has no mpiexec; install the extra mpi")
+    grid = read_grid(wide.grid_file.read_text(encoding="utf-8"), "lab")
+    found = asyncio.run(measured_jobs(grid, tmp_path, {JobType.MPI: RANKS, JobType.PLAIN: SOCKETS}))
+    for sent, received, sent_back, received_back in found.values():
+        for seen, bytes_really in ((sent, THERE), (received, BACK), (sent_back, BACK), (received_back, THERE)):
+            # The reports have two digits of their times. MPI says a little more than the application.
+            assert 0.95 * bytes_really <= seen <= 1.05 * bytes_really + 10_000, found
+
+
 def test_a_link_that_was_slowed_down_is_believed_after_three_probes(wide: Lab) -> None:
     grid = read_grid(wide.grid_file.read_text(encoding="utf-8"), "lab")
     scheduler, believed = Scheduler(grid), []
     probed = asyncio.run(probes_of(grid, "alpha", "gamma", 1))
-    settings = wide.plan.daemons / NAME / "settings.json"
-    settings.write_text(settings.read_text().replace(f'"rate_mbit_s": {RATE_MBIT_S}', '"rate_mbit_s": 2.0'))
-    found = record.read(wide.plan.options.directory)
-    assert found is not None
-    [emulator] = [each.process for each in found.daemons if each.name == NAME]
-    subprocess.run(["kill", "-KILL", str(emulator.pid)], check=True)
-    wait_for("it has died", lambda: not processes.is_alive(emulator))
-    up(wide.plan.options)
+    words = ["lab", "link", "--directory", str(wide.plan.directory), "gamma,alpha,2mbit,20ms"]
+    changed = CliRunner().invoke(koala, words)
+    assert changed.output == "The link between gamma and alpha has 2 Mbit/s and 20 ms one way now.\n"
     for event in probed + asyncio.run(probes_of(grid, "alpha", "gamma", 3)):
         assert event.reason == ""
         scheduler.handle(event)

@@ -1,14 +1,22 @@
-"""What the ranks of an MPI job send between sites: counted in a real world over two embedded ones, and parsed."""
+"""What jobs send between sites: counted in a real world over two embedded ones, and parsed."""
 
 from __future__ import annotations
 
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from koala import runners
 from koala.model.messages import Outcome
+from koala.model.request import Application, JobType
 from koala.runners.traffic import TrafficReport, is_traffic_mail, parse_traffic
 from tests.support.mpi_world import TOKENS, World, in_world
+from tests.support.noded import Noded, release
+from tests.support.ports import free_port
 
 # Ranks 0 and 3, which are at different sites, exchange little, and ranks 0 and 1, which are not, exchange much, until
 # a file says that it is enough. UCX would talk through shared memory.
@@ -31,6 +39,39 @@ if rank == 0:
     print(across, flush=True)
 """
 QUIET = "from mpi4py import MPI; import pathlib, time\nwhile not pathlib.Path('stop').exists(): time.sleep(0.1)"
+# The first process sends to the others, wherever they are, and much more to itself; each stays until a file says that
+# it is enough.
+SENT, TO_ITSELF = 300_000, 3_000_000
+SOCKETS = f"""
+import os, pathlib, socket, threading, time
+first = os.environ.get("NODE_RANK", os.environ["KOALA_COMPONENT"]) == "0"
+others = int(os.environ.get("NNODES", "2")) - 1
+host, port = os.environ["KOALA_RENDEZVOUS"].rsplit(":", 1)
+kept = []
+if first:
+    with socket.create_server((host, int(port))) as server:
+        kept += [server.accept()[0] for _ in range(others)]
+        for each in kept:
+            each.sendall(bytes({SENT}))
+    with socket.create_server((host, 0)) as server:
+        mine = socket.create_connection(server.getsockname())
+        kept += [mine, server.accept()[0]]
+        threading.Thread(target=mine.sendall, args=[bytes({TO_ITSELF})]).start()
+        left = {TO_ITSELF}
+        while left:
+            left -= len(kept[-1].recv(left))
+else:
+    while not kept:
+        try:
+            kept.append(socket.create_connection((host, int(port))))
+        except ConnectionRefusedError:
+            time.sleep(0.1)
+    left = {SENT}
+    while left:
+        left -= len(kept[0].recv(left))
+while not pathlib.Path(os.environ["KOALA_HOME"], "stop").exists():
+    time.sleep(0.05)
+"""
 
 
 def reports(world: World, part: int) -> list[bytes]:
@@ -74,6 +115,99 @@ def test_ranks_that_do_not_talk_over_tcp_are_said_to_be_unmeasured(tmp_path: Pat
     in_world(tmp_path, scenario)
 
 
+def carried(told: list[bytes]) -> tuple[int, int]:
+    """Bytes sent and bytes received in these reports."""
+    sent, received = (sum(int(data.split()[place]) for data in told) for place in (2, 3))
+    return sent, received
+
+
+# The kernel counts the beginning and the end of a connection too.
+A_LITTLE_MORE = 10
+
+
+@pytest.mark.parametrize("job_type", [JobType.PLAIN, JobType.TORCHRUN])
+def test_what_other_applications_send_to_another_site_is_counted_to_the_byte(
+    tmp_path: Path, job_type: JobType
+) -> None:
+    async def scenario(world: World) -> None:
+        await world.start(SOCKETS, job_type)
+        await world.release(free_port())
+        one, two = world.sites
+        await one.until(lambda: carried(reports(world, 0))[0] >= SENT)
+        await two.until(lambda: carried(reports(world, 1))[1] >= SENT)
+        for site in "a/components/1.1", "b/components/1.2":
+            (tmp_path / site / "stop").touch()
+        assert [end.outcome for end in await world.ends()] == [Outcome.DONE] * 2
+        (sent, back), (back_there, received) = carried(reports(world, 0)), carried(reports(world, 1))
+        assert SENT <= sent <= SENT + A_LITTLE_MORE
+        assert SENT <= received <= SENT + A_LITTLE_MORE
+        assert max(back, back_there) <= A_LITTLE_MORE
+
+    in_world(tmp_path, scenario)
+
+
+@pytest.fixture
+def crew(tmp_path: Path) -> Iterator[list[Noded]]:
+    """Two components of two nodes each; the first process of the job has one for itself."""
+    application = Application(executable=sys.executable, arguments=("-c", SOCKETS))
+    made = [Noded(tmp_path / f"{part}", part, 2, application, job_type=JobType.TORCHRUN) for part in range(2)]
+    yield made
+    for each in made:
+        (each.home / "stop").touch()
+        each.stop()
+
+
+def told_by(one: Noded) -> list[bytes]:
+    return [path.read_bytes() for path in sorted(one.home.glob("outbox/traffic-*"))]
+
+
+def test_workers_on_several_nodes_are_counted_and_not_what_they_send_inside_their_component(
+    crew: list[Noded],
+) -> None:
+    for each, nodes in zip(crew, ((("a0", 1), ("a1", 1)), (("b0", 1), ("b1", 1))), strict=True):
+        each.start(*nodes)
+    release(JobType.TORCHRUN, crew, free_port())
+    for part, place in (0, 0), (1, 1):
+        crew[part].until(lambda part=part, place=place: carried(told_by(crew[part]))[place] >= 2 * SENT)  # type: ignore[misc]
+        assert carried(told_by(crew[part]))[place] <= 2 * (SENT + A_LITTLE_MORE)
+        assert carried(told_by(crew[part]))[1 - place] <= 2 * A_LITTLE_MORE
+    for each in crew:
+        (each.home / "stop").touch()
+    assert [each.ended() for each in crew] == ["exited 0"] * 2
+
+
+def test_a_plain_component_of_several_nodes_says_that_they_are_not_all_seen(tmp_path: Path) -> None:
+    crew = [Noded(tmp_path / f"{part}", part, 2, Application(script="exit 0")) for part in range(2)]
+    for each in crew:
+        each.start(("a0", 1), ("a1", 1))
+    release(JobType.PLAIN, crew)
+    for each in crew:
+        assert each.ended() == "exited 0"
+        assert "several nodes" in parse_traffic(told_by(each)[0]).reason
+
+
+def test_connections_to_others_than_the_components_of_the_job_do_not_count(tmp_path: Path) -> None:
+    """Such as a database, or a server of files."""
+    (tmp_path / ".traffic-node-1").write_text(
+        "time 10.00 12.00\n"
+        "10.1.0.1:5000 10.2.0.1:6000 1000 10\n"
+        "10.1.0.1:5001 10.9.0.1:443 50 90000\n"
+        "127.0.0.1:5002 127.0.0.1:8080 7 8\n"
+        "fd00::1:5003 fd00::2:6001 500 20\n"
+        "whole\n"
+    )
+    folder = Path(runners.__file__).parent
+    words = f"koala_home={shlex.quote(str(tmp_path))}\n. {shlex.quote(str(folder / 'traffic.sh'))}\n"
+
+    def report(peers: str) -> str:
+        ask = f"{words}koala_with={shlex.quote(peers)}\nkoala_report_traffic ''"
+        return subprocess.run(["sh", "-uc", ask], capture_output=True, text=True, check=True).stdout
+
+    assert report("peer 10.2.0.1\npeer fd00::2") == "2.00 2.00 1500 30 2\n"
+    (tmp_path / ".traffic-before").unlink()
+    assert report("") == "2.00 2.00 1550 90030 3\n"
+
+
 @pytest.mark.parametrize(
     ("text", "report"),
     [
@@ -83,6 +217,12 @@ def test_ranks_that_do_not_talk_over_tcp_are_said_to_be_unmeasured(tmp_path: Pat
         (b"\xff" * 9_999, TrafficReport(reason="what its script reported makes no sense")),
         (b"nan inf 1 1 1", TrafficReport(reason="what its script reported makes no sense")),
         (b"missing\n", TrafficReport(reason="it needs ss (iproute2), awk and ps on the nodes there")),
+        (
+            b"several\n",
+            TrafficReport(
+                reason="a plain job has several nodes there, and what it starts on others than its first is not seen"
+            ),
+        ),
         (b"unmeasured\n", TrafficReport(reason="ss or ps did not answer on a node there")),
     ],
 )

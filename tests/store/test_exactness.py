@@ -56,7 +56,7 @@ def test_any_text_is_kept_in_every_row(store: Store, text: str) -> None:
     assert store.jobs(owner=text) == [job]
     assert store.job_by_client_token(text, text) == job
     assert store.component(text) == component
-    assert store.components_at(text, 0.0, 99.0) == [component]
+    assert store.held_processors(text, 0.0, 99.0)
     assert store.transfers(1) == [transfer]
     assert store.file(text) == file
     assert store.files(prefix=text) == [file]

@@ -163,7 +163,7 @@ def test_components_of_a_job_come_by_run_then_by_component(store: Store) -> None
     assert store.components(FAR) == []
 
 
-def test_what_held_a_site_in_a_stretch_of_time_is_what_overlaps_it(store: Store) -> None:
+def test_the_steps_of_what_is_held_at_a_site_are_those_of_what_overlaps_the_time(store: Store) -> None:
     rows = (
         component_row("before", claimed_at=1.0, ended_at=9.0),
         component_row("into", claimed_at=2.0, ended_at=10.0),
@@ -174,7 +174,26 @@ def test_what_held_a_site_in_a_stretch_of_time_is_what_overlaps_it(store: Store)
         component_row("elsewhere", claimed_at=12.0, site="leiden"),
     )
     store.record(Batch(components=rows))
-    assert [row.token for row in store.components_at("delft", 10.0, 20.0)] == ["into", "around", "still", "within"]
+    size = rows[0].processors
+    # Three at first, of which one ends at once.
+    steps = [(10.0, 2 * size), (12.0, size), (13.0, -size)]
+    assert store.held_processors("delft", 10.0, 20.0) == steps
+    assert store.held_processors("delft", 10.0, 20.0, steps_max=3) == steps
+    assert store.held_processors("nowhere", 10.0, 20.0) == []
+
+
+def test_of_many_steps_those_of_a_stretch_of_time_are_one(store: Store) -> None:
+    rows = [component_row(f"c{number}", claimed_at=number, ended_at=number + 50.0) for number in range(100)]
+    entries = tuple(reported(seq, "delft", float(seq)) for seq in range(1, 101))
+    store.record(Batch(components=tuple(rows), entries=entries))
+    exact, merged = (store.held_processors("delft", 0.0, 100.0, most) for most in (1_000, 10))
+    assert len(exact) > 100
+    assert 8 <= len(merged) <= 10
+    for at, _ in merged:
+        assert sum(more for when, more in merged if when <= at) == sum(more for when, more in exact if when <= at)
+    few = store.site_reports("delft", 0.0, 100.0, 10)
+    assert 8 <= len(few) <= 10
+    assert few[-1].seq == 100
 
 
 def test_ended_components_are_given_once_they_are_due_until_they_are_marked(store: Store) -> None:

@@ -119,7 +119,7 @@ QUESTIONS: dict[str, Callable[[Store], object]] = {
     "job by client token": lambda store: store.job_by_client_token("ann", "x"),
     "components": lambda store: store.components(5),
     "component": lambda store: store.component("5.1"),
-    "components at a site": lambda store: store.components_at("delft", 1.0, 2.0),
+    "processors held at a site": lambda store: store.held_processors("delft", 1.0, 2.0),
     "ended components": lambda store: store.ended_components(9.0, 9),
     "ended components, counted": lambda store: store.ended_components_count(),
     "transfers": lambda store: store.transfers(5),

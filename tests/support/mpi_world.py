@@ -1,4 +1,4 @@
-"""One MPI world over two embedded sites, started and driven as the daemon does."""
+"""A job over two embedded sites, an MPI world unless it is said otherwise, started and driven as the daemon does."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ TOKENS = ("1.1", "1.2")
 
 
 class World:
-    """Two sites and the driver's part of an MPI job between them."""
+    """Two sites and the driver's part of a job between them."""
 
     def __init__(self, one: Watcher, two: Watcher) -> None:
         self.sites = (one, two)
+        self._job_type = JobType.MPI
 
-    async def start(self, program: str) -> None:
+    async def start(self, program: str, job_type: JobType = JobType.MPI) -> None:
+        self._job_type = job_type
         for part, watcher in enumerate(self.sites):
             await watcher.start(
                 launch(
@@ -33,17 +35,21 @@ class World:
                     processors=SIZES[part],
                     part=part,
                     parts=2,
-                    job_type=JobType.MPI,
+                    job_type=job_type,
                     search_path=(BIN,),
                 )
             )
 
-    async def release(self) -> None:
+    async def release(self, port: int | None = None) -> None:
         peers = [Peer(part=part, host="127.0.0.1", processors=size) for part, size in enumerate(SIZES)]
-        goes = go_for(JobType.MPI, 1, peers)
+        goes = go_for(self._job_type, 1, peers, port)
         for part, watcher in enumerate(self.sites):
             await watcher.ready(TOKENS[part])
             await watcher.site.release(TOKENS[part], goes[part])
+        if self._job_type is JobType.MPI:
+            await self._carry_mail()
+
+    async def _carry_mail(self) -> None:
         await self.sites[0].until(lambda: bool(self.sites[0].mail))
         (mail,) = self.sites[0].mail
         assert mail.name == PROXIES

@@ -10,6 +10,7 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -75,11 +76,15 @@ class Noded:
 
     def appears(self, name: str) -> Path:
         """Wait until a file of its directory is there."""
-        deadline = time.monotonic() + WAIT_S
-        while not (self.home / name).exists():
-            assert time.monotonic() < deadline, f"{name}: {self.text('log')} {self.text('stderr')}"
-            time.sleep(0.02)
+        self.until((self.home / name).exists, name)
         return self.home / name
+
+    def until(self, holds: Callable[[], bool], what: str = "it") -> None:
+        """Wait until something holds."""
+        deadline = time.monotonic() + WAIT_S
+        while not holds():
+            assert time.monotonic() < deadline, f"{what}: {self.text('log')} {self.text('stderr')}"
+            time.sleep(0.02)
 
     def put(self, name: str, data: bytes) -> None:
         """A file appears whole."""

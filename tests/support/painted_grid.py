@@ -29,8 +29,11 @@ from koala.model.api import (
     CheckpointInfo,
     Explanation,
     JobDetail,
+    JobOnLinks,
     JobSummary,
     JournalEntry,
+    LinkHistory,
+    LinkMeasurement,
     NetworkInfo,
     NewToken,
     Output,
@@ -45,6 +48,8 @@ from koala.model.api import (
     SiteInfo,
     StoryLine,
     TokenWish,
+    TrafficInfo,
+    UnmeasuredInfo,
     UsagePoint,
 )
 from koala.model.errors import NotFoundError
@@ -52,6 +57,14 @@ from koala.store import Store
 from tests.support.grid_forms import NOW, component, job, link, link_state, overview, places, site, transfer
 
 START_S_MAX = 60.0
+TRAFFIC = TrafficInfo(
+    declared_mbit_s=40.0,
+    measured_mbit_s=23.4,
+    measured_until_s=8.0,
+    believed_mbit_s=23.4,
+    belief="measured",
+    unmeasured=[UnmeasuredInfo(site="vrije", reason="it has not reported yet")],
+)
 
 
 class PaintedService(Service):
@@ -122,7 +135,17 @@ class PaintedService(Service):
             default_bandwidth_mbit_s=100.0,
             default_latency_s=0.005,
             links=links,
+            jobs=[JobOnLinks(job=7, name="tides", sites=["delft", "vrije"], traffic=TRAFFIC)],
         )
+
+    async def link(self, who: Principal, source: str, target: str) -> LinkHistory:
+        """Measured to be fast twice, and then slow."""
+        who.need(Scope.READ)
+        measured = [
+            LinkMeasurement(at=NOW, value=value, weight=1.0, size_bytes=8, by="probe") for value in (90.0, 90.0, 42.0)
+        ]
+        state = link_state(source, target, 42.0)
+        return LinkHistory(now=NOW, link=state, bandwidth_mbit_s=measured, latency_s=[])
 
     async def sites(self, who: Principal) -> list[SiteInfo]:
         who.need(Scope.READ)

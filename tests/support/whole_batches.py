@@ -13,7 +13,7 @@ def check_whole(store: Store, entries: int = 3) -> int:
     everything = last * entries + 1
     assert store.journal(limit=everything) == [entry for batch in batches for entry in batch.entries]
     assert store.jobs(limit=last + 1) == [row for batch in reversed(batches) for row in batch.jobs]
-    claimed = store.components_at("delft", 0.0, 100.0)
+    claimed = store.components_by_token([row.token for batch in batches for row in batch.components])
     assert sorted(row.job for row in claimed) == list(range(1, last + 1))
     assert [store.transfers(batch.jobs[0].id) for batch in batches[-50:]] == [
         list(batch.transfers) for batch in batches[-50:]

@@ -181,6 +181,36 @@ def run(directory: Path | None, site: str, command: tuple[str, ...]) -> None:
         raise UserError(f"{words[0]}: {error.strerror}; name a program that is installed here") from None
 
 
+@lab.command()
+@_directory
+@click.argument("link", metavar="SITE,SITE,LINK")
+@_json
+def link(directory: Path | None, link: str, as_json: bool) -> None:
+    """Change the emulated link between two sites of a lab that is up with --wan, while jobs go on.
+
+    \b
+    koala lab link alpha,gamma,20mbit,25ms
+    koala lab link alpha,gamma,20mbit,25ms,0.1%
+
+    The grid file still says what the link was: koala network shows what is measured of it from now on.
+    """
+    import msgspec
+
+    from koala.lab.options import parse_pair
+
+    found, pair = _lab(directory), parse_pair(link, "LINK")
+    found.change_link(pair)
+    if as_json:
+        print_json(msgspec.to_builtins(pair))
+    else:
+        changed = pair.link
+        loss = f", and loses {changed.loss:.3g} of its packets" if changed.loss else ""
+        click.echo(
+            f"The link between {' and '.join(pair.between)} has {changed.rate_mbit_s:g} Mbit/s and "
+            f"{changed.delay_s * 1_000:g} ms one way now{loss}."
+        )
+
+
 def _lab(directory: Path | None) -> Lab:
     from koala.lab import default_directory, find
 

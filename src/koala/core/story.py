@@ -21,7 +21,7 @@ from koala.model.dependency import Condition, in_words
 from koala.model.job_array import ElementCounts
 from koala.model.messages import JobCounts, JobOutcome
 from koala.model.network import BIT_S_PER_MBIT_S
-from koala.model.request import JobId, JobType, Refusal, SiteName
+from koala.model.request import JobId, Refusal, SiteName
 from koala.policies.front_door import Spots
 
 # An entry that is words already: it was told when the sites had other numbers.
@@ -198,17 +198,11 @@ def job_traffic(job: Job, names: Sequence[SiteName]) -> JobTraffic | None:
         believed_mbit_s=mbit_s(believed_bit_s),
         belief=job.belief or ("declared" if declared_bit_s else "unknown"),
         unmeasured=tuple(
-            Unmeasured(site=names[site], reason=job.unmeasured.get(component) or _why_unmeasured(job))
+            Unmeasured(site=names[site], reason=job.unmeasured.get(component, "it has not reported yet"))
             for component, site in enumerate(job.spots.sites)
             if component not in job.sent
         ),
     )
-
-
-def _why_unmeasured(job: Job) -> str:
-    if job.request.job_type is not JobType.MPI:
-        return "only the components of MPI jobs count what they send"
-    return "it has not reported yet"
 
 
 def _site_names(spots: Spots, names: Sequence[SiteName]) -> tuple[SiteName, ...]:

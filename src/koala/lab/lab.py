@@ -24,7 +24,7 @@ from koala.lab.daemons import Daemons
 from koala.lab.errors import LabError, LabFailedError, LabIsUpError
 from koala.lab.grid_engine import cell
 from koala.lab.network import namespaces
-from koala.lab.options import SITE_NAMES, LabOptions, check, default_directory, differing
+from koala.lab.options import SITE_NAMES, LabOptions, PairOfSites, check, default_directory, differing
 from koala.lab.plan import LabPlan, SitePlan, plan_lab
 from koala.lab.record import LabRecord, Recorder
 from koala.lab.slurm import cluster, munge
@@ -105,13 +105,7 @@ class Lab:
 
     def stop_controller(self, site: str, *, by_force: bool = False) -> None:
         """Stop slurmctld or qmaster; jobs run on. It saves its state first, unless it is stopped by force."""
-        name = _controller(self.plan.site(site))
-        process = next(each.process for each in self.record.daemons if each.name == name)
-        with contextlib.suppress(ProcessLookupError):
-            if processes.is_alive(process):
-                os.kill(process.pid, signal.SIGKILL if by_force else signal.SIGTERM)
-        if not programs.wait_until(lambda: not self._lives(process), _STOP_S):
-            raise LabFailedError(f"{name}: it did not stop within {_STOP_S:g} seconds")
+        self._stop(_controller(self.plan.site(site)), by_force=by_force)
 
     def start_controller(self, site: str) -> None:
         """Start it again after it was stopped or has died; returns when it answers."""
@@ -119,6 +113,23 @@ class Lab:
         if not self.daemons.is_alive(_controller(plan)):
             self.daemons.start_again(_controller(plan))
         _wait(plan, self.plan, self.daemons, [_controller(plan)])
+
+    def change_link(self, pair: PairOfSites) -> None:
+        """Give the link between two sites another rate, delay and loss, while all goes on; what is on its way is
+        lost, and TCP sends it again. The grid file stays as it is. LabError without a wide area."""
+        before = self.record.options
+        if before.wan is None:
+            raise LabError("the lab has no emulated links to change; make one with koala lab up --wan LINK")
+        others = tuple(each for each in before.links if set(each.between) != set(pair.between))
+        options = msgspec.structs.replace(before, links=(*others, pair))
+        check(options)
+        with record.alone(options.directory):
+            self.plan = plan_of(options)
+            self._recorder.change(options)
+            self._stop(namespaces.NAME, by_force=True)
+            namespaces.prepare_again(self.plan)
+            self.daemons.start_again(namespaces.NAME)
+            namespaces.wait(self.plan, self.daemons)
 
     def kill_site(self, site: str) -> None:
         """As if the power of its machines went: its daemons and all that its jobs started are killed at once."""
@@ -136,6 +147,14 @@ class Lab:
     def down(self) -> None:
         """End everything that belongs to it, and remove its files."""
         down(self.plan.directory)
+
+    def _stop(self, name: str, *, by_force: bool) -> None:
+        process = next(each.process for each in self.record.daemons if each.name == name)
+        with contextlib.suppress(ProcessLookupError):
+            if processes.is_alive(process):
+                os.kill(process.pid, signal.SIGKILL if by_force else signal.SIGTERM)
+        if not programs.wait_until(lambda: not self._lives(process), _STOP_S):
+            raise LabFailedError(f"{name}: it did not stop within {_STOP_S:g} seconds")
 
     @staticmethod
     def _lives(process: processes.Identity) -> bool:

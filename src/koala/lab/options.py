@@ -130,12 +130,12 @@ def parse_link(text: str, option: str) -> WideAreaLink:
     return WideAreaLink(rate_mbit_s=rate_mbit_s, delay_s=delay_s, loss=loss)
 
 
-def parse_pair(text: str) -> PairOfSites:
+def parse_pair(text: str, option: str = "--link") -> PairOfSites:
     """A pair of sites and its link as ``--link`` writes them."""
     one, other, rest = (*text.split(",", 2), "", "")[:3]
     if not rest:
-        raise LabError(f"--link {text}: write SITE,SITE,{_LINK_FORM}")
-    return PairOfSites(between=(one.strip(), other.strip()), link=parse_link(rest, "--link"))
+        raise LabError(f"{option} {text}: write SITE,SITE,{_LINK_FORM}")
+    return PairOfSites(between=(one.strip(), other.strip()), link=parse_link(rest, option))
 
 
 def pairs(options: LabOptions) -> list[tuple[str, str]]:

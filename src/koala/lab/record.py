@@ -64,6 +64,12 @@ class Recorder:
             self._record = msgspec.structs.replace(self._record, daemons=(*others, daemon))
             self._write()
 
+    def change(self, options: LabOptions) -> None:
+        """It has other options now."""
+        with self._lock:
+            self._record = msgspec.structs.replace(self._record, options=options)
+            self._write()
+
     def complete(self) -> None:
         """All of it is up."""
         with self._lock:

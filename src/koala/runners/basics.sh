@@ -14,6 +14,7 @@ koala_mpiexec=
 koala_group=
 koala_ranks=
 koala_interrupted=
+koala_counting_process=
 
 # A file appears whole or not at all.
 koala_put() {

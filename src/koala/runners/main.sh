@@ -128,7 +128,9 @@ fi
 # From here on a signal is for the application; the script stays to record how it ended.
 trap : TERM INT HUP
 koala_watch_over_saving
+koala_count_here
 (koala_application)
 koala_code=$?
+koala_stop_counting
 koala_stop_watching
 koala_finish "exited $koala_code"

@@ -64,7 +64,7 @@ koala_proxy() {
     mkdir "$koala_ranks" || exit 74
     KOALA_RANKS=$koala_ranks
     export KOALA_RANKS
-    koala_counting counter
+    koala_counting counter 2
     exec 4</dev/null
     trap koala_rank_left USR1
     koala_with_child 0 "$@"

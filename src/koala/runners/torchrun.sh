@@ -10,6 +10,7 @@ koala_torchrun() {
     fi
     KOALA_HOME=$koala_home
     export KOALA_HOME
+    koala_counting collector
     koala_node_rank=$(koala_go_value NODE_RANK)
     koala_node=0
     exec 4<&0
@@ -28,6 +29,7 @@ koala_torchrun() {
     done
     koala_await_group
     koala_code=$?
+    koala_stop_counting
     koala_end_group
     return "$koala_code"
 }
@@ -42,5 +44,7 @@ koala_worker() {
         SLURM_NODEID=$1
         export SLURM_PROCID SLURM_NODEID
     fi
+    # The application takes the place of this shell, and is not to find a child that it has not started.
+    (koala_counting counter)
     koala_run "NODE_RANK=$1" "PET_NODE_RANK=$1" "NPROC_PER_NODE=$2" "PET_NPROC_PER_NODE=$2"
 }

@@ -1,7 +1,8 @@
 """What a component reports of the traffic between it and the others of its job: the mail of ``traffic.sh`` in words.
 
 The kernel counts the bytes of every TCP connection, and who has it open: so what is counted is the job's own, also
-where a site's jobs share one network. Nothing is told of what goes another way, such as shared memory between two
+where a site's jobs share one network. Of an application that is not MPI only connections to the other components'
+nodes count, since it may have others. Nothing is told of what goes another way, such as shared memory between two
 sites of one machine, and nothing of connections that were opened and closed between two reports.
 """
 
@@ -23,8 +24,10 @@ _REPORT = re.compile(rf"{_NUMBER} {_NUMBER} {_NUMBER} {_NUMBER} ([0-9]{{1,9}})\s
 
 _MISSING = "it needs ss (iproute2), awk and ps on the nodes there"
 _UNMEASURED = "ss or ps did not answer on a node there"
-_UNSEEN = "its ranks have no TCP connection to the other components: they talk in another way, or not at all"
+_UNSEEN = "it has no TCP connection to the other components: its processes talk in another way, or not at all"
+_SEVERAL = "a plain job has several nodes there, and what it starts on others than its first is not seen"
 _SENSELESS = "what its script reported makes no sense"
+_WORDS = {"missing": _MISSING, "unmeasured": _UNMEASURED, "several": _SEVERAL}
 
 
 class TrafficReport(NamedTuple):
@@ -45,8 +48,8 @@ def is_traffic_mail(name: str) -> bool:
 def parse_traffic(data: bytes) -> TrafficReport:
     """The report in a piece of mail. The application can write there too, so that anything may stand in it."""
     text = data[:200].decode(errors="replace").strip()
-    if text in ("missing", "unmeasured"):
-        return TrafficReport(reason=_MISSING if text == "missing" else _UNMEASURED)
+    if text in _WORDS:
+        return TrafficReport(reason=_WORDS[text])
     match = _REPORT.fullmatch(text)
     if match is None or float(match[2]) <= 0.0:
         return TrafficReport(reason=_SENSELESS)

@@ -1,30 +1,44 @@
 # shellcheck shell=sh
-# What the ranks of a component exchange with the other components, counted by the kernel for each TCP connection.
+# What a component exchanges with the other components, counted by the kernel for each TCP connection.
 #
-# On every node a counter writes down the connections of the ranks there. In the component's script a collector leaves
-# out those between ranks of this component, and puts what was carried by the others into the outbox, as mail traffic-NN.
-# Both do so a few times only, twice as late each time. What the mail looks like is in traffic.py.
+# On every node a counter writes down the connections of the application there. In the component's script a collector
+# leaves out those between processes of this component, and puts what was carried by the others into the outbox, as mail
+# traffic-NN. Both do so a few times only, twice as late each time. What the mail looks like is in traffic.py.
+# Ranks of MPI talk to each other alone. Other applications may talk to anybody: of theirs only connections to the nodes
+# of the other components count.
 # shellcheck disable=SC2154  # other parts of the script set them
 
 # koala_sleep_until SECONDS: of the counting, while the script runs; short naps, so that nothing outlives it for long.
 koala_sleep_until() {
     while [ "$koala_counted_s" -lt "$1" ]; do
-        sleep 1 &
+        koala_nap_s=$((koala_counted_s < 60 ? 1 : 5))
+        koala_nap_s=$(($1 - koala_counted_s < koala_nap_s ? $1 - koala_counted_s : koala_nap_s))
+        sleep "$koala_nap_s" &
         wait "$!"
-        koala_counted_s=$((koala_counted_s + 1))
+        koala_counted_s=$((koala_counted_s + koala_nap_s))
         kill -0 "$$" 2>/dev/null || exit 0
     done
 }
 
-# Which processes run below the script's, and what their connections have carried: a line of both ends, bytes sent and
-# bytes received for each. The proxy's own, which its ranks inherit, is the launcher's and does not count.
+# Processes of the application that are not below the script, as those that its own launcher has started: they have the
+# variable that the application was given.
+koala_marked() {
+    if [ "$koala_job_type" != mpi ]; then
+        grep -lzxF "KOALA_HOME=$koala_home" /proc/[0-9]*/environ | sed -n 's,^/proc/\([0-9]*\)/.*,marked \1,p'
+    fi
+}
+
+# koala_connections DEPTH: which processes run so far below the script's, or farther, and what their connections have
+# carried: a line of both ends, bytes sent and bytes received for each. Those of processes between, as of a proxy, which
+# its ranks inherit, are the launcher's and do not count.
 koala_connections() {
     {
         ps -A -o pid= -o ppid= || exit 0
+        koala_marked
         echo connections
         ss -tinp || exit 0
         echo end
-    } 2>/dev/null | awk -v root="$$" '
+    } 2>/dev/null | awk -v root="$$" -v least="$1" '
         function plain(end) {
             gsub(/\[|\]|::ffff:/, "", end)
             return end
@@ -42,6 +56,7 @@ koala_connections() {
             }
             next
         }
+        $1 == "marked" && !listed { marked[$2] = 1; next }
         !listed { parent[$1] = $2; next }
         $1 == "end" { told(); print "whole"; exit }
         /^[A-Z]/ {
@@ -51,8 +66,8 @@ koala_connections() {
             launcher = 0
             while (match(rest, /pid=[0-9]+/)) {
                 holder = substr(rest, RSTART + 4, RLENGTH - 4)
-                if (below[holder] >= 2) ours = 1
-                if (below[holder] == 1) launcher = 1
+                if (holder in marked || holder in below && below[holder] >= least) ours = 1
+                else if (holder in below && below[holder] > 0) launcher = 1
                 rest = substr(rest, RSTART + RLENGTH)
             }
             if (launcher) ours = 0
@@ -65,27 +80,27 @@ koala_connections() {
         }'
 }
 
-# The counter of one node. Its file begins with when it began and when it looked last, in seconds since the boot.
-koala_count_traffic() {
-    koala_counts=$koala_home/.traffic-$(uname -n)-$$
-    read -r koala_began _ </proc/uptime || exit 0
-    koala_counted_s=0
-    koala_next_s=$koala_traffic_first_s
-    koala_reports=0
-    while [ "$koala_reports" -lt "$koala_traffic_reports" ]; do
-        koala_sleep_until "$koala_next_s"
-        koala_found=$(koala_connections)
-        read -r koala_looked _ </proc/uptime
-        { printf 'time %s %s\n%s\n' "$koala_began" "$koala_looked" "$koala_found" >"$koala_counts.new"; } 2>/dev/null &&
-            mv -f "$koala_counts.new" "$koala_counts" 2>/dev/null
-        koala_next_s=$((koala_next_s * 2))
-        koala_reports=$((koala_reports + 1))
-    done
+# What one node has seen. The file begins with when the counter began and when it looked last, in seconds since the boot.
+koala_count_once() {
+    koala_found=$(koala_connections "$koala_depth")
+    read -r koala_looked _ </proc/uptime
+    { printf 'time %s %s\n%s\n' "$koala_began" "$koala_looked" "$koala_found" >"$koala_counts.new"; } 2>/dev/null &&
+        mv -f "$koala_counts.new" "$koala_counts" 2>/dev/null
+}
+
+# Where the other components are: a line for each name of a node and each of its addresses.
+koala_peers() {
+    koala_go_value KOALA_NODES | tr ';' '\n' | sed "$((koala_component + 1))d" | tr ',' '\n' |
+        while IFS= read -r koala_peer; do
+            printf '%s\n' "$koala_peer"
+            getent ahosts "$koala_peer" 2>/dev/null
+        done | sed -n 's/^\([^ ]\{1,\}\).*/peer \1/p' | sort -u
 }
 
 # What was carried since the last report, of all nodes together: seconds since the start, seconds of this report, bytes
 # sent, bytes received, connections. A connection between two ranks of the component has both its ends here.
 koala_sum_traffic() {
+    printf '%s\n' "$koala_with"
     cat "$koala_home/.traffic-before" 2>/dev/null
     for koala_one in "$koala_home"/.traffic-*-*; do
         case $koala_one in
@@ -112,6 +127,7 @@ koala_report_traffic() {
             next
         }
         $1 == "end" { wholes += whole; next }
+        $1 == "peer" { peer[$2] = some = 1; next }
         NF == 4 && $1 != "before" { sent[$1 " " $2] = $3; received[$1 " " $2] = $4; near[$1] = 1 }
         END {
             if (nodes == 0 || over <= 0) exit
@@ -120,7 +136,11 @@ koala_report_traffic() {
             for (each in now_at) print "before", each, now_at[each] >kept
             for (each in sent) {
                 split(each, ends, " ")
-                if (ends[2] in near || (!loopback && ends[2] ~ /^(127\.|::1:)/)) continue
+                if (ends[2] in near) continue
+                host = ends[2]
+                sub(/:[0-9]+$/, "", host)
+                if (host ~ /^(127\.|::1$)/) { if (!loopback) continue }
+                else if (some && !(host in peer)) continue
                 connections++
                 bytes_sent += sent[each] - was_sent[each]
                 bytes_received += received[each] - was_received[each]
@@ -130,45 +150,83 @@ koala_report_traffic() {
         }'
 }
 
-# The collector. Components on one machine reach each other by its loopback; elsewhere that goes to nobody of the job.
-koala_collect_traffic() {
+koala_report_once() {
+    if [ -x "$(command -v ss)" ] && [ -x "$(command -v awk)" ] && [ -x "$(command -v ps)" ]; then
+        koala_report=$(koala_report_traffic "$koala_loopback" 2>/dev/null)
+    else
+        koala_report=missing
+    fi
+    if [ -n "$koala_report" ]; then
+        koala_put "outbox/traffic-$(printf %02d "$koala_reports")" "$koala_report"
+    fi
+    case $koala_report in
+    missing) exit 0 ;;
+    esac
+}
+
+# Components on one machine reach each other by its loopback; elsewhere that goes to nobody of the job.
+koala_prepare_report() {
     koala_loopback=
     case $(koala_go_value KOALA_NODES) in
     *127.* | *localhost*) koala_loopback=1 ;;
     esac
+    koala_with=
+    if [ "$koala_job_type" != mpi ]; then
+        koala_with=$(koala_peers)
+    fi
+}
+
+# koala_follow_traffic WHO: be the counter of a node, the collector of the component, or both in one.
+koala_follow_traffic() {
+    koala_later_s=0
+    if [ "$1" != counter ]; then
+        koala_prepare_report
+    fi
+    if [ "$1" = collector ]; then
+        # A little later than the counters.
+        koala_later_s=1
+    else
+        koala_counts=$koala_home/.traffic-$(uname -n)-$$
+        read -r koala_began _ </proc/uptime || exit 0
+    fi
     koala_counted_s=0
     koala_next_s=$koala_traffic_first_s
     koala_reports=0
     while [ "$koala_reports" -lt "$koala_traffic_reports" ]; do
-        # A little later than the counters.
-        koala_sleep_until "$((koala_next_s + 1))"
-        koala_reports=$((koala_reports + 1))
+        koala_sleep_until "$((koala_next_s + koala_later_s))"
         koala_next_s=$((koala_next_s * 2))
-        if [ -x "$(command -v ss)" ] && [ -x "$(command -v awk)" ] && [ -x "$(command -v ps)" ]; then
-            koala_report=$(koala_report_traffic "$koala_loopback" 2>/dev/null)
-        else
-            koala_report=missing
-            koala_reports=$koala_traffic_reports
-        fi
-        if [ -n "$koala_report" ]; then
-            koala_put "outbox/traffic-$(printf %02d "$koala_reports")" "$koala_report"
-        fi
+        koala_reports=$((koala_reports + 1))
+        [ "$1" = collector ] || koala_count_once
+        [ "$1" = counter ] || koala_report_once
     done
 }
 
-# koala_counting WHO: run the counter or the collector beside the rest, where there are other components.
+# koala_counting WHO DEPTH: follow the traffic beside the rest, where there are other components. The application's
+# processes are so far below the script.
 koala_counting() {
-    koala_counting_process=
+    koala_depth=${2-0}
     if [ "$(koala_go_value KOALA_COMPONENTS)" -gt 1 ] 2>/dev/null; then
         (
             trap 'kill "${!-}" 2>/dev/null; wait; exit 0' TERM INT HUP
-            case $1 in
-            counter) koala_count_traffic ;;
-            *) koala_collect_traffic ;;
-            esac
+            koala_follow_traffic "$1"
         ) </dev/null >/dev/null 2>&1 4<&- 5>&- &
         koala_counting_process=$!
     fi
+}
+
+# Around an application that the script itself starts, on this node. What a plain one starts on others is not seen.
+koala_count_here() {
+    case $koala_job_type in
+    mpi) return 0 ;;
+    torchrun) [ -z "$(koala_go_value KOALA_TORCHRUN_WORKERS)" ] || return 0 ;;
+    *)
+        if [ "$(koala_go_value KOALA_COMPONENTS)" -gt 1 ] 2>/dev/null && [ "$(wc -l <"$koala_home/nodes")" -gt 1 ]; then
+            koala_put outbox/traffic-01 several
+            return 0
+        fi
+        ;;
+    esac
+    koala_counting both 1
 }
 
 koala_stop_counting() {

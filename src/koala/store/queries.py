@@ -16,6 +16,8 @@ from sqlalchemy import (
     Table,
     and_,
     bindparam,
+    case,
+    cast,
     func,
     literal_column,
     or_,
@@ -28,7 +30,7 @@ from koala.files import CatalogueEntry
 from koala.model.messages import EndedJob, JobSubmitted
 from koala.model.request import JobId, Request
 from koala.store import schema as tables
-from koala.store.columns import PlainText, escaped
+from koala.store.columns import PlainText, Whole, escaped
 from koala.store.requests import decode_body, restored
 from koala.store.rows import (
     ComponentRow,
@@ -47,6 +49,8 @@ from koala.store.writes import BODY, SUBMISSION, file_head, file_key
 NUMBER_MAX = 2**63 - 1
 # So many keys are asked for in one question.
 KEYS_AT_ONCE = 5_000
+# So many steps of a site's use are told, unless it is said otherwise.
+STEPS_MAX = 2_000
 # No character has these numbers.
 FIRST_SURROGATE, LAST_SURROGATE = 0xD800, 0xDFFF
 
@@ -298,15 +302,31 @@ def components_by_token(connection: Connection, tokens: Collection[str]) -> list
     ]
 
 
-def components_at(connection: Connection, site: str, from_at: float, to_at: float) -> list[ComponentRow]:
-    """What held processors of a site at any time from ``from_at`` to ``to_at``, the oldest claim first."""
+def held_processors(
+    connection: Connection, site: str, from_at: float, to_at: float, steps_max: int
+) -> list[tuple[float, int]]:
+    """How many more or fewer processors of a site were held from when on, from ``from_at`` to ``to_at``, in order.
+    What was held before counts at ``from_at``. Of more steps, those of one of the equal stretches of time are one."""
     table = tables.components
-    found = select(*_COMPONENT).where(
-        table.c.site == site,
-        table.c.claimed_at <= to_at,
-        or_(table.c.ended_at >= from_at, table.c.ended_at.is_(None)),
+    of_site = and_(table.c.site == site, table.c.claimed_at <= to_at)
+    begins = case((table.c.claimed_at < from_at, from_at), else_=table.c.claimed_at)
+    claims = select(begins.label("at"), table.c.processors.label("more")).where(
+        of_site, or_(table.c.ended_at >= from_at, table.c.ended_at.is_(None))
     )
-    return _rows(connection, found.order_by(table.c.claimed_at, table.c.token), ComponentRow)
+    ends = select(table.c.ended_at, -table.c.processors).where(of_site, table.c.ended_at.between(from_at, to_at))
+    steps = union_all(claims, ends).subquery()
+    exact = select(steps.c.at, func.sum(steps.c.more)).group_by(steps.c.at).order_by(steps.c.at)
+    found = connection.execute(exact.limit(steps_max + 1)).all()
+    if len(found) > steps_max:
+        stretch = _stretch(steps.c.at, from_at, to_at, steps_max)
+        merged = select(func.max(steps.c.at), func.sum(steps.c.more)).group_by(stretch).order_by(stretch)
+        found = connection.execute(merged).all()
+    return [(at, int(more)) for at, more in found]
+
+
+def _stretch(at: Any, from_at: float, to_at: float, steps_max: int) -> Any:
+    """The number of the stretch of time in which a moment is, of no more than so many; databases round as they do."""
+    return cast((at - from_at) * ((steps_max - 1) / (to_at - from_at)), Whole)
 
 
 def ended_components(
@@ -398,14 +418,20 @@ def journal(
     return _entries(connection, found.order_by(table.c.seq).limit(limit))
 
 
-def site_reports(connection: Connection, site: str, from_at: float, to_at: float) -> list[JournalRow]:
-    """The site's reports from ``from_at`` to ``to_at``, and the last one before: what it said when that began."""
+def site_reports(connection: Connection, site: str, from_at: float, to_at: float, steps_max: int) -> list[JournalRow]:
+    """The site's reports from ``from_at`` to ``to_at``, and the last one before: what it said when that began. Where
+    there are more of them, the last of each of equal stretches of time."""
     table = tables.journal
     of_site = and_(table.c.site == site, tables.IS_SITE_REPORT)
-    within = select(*_ENTRY).where(of_site, table.c.at >= from_at, table.c.at <= to_at)
+    within = and_(of_site, table.c.at >= from_at, table.c.at <= to_at)
     before = select(*_ENTRY).where(of_site, table.c.at < from_at)
     last = before.order_by(table.c.at.desc(), table.c.seq.desc()).limit(1)
-    return _entries(connection, last) + _entries(connection, within.order_by(table.c.at, table.c.seq))
+    wanted = within
+    if (connection.scalar(select(func.count()).select_from(table).where(within)) or 0) > steps_max:
+        stretch = _stretch(table.c.at, from_at, to_at, steps_max)
+        wanted = table.c.seq.in_(select(func.max(table.c.seq)).where(within).group_by(stretch))
+    entries = select(*_ENTRY).where(wanted).order_by(table.c.at, table.c.seq)
+    return _entries(connection, last) + _entries(connection, entries)
 
 
 # ------------------------------------------------------------------------------------------------- tokens

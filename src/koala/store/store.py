@@ -285,10 +285,13 @@ class Store:
         with self._read("read components") as connection:
             return queries.components_by_token(connection, tokens)
 
-    def components_at(self, site: SiteName, from_at: float, to_at: float) -> list[ComponentRow]:
-        """What held processors of a site at any time from ``from_at`` to ``to_at``, the oldest claim first."""
+    def held_processors(
+        self, site: SiteName, from_at: float, to_at: float, steps_max: int = queries.STEPS_MAX
+    ) -> list[tuple[float, int]]:
+        """How many more or fewer processors of a site were held from when on, in order; what was held before counts
+        at ``from_at``. Where there are more steps, those of equal stretches of time are one."""
         with self._read("read components") as connection:
-            return queries.components_at(connection, site, from_at, to_at)
+            return queries.held_processors(connection, site, from_at, to_at, steps_max)
 
     def ended_components(self, before: float, limit: int, now: float | None = None) -> list[ComponentRow]:
         """Those that ended before a time and are not marked as pruned, the first to end first."""
@@ -339,10 +342,13 @@ class Store:
         with self._read("read the journal") as connection:
             return queries.journal(connection, after=after, limit=limit, number=job, owner=owner)
 
-    def site_reports(self, site: SiteName, from_at: float, to_at: float) -> list[JournalRow]:
-        """The site's reports from ``from_at`` to ``to_at``, and the last one before, all in order."""
+    def site_reports(
+        self, site: SiteName, from_at: float, to_at: float, steps_max: int = queries.STEPS_MAX
+    ) -> list[JournalRow]:
+        """The site's reports from ``from_at`` to ``to_at``, and the last one before, all in order; where there are
+        more, the last of each of equal stretches of time."""
         with self._read("read a site's reports") as connection:
-            return queries.site_reports(connection, site, from_at, to_at)
+            return queries.site_reports(connection, site, from_at, to_at, steps_max)
 
     # ------------------------------------------------------------------------------------------------- tokens
 

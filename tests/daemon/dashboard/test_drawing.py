@@ -15,6 +15,7 @@ from koala.daemon.dashboard.charts import (
     AREA_WIDTH,
     CELLS_MAX,
     STEPS_DRAWN_MAX,
+    measured_line,
     processor_bar,
     usage_chart,
 )
@@ -31,7 +32,7 @@ from koala.daemon.dashboard.timeline import (
     told,
 )
 from koala.daemon.dashboard.words import amount, bandwidth, condition, duration
-from koala.model.api import JobDetail, SiteHistory, UsagePoint
+from koala.model.api import JobDetail, LinkMeasurement, SiteHistory, UsagePoint
 from tests.support.grid_forms import NOW, all_links, component, job, link, overview, site, transfer
 
 # ------------------------------------------------------------------------------------------------ axis
@@ -351,3 +352,17 @@ def test_the_gravest_condition_of_a_site_is_named() -> None:
     assert condition(site(drained=True)) == "drained"
     assert condition(site(trust="probing")) == "probing"
     assert condition(site()) == "usable"
+
+
+def test_measurements_of_a_link_are_a_line_that_begins_at_zero() -> None:
+    def measured(value: float) -> LinkMeasurement:
+        return LinkMeasurement(at=1.0, value=value, weight=1.0, size_bytes=0, by="probe")
+
+    assert measured_line([measured(40.0)], str) is None
+    line = measured_line([measured(40.0), measured(40.0), measured(10.0)], lambda value: f"{value:g} Mbit/s")
+    assert line is not None
+    assert line.points == "0.0,1.0 50.0,1.0 100.0,14.5"
+    assert line.told == "3 measurements, the newest at the end: 40 Mbit/s, 40 Mbit/s, 10 Mbit/s"
+    flat = measured_line([measured(0.0), measured(0.0)], str)
+    assert flat is not None
+    assert flat.points == "0.0,19.0 100.0,19.0"

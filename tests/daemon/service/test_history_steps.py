@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import pairwise
 
 import pytest
@@ -12,21 +13,13 @@ from koala.daemon.service.sites.site_history import HISTORY_POINTS_MAX, HISTORY_
 from koala.model.api import UsagePoint
 from koala.model.errors import InvalidError
 from koala.model.messages import SiteReported
-from koala.store.rows import ComponentRow, JournalRow
+from koala.store.rows import JournalRow
 
 
-def component(number: int, claimed_at: float, ended_at: float | None, processors: int) -> ComponentRow:
-    return ComponentRow(
-        token=f"1.{number}",
-        job=1,
-        run=1,
-        part=0,
-        parts=1,
-        site="A",
-        processors=processors,
-        claimed_at=claimed_at,
-        ended_at=ended_at,
-    )
+def steps(drawn: Sequence[tuple[float, float | None, int]]) -> list[tuple[float, int]]:
+    """What claims and ends of components say of the processors that are held."""
+    ends = [(ended_at, -size) for _, ended_at, size in drawn if ended_at is not None]
+    return [(claimed_at, size) for claimed_at, _, size in drawn] + ends
 
 
 def report(seq: int, at: float, processors: int, others: int) -> JournalRow:
@@ -46,12 +39,9 @@ reports = st.lists(st.tuples(moments, st.integers(0, 16), st.integers(0, 16)), m
 def test_between_two_steps_the_use_is_what_one_counts_then(
     drawn: list[tuple[float, int | None, int]], said: list[tuple[float, int, int]]
 ) -> None:
-    rows = [
-        component(number, at, None if longer is None else at + longer, size)
-        for number, (at, longer, size) in enumerate(drawn)
-    ]
+    rows = [(at, None if longer is None else at + longer, size) for at, longer, size in drawn]
     entries = [report(seq, *values) for seq, values in enumerate(sorted(said, key=lambda each: each[0]))]
-    points = usage_points(rows, entries, processors=99, from_at=10.0, to_at=30.0)
+    points = usage_points(steps(rows), entries, processors=99, from_at=10.0, to_at=30.0)
     assert points[0].at == 10.0
     assert [point.at for point in points] == sorted({point.at for point in points})
     assert all(
@@ -60,9 +50,9 @@ def test_between_two_steps_the_use_is_what_one_counts_then(
     )
     for moment in (10.0, 10.5, 15.0, 20.5, 29.5, 30.0):
         held = sum(
-            row.processors
-            for row in rows
-            if row.claimed_at <= moment and (row.ended_at is None or row.ended_at > moment)
+            size
+            for claimed_at, ended_at, size in rows
+            if claimed_at <= moment and (ended_at is None or ended_at > moment)
         )
         told = [entry.body for entry in entries if entry.at <= moment]
         last = told[-1] if told else SiteReported(at=0, site="A", processors=99, others=0)
@@ -76,11 +66,9 @@ def at_moment(points: list[UsagePoint], moment: float) -> tuple[int, int, int]:
 
 
 def test_a_busy_history_is_thinned_out_and_each_step_that_is_left_is_true() -> None:
-    rows = [
-        component(number, float(number), number + 0.5, 1 + number % 7) for number in range(5 * HISTORY_POINTS_MAX)
-    ]
+    rows = [(float(number), number + 0.5, 1 + number % 7) for number in range(5 * HISTORY_POINTS_MAX)]
     end = float(len(rows))
-    points = usage_points(rows, [], processors=8, from_at=0.0, to_at=end)
+    points = usage_points(steps(rows), [], processors=8, from_at=0.0, to_at=end)
     assert HISTORY_POINTS_MAX // 2 < len(points) <= HISTORY_POINTS_MAX
     assert points[0].at == 0.0
     assert [point.at for point in points] == sorted({point.at for point in points})

@@ -156,8 +156,10 @@ def lost(client: Client, /, name: str, yes: bool, force: bool, as_json: bool) ->
     The site may still run them. What it has counts for nothing from now on, and is ended when the site comes back;
     then it is used again by itself. To take out a site that answers, drain it.
     """
-    if not yes:
-        _confirm_loss(client.site(name))
+    before = client.site(name)
+    # A site that answers, or is lost already, is refused in any case: there is nothing to ask first.
+    if not yes and (force or before.silent_since is not None) and not before.lost:
+        _confirm_loss(before)
     found = client.declare_lost(name, force=force)
     words = clean(found.problem) or f"{clean(found.name)} answers, and had nothing to give up"
     _tell(found, as_json, f"{words}.")

@@ -24,6 +24,8 @@ MATRIX_SITES_MAX = 8
 NAME_WIDTH_MAX = 16
 # So many links of a large grid are listed.
 LINKS_LISTED_MAX = 200
+# So many jobs that send over the links are listed.
+JOBS_LISTED_MAX = 20
 # So many reasons are told why links are not probed.
 REASONS_TOLD_MAX = 4
 _SPARKS = "▁▂▃▄▅▆▇█"
@@ -40,7 +42,7 @@ def network(client: Client, /, sites: tuple[str, ...], probe: bool, as_json: boo
     """Show what is believed of the links between sites, or what was measured from one to another.
 
     Bandwidths and latencies are those of the grid file until something was measured. From then on the predictor that
-    was nearest to the measurements so far says what comes next.
+    was nearest to the measurements so far says what comes next. Below is what running jobs send between their sites.
     """
     if probe and len(sites) != 2:
         raise UserError("--probe measures one link: name two sites, from where and to where")
@@ -99,6 +101,14 @@ def _print_network(found: NetworkInfo) -> None:
     reasons = sorted({link.not_probed for link in found.links if link.not_probed})
     for reason in reasons[:REASONS_TOLD_MAX]:
         out.print(f"Not probed: {clean(reason)}.", style="dim", markup=False)
+    if found.jobs:
+        out.print()
+    for each in found.jobs[:JOBS_LISTED_MAX]:
+        where = ", ".join(map(clean, each.sites))
+        told = f"Job {each.job}, {clean(each.name)}, at {where}: {clean(each.traffic.in_words)}"
+        out.print(told, markup=False, soft_wrap=True)
+    if len(found.jobs) > JOBS_LISTED_MAX:
+        out.print(f"{len(found.jobs) - JOBS_LISTED_MAX} more jobs at several sites; --json has them.", style="dim")
 
 
 def _between(link: LinkState) -> str:
@@ -174,7 +184,8 @@ def _origin(quantity: LinkQuantity, error: str) -> str:
     if quantity.origin == "way back":
         return f"as measured on the way back ({quantity.predictor})"
     count = counted(quantity.measurements, "measurement")
-    return f"forecast by {quantity.predictor} of {count} (wrong by {error} on average)"
+    wrong = f" (wrong by {error} on average)" if quantity.measurements > 1 else ""
+    return f"forecast by {quantity.predictor} of {count}{wrong}"
 
 
 def _by(how: str) -> str:

@@ -6,16 +6,18 @@ Pure functions from the API's forms to positions; templates draw them.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from koala.daemon.dashboard.axis import Axis, AxisTick
-from koala.model.api import SiteHistory, SiteInfo, UsagePoint
+from koala.model.api import LinkMeasurement, SiteHistory, SiteInfo, UsagePoint
 
 CELLS_MAX = 48
 STEPS_DRAWN_MAX = 500
 AREA_WIDTH, AREA_HEIGHT = 1_000, 100
+LINE_WIDTH, LINE_HEIGHT = 100, 20
+LINE_VALUES_TOLD_MAX = 10
 _GAP_OF_CELL = 0.12
 
 
@@ -110,6 +112,30 @@ def usage_chart(history: SiteHistory, axis: Axis) -> UsageChart:
         top=top,
         ticks=tuple(axis.ticks()),
         told=_told(steps, axis),
+    )
+
+
+class MeasuredLine(msgspec.Struct, frozen=True, kw_only=True):
+    """Measurements one after the other, as a line in a box of LINE_WIDTH by LINE_HEIGHT that begins at zero."""
+
+    points: str
+    told: str
+
+
+def measured_line(measured: Sequence[LinkMeasurement], words: Callable[[float], str]) -> MeasuredLine | None:
+    """The line of what was measured of a link, the oldest first; None where there is nothing to compare."""
+    if len(measured) < 2:
+        return None
+    top = max(each.value for each in measured) or 1.0
+    step = LINE_WIDTH / (len(measured) - 1)
+    points = (
+        f"{place * step:.1f},{LINE_HEIGHT - 1 - (LINE_HEIGHT - 2) * each.value / top:.1f}"
+        for place, each in enumerate(measured)
+    )
+    told = ", ".join(words(each.value) for each in measured[-LINE_VALUES_TOLD_MAX:])
+    more = "…, " if len(measured) > LINE_VALUES_TOLD_MAX else ""
+    return MeasuredLine(
+        points=" ".join(points), told=f"{len(measured)} measurements, the newest at the end: {more}{told}"
     )
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from koala.daemon.dashboard.axis import life, recent
-from koala.daemon.dashboard.charts import processor_bar, usage_chart
+from koala.daemon.dashboard.charts import measured_line, processor_bar, usage_chart
 from koala.daemon.dashboard.network import network
 from koala.daemon.dashboard.timeline import component_rows, job_row, rows_at_site
 from koala.daemon.dashboard.words import bandwidth, expected, latency
@@ -189,10 +189,19 @@ class PageContents:
         """The links between sites: what is believed of each, and what was measured."""
         found = await self._service.grid.network(who)
         small = len(found.sites) <= MATRIX_SITES_MAX
+        measured = [link for link in found.links if was_measured(link)][:LINKS_MAX]
+        lines = {}
+        for link in measured:
+            history = await self._service.grid.link(who, link.source, link.target)
+            ends = link.source, link.target
+            lines[*ends, "bandwidth"] = measured_line(history.bandwidth_mbit_s, bandwidth)
+            lines[*ends, "latency"] = measured_line(history.latency_s, latency)
         return {
             "network": found,
+            "lines": lines,
+            "on_links": found.jobs[:LINKS_MAX],
             "matrix": {(link.source, link.target): link for link in found.links} if small else {},
-            "measured": [link for link in found.links if was_measured(link)][:LINKS_MAX],
+            "measured": measured,
             "failed": [link for link in found.links if link.probe_failure][:LINKS_MAX],
             "not_probed": sorted({link.not_probed for link in found.links if link.not_probed})[:REASONS_MAX],
             "bandwidth_words": bandwidth,

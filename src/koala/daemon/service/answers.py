@@ -36,6 +36,7 @@ from koala.model.api import (
     GpuCount,
     JobDetail,
     JobFile,
+    JobOnLinks,
     JobSummary,
     JournalEntry,
     LinkHistory,
@@ -130,7 +131,7 @@ def job_detail(
         components=[component_run(component, workspace_of(component)) for component in components],
         transfers=list(transfers),
         files=list(files),
-        traffic=None if traffic is None else TrafficInfo.model_validate(msgspec.to_builtins(traffic)),
+        traffic=None if traffic is None else traffic_info(traffic),
         checkpoint=_checkpoint_info(row, checkpoint),
         outputs=list(outputs),
     )
@@ -383,8 +384,8 @@ def _link_info(between: tuple[str, str], link: Link, view: View) -> LinkInfo:
 # ---------------------------------------------------------------------------------------- the network
 
 
-def network_info(grid: Grid, forecasts: LinkForecasts, now: float) -> NetworkInfo:
-    """What is believed of the links, in the order of the grid file."""
+def network_info(grid: Grid, forecasts: LinkForecasts, now: float, jobs: list[JobOnLinks]) -> NetworkInfo:
+    """What is believed of the links, in the order of the grid file, and these jobs that use them."""
     names = forecasts.view.names
     count = len(names)
     pairs: Iterable[tuple[int, int]]
@@ -401,7 +402,18 @@ def network_info(grid: Grid, forecasts: LinkForecasts, now: float) -> NetworkInf
         default_bandwidth_mbit_s=grid.links.default.bandwidth_mbit_s,
         default_latency_s=grid.links.default.latency_s,
         links=[_link_state(grid, forecasts, pair) for pair in pairs],
+        jobs=jobs,
     )
+
+
+def job_on_links(job: int, name: str, sites: Iterable[str], traffic: JobTraffic) -> JobOnLinks:
+    """A job that runs at these sites."""
+    return JobOnLinks(job=job, name=name, sites=list(dict.fromkeys(sites)), traffic=traffic_info(traffic))
+
+
+def traffic_info(traffic: JobTraffic) -> TrafficInfo:
+    """What a job sends between its sites."""
+    return TrafficInfo.model_validate(msgspec.to_builtins(traffic))
 
 
 def link_history(grid: Grid, forecasts: LinkForecasts, source: str, target: str, now: float) -> LinkHistory:

@@ -50,12 +50,15 @@ def start(plan: LabPlan, daemons: Daemons) -> None:
     """Make the namespaces and forward packets between them; returns when they flow."""
     for site in plan.sites:
         _make_namespace(site, plan)
-    home = plan.daemons / NAME
-    home.mkdir(parents=True)
-    settings = home / "settings.json"
-    settings.write_text(json.dumps(emulator_settings(plan), indent=2), encoding="utf-8")
-    daemons.start(NAME, [sys.executable, emulator.__file__, str(settings)], None)
+    (plan.daemons / NAME).mkdir(parents=True)
+    daemons.start(NAME, [sys.executable, emulator.__file__, str(_write_settings(plan))], None)
     wait(plan, daemons)
+
+
+def _write_settings(plan: LabPlan) -> Path:
+    path = plan.daemons / NAME / "settings.json"
+    path.write_text(json.dumps(emulator_settings(plan), indent=2), encoding="utf-8")
+    return path
 
 
 def wait(plan: LabPlan, daemons: Daemons) -> None:
@@ -67,7 +70,8 @@ def wait(plan: LabPlan, daemons: Daemons) -> None:
 
 
 def prepare_again(plan: LabPlan) -> None:
-    """Before the emulator is started again: it has not said yet that packets flow."""
+    """Before the emulator is started again, with the links of the plan: it has not said yet that packets flow."""
+    _write_settings(plan)
     (plan.daemons / NAME / emulator.READY).unlink(missing_ok=True)
 
 

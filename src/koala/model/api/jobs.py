@@ -162,11 +162,25 @@ class TrafficInfo(Answer):
         else:
             by = "by what it declared" if self.belief == "declared" else "by what was measured of jobs of its name"
             told = f"It counts as sending {self.believed_mbit_s:.3g} Mbit/s between its sites, {by}."
-        reasons: dict[str, list[str]] = {}
-        for each in self.unmeasured:
-            reasons.setdefault(each.reason, []).append(each.site)
-        why = "; ".join(f"{', '.join(sites)}: {reason}" for reason, sites in reasons.items())
+        why = "; ".join(f"{', '.join(sites)}: {reason}" for reason, sites in self.reasons.items())
         return f"{told} Not measured at {why}." if why else told
+
+    @property
+    def reasons(self) -> dict[str, list[str]]:
+        """Why nothing was measured, with the sites of each reason."""
+        found: dict[str, list[str]] = {}
+        for each in self.unmeasured:
+            found.setdefault(each.reason, []).append(each.site)
+        return found
+
+
+class JobOnLinks(Answer):
+    """A job that runs at several sites, and what it sends between them."""
+
+    job: int
+    name: str
+    sites: list[str]
+    traffic: TrafficInfo
 
 
 class SavedCheckpointInfo(Answer):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from koala.model.api.common import Answer
+from koala.model.api.jobs import JobOnLinks
 
 
 class GpuCount(Answer):
@@ -144,13 +145,15 @@ class LinkState(Answer):
 
 
 class NetworkInfo(Answer):
-    """What is known of the links between sites: of all, or in a large grid of those that are not as the default."""
+    """What is known of the links between sites: of all, or in a large grid of those that are not as the default.
+    ``jobs`` run at several sites and send over them, as far as the caller may see them, the first of them."""
 
     now: float
     sites: list[str]
     default_bandwidth_mbit_s: float
     default_latency_s: float
     links: list[LinkState]
+    jobs: list[JobOnLinks] = []
 
 
 class LinkHistory(Answer):

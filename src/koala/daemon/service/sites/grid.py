@@ -8,7 +8,7 @@ from koala.daemon.engine.loop import Engine
 from koala.daemon.offload import offload, query
 from koala.daemon.service.principal import Principal
 from koala.daemon.service.sites.overview import CallerView, OverviewBoard
-from koala.daemon.service.sites.site_history import check_stretch, usage_points
+from koala.daemon.service.sites.site_history import HISTORY_POINTS_MAX, check_stretch, usage_points
 from koala.model.api import LinkHistory, NetworkInfo, Overview, Scope, SiteHistory, SiteInfo
 from koala.model.errors import ConflictError, InvalidError, NotFoundError, TooManyError
 from koala.model.messages import ProbeLink, SiteDrained, SiteLost, SiteResumed
@@ -46,10 +46,10 @@ class GridService:
         self._check_site(site)
         store = self._engine.store
         described = next(each for each in self._engine.grid.sites if each.name == site)
-        components = await query(store.components_at, site, from_at, to_at)
-        reports = await query(store.site_reports, site, from_at, to_at)
+        held = await query(store.held_processors, site, from_at, to_at, HISTORY_POINTS_MAX)
+        reports = await query(store.site_reports, site, from_at, to_at, HISTORY_POINTS_MAX)
         points = await offload(
-            usage_points, components, reports, processors=described.processors, from_at=from_at, to_at=to_at
+            usage_points, held, reports, processors=described.processors, from_at=from_at, to_at=to_at
         )
         return SiteHistory(site=site, from_at=from_at, to_at=to_at, points=points)
 

@@ -13,6 +13,7 @@ from koala.core.state.queues import PlacementQueue
 from koala.core.state.sites import Sites, Trust
 from koala.daemon.engine.loop import Engine
 from koala.daemon.service.answers import (
+    job_on_links,
     job_summary,
     link_history,
     link_infos,
@@ -24,7 +25,7 @@ from koala.daemon.service.answers import (
 from koala.daemon.service.principal import Principal
 from koala.daemon.service.sites.metrics import Metrics, SiteMetrics
 from koala.daemon.site_clocks import ClockVerdict, judged, own_clock_in_words, site_clock_in_words
-from koala.model.api import JobSummary, LinkHistory, NetworkInfo, Overview, SiteInfo, TransferInfo
+from koala.model.api import JobOnLinks, JobSummary, LinkHistory, NetworkInfo, Overview, SiteInfo, TransferInfo
 from koala.model.nodes import PoolCount, total_of
 from koala.store.rows import TransferRow
 from koala.version import __version__
@@ -105,7 +106,18 @@ class CallerView:
     def network(self) -> NetworkInfo:
         """What is known of the links between sites."""
         engine = self._engine
-        return network_info(engine.grid, engine.scheduler.ledger.forecasts, engine.now())
+        return network_info(engine.grid, engine.scheduler.ledger.forecasts, engine.now(), self._jobs_on_links())
+
+    def _jobs_on_links(self) -> list[JobOnLinks]:
+        """Of the first jobs that run, those at several sites."""
+        engine, found = self._engine, []
+        owner = None if self._who.sees_all else self._who.name
+        for row in islice(engine.rows.in_state(JobState.RUNNING, owner=owner), OVERVIEW_JOBS_MAX):
+            traffic = engine.scheduler.traffic(row.id)
+            job = engine.scheduler.ledger.jobs.get(row.id)
+            if traffic is not None and job is not None:
+                found.append(job_on_links(row.id, row.name, (site for site, _ in job.places), traffic))
+        return sorted(found, key=lambda each: each.job)
 
     def link(self, source: str, target: str) -> LinkHistory:
         """One direction of a link between two sites, which must be in the grid."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from koala.model.api import UsagePoint
 from koala.model.errors import InvalidError
 from koala.model.messages import SiteReported
-from koala.store.rows import ComponentRow, JournalRow
+from koala.store.rows import JournalRow
 
 # The longest stretch of time that one question may be about.
 HISTORY_S_MAX = 31 * 86_400.0
@@ -27,19 +27,16 @@ def check_stretch(from_at: float, to_at: float) -> None:
 
 
 def usage_points(
-    components: Iterable[ComponentRow],
+    held: Iterable[tuple[float, int]],
     reports: Iterable[JournalRow],
     *,
     processors: int,
     from_at: float,
     to_at: float,
 ) -> list[UsagePoint]:
-    """The steps between two times, the first at ``from_at``. ``processors`` holds until the site's first report."""
-    changes: list[tuple[float, int, tuple[int, int] | None]] = []
-    for component in components:
-        changes.append((component.claimed_at, component.processors, None))
-        if component.ended_at is not None:
-            changes.append((component.ended_at, -component.processors, None))
+    """The steps between two times, the first at ``from_at``. ``held`` says from when on how many more or fewer of our
+    components' processors were held; ``processors`` holds until the site's first report."""
+    changes: list[tuple[float, int, tuple[int, int] | None]] = [(at, more, None) for at, more in held]
     bodies = ((entry.at, entry.body) for entry in reports)
     changes += [(at, 0, (body.processors, body.others)) for at, body in bodies if isinstance(body, SiteReported)]
     changes.sort(key=lambda change: change[0])
