@@ -17,7 +17,7 @@ from koala.daemon.service.cursors import write_cursor
 from koala.daemon.service.data.downloads import DownloadService
 from koala.daemon.service.job_records import JobRecords
 from koala.files.area.layout import replica_path
-from koala.model.api import DOWNLOAD_BYTES_MAX, Forgetting, Registration, Scope
+from koala.model.api import DOWNLOAD_BYTES_MAX, Forgetting, Registration, Scope, Submission
 from koala.model.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
 from koala.model.messages import CancelAsked, JobRequeued
 from tests.support.daemon_world import ANNA, BERT, OWNER, DaemonWorld, job_text, open_daemon
@@ -254,6 +254,26 @@ def test_the_owner_of_a_job_forgets_what_it_made(tmp_path: Path) -> None:
         assert [each.path for each in await service.outputs_of(ANNA, job)] == ["logs"]
         await settled(world)
         assert await world.engine.areas["A"].size_bytes(replica_path(wish.name)) is None
+
+    in_daemon(tmp_path, scene)
+
+
+def test_a_job_of_a_graph_reads_what_another_makes_by_its_name(tmp_path: Path) -> None:
+    graph = """
+jobs:
+  reads: {processors: 1, application: {script: cat jobs/makes/result}, input_files: [jobs/makes/result]}
+  makes: {processors: 1, application: {script: printf made >result}, outputs: [result]}
+"""
+
+    async def scene(world: DaemonWorld) -> None:
+        wish = Submission(description=graph, source="graph.yaml", client_token="once")  # noqa: S106
+        assert [each.name for each in (await world.service.dry_run_graph(ANNA, wish)).jobs] == ["makes", "reads"]
+        submitted = await world.service.submit_graph(ANNA, wish)
+        makes, reads = (each.job.id for each in submitted.jobs)
+        assert (await world.ended(reads, ANNA)).state == "done"
+        assert (await world.service.output(ANNA, reads)).text == "made"
+        assert f"jobs/{makes}/result" in (await world.service.job(ANNA, reads)).description
+        assert not (await world.service.submit_graph(ANNA, wish)).new
 
     in_daemon(tmp_path, scene)
 

@@ -234,7 +234,7 @@ def _among_others(item: InboxItem, number: JobId) -> Request:
     assert item.request is not None
     if item.together is None:
         return item.request
-    job = GraphJob(name=item.request.name, request=item.request, within=item.within)
+    job = GraphJob(name=item.request.name, request=item.request, within=item.within, reads=item.reads)
     request = job.numbered(item.together.numbers, item.together.requests)
     item.together.numbers[item.position] = number
     item.together.requests[item.position] = request

@@ -26,6 +26,7 @@ from koala.model.messages import (
     SiteSilent,
     Tick,
 )
+from koala.model.outputs import OutputOfGraph
 from koala.model.request import JobId, Request
 from koala.store.rows import StoredJob
 
@@ -44,7 +45,8 @@ class InboxItem:
     """One event to come, or a request that becomes one with its job's id; ``answer`` is the caller that waits.
 
     ``defect`` is what was raised when the request was handled before, ``ended`` how jobs ended that it waits for. One
-    of several that go on record ``together`` has its ``position`` there, and waits for those ``within``.
+    of several that go on record ``together`` has its ``position`` there, waits for those ``within``, and ``reads``
+    what others there make.
     """
 
     event: AnyEvent | None = None
@@ -58,6 +60,7 @@ class InboxItem:
     together: Together | None = None
     position: int = 0
     within: tuple[Dependency, ...] = ()
+    reads: tuple[OutputOfGraph, ...] = ()
 
     def done(self) -> None:
         """It is on record."""

@@ -169,6 +169,7 @@ class Submissions:
                 together=together,
                 position=position,
                 within=job.within,
+                reads=job.reads,
             )
             for position, job in enumerate(graph)
         ]
