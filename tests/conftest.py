@@ -47,6 +47,8 @@ LONG = (
     "tests/runners/test_several_nodes.py",
     "tests/simulator/kernels/test_plain.py",
 )
+# Tests make and drop much: the collector of garbage looks less often than it would by itself.
+COLLECTED_AFTER = (20_000, 20, 20)
 # Its tests share one start of mpiexec.
 ONE_CREW = "tests/examples/"
 
@@ -65,6 +67,7 @@ def pytest_collection() -> Iterator[None]:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(*COLLECTED_AFTER)
         gc.enable()
 
 

@@ -17,16 +17,9 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
-import requests
-import schemathesis
-from hypothesis import HealthCheck, Phase, settings
-from schemathesis.checks import load_all_checks
-from schemathesis.core.result import Ok
-from schemathesis.pytest.lazy import get_all_tests
-from schemathesis.specs.openapi.checks import ignored_auth, negative_data_rejection, positive_data_acceptance
 
 from koala.daemon.api import RequestTraffic, make_app
 from koala.daemon.doors.admission import Admission
@@ -39,8 +32,6 @@ from tests.support.api_world import OWNER, Stage, World
 
 EXAMPLES = int(os.environ.get("KOALA_API_EXAMPLES", "4"))
 OWNER_EXAMPLES = int(os.environ.get("KOALA_API_OWNER_EXAMPLES", "1"))
-# A busy machine takes its time.
-ANSWER_S_MAX = 120
 
 
 @pytest.fixture(scope="module")
@@ -95,19 +86,12 @@ def test_nothing_is_loaded_from_elsewhere(document: Any) -> None:
     assert not any(path.startswith(("/docs", "/redoc")) for path in document["paths"])
 
 
-class Served(NamedTuple):
-    """Where the API answers, and a token for it."""
-
-    url: str
-    secret: str
-
-
 def loosened(clock_rate: float = 10_000.0) -> RequestTraffic:
     """A traffic whose time runs fast, so that rates, which have tests of their own, hide nothing here."""
     return RequestTraffic(lambda: time.monotonic() * clock_rate)
 
 
-async def serve_at_loopback(world: World) -> tuple[DoorServer, asyncio.Task[None], Served]:
+async def serve_at_loopback(world: World) -> tuple[DoorServer, asyncio.Task[None], tuple[str, str]]:
     """A real server for the open listener, its URL, and a token that reads and submits."""
     async with world.owner() as owner:
         for site in ("west", "east"):
@@ -119,7 +103,7 @@ async def serve_at_loopback(world: World) -> tuple[DoorServer, asyncio.Task[None
     bound = socket.socket()
     bound.bind(("127.0.0.1", 0))
     server, serving = await begun(app, bound)
-    return server, serving, Served(f"http://127.0.0.1:{bound.getsockname()[1]}", secret)
+    return server, serving, (f"http://127.0.0.1:{bound.getsockname()[1]}", secret)
 
 
 async def begun(app: Any, bound: socket.socket) -> tuple[DoorServer, asyncio.Task[None]]:
@@ -133,7 +117,7 @@ async def begun(app: Any, bound: socket.socket) -> tuple[DoorServer, asyncio.Tas
     return server, serving
 
 
-async def serve_at_socket(world: World, path: Path) -> tuple[DoorServer, asyncio.Task[None], Served]:
+async def serve_at_socket(world: World, path: Path) -> tuple[DoorServer, asyncio.Task[None], tuple[str, str]]:
     """A real server for the owner's socket, and the URL of a port from which every byte goes there."""
     app = make_app(world.service, world.tokens, trusted=True, owner=OWNER, traffic=loosened())
     bound = socket.socket(socket.AF_UNIX)
@@ -161,12 +145,12 @@ async def serve_at_socket(world: World, path: Path) -> tuple[DoorServer, asyncio
             port.close()
             await port.wait_closed()
 
-    return server, asyncio.create_task(relaying()), Served(url, "")
+    return server, asyncio.create_task(relaying()), (url, "")
 
 
 @pytest.fixture(scope="module")
-def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Served]]:
-    """By listener."""
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple[str, str]]]:
+    """By listener where the API answers, and a token for it."""
     with Stage(tmp_path_factory.mktemp("fuzzed")) as stage, tempfile.TemporaryDirectory() as short:
         found: dict[str, Any] = {}
 
@@ -185,65 +169,23 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Serve
         stage.play(end)
 
 
-# The shape of a request says little of whether its text is a job, its cursor one of ours, its token valid, or the
-# content that it announces too large.
-REFUSED_FOR_ITS_MEANING = frozenset({404, 409, 413, 422})
-
-
 # With these the owner would have something run or opened that was made up.
 OWNER_ALONE = "/(resume|files|replications)$"
 
 
-def made_up(examples: int) -> settings:
-    """So many requests for each operation, the same in every run."""
-    return settings(
-        max_examples=examples,
-        deadline=None,
-        derandomize=True,
-        database=None,
-        phases=[Phase.explicit, Phase.generate],
-        suppress_health_check=list(HealthCheck),
-    )
-
-
-def is_answered_as_documented(case: schemathesis.Case[Any], served: Served, session: requests.Session) -> None:
-    headers = {"Authorization": f"Bearer {served.secret}"} if served.secret else {}
-    response = case.call(base_url=served.url, session=session, headers=headers, timeout=ANSWER_S_MAX)
-    excluded: list[Any] = []
-    if response.status_code in REFUSED_FOR_ITS_MEANING:
-        excluded.append(positive_data_acceptance)
-    if response.status_code == 413:
-        excluded.append(negative_data_rejection)  # it knows no refusal for size
-    if not served.secret:
-        excluded.append(ignored_auth)  # who comes to the socket is its owner
-    case.validate_response(response, excluded_checks=excluded, headers=headers)
-    assert response.status_code < 500
-    # What is no HTTP is refused at the door, before there is an app that could tell its version.
-    assert response.status_code == 400 or response.headers["koala-version"]
-
-
 @pytest.mark.parametrize(("listener", "examples"), [("tcp", EXAMPLES), ("unix", OWNER_EXAMPLES)])
 def test_the_app_keeps_what_the_document_says(
-    document: Any, served: dict[str, Served], subtests: pytest.Subtests, listener: str, examples: int
+    document: Any, served: dict[str, tuple[str, str]], subtests: pytest.Subtests, listener: str, examples: int
 ) -> None:
     """One test for all operations: their requests take seconds to make up, and every process collects the tests."""
-    load_all_checks()
-    # A stream and a wait do not end by themselves; both have tests of their own.
-    api = schemathesis.openapi.from_dict(document).exclude(path_regex="/(stream|wait)$")
-    if listener == "unix":
-        api = api.exclude(method="POST", path_regex=OWNER_ALONE)
+    from tests.support.made_up_requests import Served, every_operation
+
     tried = set()
-    chosen = made_up(examples)
-    with requests.Session() as session:
-        session.trust_env = False  # and is not looked through for proxies before every request
-        for made in get_all_tests(
-            schema=api, test_func=is_answered_as_documented, settings=chosen, given_kwargs=None
-        ):
-            assert isinstance(made, Ok), made
-            operation, is_answered = made.ok()
-            with subtests.test(operation.label):
-                is_answered(served=served[listener], session=session)
-            tried.add((operation.path, operation.method))
+    without_posts = OWNER_ALONE if listener == "unix" else ""
+    for operation in every_operation(document, Served(*served[listener]), examples, without_posts=without_posts):
+        with subtests.test(operation.label):
+            operation.is_answered()
+        tried.add((operation.path, operation.method))
     assert tried == {
         (path, method)
         for path, methods in document["paths"].items()

@@ -1,0 +1,87 @@
+"""Requests that are made up for every operation of an OpenAPI document, sent to a server that keeps to it.
+
+``schemathesis`` takes over a second to import, which only the tests that use this module wait for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
+
+import requests
+import schemathesis
+from hypothesis import HealthCheck, Phase, settings
+from schemathesis.checks import load_all_checks
+from schemathesis.core.result import Ok
+from schemathesis.pytest.lazy import get_all_tests
+from schemathesis.specs.openapi.checks import ignored_auth, negative_data_rejection, positive_data_acceptance
+
+# A busy machine takes its time.
+ANSWER_S_MAX = 120
+# The shape of a request says little of whether its text is a job, its cursor one of ours, its token valid, or the
+# content that it announces too large.
+REFUSED_FOR_ITS_MEANING = frozenset({404, 409, 413, 422})
+
+
+class Served(NamedTuple):
+    """Where the API answers, and a token for it."""
+
+    url: str
+    secret: str
+
+
+class Operation(NamedTuple):
+    """One operation of the document, and what sends requests to it."""
+
+    label: str
+    path: str
+    method: str
+    is_answered: Callable[[], None]
+
+
+def every_operation(document: Any, served: Served, examples: int, *, without_posts: str = "") -> Iterator[Operation]:
+    """With so many requests for each; ``without_posts`` is a pattern of paths to which nothing is posted."""
+    load_all_checks()
+    # A stream and a wait do not end by themselves; both have tests of their own.
+    api = schemathesis.openapi.from_dict(document).exclude(path_regex="/(stream|wait)$")
+    if without_posts:
+        api = api.exclude(method="POST", path_regex=without_posts)
+    with requests.Session() as session:
+        session.trust_env = False  # and is not looked through for proxies before every request
+        for made in get_all_tests(
+            schema=api, test_func=_is_answered_as_documented, settings=_made_up(examples), given_kwargs=None
+        ):
+            assert isinstance(made, Ok), made
+            operation, send = made.ok()
+            yield Operation(
+                operation.label, operation.path, operation.method, partial(send, served=served, session=session)
+            )
+
+
+def _made_up(examples: int) -> settings:
+    """So many requests for each operation, the same in every run."""
+    return settings(
+        max_examples=examples,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        phases=[Phase.explicit, Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+def _is_answered_as_documented(case: schemathesis.Case[Any], served: Served, session: requests.Session) -> None:
+    headers = {"Authorization": f"Bearer {served.secret}"} if served.secret else {}
+    response = case.call(base_url=served.url, session=session, headers=headers, timeout=ANSWER_S_MAX)
+    excluded: list[Any] = []
+    if response.status_code in REFUSED_FOR_ITS_MEANING:
+        excluded.append(positive_data_acceptance)
+    if response.status_code == 413:
+        excluded.append(negative_data_rejection)  # it knows no refusal for size
+    if not served.secret:
+        excluded.append(ignored_auth)  # who comes to the socket is its owner
+    case.validate_response(response, excluded_checks=excluded, headers=headers)
+    assert response.status_code < 500
+    # What is no HTTP is refused at the door, before there is an app that could tell its version.
+    assert response.status_code == 400 or response.headers["koala-version"]
