@@ -1,4 +1,5 @@
-"""Processor time gained by claiming late (PGT) and wasted before the start (PWT), counted by job and by site.
+"""Processor time gained by claiming late (PGT) and wasted before the start (PWT), and GPU time used, counted by job
+and by site.
 
 The file ``f`` is at ``store`` and takes 100 s to anywhere else: a job that is placed at 0 is claimed at 75.
 """
@@ -8,7 +9,9 @@ from __future__ import annotations
 import pytest
 
 from koala.core import JobState
-from koala.model.messages import JobEnded, Outcome, SiteLost, StartComponent, StartTransfer
+from koala.model.messages import JobEnded, Outcome, SiteLost, SiteReported, StartComponent, StartTransfer
+from koala.model.nodes import NodeClass, NodeSize, TaskNeeds
+from koala.model.request import Application, Component, Request
 from tests.support.core_driver import CoreDriver, ask, kind, part
 
 
@@ -94,3 +97,55 @@ def test_what_is_held_at_a_site_that_is_lost_counts_until_then_and_not_again() -
     driver.end(first, outcome=Outcome.ABORTED)
     driver.end(second, outcome=Outcome.ABORTED)
     assert counted(driver, "a") == (0.0, 20.0)
+
+
+# ------------------------------------------------------------------------------------------------------ GPU time
+
+
+def gpu_driver() -> CoreDriver:
+    """Two sites of eight processors and four GPUs each."""
+    driver = CoreDriver({"a": 8, "b": 8})
+    nodes = (NodeClass(1, NodeSize(8, 0, (("", 4),)), NodeSize(8, 0, (("", 4),))),)
+    for site in ("a", "b"):
+        driver.send(SiteReported(at=0.0, site=site, processors=8, others=0, nodes=nodes))
+    return driver
+
+
+def with_gpus(tasks: int, site: str) -> Component:
+    """Tasks of two processors and one GPU."""
+    application = Application(processors_per_task=2)
+    return Component(processors=2 * tasks, site=site, application=application, needs=TaskNeeds(gpus=1))
+
+
+def gpu_s(driver: CoreDriver) -> list[float]:
+    return [site.gpu_s for site in driver.ledger.sites]
+
+
+def test_gpu_time_is_that_of_each_component_while_it_ran() -> None:
+    driver = gpu_driver()
+    first, second = driver.run(Request(components=(with_gpus(3, "a"), with_gpus(1, "b"))))
+    driver.wait_until(driver.now + 100.0)
+    driver.end(first)
+    assert gpu_s(driver) == [300.0, 0.0]
+    driver.wait_until(driver.now + 50.0)
+    (ended,) = kind(driver.end(second), JobEnded)
+    assert (ended.gpu_s, gpu_s(driver)) == (450.0, [300.0, 150.0])
+
+
+def test_gpu_time_of_a_run_that_is_ended_counts_until_then_and_not_again() -> None:
+    driver = gpu_driver()
+    first, second = driver.run(Request(components=(with_gpus(3, "a"), with_gpus(1, "b"))))
+    driver.wait_until(driver.now + 100.0)
+    driver.end(first, outcome=Outcome.SITE_FAILED)
+    assert gpu_s(driver) == [300.0, 100.0]
+    driver.wait_until(driver.now + 30.0)
+    driver.end(second, outcome=Outcome.ABORTED)
+    assert gpu_s(driver) == [300.0, 100.0]
+
+
+def test_a_job_without_gpus_uses_no_gpu_time() -> None:
+    driver = gpu_driver()
+    (token,) = driver.run(ask(4))
+    driver.wait_until(driver.now + 10.0)
+    (ended,) = kind(driver.end(token), JobEnded)
+    assert ended.gpu_s == 0.0

@@ -35,7 +35,7 @@ def rows_of_the_old(revision: str = "0001") -> dict[str, Any]:
         if job["state"] == "releasing":
             job["state"] = "unwinding"
         job |= {"array": None, "array_index": None, "elements": None}
-        job |= {"gained_processor_s": 0.0, "wasted_processor_s": 0.0}
+        job |= {"gained_processor_s": 0.0, "wasted_processor_s": 0.0, "gpu_s": 0.0}
     for components in found["components"].values():
         for component in components:
             component["keep_for_s"] = None

@@ -310,6 +310,7 @@ class JobEnding:
         claim.aborting = True
         claim.stop_timer()
         self.ledger.count_held(claim)
+        self.ledger.count_run(claim)
         ledger, wait_s = self.ledger, grace_s(claim) if saving else 0.0
         ledger.sites.expect_end_of(claim, ledger.now + wait_s)
         if wait_s > 0:

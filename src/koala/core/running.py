@@ -377,6 +377,8 @@ class JobRunning:
         claim.stop_timer()
         if event.outcome not in NEVER_HELD:
             ledger.count_held(claim)
+        if not claim.aborting:
+            ledger.count_run(claim)
         ledger.sites.free(claim)
         if event.outcome in _ERRORS_OF_SITES:
             error = event.reason or str(event.outcome)

@@ -77,7 +77,8 @@ class JobCounts(msgspec.Struct, frozen=True, kw_only=True):
 
     Processor time before its runs, which claiming late gains and claiming early wastes: ``gained_processor_s`` is
     from the placement until components held their processors, ``wasted_processor_s`` from there until the barrier
-    opened, or the component was given up.
+    opened, or the component was given up. ``gpu_s`` is GPU time: of each component its GPUs, from the start of a run
+    until it ended or was ended.
     """
 
     placement_tries: int = 0
@@ -87,6 +88,7 @@ class JobCounts(msgspec.Struct, frozen=True, kw_only=True):
     preemptions: int = 0
     gained_processor_s: float = 0.0
     wasted_processor_s: float = 0.0
+    gpu_s: float = 0.0
 
 
 class EndedJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -607,6 +609,7 @@ class JobEnded(Command, frozen=True, tag=True):
     preemptions: int
     gained_processor_s: float = 0.0
     wasted_processor_s: float = 0.0
+    gpu_s: float = 0.0
 
 
 AnyCommand: TypeAlias = (

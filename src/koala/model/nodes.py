@@ -104,6 +104,11 @@ def gpus_text(count: int, kind: str) -> str:
     return "1 GPU" if count == 1 else f"{count} GPUs"
 
 
+def gpu_time_text(gpu_s: float) -> str:
+    """GPU time, in hours where it is long enough."""
+    return f"{gpu_s:.0f} GPU seconds" if gpu_s < 360 else f"{gpu_s / 3600:,.1f} GPU hours"
+
+
 def memory_text(size_bytes: int) -> str:
     """A size of memory in the largest binary unit that leaves it whole, or with one decimal."""
     for power, unit in ((4, "TiB"), (3, "GiB"), (2, "MiB"), (1, "KiB")):

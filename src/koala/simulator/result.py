@@ -82,6 +82,7 @@ class Unfinished(NamedTuple):
     preemptions: int = 0
     gained_processor_s: float = 0.0
     wasted_processor_s: float = 0.0
+    gpu_s: float = 0.0
 
 
 class Result:
@@ -203,6 +204,7 @@ class Result:
             },
             "gained_processor_s": sum(each.gained_processor_s for each in self._counts()),
             "wasted_processor_s": sum(each.wasted_processor_s for each in self._counts()),
+            "gpu_s": sum(each.gpu_s for each in self._counts()),
             **({} if self.told_times is None else {"told_times": self.told_times}),
             "failures": self.component_failures,
             "restarts": sum(max(0, each.runs - 1) for each in self._counts()),

@@ -341,6 +341,7 @@ class _Run:
             explanation.preemptions,
             explanation.gained_processor_s,
             explanation.wasted_processor_s,
+            explanation.gpu_s,
         )
 
 

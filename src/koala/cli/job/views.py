@@ -26,6 +26,7 @@ from koala.cli.terminal.words import (
     state_text,
     with_its_time,
 )
+from koala.model.nodes import gpu_time_text
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -65,6 +66,7 @@ def print_job(job: JobDetail, now: float, verdict: str = "") -> None:
         ("tries", _tries(job)),
         ("claiming", claiming_words(job)),
         ("checkpoint", "" if job.checkpoint is None else checkpoint_words(job.checkpoint, now)),
+        ("used", gpu_time_text(job.gpu_s) if job.gpu_s else ""),
         ("note", job_note(job, verdict)),
     ]
     for name, words in rows:

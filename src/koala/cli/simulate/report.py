@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from koala.cli.simulate.failures import in_words
 from koala.cli.terminal.output import counted
+from koala.model.nodes import gpu_time_text
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -60,6 +61,8 @@ def report(metrics: dict[str, Any], width: int) -> Iterator[RenderableType]:
             f"processor time before the runs: {metrics['gained_processor_s']:,.0f} s gained by claiming late (PGT), "
             f"{metrics['wasted_processor_s']:,.0f} s wasted until the start (PWT)"
         )
+        if metrics["gpu_s"]:
+            yield Text(f"used by runs: {gpu_time_text(metrics['gpu_s'])}")
         yield from _what_went_wrong(metrics)
     if "jobs_per_s" in metrics:
         yield _speed(metrics)

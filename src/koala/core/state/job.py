@@ -213,6 +213,7 @@ class Job(_JobLinks):
     preemptions: int = 0
     gained_processor_s: float = 0.0
     wasted_processor_s: float = 0.0
+    gpu_s: float = 0.0
     victims: int = 0  # how many jobs it has preempted for its places
     barred: dict[SiteName, str] = field(default_factory=dict)  # sites that will never run it, and why
     avoided: dict[SiteName, float] = field(default_factory=dict)  # sites where a run of it failed, and until when

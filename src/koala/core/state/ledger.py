@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from koala.core.lifecycle import JobState
 from koala.core.state.encoded import INFINITY
 from koala.core.state.forecasts import LinkForecasts
-from koala.core.state.job import ComponentClaim, Job
+from koala.core.state.job import ComponentClaim, ComponentPhase, Job
 from koala.core.state.link_use import LinkUse
 from koala.core.state.queues import ClaimingQueue, PlacementQueue
 from koala.core.state.sites import Sites
@@ -284,6 +284,17 @@ class Ledger:
         if job.early_until is not None:
             site.early_gained_processor_s += gained
             site.early_wasted_processor_s += wasted
+
+    def count_run(self, claim: ComponentClaim) -> None:
+        """A component that ran ends, or is to end: the time for which it used its GPUs counts once."""
+        job = claim.job
+        if claim.phase is not ComponentPhase.RUNNING or job.started_at is None:
+            return
+        shape = job.request.shape_of(claim.component)
+        if shape is not None and shape.gpus:
+            gpu_s = claim.processors // shape.processors * shape.gpus * (self.now - job.started_at)
+            job.gpu_s += gpu_s
+            self.sites.sites[claim.site].gpu_s += gpu_s
 
     def site_error(self, index: int, job_id: JobId | None = None) -> None:
         """Count an error of the site; one too many makes it unusable until it has cooled down. ``job_id`` is a job of

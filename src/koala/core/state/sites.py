@@ -99,6 +99,7 @@ class SiteBelief(_SiteLinks):
     wasted_processor_s: float = 0.0
     early_gained_processor_s: float = 0.0  # of these: of jobs that claimed before the times of their plans
     early_wasted_processor_s: float = 0.0
+    gpu_s: float = 0.0  # of components from the start of their runs on
     machines: tuple[tuple[int, float, float], ...] = ()  # (processors, power, load), as measured
     nodes: tuple[NodeClass, ...] = ()  # as last reported; none where it does not tell
     shown: dict[Token, None] = field(default_factory=dict)  # components whose share is not free in these

@@ -116,7 +116,12 @@ def _of_sites(numbers: Metrics) -> Iterator[Metric]:
         "The part of it of jobs that claimed before the times of their plans.",
         labels=["site", "use"],
     )
+    gpu_s = CounterMetricFamily(
+        "koala_site_gpu_seconds", "GPU time of our components there that have ended.", labels=["site"]
+    )
     for site in numbers.sites:
+        if site.gpus or site.gpu_s:
+            gpu_s.add_metric([site.name], site.gpu_s)
         early_s.add_metric([site.name, "gained"], site.early_gained_processor_s)
         early_s.add_metric([site.name, "wasted"], site.early_wasted_processor_s)
         processor_s.add_metric([site.name, "gained"], site.gained_processor_s)
@@ -133,7 +138,7 @@ def _of_sites(numbers: Metrics) -> Iterator[Metric]:
         errors.add_metric([site.name], site.errors)
         for call, count in site.calls.items():
             calls.add_metric([site.name, call], count)
-    yield from (processors, states, errors, set_aside, calls, gpus, processor_s, early_s)
+    yield from (processors, states, errors, set_aside, calls, gpus, processor_s, early_s, gpu_s)
 
 
 def _gauge(name: str, told: str, value: float) -> Metric:

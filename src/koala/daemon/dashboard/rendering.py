@@ -19,6 +19,7 @@ from koala.daemon.dashboard import words
 from koala.daemon.dashboard.charts import AREA_HEIGHT, AREA_WIDTH
 from koala.daemon.dashboard.network import HEIGHT, NODE_RADIUS, WIDTH
 from koala.daemon.dashboard.timeline import PHASE_MEANING, told
+from koala.model.nodes import gpu_time_text, memory_text
 
 _HERE = files("koala.daemon.dashboard")
 _TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
@@ -71,6 +72,8 @@ def _environment() -> Environment:
         expected=words.expected,
         condition=words.condition,
         duration=words.duration,
+        gpu_time=gpu_time_text,
+        memory=memory_text,
         machine_moment=words.machine_moment,
         moment=words.moment,
         places=words.places,

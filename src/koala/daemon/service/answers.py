@@ -304,6 +304,7 @@ def site_info(
         wasted_processor_s=belief.wasted_processor_s,
         early_gained_processor_s=belief.early_gained_processor_s,
         early_wasted_processor_s=belief.early_wasted_processor_s,
+        gpu_s=belief.gpu_s,
         **({} if lans is None else _as_lan(lans, belief.name)),
     )
 

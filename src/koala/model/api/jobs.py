@@ -207,8 +207,8 @@ class JobDetail(JobSummary):
     travel with it, ``outputs`` are what it made that is registered. ``asked`` is what it asks for in words, and
     ``tasks`` in numbers, component by component. Processor seconds before its runs are ``gained_processor_s``, from
     the placement until components held their processors, and ``wasted_processor_s``, from there until the start.
-    ``traffic`` is what it sends between its sites while it has several; ``checkpoint`` is for a job that saves its
-    state."""
+    ``gpu_s`` are the GPU seconds of the components of its runs that have ended. ``traffic`` is what it sends between
+    its sites while it has several; ``checkpoint`` is for a job that saves its state."""
 
     description: str
     asked: str = ""
@@ -218,6 +218,7 @@ class JobDetail(JobSummary):
     claiming_tries: int = 0
     gained_processor_s: float = 0.0
     wasted_processor_s: float = 0.0
+    gpu_s: float = 0.0
     components: list[ComponentRun] = []
     transfers: list[TransferInfo] = []
     files: list[JobFile] = []
@@ -295,6 +296,7 @@ class Explanation(Answer):
     preemptions: int
     gained_processor_s: float = 0.0
     wasted_processor_s: float = 0.0
+    gpu_s: float = 0.0
     place_in_line: int | None = None
     queue_length: int | None = None
     refusal: RefusalInfo | None = None

@@ -36,8 +36,9 @@ class SiteInfo(Answer):
     site. ``gpus`` are counted by kind, and memory in bytes, null where the site does not tell. Of our components
     there ``gained_processor_s`` is what claiming late left to others, ``wasted_processor_s`` what was held before
     starts, both in processor seconds, and with ``early_`` the part of it of jobs that claimed before the times of
-    their plans. For jobs of tasks: its ``machines``, the region (``man``) and wide area
-    (``wan``) that it is in, as named or by what was measured of links, and its uplink, null for no limit."""
+    their plans; ``gpu_s`` are the GPU seconds of those that have ended. For jobs of tasks: its ``machines``, the
+    region (``man``) and wide area (``wan``) that it is in, as named or by what was measured of links, and its uplink,
+    null for no limit."""
 
     name: str
     kind: str
@@ -70,6 +71,7 @@ class SiteInfo(Answer):
     wasted_processor_s: float = 0.0
     early_gained_processor_s: float = 0.0
     early_wasted_processor_s: float = 0.0
+    gpu_s: float = 0.0
     machines: list[MachineInfo] = []
     man: str = ""
     wan: str = ""

@@ -71,6 +71,7 @@ class PromiseChecker:
         self.ended: dict[JobId, JobEnded] = {}
         self.ended_gained_processor_s = 0.0
         self.ended_wasted_processor_s = 0.0
+        self.ended_gpu_s = 0.0
         self.part_of: dict[Token, tuple[JobId, int]] = {}
         self.site_of: dict[Token, SiteName] = {}
         self.errors_before: dict[SiteName, int] = {}
@@ -152,6 +153,7 @@ class PromiseChecker:
         self.ended[command.job] = command
         self.ended_gained_processor_s += command.gained_processor_s
         self.ended_wasted_processor_s += command.wasted_processor_s
+        self.ended_gpu_s += command.gpu_s
 
     def _released_whole(self, command: ReleaseBarrier) -> None:
         """The first release of a run names every component; repeated ones may name those that did not hear it."""
@@ -426,11 +428,13 @@ def quarantined_hold_nothing(watch: PromiseChecker) -> None:
 
 
 def processor_time_adds_up(watch: PromiseChecker) -> None:
-    """What was gained and wasted of processor time before runs is the same counted by site and by job."""
+    """What was gained and wasted of processor time before runs, and what was used of GPU time, is the same counted by
+    site and by job."""
     sites, jobs = watch.ledger.sites.sites, watch.ledger.jobs.values()
     for name, ended in (
         ("gained_processor_s", watch.ended_gained_processor_s),
         ("wasted_processor_s", watch.ended_wasted_processor_s),
+        ("gpu_s", watch.ended_gpu_s),
     ):
         by_site = [getattr(site, name) for site in sites]
         by_job = [getattr(job, name) for job in jobs]

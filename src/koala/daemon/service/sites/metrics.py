@@ -10,7 +10,8 @@ from koala.model.request import SiteName
 class SiteMetrics(msgspec.Struct, frozen=True, kw_only=True):
     """One site: its processors, how many of them who holds, whether it is used and answers, how many commands an
     error inside Koala keeps from it, how often its batch system was called, by what for, its GPUs by kind, and the
-    processor time that claiming late gained there and that was wasted before starts."""
+    processor time that claiming late gained there and that was wasted before starts, and the GPU time of our
+    components that have ended."""
 
     name: SiteName
     processors: int
@@ -30,6 +31,7 @@ class SiteMetrics(msgspec.Struct, frozen=True, kw_only=True):
     wasted_processor_s: float = 0.0
     early_gained_processor_s: float = 0.0
     early_wasted_processor_s: float = 0.0
+    gpu_s: float = 0.0
 
 
 class Metrics(msgspec.Struct, frozen=True, kw_only=True):

@@ -242,6 +242,7 @@ def gather_metrics(engine: Engine, counts: Mapping[str, int]) -> Metrics:
                 wasted_processor_s=site.wasted_processor_s,
                 early_gained_processor_s=site.early_gained_processor_s,
                 early_wasted_processor_s=site.early_wasted_processor_s,
+                gpu_s=site.gpu_s,
             )
             for index, site in enumerate(ledger.sites)
         ),
