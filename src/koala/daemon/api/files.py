@@ -108,5 +108,5 @@ async def replicate_file(
 async def forget_file(
     who: Who, service: The, wish: Annotated[Forgetting, Body(openapi_examples=FORGETTINGS)]
 ) -> None:
-    """Forget the replica at a site, or with no site all of them and the file."""
+    """Forget the replica at a site, or without one all of them and the file; its owner may, of what a job made."""
     await service.forget(who, wish)
