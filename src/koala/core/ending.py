@@ -97,7 +97,8 @@ class JobEnding:
         if self._is_in_line(job):
             self.leave_placement_queue(job)
         self.give_back(job)
-        ledger.drop_plan(job)
+        if ledger.planned:
+            ledger.drop_plan(job)
         job.move(state)
         job.ended_at = ledger.now
         if state is JobState.DONE and ledger.plans_made and job.started_at is not None:
@@ -108,7 +109,8 @@ class JobEnding:
         del ledger.jobs[job.id]
         if job.waits_for:
             self._wait_for_nobody(job)
-        ledger.note_turn(job, _OUTCOMES[state])
+        if ledger.dependents:
+            ledger.note_turn(job, _OUTCOMES[state])
         if job.array:
             self._element_ended(job, _OUTCOMES[state])
         elif job.spec is not None:
@@ -269,10 +271,12 @@ class JobEnding:
         job.stop_timer()
         if job.spots is None or job.state in GIVEN_BACK:
             return  # it has none, or has given them back already
-        self._leave_links(job)
+        if job.link_demands:
+            self._leave_links(job)
         self._leave_claiming_queue(job)
         self._abort_rest(job, saving=saving)
-        self._leave_transfers(job)
+        if job.transfers:
+            self._leave_transfers(job)
         self._leave_sites(job)
 
     def _leave_links(self, job: Job) -> None:

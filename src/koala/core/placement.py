@@ -86,7 +86,7 @@ class JobPlacing:
             job.move(JobState.QUARANTINED)
             job.tell(event.at, "quarantined", event.defect)
             return
-        if not job.is_kept_back and job.spec is None:
+        if ledger.plans_made and not job.is_kept_back and job.spec is None:
             ledger.queue_of(job).note_arrival(job)
         try:
             job.demand = self.demand_for(job)

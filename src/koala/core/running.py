@@ -247,7 +247,8 @@ class JobRunning:
         if ledger.plans_made:
             self._expect_end(job, ledger.now)
         job.tell(ledger.now, "started")
-        ledger.note_turn(job, None)
+        if ledger.dependents:
+            ledger.note_turn(job, None)
         if job.array and job.runs == 1:
             self._element_started(job)
         self.checkpoints.note_run(job)
@@ -375,7 +376,7 @@ class JobRunning:
             return
         ledger.about = (claim.job,)
         claim.stop_timer()
-        if event.outcome not in NEVER_HELD:
+        if claim.held_at != INFINITY and event.outcome not in NEVER_HELD:
             ledger.count_held(claim)
         if not claim.aborting:
             ledger.count_run(claim)
@@ -412,9 +413,12 @@ class JobRunning:
         job.outstanding -= 1
         if job.request.outputs_of(claim.component):
             job.workspaces[claim.component] = claim.token
-        self.blame.component_done(job, claim, nodes)
+        sites = self.ledger.sites
+        if sites.node_accused:
+            self.blame.component_done(job, claim, nodes)
         if job.outstanding == 0:
-            self.blame.job_done(job, nodes)
+            if sites.accused or sites.node_accused:
+                self.blame.job_done(job, nodes)
             if job.workspaces:
                 self.collecting.begin(job)
             else:

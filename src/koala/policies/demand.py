@@ -252,7 +252,7 @@ def demand_key(request: Request, policy_name: str, application: str = "") -> Dem
     what ``application_of`` says."""
     components = request.components
     more: DemandKey = (application,) if application else ()
-    if request.is_shaped:
+    if components[0].shape is not None or (len(components) > 1 and request.is_shaped):
         more = (*more, tuple(component.shape for component in components))
     if request.home is not None or request.communication is not None or request.tasks is not None:
         more = (*more, request.home, request.communication, request.tasks, request.task_clusters)

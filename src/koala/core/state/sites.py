@@ -409,7 +409,7 @@ class Sites:
             site.record.clear(job_id)
             if not site.record.accusations:
                 del self.accused[index]
-        return self._trust(index)
+        return site.trust is not Trust.USABLE and self._trust(index)
 
     def pardon(self, job_id: JobId) -> list[int]:
         """What broke was the job's own doing: it counts against no site. Those that are usable again by that."""
