@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 from click.testing import CliRunner, Result
@@ -16,6 +18,8 @@ from koala.descriptions.study.form import read_study_text
 from koala.descriptions.workload.form import read_workload
 from koala.model.api import Submission
 from tests.support.daemon_world import OWNER, job_text, open_daemon
+
+T = TypeVar("T")
 
 # Has what the examples ask for: sites by name, GPUs, memory and something to run images with.
 SUITABLE = """sites:
@@ -114,9 +118,19 @@ def test_a_verb_takes_the_name_with_its_kind_as_the_list_writes_it() -> None:
     assert read_named("workload", "workload/hello") != read_named("job", "hello")
 
 
+class _InThread:
+    """Workers for the clusters of a few tasks, without the start of a process."""
+
+    async def run(self, work: Callable[..., T], *arguments: Any) -> T:
+        return await asyncio.to_thread(work, *arguments)
+
+    async def close(self) -> None:
+        pass
+
+
 def test_every_job_would_go_somewhere_on_a_grid_that_suits_it(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with open_daemon(tmp_path / "d", read_grid(SUITABLE, "grid.yaml")) as world:
+        async with open_daemon(tmp_path / "d", read_grid(SUITABLE, "grid.yaml"), workers=_InThread()) as world:
             await world.start(job_text(hold="true"))  # the one that an example waits for
             for example in shipped("job"):
                 wish = Submission(description=example.text(), source=example.file.name)
