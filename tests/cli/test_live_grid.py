@@ -56,11 +56,12 @@ def test_a_site_can_be_asked_how_it_is(shell: Shell, daemon: Daemon) -> None:
 
 
 def test_a_site_is_declared_lost_only_by_somebody_who_means_it(shell: Shell) -> None:
-    asked = shell("site", "lost", "amsterdam", code=2).stderr
+    # It answers, so that there is nothing to ask.
+    for words in ((), ("--yes",)):
+        assert "koala site drain amsterdam" in shell("site", "lost", "amsterdam", *words, code=1).stderr
+    asked = shell("site", "lost", "amsterdam", "--force", code=2).stderr
     assert "no job waits for it" in asked
     assert "Give --yes" in asked
-    refused = shell("site", "lost", "amsterdam", "--yes", code=1).stderr
-    assert "koala site drain amsterdam" in refused
     assert "had nothing to give up" in shell("site", "lost", "amsterdam", "--yes", "--force").stdout
 
 
