@@ -92,6 +92,12 @@ CASES = {
         {},
         ("--qos, --network and --power have", "--switches and --gres-flags have", "--comment has"),
     ),
+    "a time without its zone, and a priority of Slurm": Case(
+        "-n 1 --begin=2030-01-31T08:00:00 --priority=1000",
+        (1, 1, None),
+        {"begin_at": 1_896_076_800.0, "priority": "low"},
+        ("--priority has no effect", "--begin=2030-01-31T08:00:00 names no zone and is taken as UTC"),
+    ),
     "a script that writes another one": Case(
         "--ntasks=1",
         (1, 1, None),

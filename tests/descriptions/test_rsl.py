@@ -117,6 +117,7 @@ def test_what_a_job_waits_for_and_an_array_have_words() -> None:
         ("(koalaAfter=(done 0))", "'done 0' is nothing to wait for"),
         ("(koalaBegin=tomorrow)", "'tomorrow' is not a time"),
         ("(koalaArray=9-0)", "the indices do not increase"),
+        ("(fileStageOut=(out_*.txt))", "patterns and variables are not filled in"),
     ],
 )
 def test_a_wrong_order_says_what_to_write(wrong: str, told: str) -> None:

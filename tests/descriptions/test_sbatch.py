@@ -245,6 +245,25 @@ def test_a_script_says_what_its_job_waits_for_in_slurms_words() -> None:
     assert script("#SBATCH -n 1 --begin=1970-01-02T00:00:00Z").begin_at == 86_400
 
 
+@pytest.mark.parametrize(
+    ("text", "at", "in_s"),
+    [
+        ("now", None, 0),
+        ("now+90", None, 90),
+        ("now+1hour", None, 3_600),
+        ("now+30minutes", None, 1_800),
+        ("now+2days", None, 172_800),
+        ("1970-01-03", 172_800, None),
+        ("1970-01-02T01:00", 90_000, None),
+        ("1970-01-02T00:00:01", 86_401, None),
+        ("1970-01-02T01:00:00+01:00", 86_400, None),
+    ],
+)
+def test_a_job_begins_when_slurm_would_let_it(text: str, at: float | None, in_s: float | None) -> None:
+    request = script(f"#SBATCH -n 1 --begin={text}")
+    assert (request.begin_at, request.begin_in_s) == (at, in_s)
+
+
 def test_a_script_may_be_an_array() -> None:
     assert script("#SBATCH -n 1 --array=0-9%2").array == read_array("0-9%2")
 

@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field
+from pydantic import AfterValidator, BeforeValidator, Field
 
+from koala.descriptions.errors import shown
 from koala.descriptions.fields import Description, Memory, SomeText, memory_value
-from koala.descriptions.yaml.problems import text_wanted
+from koala.descriptions.yaml.problems import text_wanted, wrong
 from koala.model.outputs import OUTPUTS_MAX, JobOutput, plain_output
+
+# What a shell or Slurm would put something else for: a path is taken as it stands.
+_PATTERN = re.compile(r"[*?\[$]|%[0-9]*[A-Za-z]")
+
+
+def pattern_problem(path: str) -> tuple[str, str] | None:
+    """What is wrong with the path of an output in which something is to be filled in, and what to write."""
+    found = _PATTERN.search(path)
+    if found is None:
+        return None
+    return (
+        f"{shown(path)} has {shown(found[0])}, and patterns and variables are not filled in in the paths of outputs",
+        "let the job write into a directory and name that, such as results/, or name each file",
+    )
+
+
+def _without_pattern(path: str) -> str:
+    if (problem := pattern_problem(path)) is not None:
+        raise wrong(*problem)
+    return path
 
 
 def _by_path(value: Any) -> Any:
@@ -23,7 +45,7 @@ def _by_path(value: Any) -> Any:
 class OutputText(Description):
     """Something that a component makes and that is kept."""
 
-    path: SomeText = Field(
+    path: Annotated[SomeText, AfterValidator(_without_pattern)] = Field(
         description="the file or directory as the component leaves it, below the directory in which it starts"
     )
     to: SomeText | None = Field(

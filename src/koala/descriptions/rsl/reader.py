@@ -33,7 +33,7 @@ from koala.descriptions.fields import (
 )
 from koala.descriptions.job.invalid import told
 from koala.descriptions.job.order import MOMENT_ADVICE, Moment, job_number, moment
-from koala.descriptions.job.outputs import OutputText, outputs_of
+from koala.descriptions.job.outputs import OutputText, outputs_of, pattern_problem
 from koala.descriptions.rsl.attributes import (
     COMPONENT_ATTRIBUTES,
     JOB_ATTRIBUTES,
@@ -460,6 +460,8 @@ class _Reader:
             path, *targets = (self._text(relation, each) for each in value.values)
             if not path or "" in targets:
                 self._refuse(value, "an output's path or target is empty", "write (path target), or (path) alone")
+            if (problem := pattern_problem(path)) is not None:
+                self._refuse(value, *problem)
             if targets and "://" not in targets[0] and (problem := self.known.site_problem(targets[0])):
                 self._refuse(value.values[1], *problem)
             outputs.append(OutputText(path=path, to=targets[0] if targets else None))

@@ -74,7 +74,7 @@ LINES_NAMED_MAX = 5
 _SITE = "the grid file says this for each site"
 _LAYOUT = "Koala counts processors, and the site lays them out over its nodes"
 _MAIL = "Koala sends no mail; koala job wait and koala events tell of a job"
-_QUEUEING = "Koala decides when and in which order jobs start"
+_PRIORITY = "Koala decides when and in which order jobs start; #KOALA --priority high or low says which come first"
 _SUBMITTER = "it is for the one who submits"
 # Options of Slurm that are taken and change nothing: long name -> (letter, why).
 NOTED_OPTIONS: dict[str, tuple[str | None, str]] = {
@@ -104,7 +104,7 @@ NOTED_OPTIONS: dict[str, tuple[str | None, str]] = {
     "mem-bind": (None, _LAYOUT),
     "mincpus": (None, _LAYOUT),
     "network": (None, _SITE),
-    "nice": (None, f"{_QUEUEING}; #KOALA --priority high or low says which come first"),
+    "nice": (None, _PRIORITY),
     "no-kill": ("k", "a job whose node fails is started again, up to its restarts"),
     "ntasks-per-core": (None, _LAYOUT),
     "ntasks-per-socket": (None, _LAYOUT),
@@ -114,6 +114,7 @@ NOTED_OPTIONS: dict[str, tuple[str | None, str]] = {
     "parsable": (None, _SUBMITTER),
     "power": (None, _SITE),
     "prefer": (None, _LAYOUT),
+    "priority": (None, _PRIORITY),
     "profile": (None, _SITE),
     "propagate": (None, _SITE),
     "qos": ("q", _SITE),

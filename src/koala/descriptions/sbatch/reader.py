@@ -29,8 +29,9 @@ from koala.descriptions.fields import (
     is_name,
 )
 from koala.descriptions.job.invalid import told
-from koala.descriptions.job.order import MOMENT_ADVICE, Moment, moment
-from koala.descriptions.job.outputs import OutputText, outputs_of
+from koala.descriptions.job.order import Moment
+from koala.descriptions.job.outputs import OutputText, outputs_of, pattern_problem
+from koala.descriptions.sbatch.begin import BEGIN_ADVICE, begin_of
 from koala.descriptions.sbatch.needs import NEEDS_OPTIONS, Layout, NeedsError, gpus_of_task, needs_of
 from koala.descriptions.sbatch.options import Option, OptionLines, OptionWord
 from koala.descriptions.sbatch.signals import SIGNAL_ADVICE, AskedSignal, asked_signal
@@ -268,7 +269,7 @@ class _Reader:
         # Like the number of tasks, this is each component's own.
         application["processors_per_task"] = cpus_per_task
         files = self._all(index, "input-file", self._input_file)
-        made = self._all(index, "outputs", self._paths)
+        made = self._all(index, "outputs", self._made)
         return {
             "processors": tasks * cpus_per_task,
             "needs": self._needs(index, Layout(tasks, self._on_a_node(index, tasks), cpus_per_task)),
@@ -465,6 +466,12 @@ class _Reader:
             self._some_text(part)
         return tuple(part.text for part in parts)
 
+    def _made(self, word: OptionWord) -> tuple[str, ...]:
+        for part in word.between_commas():
+            if (problem := pattern_problem(part.text)) is not None:
+                self._refuse(part, *problem)
+        return self._paths(word)
+
     def _beside(self, word: OptionWord) -> tuple[str, ...]:
         try:
             return tuple(named_path(path) for path in self._paths(word))
@@ -485,10 +492,11 @@ class _Reader:
             self._refuse(word, str(error), error.advice)
 
     def _moment(self, word: OptionWord) -> Moment:
-        found = moment(word.text)
+        found = begin_of(word.text)
         if found is None:
-            self._refuse(word, f"{shown(word.text)} is not a time", MOMENT_ADVICE)
-        return found
+            self._refuse(word, f"{shown(word.text)} is not a time that can be read here", BEGIN_ADVICE)
+        self.notes += filter(None, [found.note])
+        return found.moment
 
     def _dependencies(self, word: OptionWord) -> tuple[Dependency, ...]:
         found = []
