@@ -6,10 +6,23 @@ The file ``f`` is at ``store`` and takes 100 s to anywhere else: a job that is p
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from koala.core import JobState
-from koala.model.messages import JobEnded, Outcome, SiteLost, SiteReported, StartComponent, StartTransfer
+from koala.model.checkpoint import Checkpoint, CheckpointSignal
+from koala.model.messages import (
+    AbortComponent,
+    CancelAsked,
+    JobEnded,
+    Outcome,
+    RestartAsked,
+    SiteLost,
+    SiteReported,
+    SiteSilent,
+    StartComponent,
+    StartTransfer,
+)
 from koala.model.nodes import NodeClass, NodeSize, TaskNeeds
 from koala.model.request import Application, Component, Request
 from tests.support.core_driver import CoreDriver, ask, kind, part
@@ -149,3 +162,61 @@ def test_a_job_without_gpus_uses_no_gpu_time() -> None:
     driver.wait_until(driver.now + 10.0)
     (ended,) = kind(driver.end(token), JobEnded)
     assert ended.gpu_s == 0.0
+
+
+def saving_driver() -> tuple[CoreDriver, tuple[str, str]]:
+    """A job that ran for 100 s and was asked to save, for which it has 60 s, 20 s ago."""
+    driver = gpu_driver()
+    checkpoint = Checkpoint(signal=CheckpointSignal.USR1, grace_s=60.0)
+    first, second = driver.run(Request(components=(with_gpus(3, "a"), with_gpus(1, "b")), checkpoint=checkpoint))
+    driver.wait_until(driver.now + 100.0)
+    driver.send(RestartAsked(at=driver.now, job=1))
+    driver.wait_until(driver.now + 20.0)
+    assert gpu_s(driver) == [0.0, 0.0]
+    return driver, (first, second)
+
+
+def test_gpu_time_counts_while_a_component_saves_until_it_ends_or_its_grace_is_over() -> None:
+    driver, (first, second) = saving_driver()
+    driver.end(first, exit_code=0)
+    assert gpu_s(driver) == [360.0, 0.0]
+    driver.wait_until(driver.now + 45.0)
+    assert gpu_s(driver) == [360.0, 160.0]
+    driver.end(second, outcome=Outcome.ABORTED)
+    assert (driver.job(1).gpu_s, gpu_s(driver)) == (520.0, [360.0, 160.0])
+
+
+def test_a_job_that_is_cancelled_while_it_saves_is_ended_at_once_and_its_gpu_time_counts_until_then() -> None:
+    driver, tokens = saving_driver()
+    commands = driver.send(CancelAsked(at=driver.now, job=1))
+    assert [each.token for each in kind(commands, AbortComponent)] == list(tokens)
+    (ended,) = kind(commands, JobEnded)
+    assert (ended.gpu_s, gpu_s(driver)) == (480.0, [360.0, 120.0])
+    driver.wait_until(driver.now + 5.0)
+    driver.end(*tokens, outcome=Outcome.ABORTED)
+    assert gpu_s(driver) == [360.0, 120.0]
+
+
+def test_gpu_time_at_a_site_that_is_lost_while_a_component_saves_counts_until_then_and_not_again() -> None:
+    driver, (first, second) = saving_driver()
+    driver.send(SiteLost(at=driver.now, site="a"))
+    assert gpu_s(driver) == [360.0, 0.0]
+    driver.wait_until(driver.now + 50.0)
+    driver.end(first, second, outcome=Outcome.ABORTED)
+    assert gpu_s(driver) == [360.0, 160.0]
+
+
+def test_gpu_time_of_a_run_at_a_lost_site_does_not_count_again_when_the_site_answers() -> None:
+    driver = gpu_driver()
+    (token,) = driver.run(Request(components=(msgspec.structs.replace(with_gpus(3, "a"), site=None),)))
+    ((lost, _),) = driver.job(1).places
+    driver.send(SiteSilent(at=driver.now, site=lost, reason="no answer"))
+    driver.wait_until(driver.now + 100.0)
+    driver.send(SiteLost(at=driver.now, site=lost))
+    driver.wait_until(driver.now + 30.0)
+    driver.ready(*driver.tokens(1))
+    assert driver.state(1) is JobState.RUNNING
+    driver.wait_until(driver.now + 10.0)
+    driver.send(SiteReported(at=driver.now, site=lost, processors=8, others=0))
+    driver.end(token, outcome=Outcome.ABORTED)
+    assert sorted(gpu_s(driver)) == [0.0, 300.0]

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from koala import runners
+from koala.model.checkpoint import Checkpoint, CheckpointSignal
 from koala.model.messages import Outcome
 from koala.model.request import Application, JobType
 from koala.runners.traffic import TrafficReport, is_traffic_mail, parse_traffic
@@ -184,6 +185,30 @@ def test_a_plain_component_of_several_nodes_says_that_they_are_not_all_seen(tmp_
     for each in crew:
         assert each.ended() == "exited 0"
         assert "several nodes" in parse_traffic(told_by(each)[0]).reason
+
+
+# It saves whenever it is asked to, until a file says that it is enough.
+SAVES = """
+trap ': >"$KOALA_HOME/saved"' TERM
+while [ ! -e "$KOALA_HOME/stop" ]; do sleep 0.1; done
+"""
+
+
+def test_an_application_that_saves_on_sigterm_is_counted_on(tmp_path: Path) -> None:
+    checkpoint = Checkpoint(every_s=1.0, signal=CheckpointSignal.TERM)
+    saves = Noded(tmp_path / "0", 0, 2, Application(script=SAVES), checkpoint=checkpoint)
+    other = Noded(tmp_path / "1", 1, 2, Application(script="exit 0"))
+    for each in (saves, other):
+        each.start(("a0", 1))
+    try:
+        release(JobType.PLAIN, [saves, other])
+        saves.appears("saved")
+        before = len(told_by(saves))
+        saves.until(lambda: len(told_by(saves)) > before, "a report after it has saved")
+        (saves.home / "stop").touch()
+        assert [each.ended() for each in (saves, other)] == ["exited 0"] * 2
+    finally:
+        saves.stop()
 
 
 def test_connections_to_others_than_the_components_of_the_job_do_not_count(tmp_path: Path) -> None:

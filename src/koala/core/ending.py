@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from koala.core.failures.avoidance import SiteAvoidance
 from koala.core.lifecycle import GIVEN_BACK, IN_CLAIMING_QUEUE, JobState
-from koala.core.state.checkpoints import grace_s, is_saving
+from koala.core.state.checkpoints import grace_s, is_saving, still_runs
 from koala.core.state.job import ComponentClaim, Job
 from koala.core.state.ledger import ENDED_KEPT, Ledger, first_given, tries_in_words
 from koala.core.state.timers import Alarm
@@ -97,6 +97,8 @@ class JobEnding:
         if self._is_in_line(job):
             self.leave_placement_queue(job)
         self.give_back(job)
+        if job.state is JobState.UNWINDING:
+            self._abort_rest(job)  # nobody goes on from what is still being saved
         if ledger.planned:
             ledger.drop_plan(job)
         job.move(state)
@@ -296,7 +298,7 @@ class JobEnding:
 
     def _abort_rest(self, job: Job, *, saving: bool = False) -> None:
         for claim in job.claims:
-            if claim is not None and not claim.aborting:
+            if claim is not None and still_runs(claim):
                 self.abort(claim, saving=saving)
 
     def _leave_transfers(self, job: Job) -> None:
@@ -310,12 +312,13 @@ class JobEnding:
 
     def abort(self, claim: ComponentClaim, *, saving: bool = False) -> None:
         """The component is not wanted any more; it counts until its site says that it is gone. With ``saving`` one
-        that can save its state has its time of grace first."""
+        that can save its state has its time of grace first, in which it still runs."""
+        ledger, wait_s = self.ledger, grace_s(claim) if saving else 0.0
+        if wait_s == 0 and still_runs(claim):
+            ledger.count_run(claim)
         claim.aborting = True
         claim.stop_timer()
-        self.ledger.count_held(claim)
-        self.ledger.count_run(claim)
-        ledger, wait_s = self.ledger, grace_s(claim) if saving else 0.0
+        ledger.count_held(claim)
         ledger.sites.expect_end_of(claim, ledger.now + wait_s)
         if wait_s > 0:
             ledger.commands.append(AskCheckpoint(site=ledger.names[claim.site], token=claim.token))
@@ -326,6 +329,8 @@ class JobEnding:
     def _abort_again(self, token: Token) -> None:
         claim = self.ledger.claims[token]
         self.ledger.about = (claim.job,)
+        if still_runs(claim):  # its time of grace is over
+            self.ledger.count_run(claim)
         self._abort(claim)
 
     def _abort(self, claim: ComponentClaim) -> None:

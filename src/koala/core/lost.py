@@ -14,6 +14,7 @@ from koala.core.claiming import JobClaiming
 from koala.core.ending import JobEnding
 from koala.core.lifecycle import JobState
 from koala.core.running import JobRunning
+from koala.core.state.checkpoints import still_runs
 from koala.core.state.job import ComponentClaim, ComponentPhase, Job
 from koala.core.state.ledger import Ledger
 from koala.core.state.sites import ERROR_CHARACTERS_MAX, SiteBelief, Trust
@@ -90,6 +91,8 @@ class SiteLoss:
         for claim in held:
             if claim.aborting:
                 ledger.about = (claim.job,)
+                if still_runs(claim):
+                    ledger.count_run(claim)
                 self.ending.let_go(claim)
             claim.fenced = True
         why = f"{site.name} is lost: {reason}"

@@ -14,7 +14,7 @@ from koala.core.collecting import OutputCollecting
 from koala.core.ending import JobEnding
 from koala.core.failures.blame import Blame
 from koala.core.lifecycle import JobState
-from koala.core.state.checkpoints import JobCheckpoints
+from koala.core.state.checkpoints import JobCheckpoints, still_runs
 from koala.core.state.encoded import INFINITY
 from koala.core.state.job import ComponentClaim, ComponentPhase, Job
 from koala.core.state.ledger import Ledger, first_given
@@ -375,11 +375,11 @@ class JobRunning:
         if claim is None:
             return
         ledger.about = (claim.job,)
+        if still_runs(claim):
+            ledger.count_run(claim)
         claim.stop_timer()
         if claim.held_at != INFINITY and event.outcome not in NEVER_HELD:
             ledger.count_held(claim)
-        if not claim.aborting:
-            ledger.count_run(claim)
         ledger.sites.free(claim)
         if event.outcome in _ERRORS_OF_SITES:
             error = event.reason or str(event.outcome)

@@ -65,9 +65,22 @@ koala_ask_to_save() {
     koala_put asked "$koala_asked${1-}"
     if [ -n "$koala_signal" ]; then
         for koala_pid in $(koala_catching "$$"); do
-            kill -s "$koala_signal" "$koala_pid" 2>/dev/null
+            koala_is_own "$koala_pid" || kill -s "$koala_signal" "$koala_pid" 2>/dev/null
         done
     fi
+}
+
+# Whether a process is a shell of this script, as the one that counts traffic, or runs it on a node. Such a one catches
+# signals for reasons of its own, and would end.
+koala_is_own() {
+    case $(koala_words_of "$1") in
+    "$(koala_words_of "$$")" | *"sh $koala_home/script "*) true ;;
+    *) false ;;
+    esac
+}
+
+koala_words_of() {
+    tr '\0' ' ' 2>/dev/null <"/proc/$1/cmdline"
 }
 
 # The processes below one that catch the signal: it would end any other, as one that has not come to catch it yet.

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from koala.daemon.perform.transfers import TransferWorker
 from koala.daemon.upkeep.retention import Retention
+from koala.files import ChecksumError
 from koala.files.area.workspace import CollectedFile
 from koala.model.checkpoint import Checkpoint, CheckpointSignal
 from koala.model.messages import RestartAsked, SiteDrained
@@ -159,4 +161,46 @@ def test_a_checkpoint_that_cannot_be_kept_leaves_the_one_before_in_use(root: Pat
             assert "goes on from" in told
             assert "saved at a cannot be had" in told
 
+    asyncio.run(scenario())
+
+
+# The second run goes on from the first, at another site.
+GOES_ON = """\
+if [ "$KOALA_RUN" = 1 ]; then echo first >"$KOALA_CHECKPOINT/state"; : >"%s/begun"; while :; do sleep 0.1; done; fi
+cat "$KOALA_CHECKPOINT/state" || echo nothing
+"""
+
+
+@pytest.mark.parametrize(
+    ("at", "times", "output"),
+    [("source", 1, "first\n"), ("source", 9, "nothing\n"), ("target", 1, "first\n")],
+    ids=["mended", "damaged", "target"],
+)
+def test_an_archive_that_is_bad_is_made_once_more_and_a_bad_disk_elsewhere_loses_none(
+    root: Path, monkeypatch: pytest.MonkeyPatch, at: str, times: int, output: str
+) -> None:
+    checkpoint = TransferWorker.checkpoint
+    tried: list[CollectedFile] = []
+
+    async def on_bad_disks(
+        worker: TransferWorker, token: str, file: str, source: str, target: str, made: CollectedFile
+    ) -> str:
+        tried.append(made)
+        if len(tried) <= times:
+            raise ChecksumError(file, source if at == "source" else target, "what was written is not what was read")
+        return await checkpoint(worker, token, file, source, target, made)
+
+    async def scenario() -> None:
+        async with open_engine(root, local_grid((1, 1), restart_rest_s=0.0)) as world:
+            job = await world.submit(a_request(GOES_ON % root, checkpoint=Checkpoint()))
+            await world.until((root / "begun").exists)
+            (first,) = world.store.components(job)
+            await world.engine.tell(SiteDrained(at=0.0, site=first.site))
+            await world.engine.tell(RestartAsked(at=0.0, job=job))
+            (row,) = await world.ended(job)
+            assert row.state == "done"
+            assert await world.output(job) == output
+            assert len(tried) == 2
+
+    monkeypatch.setattr(TransferWorker, "checkpoint", on_bad_disks)
     asyncio.run(scenario())

@@ -79,6 +79,11 @@ def is_saving(claim: ComponentClaim) -> bool:
     return claim.aborting and not claim.fenced and claim.abort_tries == 0 and claim.timer is not None
 
 
+def still_runs(claim: ComponentClaim) -> bool:
+    """Whether nobody has ended the component yet: what it uses until then counts."""
+    return not claim.aborting or is_saving(claim)
+
+
 class JobCheckpoints:
     """Remembers which components ran, and names those from whose checkpoints others go on."""
 

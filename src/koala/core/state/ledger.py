@@ -286,7 +286,7 @@ class Ledger:
             site.early_wasted_processor_s += wasted
 
     def count_run(self, claim: ComponentClaim) -> None:
-        """A component that ran ends, or is to end: the time for which it used its GPUs counts once."""
+        """A component that ran ends, or is ended now: the time for which it used its GPUs counts once."""
         job = claim.job
         if claim.phase is not ComponentPhase.RUNNING or job.started_at is None:
             return

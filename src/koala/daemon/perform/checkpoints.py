@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 CHECKPOINT_PATIENCE_S = 600.0
 # Why a disk does not take an archive; of any other failure the site may recover.
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM})
-# An archive that is not any more what it was made as.
+# An archive that is not any more what it was made as, where the site is the one that it was made at.
 _FAULTS_OF_SOURCE = (MissingReplicaError, ChangedFileError, ChecksumError)
 # The first bytes of an archive with nothing in it.
 _NOTHING = bytes(512)
@@ -127,21 +127,13 @@ class CheckpointBringer:
         reasons: list[str] = []
         for source in sources:
             try:
-                made = await self._collect(source, checkpoint.directory)
+                had = await self._have(row, source, checkpoint.directory)
             except (OSError, PathError) as error:
                 reasons.append(self._passed_over(row.token, source, error))
                 continue
-            if made is None:
+            if had is None:
                 continue
-            try:
-                path = await self._have_at(row, source, made)
-            except UnreachableSiteError as error:
-                reasons.append(self._passed_over(row.token, source, OSError(error.message)))
-                continue
-            except _FAULTS_OF_SOURCE as error:
-                self._collected.pop(source.token, None)  # what is in the workspace there may still be had
-                reasons.append(self._passed_over(row.token, source, PathError(error.message)))
-                continue
+            made, path = had
             self._tell(row.token, reasons, source, made)
             await self._forget_older(sources[sources.index(source) + 1 :])
             return path
@@ -149,12 +141,32 @@ class CheckpointBringer:
             self._tell(row.token, reasons)
         return None
 
-    async def _have_at(self, row: ComponentRow, source: CheckpointSource, made: CollectedFile) -> str:
-        """Have an archive at the component's site; where it is in the file area there."""
+    async def _have(
+        self, row: ComponentRow, source: CheckpointSource, directory: str, *, again: bool = False
+    ) -> tuple[CollectedFile, str] | None:
+        """Have the archive of a source at the component's site: it, and where it is in the file area there.
+
+        One that is bad where it was made is made once more of what is in the workspace. Raises ``OSError`` or
+        ``PathError`` where the source cannot be had.
+        """
+        made = await self._collect(source, directory)
+        if made is None:
+            return None
         file = checkpoint_file(source.token)
         if source.site == row.site:
-            return replica_path(file)
-        return await self._transfers.checkpoint(row.token, file, source.site, row.site, made)
+            return made, replica_path(file)
+        try:
+            return made, await self._transfers.checkpoint(row.token, file, source.site, row.site, made)
+        except UnreachableSiteError as error:
+            raise OSError(error.message) from None
+        except _FAULTS_OF_SOURCE as error:
+            if error.site != source.site:
+                raise
+            if self._collected.get(source.token) is made:  # nobody else has made it anew meanwhile
+                del self._collected[source.token]
+            if again:
+                raise PathError(error.message) from None
+        return await self._have(row, source, directory, again=True)
 
     async def _collect(self, source: CheckpointSource, directory: str) -> CollectedFile | None:
         """What a component that has ended left; None where there is nothing. All who want it wait for one reading."""
