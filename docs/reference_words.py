@@ -81,7 +81,7 @@ SBATCH_MEANING = {
     "mem-per-cpu": "memory of each processor of a task",
     "mem-per-gpu": "memory for each GPU of a task",
     "array": "one job for each index, as `0-99%10`; each finds its own in `SLURM_ARRAY_TASK_ID`",
-    "begin": "it is not tried before: `2030-01-31T08:00:00Z`, with its zone, or `now+2h`",
+    "begin": "it is not tried before: `2030-01-31T08:00:00+01:00`, without a zone in UTC, or `now+2h`, `now+1hour`",
     "dependency": "`afterok:17:18`, `afterany:`, `after:` or `afternotok:`, with `,` between; `17_3` is an element",
     "hold": "it is not tried before `koala job release`",
     "container": "the image to run it in; the job goes only to sites that say how they run images",

@@ -7,12 +7,14 @@ end of another job, an alarm, a word of its user. A condition that can never be 
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Sequence
 
 from koala.core.ending import JobEnding
 from koala.core.lifecycle import JobState
 from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
 from koala.core.state.timers import Alarm
+from koala.core.story import kept_back
 from koala.model.dependency import Condition, in_words
 from koala.model.messages import (
     ChangeAsked,
@@ -24,7 +26,7 @@ from koala.model.messages import (
     RestartAsked,
     UnholdAsked,
 )
-from koala.model.request import JobId, Priority
+from koala.model.request import JobId, Priority, Request
 
 # From these states a job goes back, and is held there; it holds nothing that an application has used.
 _NOT_STARTED = frozenset({JobState.PLACED, JobState.CLAIMING, JobState.STARTING})
@@ -53,7 +55,7 @@ class JobHolding:
             job.begins_at = begins_at
         ended = {each.job: each for each in event.ended}
         for dependency in request.after:
-            became = self._became(dependency.job, ended)
+            became = _became(ledger, dependency.job, ended)
             met = True if became is None else is_met(dependency.condition, became)
             if became is None or met is False:
                 self._end_broken(job, dependency.condition, dependency.job, became)
@@ -62,14 +64,6 @@ class JobHolding:
                 job.waits_for.append((dependency.condition, dependency.job))
                 ledger.dependents.setdefault(dependency.job, {})[job.id] = None
         return True
-
-    def _became(self, job_id: JobId, ended: dict[JobId, EndedJob]) -> EndedJob | None:
-        """What has become of a job so far; None where nobody knows of it."""
-        job = self.ledger.jobs.get(job_id)
-        if job is not None:
-            return EndedJob(job=job_id, outcome=None, started=job.runs > 0)
-        array = self.ledger.array_of(job_id)
-        return ended.get(job_id) if array is None else _element_became(job_id, array)
 
     # ------------------------------------------------------------------------------ what has happened
 
@@ -121,14 +115,7 @@ class JobHolding:
 
     def _end_broken(self, job: Job, condition: Condition, other: JobId, became: EndedJob | None) -> None:
         """What it waits for can never come."""
-        if became is None:
-            what = f"job {other} is not known"
-        elif condition is Condition.STARTED:
-            what = f"job {other} ended before it started"
-        else:
-            what = f"job {other} {_BECAME[became.outcome]}"
-        reason = f"it waits for {in_words(condition, other)}, which can never come: {what}"
-        self.ending.end(job, JobState.CANCELLED, reason)
+        self.ending.end(job, JobState.CANCELLED, _why_broken(condition, other, became))
 
     def _begins(self, job_id: JobId) -> None:
         job = self.ledger.jobs[job_id]
@@ -238,6 +225,50 @@ class JobHolding:
         job.held = False
         job.tell(self.ledger.now, "unheld")
         self._review(job)
+
+
+def never_to_come(ledger: Ledger, request: Request, ended: Sequence[EndedJob]) -> str:
+    """What a new job would wait for in vain, so that it would end at once, in words; empty where there is nothing."""
+    over = {each.job: each for each in ended}
+    for each in request.after:
+        became = _became(ledger, each.job, over)
+        if became is None or is_met(each.condition, became) is False:
+            return _why_broken(each.condition, each.job, became)
+    return ""
+
+
+def would_keep_back(ledger: Ledger, request: Request, ended: Sequence[EndedJob], now: float) -> str:
+    """Why a new job would not be tried yet, or never, in words; empty where nothing would keep it back."""
+    vain = never_to_come(ledger, request, ended)
+    if vain:
+        return vain
+    over = {each.job: each for each in ended}
+    open_still = [
+        (each.condition, each.job)
+        for each in request.after
+        if (became := _became(ledger, each.job, over)) is not None and is_met(each.condition, became) is None
+    ]
+    has_a_time = bool(request.begin_in_s) or (request.begin_at or 0.0) > now
+    return kept_back(request.hold, open_still, has_a_time)
+
+
+def _became(ledger: Ledger, job_id: JobId, ended: dict[JobId, EndedJob]) -> EndedJob | None:
+    """What has become of a job so far; None where nobody knows of it."""
+    job = ledger.jobs.get(job_id)
+    if job is not None:
+        return EndedJob(job=job_id, outcome=None, started=job.runs > 0)
+    array = ledger.array_of(job_id)
+    return ended.get(job_id) if array is None else _element_became(job_id, array)
+
+
+def _why_broken(condition: Condition, other: JobId, became: EndedJob | None) -> str:
+    if became is None:
+        what = f"job {other} is not known"
+    elif condition is Condition.STARTED:
+        what = f"job {other} ended before it started"
+    else:
+        what = f"job {other} {_BECAME[became.outcome]}"
+    return f"it waits for {in_words(condition, other)}, which can never come: {what}"
 
 
 def _element_became(job_id: JobId, array: Job) -> EndedJob:

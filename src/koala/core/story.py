@@ -293,10 +293,11 @@ def element_counts(array: Job) -> ElementCounts | None:
 
 def kept_back_by(job: Job) -> str:
     """Why a job is not tried yet, in words."""
-    return _kept_back(job.held, job.waits_for, job.begins_at is not None)
+    return kept_back(job.held, job.waits_for, job.begins_at is not None)
 
 
-def _kept_back(held: bool, waits_for: Sequence[tuple[Condition, JobId]], has_a_time: bool, more: int = 0) -> str:
+def kept_back(held: bool, waits_for: Sequence[tuple[Condition, JobId]], has_a_time: bool, more: int = 0) -> str:
+    """The same of what is known of it."""
     shown = [in_words(condition, other) for condition, other in waits_for[:WAITED_FOR_NAMED_MAX]]
     more += max(0, len(waits_for) - WAITED_FOR_NAMED_MAX)
     if more:
@@ -456,7 +457,7 @@ _WORDS: dict[str, Callable[..., str]] = {
     "all_nodes": lambda names, site: (
         f"it may run on every node of {names[site]} again, also where it failed: there was no other way"
     ),
-    "kept_back": lambda _, *what: f"kept back: {_kept_back(*what)}",
+    "kept_back": lambda _, *what: f"kept back: {kept_back(*what)}",
     "has_come": lambda _, condition, other: f"what it waited for has come: {_HAS_COME[condition].format(other)}",
     "its_time": lambda _: "its time has come (begin_at)",
     "element_of": lambda _, index, array: f"it is element {index} of array {array}",

@@ -129,6 +129,20 @@ def test_a_dry_run_of_what_does_not_fit_is_refused_with_a_cure(shell: Shell, tmp
     assert shell.json("submit", str(path), "--dry-run", code=3)["refusal"]["permanent"] is True
 
 
+def test_a_dry_run_of_a_job_that_is_kept_back_says_so(shell: Shell, tmp_path: Path) -> None:
+    path = job_file(tmp_path, "true", "processors: 1\nbegin_at: now+1h")
+    assert shell.lines("submit", str(path), "--dry-run", code=3)[-1].startswith(
+        "It would not go now: it waits for its"
+    )
+    assert shell.json("submit", str(path), "--dry-run", code=3)["kept_back"]
+
+
+def test_a_job_that_waits_in_vain_is_told_of_at_once(shell: Shell, tmp_path: Path) -> None:
+    failed = shell.json("submit", str(job_file(tmp_path, "exit 3")), "--wait", code=3)["id"]
+    told = shell("submit", str(job_file(tmp_path, "true", f"processors: 1\nafter: {{done: [{failed}]}}"))).stderr
+    assert f"Warning: it waits for job {failed} to be done, which can never come" in " ".join(told.split())
+
+
 def test_a_dry_run_does_not_go_with_waiting(shell: Shell) -> None:
     assert "leave out --wait" in shell("submit", "hello", "--dry-run", "--wait", code=2).stderr
 

@@ -224,6 +224,13 @@ def test_a_job_waits_for_another_is_held_and_let_go_changed_and_put_back(tmp_pat
             first = await world.start(job_text(FOREVER, TWO_PARTS))
             second = await world.start(job_text(after=f"{{ended: [{first}]}}", hold="true"))
             await world.in_state(first, "running")
+            for text, why_not in (
+                (job_text(after=f"{{done: [{first}]}}"), f"it waits for job {first} to be done"),
+                (job_text(after=f"{{started: [{first}]}}"), ""),
+                (job_text(begin_at="now+1h"), "it waits for its time (begin_at)"),
+                (job_text(hold="true"), "somebody holds it, until koala job release lets it go"),
+            ):
+                assert (await service.dry_run(OWNER, Submission(description=text))).kept_back == why_not
             held = await service.job(OWNER, second)
             assert held.state == "held"
             assert held.reason.startswith(f"it waits for job {first} to end; somebody holds it")
@@ -242,8 +249,9 @@ def test_a_job_waits_for_another_is_held_and_let_go_changed_and_put_back(tmp_pat
             await world.in_state(first, "held")
             await service.changes.cancel(OWNER, first)
             assert (await world.ended(second)).state == "done"
-            third = await world.start(job_text(after=f"{{done: [{first}]}}"))
-            ended = await world.ended(third)
+            third = await world.submit(job_text(after=f"{{done: [{first}]}}"))
+            assert third.warning.endswith(f"which can never come: job {first} was cancelled")
+            ended = await world.ended(third.job.id)
             assert ended.state == "cancelled"
             assert f"job {first} was cancelled" in ended.reason
             with pytest.raises(ConflictError, match="submit it again"):

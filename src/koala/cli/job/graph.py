@@ -93,8 +93,10 @@ def _print_dry_run(ctx: click.Context, answer: DryRunGraph, as_json: bool) -> No
             told = ", ".join(f"{place.processors} on {clean(place.site)}" for place in each.dry_run.places)
         if each.dry_run.preempts:
             told += f", where it would preempt {listed([str(job) for job in each.dry_run.preempts])}"
+        if each.dry_run.kept_back:
+            told += f", but not now: {clean(each.dry_run.kept_back)}"
         out.print(Text(f"{clean(each.name)}{after}: {told}"))
     if not as_json:
         out.print(Text("each as if it were alone; nothing is submitted"))
-    if any(each.dry_run.refusal is not None for each in answer.jobs):
+    if any(each.dry_run.refusal is not None or each.dry_run.kept_back for each in answer.jobs):
         ctx.exit(EXIT_REFUSED)

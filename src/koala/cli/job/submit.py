@@ -100,6 +100,8 @@ def submit(
     elif not as_json:
         _print_submitted(summary, submitted.new)
         _print_notes(submitted.notes)
+    if submitted.warning:
+        say(f"Warning: {clean(submitted.warning)}. It is cancelled at once; submit it without that.", err=True)
     again = functools.partial(client.dry_run, text, source=source_to_send(source), files=files)
     told = warn_if_hopeless(client, summary, dry_run=None if summary.elements is None else again)
     if to_wait:
@@ -166,7 +168,9 @@ def _print_dry_run(ctx: click.Context, answer: DryRun, as_json: bool) -> None:
         _print_places(answer)
     if not as_json:
         _print_notes(answer.notes)
-    if answer.refusal is not None:
+        if answer.kept_back:
+            say(f"It would not go now: {clean(answer.kept_back)}.")
+    if answer.refusal is not None or answer.kept_back:
         ctx.exit(EXIT_REFUSED)
 
 

@@ -14,6 +14,7 @@ from typing import Literal, cast
 
 import msgspec
 
+from koala.core.holding import never_to_come, would_keep_back
 from koala.core.lifecycle import JobState
 from koala.daemon.engine.loop import Engine
 from koala.daemon.offload import offload, query
@@ -78,6 +79,7 @@ from koala.model.api import (
     SubmittedGraphJob,
 )
 from koala.model.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError, UnavailableError
+from koala.model.messages import EndedJob
 from koala.model.outputs import job_of_output
 from koala.model.request import GraphJob, Request, numbered_from
 from koala.model.request_size import request_characters
@@ -142,19 +144,17 @@ class Service:
         request = await self._request(who, wish)
         await self._check(who, request)
         await self._contents.refer(who, request)
+        ended = await ended_before(who, request, self._engine)
+        vain = never_to_come(self._engine.scheduler.ledger, request, ended)
         row, new = await self._engine.submit(
-            request,
-            owner=who.name,
-            client_token=wish.client_token,
-            guest=who.guest,
-            ended=await ended_before(who, request, self._engine),
+            request, owner=who.name, client_token=wish.client_token, guest=who.guest, ended=ended
         )
         if not new and await self._records.request_of(row.id) != request:
             raise ConflictError(
                 f"client_token: it was used for job {row.id}, which is a different one; use a new token for this job"
             )
         notes = await self._submissions.notes(wish, request, self._engine.grid)
-        return Submitted(job=self._records.summary(row), new=new, notes=notes)
+        return Submitted(job=self._records.summary(row), new=new, notes=notes, warning=vain if new else "")
 
     async def submit_graph(self, who: Principal, wish: Submission) -> SubmittedGraph:
         """Put several jobs on record that wait for each other, all or none; when this returns they are durable. Needs
@@ -199,11 +199,10 @@ class Service:
         await self._engine.freshen()
         jobs = []
         for each in graph:
-            await ended_before(who, each.request, self._engine)
+            ended = await ended_before(who, each.request, self._engine)
             waits_for = dict.fromkeys(graph[other.job].name for other in each.within)
-            jobs.append(
-                DryRunGraphJob(name=each.name, waits_for=[*waits_for], dry_run=self._try_out(who, each.alone()))
-            )
+            found = self._try_out(who, each.alone(), ended)
+            jobs.append(DryRunGraphJob(name=each.name, waits_for=[*waits_for], dry_run=found))
             await asyncio.sleep(0)  # the others of the loop have their turn
         return DryRunGraph(jobs=jobs)
 
@@ -245,21 +244,24 @@ class Service:
         who.need(Scope.SUBMIT)
         request = await self._request(who, wish)
         await self._check(who, request)
-        await ended_before(who, request, self._engine)
+        ended = await ended_before(who, request, self._engine)
         await self._engine.freshen()
-        answer = self._try_out(who, request)
+        answer = self._try_out(who, request, ended)
         notes = await self._submissions.notes(wish, request, self._engine.grid)
         return answer.model_copy(update={"notes": notes})
 
-    def _try_out(self, who: Principal, request: Request) -> DryRun:
-        return try_out(
+    def _try_out(self, who: Principal, request: Request, ended: Sequence[EndedJob]) -> DryRun:
+        scheduler = self._engine.scheduler
+        kept_back = would_keep_back(scheduler.ledger, request, ended, self._engine.now())
+        answer = try_out(
             request,
             guest=who.guest,
             catalogue=self._engine.catalogue,
             default_policy=self._engine.grid.scheduler.policy,
-            scheduler=self._engine.scheduler,
+            scheduler=scheduler,
             owner=who.name,
         )
+        return answer.model_copy(update={"kept_back": kept_back})
 
     async def jobs(
         self,

@@ -374,11 +374,13 @@ class MissingContents(Answer):
 
 class Submitted(Answer):
     """The job is safely on record. ``new`` is false when its client token had been used before. ``notes`` are on what
-    its description says without effect: options of a batch script."""
+    its description says without effect: options of a batch script. ``warning`` says why the job ends at once, as what
+    it waits for can never come."""
 
     job: JobSummary
     new: bool
     notes: list[str] = []
+    warning: str = ""
 
 
 class SubmittedGraphJob(Answer):
@@ -416,13 +418,15 @@ class DryRunPlace(Answer):
 class DryRun(Answer):
     """Where a job would go if it were alone in the queue now: places, or the reason why there are none. A job of high
     priority may take places of others: ``preempts`` are these, and with them ``lost_processor_s`` of work is lost.
-    ``notes`` as of a submission."""
+    ``kept_back`` says why it would not be tried yet, wherever there is room: for other jobs, for its time or for a
+    word of its user. ``notes`` as of a submission."""
 
     policy: str
     places: list[DryRunPlace] = []
     preempts: list[int] = []
     lost_processor_s: float = 0.0
     refusal: RefusalInfo | None = None
+    kept_back: str = ""
     notes: list[str] = []
 
 
