@@ -15,7 +15,7 @@ from koala.model.api import Explanation, PlanInfo, RefusalInfo, ShortageInfo
 from tests.cli.terminal.test_live_pictures import job
 
 SHORT = ShortageInfo(site="a", wanted=4, idle=1, missing=3, cure="3 more idle processors on a")
-PLAN = PlanInfo(job=4, expected_at=1_000_000.0, expected_sites=["a", "b"])
+PLAN = PlanInfo(job=4, expected_at=4_000_000_000.0, expected_sites=["a", "b"])
 
 
 def refusal(reason: str = "none is idle", **fields: Any) -> RefusalInfo:
@@ -63,10 +63,13 @@ def test_a_list_tells_when_and_where_planned_jobs_are_expected(capsys: pytest.Ca
     _Log(asked.client, "").tell(job(1, "waiting"))
     assert capsys.readouterr().err == f"Job 1 waits: none is idle; expected at {at} on a and b.\n"
     found = asked.explain(1).model_copy(update={"place_in_line": 1, "planned_before": [PLAN]})
-    print_explanation(found, PLAN.expected_at)
+    now = PLAN.expected_at - 1
+    print_explanation(found, now)
     shown = capsys.readouterr().out
-    assert f"Expected at {clock(PLAN.expected_at, PLAN.expected_at)} on a and b, if nobody comes before" in shown
+    assert f"Expected at {clock(PLAN.expected_at, now)} on a and b, if nobody comes before" in shown
     assert "Job 4, which comes before it, is expected at" in shown
+    print_explanation(found, PLAN.expected_at)
+    assert "Expected any moment on a and b, if nobody comes before" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(("names", "words"), [(["a"], "a"), (["a", "b"], "a and b"), (["a", "b", "c"], "a, b and c")])

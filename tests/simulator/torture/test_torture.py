@@ -31,7 +31,9 @@ from koala.simulator.world.contention import Contention
 
 # As many as show every happening often enough; ``koala torture`` lives through thousands.
 SEEDS = 200
-HAPPENS_AT_LEAST = 10
+HAPPENS_AT_LEAST = 25
+# Of these fewer are enough.
+SELDOM_AT_LEAST = {"preempted": 10}
 # A planted defect must show within this many storms.
 SEEDS_TO_FIND_A_DEFECT = 120
 
@@ -50,7 +52,8 @@ def test_the_storms_bring_about_everything_that_they_are_meant_to(verdicts: list
     happened: Counter[str] = Counter()
     for verdict in verdicts:
         happened.update(verdict.happened)
-    assert {word for word in HAPPENINGS if happened[word] < HAPPENS_AT_LEAST} == set()
+    few = {word: happened[word] for word in HAPPENINGS if happened[word] < HAPPENS_AT_LEAST}
+    assert {word for word, times in few.items() if times < SELDOM_AT_LEAST.get(word, HAPPENS_AT_LEAST)} == set(), few
 
 
 def test_a_storm_is_the_same_every_time() -> None:

@@ -128,10 +128,15 @@ def requeue(ctx: click.Context, client: Client, /, job_ids: tuple[int, ...], hol
     quarantine, after an error inside Koala, is put back by an operator once the cause is mended, as after an upgrade.
     """
 
+    from koala.client import ClientError
+
     def told(found: JobSummary) -> str:
         if found.state != "unwinding":
             return f"is {found.state} again"
-        return f"goes back: {clean(client.explain(found.id).meaning)}"
+        try:
+            return f"goes back: {clean(client.explain(found.id).meaning)}"
+        except ClientError:  # it is put back all the same, and so are those after it
+            return "goes back to its placement queue"
 
     _each_job(ctx, job_ids, lambda job_id: client.requeue(job_id, hold=hold), told, as_json=as_json)
 

@@ -157,8 +157,10 @@ def lost(client: Client, /, name: str, yes: bool, force: bool, as_json: bool) ->
     then it is used again by itself. To take out a site that answers, drain it.
     """
     before = client.site(name)
-    # A site that answers, or is lost already, is refused in any case: there is nothing to ask first.
-    if not yes and (force or before.silent_since is not None) and not before.lost:
+    if not yes and not before.lost:
+        if before.silent_since is None and not force:  # told here: it may fall silent before it is declared
+            drain = f"drain it (koala site drain {clean(name)})"
+            raise FailedError(f"{clean(name)} answers: {drain}, or give up what it runs all the same (--force)")
         _confirm_loss(before)
     found = client.declare_lost(name, force=force)
     words = clean(found.problem) or f"{clean(found.name)} answers, and had nothing to give up"

@@ -72,9 +72,11 @@ def clock(at: float, now: float | None = None) -> str:
 
 
 def expected(at: float, sites: Sequence[str], now: float | None = None) -> str:
-    """A plan of a job in words: ``expected at 14:05:10 on delft and leiden``."""
+    """A plan of a job in words: ``expected at 14:05:10 on delft and leiden``. One whose time has come waits until
+    what was to end has ended."""
     where = f" on {listed([clean(site) for site in sites])}" if sites else ""
-    return f"expected at {clock(at, now)}{where}"
+    is_over = at <= (time.time() if now is None else now)
+    return f"expected {'any moment' if is_over else f'at {clock(at, now)}'}{where}"
 
 
 def listed(names: Sequence[str]) -> str:

@@ -40,10 +40,12 @@ def clock_time(at: float) -> str:
 
 
 def expected(at: float, sites: Sequence[str], now: float) -> str:
-    """A plan of a job: ``expected at 14:05:10 UTC on delft and leiden``; with its date where that is not today's."""
-    when = f"{clock_time(at)} UTC" if _utc(at).date() == _utc(now).date() else moment(at)
+    """A plan of a job: ``expected at 14:05:10 UTC on delft and leiden``; with its date where that is not today's. One
+    whose time has come waits until what was to end has ended."""
+    when = f"at {clock_time(at)} UTC" if _utc(at).date() == _utc(now).date() else f"at {moment(at)}"
+    when = "any moment" if at <= now else when
     where = f"{', '.join(sites[:-1])} and {sites[-1]}" if len(sites) > 1 else "".join(sites)
-    return f"expected at {when} on {where}" if sites else f"expected at {when}"
+    return f"expected {when} on {where}" if sites else f"expected {when}"
 
 
 def machine_moment(at: float) -> str:
