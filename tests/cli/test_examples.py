@@ -45,6 +45,8 @@ def test_the_list_has_one_line_of_words_for_each_example() -> None:
     assert jobs >= {"shapes", "sweep", "after", "stages", "results", "resume", "laplace-checkpointed", "container"}
     assert jobs >= {"as-it-is", "local-sgd", "all-to-all"}
     assert all(20 <= len(each["summary"]) <= 110 and each["summary"][0] not in "#(*" for each in listed)
+    assert all(each["summary"].count("(") == each["summary"].count(")") for each in listed)
+    assert all(each["summary"][-1] != "*" for each in listed)
 
 
 def test_the_table_names_every_example() -> None:

@@ -124,7 +124,7 @@ def test_an_array_fails_when_an_element_fails_and_the_others_go_on() -> None:
     finish(driver, 3)
     driver.cancel(4)
     assert driver.ended(1).outcome is JobOutcome.FAILED
-    assert driver.ended(1).reason == "of 3 elements 1 failed and 1 were cancelled"
+    assert driver.ended(1).reason == "of 3 elements 1 failed (index 0) and 1 were cancelled"
     assert counts(driver) == (0, 0, 1, 1, 1)
 
 
@@ -299,10 +299,10 @@ def test_what_is_no_array_is_refused(text: str, what: str) -> None:
 
 def test_an_array_whose_elements_find_no_place_in_their_only_try_is_over_at_once() -> None:
     driver = a_driver()
-    driver.submit(ask(9, array=read_array("0-2"), placement_tries_max=1))
+    driver.submit(ask(9, array=read_array("10-70:10"), placement_tries_max=1))
     ended = driver.ended(1)
     assert ended.outcome is JobOutcome.FAILED
-    assert ended.reason == "of 3 elements 3 failed"
+    assert ended.reason == "of 7 elements 7 failed (indices 10, 20, 30, 40, 50 and 2 more)"
     assert not driver.ledger.arrays
 
 

@@ -43,7 +43,7 @@ class Example(NamedTuple):
     def summary(self) -> str:
         """Its first comment line."""
         lines = [line for line in self.text().splitlines() if not line.startswith("#!")]
-        return lines[0].strip(_COMMENT_MARKS + ")")
+        return lines[0].lstrip(_COMMENT_MARKS).removesuffix("*)").strip()
 
 
 def shipped(kind: str | None = None) -> list[Example]:

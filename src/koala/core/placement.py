@@ -34,6 +34,8 @@ MADE_AHEAD_MAX = 2
 # have their turn. So many sites count as one component more.
 MADE_AT_ONCE_MAX = 500
 SITES_PER_COMPONENT = 4
+# So many of the elements that failed are named when an array ends.
+ELEMENTS_NAMED_MAX = 5
 
 
 class JobPlacing:
@@ -264,7 +266,7 @@ class JobPlacing:
         self.ledger.about = (array,)
         counts = array.not_done_as
         failed, cancelled = counts[str(JobOutcome.FAILED)], counts[str(JobOutcome.CANCELLED)]
-        told = [f"{failed} failed"] if failed else []
+        told = [f"{failed} failed ({array.failed_elements(ELEMENTS_NAMED_MAX)})"] if failed else []
         told += [f"{cancelled} were cancelled"] if cancelled else []
         state = JobState.FAILED if failed else JobState.CANCELLED if cancelled else JobState.DONE
         self.ending.end(array, state, f"of {array.spec.size} elements {' and '.join(told)}" if told else "")

@@ -21,7 +21,7 @@ class Units:
 
     def room(self, count: int) -> str:
         """So many of them that are idle."""
-        return f"{count} idle {self.many}"
+        return f"{count} idle {self.one if count == 1 else self.many}"
 
     def more(self, count: int, site: int | None) -> str:
         """So many more of them that are idle, at the site or anywhere."""

@@ -222,3 +222,9 @@ def test_options_that_contradict_each_other_are_refused(tmp_path: Path) -> None:
     result = run("--no-ssh", "--ssh-config", str(config))
     assert result.exit_code == 2
     assert "contradict" in result.stderr
+
+
+def test_a_check_without_a_grid_names_where_it_looked_and_what_to_give(tmp_path: Path) -> None:
+    told = CliRunner().invoke(koala, ["site", "check", "vu", "--state", str(tmp_path)])
+    assert told.exit_code == 2
+    assert "give --state DIR" in " ".join(told.output.split())

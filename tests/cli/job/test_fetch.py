@@ -57,7 +57,9 @@ def test_what_a_job_made_comes_home_also_when_the_daemon_is_killed(tmp_path: Pat
         assert not part.exists()
         assert "no file" in koala("file", "get", "jobs/99/x", code=2).stderr
         plain = koala.submit(tmp_path, "exit 0")
-        assert "has no outputs" in koala("job", "fetch", str(plain), "--wait", code=2).stderr
+        told = " ".join(koala("job", "fetch", str(plain), "--wait", code=2).stderr.split())
+        assert "has no outputs" in told
+        assert "#KOALA --outputs" in told
 
 
 @pytest.mark.parametrize("target", ["/dev/null/x"])

@@ -143,6 +143,14 @@ def test_a_job_that_waits_in_vain_is_told_of_at_once(shell: Shell, tmp_path: Pat
     assert f"Warning: it waits for job {failed} to be done, which can never come" in " ".join(told.split())
 
 
+def test_an_array_that_failed_is_explained_by_an_element(shell: Shell, tmp_path: Path) -> None:
+    path = job_file(tmp_path, "exit 4", "components: [{processors: 1}]\narray: 3,7")
+    array = shell.json("submit", str(path), "--wait", code=4)["id"]
+    told = " ".join(shell("job", "explain", str(array)).stdout.split())
+    assert "Of 2 elements 2 failed (indices 3, 7)." in told
+    assert f"Element {array}_7 failed: " in told
+
+
 def test_a_dry_run_does_not_go_with_waiting(shell: Shell) -> None:
     assert "leave out --wait" in shell("submit", "hello", "--dry-run", "--wait", code=2).stderr
 

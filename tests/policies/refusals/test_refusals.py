@@ -24,6 +24,11 @@ def refusal_of(request: Request, policy: str, view: View) -> Refusal:
     return refuse(demand, view.idle, view)
 
 
+def test_one_processor_is_told_as_one() -> None:
+    refusal = refusal_of(components(1), "CM", view_of(0, 0, limit=(4, 4)))
+    assert "found no site with 1 idle processor left; the most is 0" in refusal.reason
+
+
 def test_a_component_that_fits_nowhere_is_named_with_what_each_site_lacks() -> None:
     refusal = refusal_of(components(24), "CM", view_of(18, 15, 12, limit=(40, 40, 40)))
     assert "a component of 24 processors" in refusal.reason

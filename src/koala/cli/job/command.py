@@ -20,7 +20,7 @@ from koala.cli.terminal.words import clean, with_its_time
 
 if TYPE_CHECKING:
     from koala.client import Client
-    from koala.model.api import JobSummary
+    from koala.model.api import Explanation, JobSummary
 
 
 class JobGroup(click.Group):
@@ -67,6 +67,16 @@ def explain(client: Client, /, job_id: int, as_json: bool) -> None:
         print_json(found.model_dump(mode="json"))
     else:
         print_explanation(found, time.time())
+        _print_failed_element(client, found)
+
+
+def _print_failed_element(client: Client, array: Explanation) -> None:
+    """Of an array that failed, why one of its elements did."""
+    if array.state != "failed" or client.job(array.job).elements is None:
+        return
+    for each in client.jobs(array=array.job, states=["failed"], limit=1).items:
+        name = f"{array.job}_{each.array_index}"
+        say(f"Element {name} failed: {clean(each.reason)}; see koala job explain {name}.")
 
 
 @job.command()

@@ -54,8 +54,8 @@ def fetch(ctx: click.Context, client: Client, /, job_id: int, target: str | None
                 f"nothing that job {job_id} made was collected; it {found.state}: {clean(found.reason)}"
             )
         raise UserError(
-            f"job {job_id} has no outputs; name them in its description (outputs: [result.h5]), or read what it "
-            f"printed with koala job logs {job_id}"
+            f"job {job_id} has no outputs; name them in its description (outputs: [result.h5], in a batch script "
+            f"#KOALA --outputs result.h5), or read what it printed with koala job logs {job_id}"
         )
     directory = Path(f"job-{job_id}" if target is None else target)
     places = {each.name: _place(directory, each) for each in made}

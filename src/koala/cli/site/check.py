@@ -114,7 +114,8 @@ def _site(name: str, grid_name: str | None, state: Path) -> tuple[Site, str]:
         kept = state / GRID_FILE
         if not kept.is_file():
             raise UserError(
-                "there is no grid of an earlier koala up; name a grid file with --grid; koala grid init writes one"
+                f"there is no grid of an earlier koala up in {clean(str(state))}; give --state DIR, the state "
+                "directory of the daemon, or name a grid file with --grid; koala grid init writes one"
             )
         grid_name = str(kept)
     text, source = read_named("grid", grid_name)

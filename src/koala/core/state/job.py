@@ -8,6 +8,7 @@ from __future__ import annotations
 import enum
 from collections import Counter
 from dataclasses import field
+from heapq import nsmallest
 from operator import attrgetter
 from typing import Any, TypeAlias
 
@@ -16,7 +17,7 @@ from koala.core.state.encoded import INFINITY, Time, encoded
 from koala.core.state.timers import Timer
 from koala.model.dependency import Condition
 from koala.model.job_array import ArraySpec
-from koala.model.messages import JobCounts, Token, TransferId
+from koala.model.messages import JobCounts, JobOutcome, Token, TransferId
 from koala.model.outputs import MadeOutput
 from koala.model.request import JobId, Priority, Request, SiteName
 from koala.policies.front_door import Demand, Spots
@@ -279,6 +280,15 @@ class Job(_JobLinks):
         self.not_done[position] = outcome
         self.not_done_as[outcome] += 1
         self.not_made += position >= self.made
+
+    def failed_elements(self, named_max: int) -> str:
+        """Of an array: the indices of the first elements that failed, in words."""
+        assert self.spec is not None
+        failed = (position for position, outcome in self.not_done.items() if outcome == JobOutcome.FAILED)
+        first = [str(self.spec.index_at(position)) for position in nsmallest(named_max, failed)]
+        more = self.not_done_as[str(JobOutcome.FAILED)] - len(first)
+        named = f"{'index' if len(first) == 1 else 'indices'} {', '.join(first)}"
+        return f"{named} and {more} more" if more else named
 
     def next_element(self) -> int | None:
         """Of an array: the position of the next element, which counts as made; None where it is not to be."""
