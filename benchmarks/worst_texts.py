@@ -156,7 +156,15 @@ class Daemon:
         for report in self.reports:
             scheduler.handle(report)
         begun = time.process_time()
-        try_out(request, owner="x", guest=False, catalogue=self.catalogue, default_policy="WF", scheduler=scheduler)
+        try_out(
+            request,
+            owner="x",
+            guest=False,
+            sees_all=True,
+            catalogue=self.catalogue,
+            default_policy="WF",
+            scheduler=scheduler,
+        )
         steps = [time.process_time() - begun]
         for call in (
             lambda: scheduler.handle(JobSubmitted(at=2.0, job=1, request=request)),

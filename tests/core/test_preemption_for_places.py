@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from koala.cli.job.graph import preempted
 from koala.core import JobState, Scheduler, decode_snapshot, encode_snapshot
 from koala.core.preemption.places import PREEMPTED_WITHIN_S, SOON_S
 from koala.core.preemption.victims import CANDIDATES_MAX, candidates
@@ -242,14 +243,15 @@ def test_who_is_planned_to_start_soon_preempts_nobody() -> None:
     assert "planned to start soon" in cure(driver, 2)
 
 
-def preview(driver: CoreDriver, request: Request) -> DryRun:
+def preview(driver: CoreDriver, request: Request, owner: str = "", *, sees_all: bool = False) -> DryRun:
     return try_out(
         request,
         guest=False,
         catalogue=Catalogue.builtin(),
         default_policy="WF",
         scheduler=driver.scheduler,
-        owner="",
+        owner=owner,
+        sees_all=sees_all,
     )
 
 
@@ -267,6 +269,24 @@ def test_a_preview_names_the_victims_and_changes_nothing() -> None:
     assert encode_snapshot(driver.scheduler.snapshot()) == before
     driver.submit(ask(4, high=True))
     assert victims(driver) == told.preempts
+
+
+def test_a_preview_tells_of_jobs_of_others_how_many_there_are_and_no_more() -> None:
+    driver = make_driver({"a": 10}, plan_depth=1)
+    for number, owner in ((1, "anna"), (2, "bert")):
+        driver.run(replace(ask(5), walltime_s=900.0))
+        driver.job(number).submitter = owner
+    driver.send(Tick(at=50.0))
+    told = preview(driver, ask(10, high=True), "anna")
+    assert (told.preempts, told.preempts_others, told.lost_processor_s) == ([1], 1, 250.0)
+    assert preempted(told) == "job 1 and 1 job of other users"
+    none = preview(driver, ask(10, high=True), "eve")
+    assert (none.preempts, none.preempts_others, none.lost_processor_s) == ([], 2, 0.0)
+    assert preempted(none) == "2 jobs of other users"
+    all_of_them = preview(driver, ask(10, high=True), "eve", sees_all=True)
+    assert (all_of_them.preempts, all_of_them.preempts_others) == ([1, 2], 0)
+    assert all_of_them.lost_processor_s == 500.0
+    assert preempted(all_of_them) == "jobs 1 and 2"
 
 
 def test_a_preview_knows_that_a_job_would_start_soon_and_preempt_nobody() -> None:

@@ -274,6 +274,13 @@ def test_a_bad_script_is_refused_at_its_place(case: tuple[str, int, int, str, st
     check(caught.value, case)
 
 
+def test_a_layout_that_cannot_be_read_is_told_once() -> None:
+    with pytest.raises(DescriptionError) as caught:
+        read_job("#!/bin/sh\n#SBATCH --nodes=x --gres=gpu:2 --cpus-per-gpu=3\n", "job.sbatch")
+    (problem,) = caught.value.problems
+    assert "'x' is not a whole number" in problem.message
+
+
 def test_bytes_that_are_not_utf8_are_refused_at_their_place() -> None:
     assert decoded("é: 1".encode(), "f") == "é: 1"
     with pytest.raises(DescriptionError) as caught:

@@ -14,9 +14,9 @@ import pytest
 from koala.daemon.service import submissions
 from koala.daemon.service.submissions import Unreadable, read_graph_submission
 from koala.descriptions import read_graph
-from koala.model.api import Submission
+from koala.model.api import Submission, Submitted
 from koala.model.dependency import DEPENDENCIES_MAX, Dependency
-from koala.model.errors import ConflictError, InvalidError, TooManyError
+from koala.model.errors import ConflictError, InvalidError, TooManyError, UnavailableError
 from koala.model.request import GraphJob
 from koala.model.travelling import TravellingFile, write_manifest
 from tests.support.daemon_world import ANNA, BERT, OWNER, WAIT_S, DaemonWorld, job_text, open_daemon
@@ -82,6 +82,42 @@ def test_what_a_graph_may_not_is_its_callers_error_and_nothing_of_it_is_on_recor
     async def scenario() -> None:
         async with open_daemon(tmp_path / "d", workers=InThreads()) as world, asyncio.timeout(WAIT_S):
             await scene(world)
+
+    asyncio.run(scenario())
+
+
+def test_names_of_outputs_that_fall_together_harm_nobody_else(tmp_path: Path) -> None:
+    def reads(number: int) -> str:
+        return graph_text(f"input_files: [jobs/{number}/x, jobs/a/x]", "outputs: [x]")
+
+    async def scenario() -> None:
+        async with open_daemon(tmp_path / "d", workers=InThreads()) as world, asyncio.timeout(WAIT_S):
+            service, engine = world.service, world.engine
+            job = (await world.submit(job_text(), OWNER)).job.id
+            later = job + 1
+            for call in (service.submit_graph, service.dry_run_graph):
+                with pytest.raises(InvalidError, match=f"there is no job {later} that makes it"):
+                    await call(OWNER, wish(reads(later)))
+
+            # One that no service would let through is refused by itself; what is submitted with it is taken.
+            graph = read_graph(reads(later), "graph.yaml")
+            bad, good = await asyncio.gather(
+                engine.submit_together(graph, owner="bert", ended=[(), ()]),
+                world.submit(job_text(), ANNA),
+                return_exceptions=True,
+            )
+            assert isinstance(bad, UnavailableError)
+            assert "the same file is named twice" in str(bad)
+            assert isinstance(good, Submitted), good
+            assert not engine.failure
+            assert (await service.jobs(BERT)).items == []
+
+            # What another job made may have the same name below it.
+            graph_of_two = await service.submit_graph(OWNER, wish(reads(job), "t"))
+            assert len(graph_of_two.jobs) == 2
+            first = graph_of_two.jobs[0].job.id
+            with pytest.raises(ConflictError, match="client_token"):
+                await service.submit_graph(OWNER, wish(reads(first), "t"))
 
     asyncio.run(scenario())
 

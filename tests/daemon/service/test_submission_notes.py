@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import msgspec
 import pytest
 
-from koala.daemon.service.submission_notes import LOOKED_AT_CHARACTERS_MAX, submission_notes
+from koala.daemon.service.submission_notes import LOOKED_AT_CHARACTERS_MAX, PROGRAMS_NAMED_MAX, submission_notes
 from koala.descriptions import read_grid, read_job
 from koala.model.grid import Grid
 from koala.model.travelling import TravellingFile
+from tests.support.work import growth, steps
 
 LOCAL = read_grid("sites:\n  A: {kind: local, processors: 4}\n", "grid.yaml")
 
@@ -54,6 +57,42 @@ def test_a_program_that_nothing_brings_is_named_with_what_sends_it(line: str, pr
 )
 def test_where_a_script_may_find_or_make_its_program_nothing_is_said(line: str) -> None:
     assert notes(line) == []
+
+
+WORST: dict[str, Callable[[int], str]] = {
+    "programs": lambda n: "".join(f"./w{number}\n" for number in range(15 * n)),
+    "one program": lambda n: "./w\n" * (30 * n),
+    "interpreters": lambda n: ("sh " * n + "\n") * 50,
+    "interpreters and scripts": lambda n: ("sh a.py " * (n // 3) + "\n") * 50,
+    "names with dots": lambda n: ("sh " + "a." * n + "\n") * 50,
+    "deep paths": lambda n: ("./" + "a/" * n + "a\n") * 50,
+    "files that are made": lambda n: ("-o a " * (n // 2) + "\n") * 50,
+    "redirections": lambda n: ("> " * n + "\n") * 50,
+}
+
+
+def looking_at(script: str) -> Callable[[], object]:
+    request = read_job("processors: 1\napplication: {script: 'true'}\n", "job.yaml")
+    (part,) = request.components
+    part = msgspec.structs.replace(part, application=msgspec.structs.replace(part.application, script=script))
+    whole = msgspec.structs.replace(request, components=(part,))
+    return lambda: submission_notes(whole, LOCAL)
+
+
+@pytest.mark.parametrize("name", WORST)
+def test_the_work_of_looking_for_programs_grows_with_the_script_and_not_faster(name: str) -> None:
+    assert growth(lambda size: looking_at(WORST[name](size)), 80, 4, least_s=0.06) < 2.2
+
+
+def test_a_program_of_many_is_little_work() -> None:
+    few, many = (steps(looking_at("".join(f"./p{number}\n" for number in range(count)))) for count in (200, 400))
+    assert (many - few) / 200 < 60
+
+
+def test_a_few_programs_are_named_and_each_once() -> None:
+    told = notes("".join(f"./w{number}\n./w{number}\n" for number in range(1_000)))
+    assert [note.split()[0] for note in told] == [f"w{number}" for number in range(PROGRAMS_NAMED_MAX)]
+    assert notes("bash a.sh python b.py; (sh c.sh) | perl -w d.pl x.pl")[3].startswith("d.pl")
 
 
 def test_an_executable_counts_and_input_files_bring_programs_too() -> None:

@@ -188,3 +188,24 @@ def test_the_clusters_of_tasks_are_found_once_beside_the_loop_and_put_on_record(
             assert workers.ran == ["with_clusters"]
 
     asyncio.run(scenario())
+
+
+def test_the_clusters_of_a_graph_are_found_by_the_workers_however_its_tasks_are_written(tmp_path: Path) -> None:
+    def graph(more: str) -> Submission:
+        job = f"application: {{executable: /bin/true}}, mcr: 1, edges: [[t, u, 1]]{more}"
+        text = f"jobs:\n  a: {{processors: 1, application: {{executable: /bin/true}}}}\n  b: {{{job}}}\n"
+        return Submission(description=text, source="graph.yaml")
+
+    async def scenario() -> None:
+        workers = CountingWorkers()
+        async with open_daemon(tmp_path / "d", workers=workers) as world, asyncio.timeout(WAIT_S):
+            hidden = graph(r', "t\x61sks": {t: 1, u: 1}')
+            _, second = (await world.service.submit_graph(ANNA, hidden)).jobs
+            assert workers.ran == ["all_clusters"]
+            on_record = await asyncio.to_thread(world.engine.store.request, second.job.id)
+            assert on_record is not None
+            assert on_record.task_clusters
+            assert (await world.service.dry_run_graph(ANNA, graph(", tasks: {t: 1, u: 1}, clusters: [[t, u]]"))).jobs
+            assert workers.ran == ["all_clusters"]
+
+    asyncio.run(scenario())

@@ -79,6 +79,17 @@ def _print_submitted(submitted: SubmittedGraph) -> None:
         click.echo(f"  job {each.job.id}  {clean(each.name)} ({size}{array}): {each.job.state}")
 
 
+def preempted(answer: DryRun) -> str:
+    """Whom a job would preempt: ``jobs 3 and 4 and 2 jobs of other users``; empty for nobody."""
+    told = []
+    if answer.preempts:
+        noun = "job" if len(answer.preempts) == 1 else "jobs"
+        told.append(f"{noun} {listed([str(job) for job in answer.preempts])}")
+    if answer.preempts_others:
+        told.append(f"{counted(answer.preempts_others, 'job')} of other users")
+    return " and ".join(told)
+
+
 def _print_dry_run(ctx: click.Context, answer: DryRunGraph, as_json: bool) -> None:
     from rich.text import Text
 
@@ -91,8 +102,8 @@ def _print_dry_run(ctx: click.Context, answer: DryRunGraph, as_json: bool) -> No
             told = f"no place: {clean(each.dry_run.refusal.reason)}"
         else:
             told = ", ".join(f"{place.processors} on {clean(place.site)}" for place in each.dry_run.places)
-        if each.dry_run.preempts:
-            told += f", where it would preempt {listed([str(job) for job in each.dry_run.preempts])}"
+        if victims := preempted(each.dry_run):
+            told += f", where it would preempt {victims}"
         if each.dry_run.kept_back:
             told += f", but not now: {clean(each.dry_run.kept_back)}"
         out.print(Text(f"{clean(each.name)}{after}: {told}"))

@@ -17,13 +17,13 @@ import click
 from koala.cli.connection import complete_example, with_client
 from koala.cli.errors import EXIT_REFUSED, UserError, say, wrapped
 from koala.cli.examples import read_named
-from koala.cli.job.graph import Described, submit_graph
+from koala.cli.job.graph import Described, preempted, submit_graph
 from koala.cli.job.sending import files_of
 from koala.cli.job.text_problems import shown_at_place, source_to_send
 from koala.cli.job.waiting import end_with, warn_if_hopeless, watch_job
 from koala.cli.terminal.output import console, counted, print_json
 from koala.cli.terminal.progress import byte_counter
-from koala.cli.terminal.words import clean, listed, span
+from koala.cli.terminal.words import clean, span
 from koala.descriptions import decoded, is_graph
 
 if TYPE_CHECKING:
@@ -196,14 +196,10 @@ def _print_places(answer: DryRun) -> None:
     out.print(
         Text(f"{answer.policy}: {counted(total, 'processor')} on {counted(sites, 'site')}; nothing is submitted")
     )
-    if answer.preempts:
-        jobs = "job" if len(answer.preempts) == 1 else "jobs"
-        out.print(
-            Text(
-                f"It would preempt {jobs} {listed([str(job) for job in answer.preempts])} of low priority for these: "
-                f"{span(answer.lost_processor_s)} of processor time would be lost."
-            )
-        )
+    if victims := preempted(answer):
+        whose = " of yours" if answer.preempts_others else ""
+        lost = f": {span(answer.lost_processor_s)} of processor time{whose} would be lost" if answer.preempts else ""
+        out.print(Text(f"It would preempt {victims} of low priority for these{lost}."))
 
 
 def _read_text(job: str) -> tuple[str, str]:

@@ -135,23 +135,29 @@ class PendingBatch:
         state, at = self._state, self._next_at()
         if item.request is not None:
             number = state.last_job + 1
-            request = _among_others(item, number)
-            state.last_job = number + (0 if request.array is None else request.array.size)
-            guest = item.submitter is not None and item.submitter.guest
-            owner = "" if item.submitter is None else item.submitter.owner
-            return JobSubmitted(
-                at=at,
-                job=number,
-                request=request,
-                guest=guest,
-                owner=owner,
-                defect=item.defect,
-                ended=self._ended(request, item.ended) if request.after else (),
-            )
+            try:
+                return self._submitted(item, number, at)
+            except Exception as error:  # its own, and not that of all others in the batch
+                raise HandlingError(JobSubmitted(at=at, job=number, request=item.request), (), error) from error
         assert item.event is not None, "an item is an event or a request"
         if isinstance(item.event, SiteReported) and not state.scheduler.ledger.plans_made:
             return msgspec.structs.replace(item.event, at=at, releases=())  # on record only where they count
         return msgspec.structs.replace(item.event, at=at)
+
+    def _submitted(self, item: InboxItem, number: JobId, at: float) -> JobSubmitted:
+        request = _among_others(item, number)
+        self._state.last_job = number + (0 if request.array is None else request.array.size)
+        guest = item.submitter is not None and item.submitter.guest
+        owner = "" if item.submitter is None else item.submitter.owner
+        return JobSubmitted(
+            at=at,
+            job=number,
+            request=request,
+            guest=guest,
+            owner=owner,
+            defect=item.defect,
+            ended=self._ended(request, item.ended) if request.after else (),
+        )
 
     def _ended(self, request: Request, known: Sequence[EndedJob]) -> tuple[EndedJob, ...]:
         """Those of the jobs that it waits for that are over: as its caller looked them up, or ended since."""

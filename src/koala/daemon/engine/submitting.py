@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from koala.daemon.engine.inbox import InboxItem, Together, half_characters
 from koala.daemon.engine.projection import Submitter
 from koala.model.errors import InvalidError, TooManyError, UnavailableError
 from koala.model.messages import EndedJob
+from koala.model.outputs import job_of_output
 from koala.model.request import GraphJob, InvalidRequestError, JobId, Request, numbered_from
 from koala.store import Store, StoredJob, StoreError
 from koala.store.requests import is_utf8
@@ -28,14 +29,20 @@ def _check_graph(graph: Sequence[GraphJob]) -> None:
     """``InvalidError`` for jobs that could not be put on record: what the engine's loop raises is everybody's."""
     if not all(is_utf8(job.request) for job in graph):
         raise half_characters("a job of the graph")
-    # The numbers are like those that they get: later than those of all jobs that they wait for.
-    first = 1 + max((each.job for job in graph for each in job.request.after), default=0)
     checked = 0
     try:
-        for _ in numbered_from(first, graph):
+        for _ in numbered_from(1 + max(_numbers_named(graph), default=0), graph):
             checked += 1
     except InvalidRequestError as error:
         raise InvalidError(f"job {graph[checked].name}: {error}; change it and submit the graph again") from None
+
+
+def _numbers_named(graph: Sequence[GraphJob]) -> Iterator[JobId]:
+    """The jobs on record that a graph waits for or reads from: those of the graph itself get later numbers."""
+    for job in graph:
+        yield from (each.job for each in job.request.after)
+        for component in job.request.components:
+            yield from (job_of_output(file.name) or 0 for file in component.input_files)
 
 
 class Submissions:

@@ -81,7 +81,7 @@ from koala.model.api import (
 from koala.model.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError, UnavailableError
 from koala.model.messages import EndedJob
 from koala.model.outputs import job_of_output
-from koala.model.request import GraphJob, Request, numbered_from
+from koala.model.request import GraphJob, InvalidRequestError, Request, numbered_from
 from koala.model.request_size import request_characters
 from koala.policies.errors import suggest
 from koala.store import StoredJob
@@ -187,9 +187,12 @@ class Service:
         """Whether these jobs on record are those of the graph."""
         if len(rows) != len(graph):
             return False
-        for row, request in zip(rows, numbered_from(rows[0].id, graph), strict=True):
-            if await self._records.request_of(row.id) != request:
-                return False
+        try:
+            for row, request in zip(rows, numbered_from(rows[0].id, graph), strict=True):
+                if await self._records.request_of(row.id) != request:
+                    return False
+        except InvalidRequestError:
+            return False  # with these numbers it could not have been taken
         return True
 
     async def dry_run_graph(self, who: Principal, wish: Submission) -> DryRunGraph:
@@ -260,6 +263,7 @@ class Service:
             default_policy=self._engine.grid.scheduler.policy,
             scheduler=scheduler,
             owner=who.name,
+            sees_all=who.sees_all,
         )
         return answer.model_copy(update={"kept_back": kept_back})
 

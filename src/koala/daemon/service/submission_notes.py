@@ -6,6 +6,7 @@ itself nothing is said.
 
 from __future__ import annotations
 
+import itertools
 import posixpath
 import re
 from collections.abc import Iterator, Sequence
@@ -19,14 +20,20 @@ PROGRAMS_NAMED_MAX = 4
 # So much of a script is looked at, and so many different applications.
 LOOKED_AT_CHARACTERS_MAX = 50_000
 APPLICATIONS_LOOKED_AT_MAX = 16
+# So many different programs of one of them; a longer path is none.
+PROGRAMS_LOOKED_AT_MAX = 100
+_PATH_CHARACTERS_MAX = 255
 # A line longer than this is data, and no command.
 _LINE_CHARACTERS_MAX = 1_000
 
+# Each pattern goes over a line once, whatever stands there: what a job says is looked at while others wait.
 _PATH = r"[A-Za-z0-9_][A-Za-z0-9_.+-]*(?:/[A-Za-z0-9_.+-]+)*"
 _HERE = re.compile(rf"(?:^|(?<=[\s;&|(=\"'`]))\./({_PATH})")
-_BY_INTERPRETER = re.compile(
-    rf"(?:^|[\s;&|(])(?:python3?|torchrun|bash|sh|Rscript|julia|perl)\s[^;&|<>]*?(?<=\s)({_PATH}\.(?:py|sh|R|jl|pl))\b"
-)
+_MADE = re.compile(rf"(?:>|-o)\s*\"?(?:\./)?({_PATH})")
+_BESIDE = re.compile(_PATH)
+_BETWEEN_COMMANDS = re.compile(r"[;&|<>]")
+_INTERPRETERS = frozenset({"python", "python3", "torchrun", "bash", "sh", "Rscript", "julia", "perl"})
+_SCRIPT_ENDINGS = (".py", ".sh", ".R", ".jl", ".pl")
 # Words that may put a program into the workspace, or lead away from it.
 _MAKES = re.compile(
     r"(?:^|[\s;&|(])(?:make|cmake|ninja|cargo|go|cp|mv|ln|install|tar|unzip|git|wget|curl|rsync|scp|[A-Za-z0-9_]*"
@@ -62,24 +69,29 @@ def partition_notes(request: Request, grid: Grid) -> list[str]:
 
 
 def _program_notes(request: Request, applications: Sequence[Application]) -> Iterator[str]:
-    """Programs beside the description that the job calls and nothing brings to its sites."""
-    there = {file.path for file in request.files}
-    there |= {
-        file.name if file.path is None else file.path for part in request.components for file in part.input_files
-    }
-    missing: dict[str, None] = {}
-    for application in applications:
-        if application.directory is not None and application.directory.startswith("/"):
-            continue  # it starts in a directory of the site
-        for program in _programs(application):
-            path = posixpath.normpath(posixpath.join(application.directory or "", program))
-            if not _is_there(path, there):
-                missing[program] = None
-    for program in list(missing)[:PROGRAMS_NAMED_MAX]:
+    for program in itertools.islice(_missing(request, applications), PROGRAMS_NAMED_MAX):
         yield (
             f"{program} is looked for where the job starts, and nothing brings it there; koala submit --with "
             f"{program} sends it along"
         )
+
+
+def _missing(request: Request, applications: Sequence[Application]) -> Iterator[str]:
+    """Programs beside the description that the job calls and nothing brings to its sites, each once."""
+    there = {file.path for file in request.files}
+    there |= {
+        file.name if file.path is None else file.path for part in request.components for file in part.input_files
+    }
+    told: set[str] = set()
+    for application in applications:
+        directory = application.directory or ""
+        if directory.startswith("/") or len(directory) > _PATH_CHARACTERS_MAX:
+            continue  # it starts in a directory of the site
+        for program in _programs(application):
+            path = posixpath.normpath(posixpath.join(directory, program))
+            if program not in told and not _is_there(path, there):
+                told.add(program)
+                yield program
 
 
 def _is_there(path: str, there: set[str]) -> bool:
@@ -87,22 +99,35 @@ def _is_there(path: str, there: set[str]) -> bool:
     return any("/".join(steps[:count]) in there for count in range(1, len(steps) + 1))
 
 
-def _programs(application: Application) -> Iterator[str]:
-    """What an application calls below the directory in which it starts."""
+def _programs(application: Application) -> list[str]:
+    """What an application calls below the directory in which it starts, each once."""
     if application.executable is not None:
-        if application.executable.startswith("./"):
-            yield posixpath.normpath(application.executable)
-        return
+        path = application.executable
+        is_here = path.startswith("./") and len(path) <= _PATH_CHARACTERS_MAX
+        return [posixpath.normpath(path)] if is_here else []
     lines = [*_commands(application.script or "")]
     if any(_MAKES.search(line) for line in lines):
-        return
-    written = "\n".join(lines)
-    for line in lines:
-        for pattern in (_HERE, _BY_INTERPRETER):
-            for found in pattern.finditer(line):
-                made = re.search(rf"(?:>|-o)\s*\"?(?:\./)?{re.escape(found[1])}\b", written)
-                if made is None:
-                    yield posixpath.normpath(found[1])
+        return []
+    made = {found[1] for line in lines for found in _MADE.finditer(line)}
+    called = dict.fromkeys(
+        path for line in lines for path in _called(line) if path not in made and len(path) <= _PATH_CHARACTERS_MAX
+    )
+    looked_at = itertools.islice(called, PROGRAMS_LOOKED_AT_MAX)
+    return [*dict.fromkeys(posixpath.normpath(path) for path in looked_at)]
+
+
+def _called(line: str) -> Iterator[str]:
+    """Programs that a line calls by their path, and scripts that it hands to an interpreter."""
+    for found in _HERE.finditer(line):
+        yield found[1]
+    for command in _BETWEEN_COMMANDS.split(line):
+        interprets = False
+        for word in command.split():
+            if word.rpartition("(")[2] in _INTERPRETERS:
+                interprets = True
+            elif interprets and (path := _BESIDE.match(word)) and path[0].endswith(_SCRIPT_ENDINGS):
+                yield path[0]
+                interprets = False
 
 
 def _commands(script: str) -> Iterator[str]:

@@ -10,14 +10,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 import msgspec
 
 from koala.core import Scheduler
-from koala.core.preemption.victims import Victims
+from koala.core.preemption.victims import Victims, lost_processor_s
 from koala.core.refusals import closed_refusal
 from koala.daemon.engine.loop import Engine
 from koala.daemon.launches import check_launch
@@ -89,17 +89,14 @@ class SubmissionReader:
                     outcome = await self._workers.run(read_submission, wish, sites, policies)
                 if isinstance(outcome, Unreadable):
                     raise InvalidError(outcome.message, outcome.problems)
-                if outcome.tasks is None or outcome.task_clusters:
-                    return outcome
-                return await self._workers.run(with_clusters, outcome)
+                return await self._workers.run(with_clusters, outcome) if _lacks_clusters(outcome) else outcome
 
     async def read_graph(
         self, who: Principal, wish: Submission, *, sites: Collection[str], policies: Collection[str]
     ) -> tuple[GraphJob, ...]:
         """The jobs that a text describes; as ``read`` otherwise."""
         size = len(wish.description)
-        # Finding the clusters of tasks takes long for a short text, too.
-        small = size <= SMALL_TEXT_CHARACTERS_MAX and "tasks" not in wish.description
+        small = size <= SMALL_TEXT_CHARACTERS_MAX
         with self._turn_of(who, "small" if small else "large", size) as turn:
             async with turn.alone:
                 if small:
@@ -109,7 +106,20 @@ class SubmissionReader:
                     outcome = await self._workers.run(read_graph_submission, wish, sites, policies)
                 if isinstance(outcome, Unreadable):
                     raise InvalidError(outcome.message, outcome.problems)
-                return outcome
+                return await self._with_clusters(outcome)
+
+    async def _with_clusters(self, graph: tuple[GraphJob, ...]) -> tuple[GraphJob, ...]:
+        lacking = [job.request for job in graph if _lacks_clusters(job.request)]
+        if not lacking:
+            return graph
+        found = iter(await self._workers.run(all_clusters, lacking))
+        jobs = []
+        for job in graph:
+            request = job.request
+            if _lacks_clusters(request):
+                request = msgspec.structs.replace(request, task_clusters=next(found))
+            jobs.append(msgspec.structs.replace(job, request=request))
+        return tuple(jobs)
 
     async def notes(self, wish: Submission, request: Request, grid: Grid) -> list[str]:
         """What the text of a request says without effect in this grid, and what will not be there."""
@@ -173,15 +183,14 @@ def read_submission(wish: Submission, sites: Collection[str], policies: Collecti
 def read_graph_submission(
     wish: Submission, sites: Collection[str], policies: Collection[str]
 ) -> tuple[GraphJob, ...] | Unreadable:
-    """The jobs of a graph with the clusters of their tasks, or every problem found in it. What travels, travels with
-    each of them."""
+    """The jobs of a graph, or every problem found in it. What travels, travels with each of them."""
     name = ""
     try:
         files = _files_of(wish)  # one list for all of them: it is read once, and pickled once
         graph, characters = [], 0
         for job in read_graph(wish.description, wish.source, known_sites=sites, known_policies=policies):
             name = job.name
-            request = with_clusters(_with_files(job.request, files))
+            request = _with_files(job.request, files)
             check_launch(request)
             characters += request_characters(request)
             if characters > REQUEST_CHARACTERS_MAX:
@@ -222,6 +231,15 @@ def with_clusters(request: Request) -> Request:
     """The request with the clusters of its tasks, which are then on record and found once; slow for many tasks."""
     tasks = ClusteredTasks.of(request)
     return request if tasks is None else msgspec.structs.replace(request, task_clusters=tasks.clusters)
+
+
+def _lacks_clusters(request: Request) -> bool:
+    return request.tasks is not None and not request.task_clusters
+
+
+def all_clusters(requests: Sequence[Request]) -> list[tuple[tuple[int, ...], ...]]:
+    """The clusters of the tasks of each request."""
+    return [with_clusters(request).task_clusters for request in requests]
 
 
 async def with_element_numbers(who: Principal, request: Request, engine: Engine) -> Request:
@@ -355,8 +373,10 @@ def try_out(
     default_policy: str,
     scheduler: Scheduler,
     owner: str,
+    sees_all: bool,
 ) -> DryRun:
-    """What the core would answer if it were asked now."""
+    """What the core would answer if it were asked now. Of jobs of others a caller who does not see all learns how
+    many would be preempted, and neither which nor what they have done."""
     sites = scheduler.ledger.sites
     view = sites.view
     try:
@@ -372,7 +392,12 @@ def try_out(
             found = closed_refusal(found, closed, sites, fits_elsewhere=fits)
         if isinstance(found, Victims):
             answer = dry_run(to_placement(demand, found.spots, view))
-            update = {"preempts": [job.id for job in found.jobs], "lost_processor_s": found.lost_s}
+            seen = [job for job in found.jobs if sees_all or job.submitter == owner]
+            update = {
+                "preempts": [job.id for job in seen],
+                "preempts_others": len(found.jobs) - len(seen),
+                "lost_processor_s": sum((lost_processor_s(job, scheduler.ledger.now) for job in seen), 0.0),
+            }
             return answer.model_copy(update=update)
         if not isinstance(found, Refusal):
             return dry_run(to_placement(demand, found, view))

@@ -264,40 +264,37 @@ class _Reader:
         }
         for name, field in _STREAMS.items():
             application[field] = self._get(index, name, self._file_name)
-        tasks = self._tasks(index)
-        cpus_per_task = self._cpus_per_task(index, tasks)
+        tasks, on_a_node = self._tasks(index)
+        cpus_per_task = self._cpus_per_task(index, Layout(tasks, on_a_node, 1))
         # Like the number of tasks, this is each component's own.
         application["processors_per_task"] = cpus_per_task
         files = self._all(index, "input-file", self._input_file)
         made = self._all(index, "outputs", self._made)
         return {
             "processors": tasks * cpus_per_task,
-            "needs": self._needs(index, Layout(tasks, self._on_a_node(index, tasks), cpus_per_task)),
+            "needs": self._needs(index, Layout(tasks, on_a_node, cpus_per_task)),
             "site": self._get(index, "clusters", self._site),
             "application": {key: value for key, value in application.items() if value is not None},
             "input_files": None if files is None else tuple(files),
             "outputs": None if made is None else tuple(OutputText(path=path) for paths in made for path in paths),
         }
 
-    def _tasks(self, index: int) -> int:
+    def _tasks(self, index: int) -> tuple[int, int]:
+        """How many there are, and how many of them on one node."""
         options = self.components[index]
         tasks = self._get(index, "ntasks", self._count)
         nodes = self._get(index, "nodes", self._nodes)
         per_node = self._get(index, "ntasks-per-node", self._count)
         if tasks is None:
-            return (nodes or 1) * (per_node or 1)
+            return (nodes or 1) * (per_node or 1), per_node or 1
         layout = next((options[name] for name in ("nodes", "ntasks-per-node") if name in options), None)
         if layout is not None and (nodes or 1) * (per_node or 1) != tasks:
             self.notes.append(
                 f"--{layout.name} has no effect on where tasks go: the site lays them out over its nodes"
             )
-        return tasks
+        return tasks, per_node or -(-tasks // (nodes or 1))
 
-    def _on_a_node(self, index: int, tasks: int) -> int:
-        nodes = self._get(index, "nodes", self._nodes) or 1
-        return self._get(index, "ntasks-per-node", self._count) or -(-tasks // nodes)
-
-    def _cpus_per_task(self, index: int, tasks: int) -> int:
+    def _cpus_per_task(self, index: int, layout: Layout) -> int:
         per_task = self._get(index, "cpus-per-task", self._count)
         per_gpu = self._get(index, "cpus-per-gpu", self._count)
         if per_gpu is None:
@@ -307,7 +304,7 @@ class _Reader:
             self._note(where, "--cpus-per-task and --cpus-per-gpu are given together", "keep one of the two")
             return per_task
         try:
-            gpus, _ = gpus_of_task(self._asked(index), Layout(tasks, self._on_a_node(index, tasks), 1))
+            gpus, _ = gpus_of_task(self._asked(index), layout)
         except NeedsError:
             return 1  # what is wrong with the GPUs is told where they are read
         if not gpus:

@@ -417,13 +417,15 @@ class DryRunPlace(Answer):
 
 class DryRun(Answer):
     """Where a job would go if it were alone in the queue now: places, or the reason why there are none. A job of high
-    priority may take places of others: ``preempts`` are these, and with them ``lost_processor_s`` of work is lost.
+    priority may take places of other jobs: ``preempts`` are those of them that the caller sees, with which
+    ``lost_processor_s`` of work is lost, and ``preempts_others`` is how many more there are, of other users.
     ``kept_back`` says why it would not be tried yet, wherever there is room: for other jobs, for its time or for a
     word of its user. ``notes`` as of a submission."""
 
     policy: str
     places: list[DryRunPlace] = []
     preempts: list[int] = []
+    preempts_others: int = 0
     lost_processor_s: float = 0.0
     refusal: RefusalInfo | None = None
     kept_back: str = ""

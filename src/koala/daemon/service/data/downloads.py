@@ -111,8 +111,25 @@ class DownloadService:
                     f"schemes {', '.join(WRITABLE_SCHEMES)}"
                 )
         for name in dict.fromkeys(file.name for component in request.components for file in component.input_files):
-            if not await self.is_visible(who, name):
-                raise InvalidError(f"file {name!r}: there is no job {job_of_output(name)} of yours that makes it")
+            job = job_of_output(name)
+            if job is not None and not await self._is_made(who, job, name):
+                whose = "" if who.sees_all else " of yours"
+                raise InvalidError(
+                    f"file {name!r}: there is no job {job}{whose} that makes it; look at the list of jobs"
+                )
+
+    async def _is_made(self, who: Principal, job: int, name: str) -> bool:
+        """Whether a job has made the file or may make it that exists for the caller. A job of a later number does not
+        yet, whoever asks."""
+        if not who.sees_all:
+            return await self.is_visible(who, name)
+        try:
+            await self._records.row(who, job)
+        except NotFoundError:
+            # An element whose turn has not come, or what is left of a job that was removed from the record.
+            element = self._engine.scheduler.ledger.array_of(job) is not None
+            return element or await query(self._engine.store.file, name) is not None
+        return True
 
     # --------------------------------------------------------------------------------------------- bytes
 
