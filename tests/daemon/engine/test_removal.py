@@ -326,6 +326,7 @@ def test_jobs_that_ran_or_ended_beside_one_that_cannot_be_replayed_go_back_or_st
             second = await world.submit(a_request(script))
             for job in (first, second):
                 await world.in_state(job, "running")
+            await world.until(lambda: (root / "runs").read_text().split().count("1") == 2)
             monkeypatch.setattr(engine_module.Engine, "_snapshot", no_snapshot)
         removed = remove_poison(root, monkeypatch, poison)
         assert set(removed.put_back) <= {first, second}

@@ -185,7 +185,7 @@ def test_a_reservation_that_a_killed_driver_never_heard_of_is_found_by_the_next(
         async with one.again() as other:
             await eventually(lambda: batch.tokens() == ["1.1"])
             (name,) = batch.reservations()
-            assert batch.places() == [f"r.{name}"]
+            await eventually(lambda: batch.places() == [f"r.{name}"])
             assert (other.home("1.1") / "reservation").read_text() == f"r.{name}"
 
     asyncio.run(scenario())
