@@ -216,7 +216,8 @@ def test_what_a_killed_up_has_started_is_found_and_ended(directory: Path) -> Non
     options = options_in(directory, sites=("alpha", "gamma"))
     words = [sys.executable, "-m", "koala", "lab", "up", "--directory", str(directory), "--sites", "alpha,gamma"]
     with subprocess.Popen([*words, "--first-port", str(options.first_port)], stdout=subprocess.DEVNULL) as starting:
-        wait_for("a daemon runs", lambda: any("slurmctld" in each for each in mentioning(directory)))
+        # The first of all, so that the others are not up before it is noticed.
+        wait_for("a daemon runs", lambda: any("munged" in each for each in mentioning(directory)))
         starting.kill()
     seen = CliRunner().invoke(koala, ["lab", "status", "--directory", str(directory)])
     assert seen.exit_code == 1
