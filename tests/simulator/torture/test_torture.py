@@ -56,6 +56,12 @@ def test_the_storms_bring_about_everything_that_they_are_meant_to(verdicts: list
     assert {word for word, times in few.items() if times < SELDOM_AT_LEAST.get(word, HAPPENS_AT_LEAST)} == set(), few
 
 
+def test_nobody_starts_on_processors_that_are_still_being_let_go() -> None:
+    """Worst fit finds places for a high-priority job with a victim, and none without, although the victim's are not
+    among them: what it is given then is still held by components that were told to end."""
+    assert weather(draw_storm(2093)).broken is None
+
+
 def test_a_storm_is_the_same_every_time() -> None:
     assert weather(draw_storm(11)) == weather(draw_storm(11))
 

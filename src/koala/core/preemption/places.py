@@ -95,6 +95,8 @@ class PlacesByPreemption:
                 f"it finds no places by preempting up to {min(own, left)} jobs of low priority "
                 "(preempts_per_job_max, preempts_per_hour_max, preempted_per_job_max)"
             )
+        if not victims.jobs:  # its policy needs more room to find places than these take, and nobody has to go
+            return "it preempts nobody for its places, as enough is being let go already"
         if demand.has_files and self._files_are_missing(demand, victims.spots):
             return "it preempts nobody for its places, as its files would have to be brought there first"
         return victims
