@@ -648,7 +648,12 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
         "size of a job that is written in a thread",
     ),
     ("koala.daemon.workers.pool", "WORKERS_MAX", "long computations at the same time, in processes of their own"),
-    ("koala.daemon.workers.pool", "WORK_S_MAX", "seconds of one such computation, which is then given up"),
+    ("koala.daemon.workers.pool", "WORK_S_MAX", "processor seconds of one such computation, which is then given up"),
+    (
+        "koala.daemon.workers.pool",
+        "WORK_WAIT_S_MAX",
+        "seconds until one is given up for which the machine is too busy",
+    ),
     ("koala.daemon.workers.pool", "WORK_BYTES_MAX", "bytes of memory of one such computation"),
     ("koala.daemon.workers.pool", "START_S_MAX", "seconds until a process for them must have started"),
     (

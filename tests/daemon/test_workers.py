@@ -80,16 +80,38 @@ def test_where_no_process_can_be_started_callers_are_told_to_come_back(monkeypat
 def test_work_that_is_late_takes_too_much_or_dies_is_told_and_another_process_goes_on() -> None:
     async def scenario() -> None:
         async with asyncio.timeout(WAIT_S):
-            pool = WorkerPool(workers_max=1, work_s_max=5.0, work_bytes_max=512 * 1024**2)
+            pool = WorkerPool(workers_max=1, work_s_max=0.5, work_bytes_max=512 * 1024**2)
             first = await pool.run(os.getpid)
             with pytest.raises(TooLargeError, match="WORK_S_MAX"):
-                await pool.run(time.sleep, 3_600)
+                await pool.run(sum, range(10**12))
             assert not alive(first)
             with pytest.raises(TooLargeError, match="WORK_BYTES_MAX"):
                 await pool.run(bytes, 1024**3)
             with pytest.raises(TooLargeError, match="has died"):
                 await pool.run(os._exit, 1)
             assert await pool.run(os.getpid) != first
+            await pool.close()
+
+    asyncio.run(scenario())
+
+
+def test_work_for_which_the_machine_is_too_busy_may_be_asked_for_again() -> None:
+    async def scenario() -> None:
+        async with asyncio.timeout(WAIT_S):
+            pool = WorkerPool(workers_max=1, work_s_max=0.5, wait_s_max=1.0)
+            with pytest.raises(UnavailableError, match=r"WORK_WAIT_S_MAX.*try again"):
+                await pool.run(time.sleep, 3_600)
+            await pool.close()
+
+    asyncio.run(scenario())
+
+
+def test_time_without_the_processor_is_not_held_against_the_work() -> None:
+    async def scenario() -> None:
+        async with asyncio.timeout(WAIT_S):
+            pool = WorkerPool(workers_max=1, work_s_max=0.2)
+            await pool.run(time.sleep, 0.6)
+            assert await pool.run(operator.add, 1, 2) == 3
             await pool.close()
 
     asyncio.run(scenario())

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import signal
 import sys
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
@@ -19,8 +20,10 @@ from koala.model.errors import TooLargeError, UnavailableError
 
 # So many computations at once; others wait.
 WORKERS_MAX = 2
-# A computation that takes longer is given up, and its process ended.
+# A computation that takes more processor time is given up, and its process ended.
 WORK_S_MAX = 60.0
+# One that gets too little of a busy machine is given up after so long, and may be asked for again.
+WORK_WAIT_S_MAX = 240.0
 # The memory that one of them may take.
 WORK_BYTES_MAX = 4 * 1024**3
 # A process that is not there after so long will not come.
@@ -49,17 +52,23 @@ class WorkerPool:
     """``Workers`` in processes. Lives in one event loop."""
 
     def __init__(
-        self, *, workers_max: int = WORKERS_MAX, work_s_max: float = WORK_S_MAX, work_bytes_max: int = WORK_BYTES_MAX
+        self,
+        *,
+        workers_max: int = WORKERS_MAX,
+        work_s_max: float = WORK_S_MAX,
+        wait_s_max: float = WORK_WAIT_S_MAX,
+        work_bytes_max: int = WORK_BYTES_MAX,
     ) -> None:
         self._work_s_max = work_s_max
+        self._wait_s_max = wait_s_max
         self._work_bytes_max = work_bytes_max
         self._permits = asyncio.Semaphore(workers_max)
         self._idle: list[_Worker] = []
         self._closed = False
 
     async def run(self, work: Callable[..., T], *arguments: Any) -> T:
-        """The result of the function. ``TooLargeError`` when it takes too long or too much memory, and ``WorkError``
-        when it raises."""
+        """The result of the function. ``TooLargeError`` when it takes too much processor time or memory,
+        ``UnavailableError`` when the machine is too busy for it, and ``WorkError`` when it raises."""
         async with self._permits:
             if self._closed:
                 raise UnavailableError("the daemon is stopping; ask again when it is back")
@@ -85,19 +94,25 @@ class WorkerPool:
             if worker.is_alive:
                 return worker
             await worker.end()
-        return await _Worker.start(self._work_bytes_max)
+        return await _Worker.start(self._work_bytes_max, self._work_s_max)
 
     async def _answer(self, worker: _Worker, question: bytes) -> tuple[Any, str | None]:
         try:
-            async with asyncio.timeout(self._work_s_max):
+            async with asyncio.timeout(self._wait_s_max):
                 # The pipe is ours, and so is what was pickled into it.
                 answer: tuple[Any, str | None] = pickle.loads(await worker.ask(question))  # noqa: S301
                 return answer
         except TimeoutError:
-            raise TooLargeError(
-                f"this took longer than {self._work_s_max:g} s (WORK_S_MAX) and was given up; ask for less at once"
+            raise UnavailableError(
+                f"this was not done within {self._wait_s_max:g} s (WORK_WAIT_S_MAX): the machine is busy; "
+                "try again later"
             ) from None
         except (asyncio.IncompleteReadError, ConnectionError):
+            if await worker.was_late():
+                raise TooLargeError(
+                    f"this took more than {self._work_s_max:g} s of processor time (WORK_S_MAX) and was given up; "
+                    "ask for less at once"
+                ) from None
             raise TooLargeError(
                 f"the process that worked on this has died, perhaps for want of memory: it may have "
                 f"{self._work_bytes_max} bytes (WORK_BYTES_MAX); ask for less at once"
@@ -121,7 +136,7 @@ class _Worker:
         self._answers = process.stdout
 
     @classmethod
-    async def start(cls, memory_bytes: int) -> _Worker:
+    async def start(cls, memory_bytes: int, work_s_max: float) -> _Worker:
         try:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
@@ -129,6 +144,7 @@ class _Worker:
                 "-m",
                 "koala.daemon.workers.process",
                 str(memory_bytes),
+                str(work_s_max),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 start_new_session=True,  # Ctrl-C is for the daemon, which then ends it
@@ -153,6 +169,10 @@ class _Worker:
     def is_alive(self) -> bool:
         """Whether its end is not known."""
         return self._process.returncode is None
+
+    async def was_late(self) -> bool:
+        """Whether one that has closed its pipes was ended for taking too much processor time."""
+        return await self._process.wait() == -signal.SIGPROF
 
     async def ask(self, question: bytes) -> bytes:
         self._questions.write(SIZE.pack(len(question)) + question)
