@@ -21,11 +21,16 @@ $(VENV)/dev: $(VENV)/base requirements/dev.txt
 	$(BIN)/pip install --quiet --disable-pip-version-check --constraint requirements/base.txt --requirement requirements/dev.txt
 	touch $@
 
+# torch is large: only CI, which sets the variable CI, installs it. Elsewhere its tests are skipped.
+$(VENV)/torch: $(VENV)/dev requirements/torch.txt
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint requirements/base.txt --constraint requirements/dev.txt --requirement requirements/torch.txt
+	touch $@
+
 demo: $(VENV)/base
 	$(BIN)/koala demo
 
 # The checks that take seconds come first. Those that take a minute run beside the tests, many of which wait.
-test: style layers
+test: style layers $(if $(CI),$(VENV)/torch)
 	$(MAKE) --jobs=2 suite types pages
 
 # Few tests that fail get a second try, alone, and are named as unsteady: tests/support/second_try.py.

@@ -74,12 +74,12 @@ class EngineWorld:
         row, _ = await self.engine.submit(request, owner=OWNER, client_token=client_token)
         return row.id
 
-    async def ended(self, *jobs: int) -> list[StoredJob]:
+    async def ended(self, *jobs: int, within_s: float = WAIT_S) -> list[StoredJob]:
         """The rows of jobs that have ended, in the store."""
         rows = []
         for job in jobs:
-            async with asyncio.timeout(WAIT_S):
-                await self.engine.wait_ended(job, WAIT_S)
+            async with asyncio.timeout(within_s):
+                await self.engine.wait_ended(job, within_s)
             row = self.store.job(job)
             assert row is not None
             assert row.ended_at is not None, f"job {job} is {row.state} since {row.since}"
@@ -90,9 +90,9 @@ class EngineWorld:
         """Submit a job and see its end."""
         return (await self.ended(await self.submit(request)))[0]
 
-    async def until(self, condition: Callable[[], Any]) -> Any:
+    async def until(self, condition: Callable[[], Any], within_s: float = WAIT_S) -> Any:
         """Wait until a look at the engine gives something."""
-        async with asyncio.timeout(WAIT_S):
+        async with asyncio.timeout(within_s):
             while not (found := condition()):
                 await asyncio.sleep(0.02)
         return found

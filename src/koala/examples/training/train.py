@@ -19,8 +19,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import nn
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-FEATURES, HIDDEN, CLASSES, SAMPLES = 64, 256, 10, 4_096
+FEATURES, CLASSES, SAMPLES = 64, 10, 4_096
+MOMENTUM = 0.9
 OUTER_RATE, OUTER_MOMENTUM = 0.7, 0.9
 STATE = "state.pt"
 
@@ -44,44 +46,60 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=400)
     parser.add_argument("--batch", type=int, default=32, help="samples a process takes in one step")
+    parser.add_argument("--hidden", type=int, default=256, help="width of the model: 75 parameters for each")
     parser.add_argument("--rate", type=float, default=0.05)
     parser.add_argument("--inner-steps", type=int, default=0, help="0: average in every step, as DDP does")
     parser.add_argument("--target-loss", type=float, default=0.0, help="stop when the loss of all samples is below")
     parser.add_argument("--look-every", type=int, default=20, help="steps between two looks at the loss")
     parser.add_argument("--save-every", type=int, default=100)
     parser.add_argument("--checkpoint", default=os.environ.get("KOALA_CHECKPOINT"))
-    return parser.parse_args()
+    options = parser.parse_args()
+    for name in ("steps", "batch", "hidden", "look_every", "save_every"):
+        if getattr(options, name) < 1:
+            parser.error(f"--{name.replace('_', '-')} is {getattr(options, name)}; give 1 or more")
+    if options.inner_steps < 0:
+        parser.error(f"--inner-steps is {options.inner_steps}; give 0 or more")
+    return options
 
 
 class Trainer:
-    """One process of the training."""
+    """One process of the training. Parameters, gradients and all that is exchanged are one vector each, which is one
+    message: over a wide area many small ones would take as many round trips."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
-        self.model = nn.Sequential(nn.Linear(FEATURES, HIDDEN), nn.Tanh(), nn.Linear(HIDDEN, CLASSES))
-        self.optimiser = torch.optim.SGD(self.model.parameters(), lr=options.rate, momentum=0.9)
-        self.size_bytes = 4 * sum(each.numel() for each in self.model.parameters())
-        # All processes of a component are a cluster; each has its rank among them, and meets those of its rank.
-        sizes = [int(each) for each in os.environ.get("KOALA_PROCESSORS_ALL", str(dist.get_world_size())).split(",")]
-        self.clusters = sizes if sum(sizes) == dist.get_world_size() else [dist.get_world_size()]
-        first = 0
-        for size in self.clusters:
-            members = list(range(first, first + size))
-            group = dist.new_group(members)
-            if dist.get_rank() in members:
-                self.cluster, self.cluster_size, self.is_head = group, size, dist.get_rank() == first
-            first += size
-        heads = [sum(self.clusters[:place]) for place in range(len(self.clusters))]
-        self.heads = dist.new_group(heads)
-        self.anchor = [each.detach().clone() for each in self.model.parameters()]
-        self.momentum = [torch.zeros_like(each) for each in self.anchor]
+        self.model = nn.Sequential(nn.Linear(FEATURES, options.hidden), nn.Tanh(), nn.Linear(options.hidden, CLASSES))
+        self.weights = parameters_to_vector(self.model.parameters()).detach()
+        # Plain SGD with momentum, written out: torch.optim takes two seconds to load.
+        self.velocity = torch.zeros_like(self.weights)
+        self.anchor = self.weights.clone()
+        self.momentum = torch.zeros_like(self.weights)
+        self._find_clusters()
         generator = torch.Generator().manual_seed(2)
         teacher = nn.Sequential(nn.Linear(FEATURES, 32), nn.Tanh(), nn.Linear(32, CLASSES))
         self.samples = torch.randn(SAMPLES, FEATURES, generator=generator)
         with torch.no_grad():
             self.labels = teacher(self.samples).argmax(dim=1)
-        self.step = self.asked = self.saves = self.exchanges = 0
+        self.step = self.asked = self.exchanges = 0
         self.loss, self.restored, self.began = float("inf"), 0, time.monotonic()
+
+    def _find_clusters(self) -> None:
+        """All processes of a component are a cluster. Their first one speaks for them to the other clusters."""
+        world, rank = dist.get_world_size(), dist.get_rank()
+        sizes = [int(each) for each in os.environ.get("KOALA_PROCESSORS_ALL", str(world)).split(",")]
+        self.clusters = sizes if sum(sizes) == world else [world]
+        heads = [sum(self.clusters[:place]) for place in range(len(self.clusters))]
+        for head, size in zip(heads, self.clusters, strict=True):
+            members = list(range(head, head + size))
+            group = dist.new_group(members)
+            if rank in members:
+                self.cluster, self.cluster_size, self.head = group, size, head
+        self.heads = dist.new_group(heads)
+
+    @property
+    def is_head(self) -> bool:
+        """Whether this process speaks for its cluster."""
+        return bool(dist.get_rank() == self.head)
 
     def run(self) -> None:
         """All steps that are left, or as many as the target takes."""
@@ -92,47 +110,52 @@ class Trainer:
             self.step += 1
             if options.inner_steps and self.step % options.inner_steps == 0:
                 self._outer_step()
-            if self._wanted():
+            looking = self.step % options.look_every == 0
+            reached, asked = self._look() if looking else (False, False)
+            if asked or self.step % options.save_every == 0:
                 self._save()
-            if self.step % options.look_every == 0:
-                self.loss = self._whole_loss()
-                if self.loss < options.target_loss:
-                    return
+            if reached:
+                return
 
     def _one_step(self) -> None:
         place = (self.step * dist.get_world_size() + dist.get_rank()) * self.options.batch
         chosen = torch.arange(place, place + self.options.batch) % SAMPLES
         loss = nn.functional.cross_entropy(self.model(self.samples[chosen]), self.labels[chosen])
-        self.optimiser.zero_grad()
-        loss.backward()
+        gradient = parameters_to_vector(torch.autograd.grad(loss, list(self.model.parameters())))
         group, size = (self.cluster, self.cluster_size) if self.options.inner_steps else (None, dist.get_world_size())
-        for each in self.model.parameters():
-            dist.all_reduce(each.grad, group=group)
-            each.grad /= size
+        dist.all_reduce(gradient, group=group)
         self.exchanges += not self.options.inner_steps
-        self.optimiser.step()
+        self.velocity.mul_(MOMENTUM).add_(gradient / size)
+        self._set(self.weights - self.options.rate * self.velocity)
 
     def _outer_step(self) -> None:
         """The clusters agree: the mean of their changes is the gradient of an outer step with momentum."""
-        with torch.no_grad():
-            for each, anchor, momentum in zip(self.model.parameters(), self.anchor, self.momentum, strict=True):
-                change = anchor - each
-                if self.is_head:
-                    dist.all_reduce(change, group=self.heads)
-                    change /= len(self.clusters)
-                dist.broadcast(change, src=self._first_of_cluster(), group=self.cluster)
-                momentum.mul_(OUTER_MOMENTUM).add_(change)
-                anchor.sub_(OUTER_RATE * (change + OUTER_MOMENTUM * momentum))
-                each.copy_(anchor)
+        change = self.anchor - self.weights
+        if self.is_head:
+            dist.all_reduce(change, group=self.heads)
+            change /= len(self.clusters)
+        dist.broadcast(change, src=self.head, group=self.cluster)
+        self.momentum.mul_(OUTER_MOMENTUM).add_(change)
+        self.anchor.sub_(OUTER_RATE * (change + OUTER_MOMENTUM * self.momentum))
+        self._set(self.anchor.clone())
         self.exchanges += 1
 
-    def _first_of_cluster(self) -> int:
-        first = 0
-        for size in self.clusters:
-            if dist.get_rank() < first + size:
-                return first
-            first += size
-        return first
+    def _set(self, weights: torch.Tensor) -> None:
+        self.weights = weights
+        vector_to_parameters(weights, self.model.parameters())
+
+    def _look(self) -> tuple[bool, bool]:
+        """Whether the target is reached, and whether Koala asks for a checkpoint: the first process looks for all of
+        them, as with few exchanges each cluster has a model of its own."""
+        told = torch.zeros(2, dtype=torch.float64)
+        if dist.get_rank() == 0:
+            path = Path(os.environ.get("KOALA_CHECKPOINT_ASKED", "/nonexistent"))
+            told[0] = self._whole_loss()
+            told[1] = int(path.read_text().split()[0]) if path.exists() else 0
+        dist.broadcast(told, src=0)
+        self.loss = float(told[0])
+        more, self.asked = int(told[1]) > self.asked, int(told[1])
+        return self.loss < self.options.target_loss, more
 
     def _whole_loss(self) -> float:
         with torch.no_grad():
@@ -140,28 +163,14 @@ class Trainer:
 
     # ---------------------------------------------------------------------------------- checkpoints
 
-    def _wanted(self) -> bool:
-        """Whether it is time to save, or Koala asks for it: the first process looks for all of them."""
-        if self.options.checkpoint is None:
-            return False
-        asked = 0
-        if dist.get_rank() == 0:
-            path = Path(os.environ.get("KOALA_CHECKPOINT_ASKED", "/nonexistent"))
-            asked = int(path.read_text().split()[0]) if path.exists() else 0
-        told = torch.tensor([asked])
-        dist.broadcast(told, src=0)
-        more, self.asked = int(told) > self.asked, int(told)
-        return more or self.step % self.options.save_every == 0
-
     def _save(self) -> None:
         """The first process of each cluster saves, aside and then by its name."""
-        self.saves += 1
-        if not self.is_head:
+        if self.options.checkpoint is None or not self.is_head:
             return
         state: dict[str, Any] = {
             "step": self.step,
-            "model": self.model.state_dict(),
-            "optimiser": self.optimiser.state_dict(),
+            "weights": self.weights,
+            "velocity": self.velocity,
             "anchor": self.anchor,
             "momentum": self.momentum,
         }
@@ -180,15 +189,14 @@ class Trainer:
         dist.all_reduce(most, op=dist.ReduceOp.MAX)
         if state is None or int(least) != int(most):
             return
-        self.model.load_state_dict(state["model"])
-        self.optimiser.load_state_dict(state["optimiser"])
-        self.anchor, self.momentum = state["anchor"], state["momentum"]
+        self._set(state["weights"])
+        self.velocity, self.anchor, self.momentum = state["velocity"], state["anchor"], state["momentum"]
         self.step = self.restored = state["step"]
 
     def report(self) -> dict[str, Any]:
         """What became of it. Of an average over n clusters each sends about 2 (n - 1) / n times the model."""
         count = len(self.clusters)
-        across = 2 * (count - 1) * self.size_bytes * self.exchanges
+        size_bytes = self.weights.element_size() * self.weights.numel()
         return {
             "steps": self.step,
             "restored_at": self.restored,
@@ -197,7 +205,7 @@ class Trainer:
             "seconds": round(time.monotonic() - self.began, 2),
             "clusters": self.clusters,
             "exchanges_across": self.exchanges,
-            "bytes_across_at_least": across,
+            "bytes_across_at_least": 2 * (count - 1) * size_bytes * self.exchanges,
         }
 
 
