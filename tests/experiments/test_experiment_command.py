@@ -131,7 +131,7 @@ def test_without_the_extra_the_error_says_what_to_install(tmp_path: Path, monkey
     )
     done = run("run", "sample", "--out", str(tmp_path / "out"))
     assert done.exit_code == 2
-    assert "scipy is not installed" in done.stderr
+    assert "koala experiment run: scipy is not installed" in done.stderr
     assert "koala-scheduler[experiments]" in done.stderr
     assert not (tmp_path / "out").exists()
 
@@ -156,7 +156,26 @@ def test_the_papers_experiment_runs_from_end_to_end(tmp_path: Path) -> None:
     assert len(pictures) == 16
 
 
-def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(tmp_path: Path) -> None:
+def test_sigterm_takes_down_what_a_unit_has_set_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken_down = []
+
+    def ended(_self: Sample, unit: object) -> dict[str, Any]:
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(PATIENCE_S)
+        finally:
+            taken_down.append("a lab")
+        return {}
+
+    monkeypatch.setattr(Sample, "run", ended)
+    done = run("run", "sample", "--out", str(tmp_path), "--jobs", "1")
+    assert done.exit_code == 130
+    assert "Interrupted: 0 of" in done.stderr
+    assert taken_down == ["a lab"]
+
+
+@pytest.mark.parametrize("ended_by", ["Ctrl-C", "SIGTERM"])
+def test_a_run_that_is_ended_keeps_what_is_finished_and_says_how_to_go_on(tmp_path: Path, ended_by: str) -> None:
     command = [sys.executable, "-m", "koala", "experiment", "run", "koala2006", "--quick", "--out", str(tmp_path)]
     command += ["--jobs", "2", "--repetitions", "200"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, process_group=0)
@@ -164,7 +183,10 @@ def test_ctrl_c_keeps_what_is_finished_and_says_how_to_go_on(tmp_path: Path) -> 
     while not list(tmp_path.glob("units/*.json")) and time.monotonic() < deadline:
         assert process.poll() is None, process.communicate()
         time.sleep(0.02)
-    os.killpg(process.pid, signal.SIGINT)
+    if ended_by == "SIGTERM":
+        process.terminate()  # its workers do not hear it
+    else:
+        os.killpg(process.pid, signal.SIGINT)
     _, errors = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130, errors
     kept = len(list(tmp_path.glob("units/*.json")))

@@ -50,6 +50,8 @@ class JobRow(NamedTuple):
     failures: int
     preemptions: int
     start_delay_s: float | None
+    gained_processor_s: float
+    wasted_processor_s: float
     outcome: str
     reason: str
     policy: str
@@ -289,6 +291,8 @@ def _ended_row(ended: JobEnded, request: Request, policy: str, seed: int) -> Job
         failures=ended.failures,
         preemptions=ended.preemptions,
         start_delay_s=_less(ended.last_start_estimate, ended.first_start_estimate),
+        gained_processor_s=ended.gained_processor_s,
+        wasted_processor_s=ended.wasted_processor_s,
         outcome=str(ended.outcome),
         reason=ended.reason,
         policy=policy,
@@ -320,6 +324,8 @@ def _unfinished_row(left: Unfinished, policy: str, seed: int) -> JobRow:
         failures=left.failures,
         preemptions=left.preemptions,
         start_delay_s=None,
+        gained_processor_s=left.gained_processor_s,
+        wasted_processor_s=left.wasted_processor_s,
         outcome=UNFINISHED,
         reason=left.reason,
         policy=policy,

@@ -361,6 +361,8 @@ def _waiting_row(job: int, size: int, submit_s: float, policy: str) -> JobRow:
         failures=0,
         preemptions=0,
         start_delay_s=None,
+        gained_processor_s=0.0,
+        wasted_processor_s=0.0,
         outcome="",
         reason="",
         policy=policy,

@@ -68,6 +68,7 @@ def cell(
     time_s *= rng.uniform(0.98, 1.02)
     failures = share / (1 - share) * JOBS * rng.uniform(0.95, 1.05)
     sums = {"placement_s": JOBS * time_s, "start_delay_s": JOBS * time_s * 0.8}
+    sums |= {"gained_processor_s": JOBS * size * 300.0, "wasted_processor_s": JOBS * size * 60.0}
     return {"jobs": JOBS, "failures": failures, "coallocated": JOBS // 2, **sums}
 
 
@@ -112,15 +113,31 @@ def test_one_job_left_behind_in_one_run_is_one_too_many() -> None:
     assert "jobs not completed in the worst run: 1" in claims(not_completed=1)["C9"].why
 
 
-def test_where_times_do_not_rise_at_one_size_the_stable_system_is_brought_in() -> None:
-    assert "on the stable system each further one changes" in claims(per_component_s=-800.0)["C13"].why
-    assert "stable system" not in claims()["C13"].why
+def test_what_components_do_to_jobs_of_one_size_is_told_for_both_systems() -> None:
+    why = claims()["C13"].why
+    told = [f"for {size} processors on the {system} system" for size in COMPONENTS for system in (UNSTABLE, STABLE)]
+    assert all(each in why for each in told)
+
+
+def test_gained_and_wasted_processor_time_is_the_mean_of_the_jobs() -> None:
+    group = conclusion().results[UNSTABLE]["groups"]["high/72/6"]
+    assert group["gained_processor_s"]["mean"] == pytest.approx(72 * 300.0)
+    assert group["wasted_processor_s"]["mean"] == pytest.approx(72 * 60.0)
 
 
 def test_every_figure_of_the_paper_is_drawn_and_the_removal_is_told(tmp_path: Path) -> None:
     made = conclusion()
     names = [picture.name for picture in made.figures]
-    assert names == ["utilisation", "failures", "stability", "coallocation", "placement", "start-delay"]
+    assert names == [
+        "utilisation",
+        "failures",
+        "stability",
+        "coallocation",
+        "placement",
+        "start-delay",
+        "gained",
+        "wasted",
+    ]
     for picture in made.figures:
         png, svg = save(picture, tmp_path)
         assert png.read_bytes().startswith(b"\x89PNG")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from koala.cli.errors import EXIT_INTERRUPTED, FailedError, UserError
+from koala.cli.terminal.interrupts import ended_like_ctrl_c
 from koala.cli.terminal.output import console, counted
 
 if TYPE_CHECKING:
@@ -37,9 +39,9 @@ def refuse_without(verb: str, extras: Sequence[str]) -> None:
     for extra in extras:
         missing = [library for library in _EXTRAS[extra] if importlib.util.find_spec(library) is None]
         if missing:
-            verb = "is" if len(missing) == 1 else "are"
+            are = "is" if len(missing) == 1 else "are"
             raise UserError(
-                f"{verb}: {' and '.join(missing)} {verb} not installed; "
+                f"{verb}: {' and '.join(missing)} {are} not installed; "
                 f"install them with: pip install 'koala-scheduler[{extra}]'"
             )
 
@@ -64,12 +66,13 @@ def run_shown(
     fresh: bool,
     quick: bool,
 ) -> WholeRun:
-    """Run it to its report with a bar for whoever watches; Ctrl-C says how much is kept, and where."""
+    """Run it to its report with a bar for whoever watches. Ctrl-C and SIGTERM take down what it has set up, and say
+    how much is kept, and where."""
     from koala.experiments.frame.run import UNITS_FOLDER, UnitError
     from koala.experiments.frame.whole_run import run_to_report
 
     so_far = (0, 0)
-    with _progress(chosen.name) as show:
+    with ended_like_ctrl_c((signal.SIGTERM, signal.SIGHUP)), _progress(chosen.name) as show:
 
         def progress(finished: int, all_units: int) -> None:
             nonlocal so_far

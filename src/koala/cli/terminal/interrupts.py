@@ -39,6 +39,22 @@ def interrupts(signals: Sequence[signal.Signals] = (signal.SIGINT,)) -> Iterator
 
 
 @contextmanager
+def ended_like_ctrl_c(signals: Sequence[signal.Signals]) -> Iterator[None]:
+    """While the context lasts, these signals raise KeyboardInterrupt as Ctrl-C does, so that what was set up is taken
+    down."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    chosen = [each for each in signals if signal.getsignal(each) != signal.SIG_IGN]
+    before = {number: signal.signal(number, signal.default_int_handler) for number in chosen}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
 def uninterrupted(signals: Sequence[signal.Signals]) -> Iterator[None]:
     """While the context lasts, these signals do nothing: what is put in order takes a bounded time."""
     if threading.current_thread() is not threading.main_thread():

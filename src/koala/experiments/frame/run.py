@@ -162,6 +162,8 @@ def _computed_here(
                 yield futures[future], _outcome(experiment, units[futures[future]], future)
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
+            for worker in multiprocessing.active_children():
+                worker.terminate()  # SIGTERM reaches this process alone
             raise
 
 

@@ -5,6 +5,7 @@ A group is given by priority, size and number of components; sums over groups ar
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
@@ -27,17 +28,13 @@ class JobSums(NamedTuple):
     coallocated: int = 0
     placement_s: float = 0.0
     start_delay_s: float = 0.0
+    gained_processor_s: float = 0.0
+    wasted_processor_s: float = 0.0
 
     def __add__(self, other: object) -> JobSums:
         if not isinstance(other, JobSums):
             return NotImplemented
-        return JobSums(
-            self.jobs + other.jobs,
-            self.failures + other.failures,
-            self.coallocated + other.coallocated,
-            self.placement_s + other.placement_s,
-            self.start_delay_s + other.start_delay_s,
-        )
+        return JobSums(*map(operator.add, self, other))
 
     def as_json(self) -> dict[str, float]:
         return dict(self._asdict())
@@ -54,6 +51,8 @@ FAILURE_SHARE = Measure(lambda cell: cell.failures, lambda cell: cell.failures +
 COALLOCATED_SHARE = Measure(lambda cell: cell.coallocated, lambda cell: cell.jobs)
 PLACEMENT_S = Measure(lambda cell: cell.placement_s, lambda cell: cell.jobs)
 START_DELAY_S = Measure(lambda cell: cell.start_delay_s, lambda cell: cell.jobs)
+GAINED_PROCESSOR_S = Measure(lambda cell: cell.gained_processor_s, lambda cell: cell.jobs)
+WASTED_PROCESSOR_S = Measure(lambda cell: cell.wasted_processor_s, lambda cell: cell.jobs)
 
 
 def cell_name(priority: str, size: int, components: int) -> str:
@@ -165,6 +164,8 @@ class Koala2005Data:
             "coallocated_share": COALLOCATED_SHARE,
             "placement_s": PLACEMENT_S,
             "start_delay_s": START_DELAY_S,
+            "gained_processor_s": GAINED_PROCESSOR_S,
+            "wasted_processor_s": WASTED_PROCESSOR_S,
         }
         intervals = {name: self.interval(system, measure, group) for name, measure in measures.items()}
         return {name: None if interval is None else interval.as_json() for name, interval in intervals.items()}

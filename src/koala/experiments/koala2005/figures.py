@@ -13,11 +13,13 @@ from koala.experiments.koala2005.data import (
     COALLOCATED_SHARE,
     COMPONENTS,
     FAILURE_SHARE,
+    GAINED_PROCESSOR_S,
     PLACEMENT_S,
     PRIORITIES,
     STABLE,
     START_DELAY_S,
     UNSTABLE,
+    WASTED_PROCESSOR_S,
     JobFilter,
     Koala2005Data,
     Measure,
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 _HIGH, _LOW = NEUTRAL[1], NEUTRAL[0]
 _PERCENT = 100.0
 _PER_MINUTE = 1.0 / 60.0
+_PER_HOUR = 1.0 / 3600.0
 # A curve over time is drawn for as long as at least this share of the runs goes on.
 _RUNS_SHARE_MIN = 0.5
 
@@ -47,6 +50,14 @@ def figures(data: Koala2005Data) -> list[ReportFigure]:
         ),
         _by_components(data, "placement", "Placement times", PLACEMENT_S, "placement time (min)", _PER_MINUTE, bars),
         _by_components(data, "start-delay", "Start delays", START_DELAY_S, "start delay (min)", _PER_MINUTE, bars),
+        _by_components(
+            data, "gained", "Processor time gained between placement and claim", GAINED_PROCESSOR_S,
+            "gained by a job (processor hours)", _PER_HOUR, bars,
+        ),
+        _by_components(
+            data, "wasted", "Processor time wasted between claim and start", WASTED_PROCESSOR_S,
+            "wasted by a job (processor hours)", _PER_HOUR, bars,
+        ),
     ]  # fmt: skip
     curves = _curves(data, "total"), _curves(data, "others")
     if curves[0]:
