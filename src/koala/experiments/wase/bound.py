@@ -13,11 +13,11 @@ from koala.experiments.wase.trials import (
     WASE,
     WHOLE,
     WaseParameters,
-    clustered,
     graph_of,
-    grid_of,
+    groups_of,
     with_mcr,
 )
+from koala.experiments.wase.worlds import grid_of
 from koala.mapping.placing.catalogue import map_tasks
 from koala.mapping.placing.optimal import Instance, Optimised, optimised, value_of
 from koala.mapping.result import NoPlace
@@ -37,15 +37,15 @@ def bound_tasks(parameters: WaseParameters) -> list[int]:
 def run_bound(parameters: WaseParameters, seed: int, tasks: int) -> dict[str, Any]:
     """The best LAN hit ratio and the least inter-LAN share of the first graph of this size, beside the quick methods.
 
-    One row for each requirement, size of LANs and size of clusters on the smallest grids.
+    One row for each requirement, size of LANs and size of clusters, read in the first way, on the smallest grids.
     """
     graph = graph_of(parameters, seed, tasks, 0)
-    groups = [clustered(graph, parameters.clustering, size).found.clusters for size in parameters.cluster_sizes]
+    groups = [group.found.clusters for group in groups_of(graph, parameters)[parameters.bands[0]]]
     rows: list[dict[str, Any]] = []
     for mcr in parameters.mcr:
         application = with_mcr(graph, mcr)
         for per_lan in parameters.machines_per_lan:
-            grid = grid_of(parameters.load, seed, min(parameters.machines), per_lan)
+            grid = grid_of(parameters, seed, (min(parameters.machines), per_lan), (tasks, 0))
             place = {"mcr": mcr, "machines_per_lan": per_lan}
             rows += [{**place, **row} for row in _rows(parameters, application, groups, grid)]
     return {"rows": rows}

@@ -20,14 +20,19 @@ if TYPE_CHECKING:
 
 TRIALS = "trials"
 BOUND = "bound"
+AFFINITY = "affinity"
 PIPELINE = "pipeline"
 
 
 class WaseData:
-    """All results. A column has a place for each trial, ``seed`` being the seeds of all; a mask chooses trials."""
+    """The results with the ranges of cluster sizes read in one way, the first of the parameters unless said.
 
-    def __init__(self, parameters: WaseParameters, results: Sequence[FinishedUnit]) -> None:
+    A column has a place for each trial, ``seed`` being the seeds of all; a mask chooses trials.
+    """
+
+    def __init__(self, parameters: WaseParameters, results: Sequence[FinishedUnit], bands: str | None = None) -> None:
         self.parameters = parameters
+        self.bands = parameters.bands[0] if bands is None else bands
         units = [finished for finished in results if finished.unit.work["kind"] == TRIALS]
         self.seeds = sorted({finished.unit.work["seed"] for finished in units})
         self.bounds = [
@@ -40,8 +45,13 @@ class WaseData:
         self.clusters = [
             {"tasks": unit.work["tasks"], "cluster_size": place, **described}
             for unit, result in units
-            for place, described in enumerate(result["clusters"])
+            for place, described in enumerate(result["bands"][self.bands]["clusters"])
         ]
+        # By tasks and seed the change of the minimum affinity from the smallest grids to the largest, in per cent.
+        self.affinity_changes: dict[int, dict[int, float]] = {}
+        for unit, result in results:
+            if unit.work["kind"] == AFFINITY and (change := result["change"][self.bands]) is not None:
+                self.affinity_changes.setdefault(unit.work["tasks"], {})[unit.work["seed"]] = change
         self._read_places(units)
         self._read_methods(units)
 
@@ -75,9 +85,10 @@ class WaseData:
 
         self.impossible = numpy.array([each for _, result in units for each in result["impossible"]], dtype=bool)
         self._columns: dict[tuple[str, str], Column] = {}
-        for name in units[0].result["methods"] if units else METHODS:
+        tables = [result["bands"][self.bands]["methods"] for _, result in units]
+        for name in tables[0] if tables else METHODS:
             for measure in MEASURES:
-                values = [value for _, result in units for value in result["methods"][name][measure]]
+                values = [value for table in tables for value in table[name][measure]]
                 # JSON's null becomes nan.
                 self._columns[name, measure] = numpy.array(values, dtype=float)
 
@@ -126,9 +137,10 @@ class WaseData:
         return self.interval(100.0 * (self.failed(first) - self.failed(second)), chosen)
 
     def as_json(self) -> dict[str, Any]:
-        """Every number that the figures show, by method; clusters by size; and the pipeline."""
+        """Every number that the figures show, by method, and clusters by size."""
         parameters = self.parameters
         return {
+            "bands": self.bands,
             "seeds": self.seeds,
             "applications": parameters.applications,
             "grids": parameters.grids,
@@ -137,8 +149,6 @@ class WaseData:
             "impossible": self._json(self.impossible.astype(float)),
             "methods": {name: self._summary(name) for name in dict.fromkeys(name for name, _ in self._columns)},
             "clusters": self._cluster_sizes(),
-            "pipeline": self.pipeline,
-            "bounds": self.bounds,
         }
 
     def _json(self, values: Column, chosen: Column | None = None) -> dict[str, Any] | None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from koala.experiments.frame.figures import NEUTRAL, ReportFigure, Series, Style, error_bars, legend, new_figure
 from koala.experiments.frame.statistics import Interval
-from koala.experiments.wase.claims import band_in_words
+from koala.experiments.wase.claims import BANDS_IN_WORDS, band_in_words, near_home
 from koala.experiments.wase.data import WaseData
 from koala.experiments.wase.pipeline import CLUSTERS, LAN_NAMES, MCRS, PAPER_AFFINITY, PAPER_TASKS
 from koala.experiments.wase.trials import ALL, FAR, GREEDY, GREEDY_SCAN, SOFT, WASE, WHOLE
@@ -53,10 +53,10 @@ FAILURES_LABEL = "failures (% of trials)"
 HIT_LABEL = "LAN hit ratio (%)"
 
 
-def figures(data: WaseData) -> list[ReportFigure]:
-    """All of them, in the order of the paper."""
+def figures(data: WaseData, others: Sequence[WaseData] = ()) -> list[ReportFigure]:
+    """All of them, in the order of the paper; ``others`` has the other readings of cluster sizes."""
     seeds = f"Means over {len(data.seeds)} seeds with 95 % confidence intervals."
-    return [*_of_the_paper(data, seeds), _table_2(data)]
+    return [*_of_the_paper((data, *others), seeds), _table_2(data)]
 
 
 def category_lines(
@@ -124,14 +124,15 @@ def texts_of(places: Sequence[float]) -> list[str]:
 # ------------------------------------------------------------------------------------ the paper's figures
 
 
-def _of_the_paper(data: WaseData, seeds: str) -> list[ReportFigure]:
+def _of_the_paper(readings: Sequence[WaseData], seeds: str) -> list[ReportFigure]:
+    data = readings[0]
     return [
         _failures_by_tasks(data, seeds),
-        _failures_by_clusters(data, seeds),
+        _failures_by_clusters(readings, seeds),
         _failures_compared(data, seeds),
         _times(data, seeds),
         _times_compared(data, seeds),
-        _distances(data, seeds),
+        _distances(readings, seeds),
         _hits(data, seeds, WASE, "figure-09", "Figure 9. LAN hit ratio, WASE"),
         _hits(data, seeds, GREEDY, "figure-10", "Figure 10. LAN hit ratio, greedy"),
         _affinity(data, seeds),
@@ -161,28 +162,36 @@ def _failures_by_tasks(data: WaseData, seeds: str) -> ReportFigure:
     )
 
 
-def _failures_by_clusters(data: WaseData, seeds: str) -> ReportFigure:
-    places = range(len(data.parameters.cluster_sizes))
-    series = [
-        Series(
-            f"{tasks} tasks",
-            _ORDERED[number % len(_ORDERED)],
-            over(data, "cluster_size", places, 100.0 * data.failed(WASE), tasks=tasks),
-        )
-        for number, tasks in enumerate(data.parameters.tasks)
-    ]
+def _failures_by_clusters(readings: Sequence[WaseData], seeds: str) -> ReportFigure:
+    places = range(len(readings[0].parameters.cluster_sizes))
+    panels = {
+        _as_title(data): [
+            Series(
+                f"{tasks} tasks",
+                _ORDERED[number % len(_ORDERED)],
+                over(data, "cluster_size", places, 100.0 * data.failed(WASE), tasks=tasks),
+            )
+            for number, tasks in enumerate(data.parameters.tasks)
+        ]
+        for data in readings
+    }
     return ReportFigure(
         "figure-04",
         "Figure 4. Failures by size of clusters",
-        f"WASE, by the tasks in a cluster on average. {seeds}",
+        f"WASE, by the tasks in a cluster. {seeds}",
         partial(
             category_lines,
-            {"": series},
-            [band_in_words(data, place) for place in places],
-            "tasks in a cluster, on average",
+            panels,
+            [band_in_words(readings[0], place) for place in places],
+            "tasks in a cluster",
             FAILURES_LABEL,
         ),
     )
+
+
+def _as_title(data: WaseData) -> str:
+    """How the ranges of cluster sizes are read, above a panel."""
+    return BANDS_IN_WORDS[data.bands]
 
 
 def _failures_compared(data: WaseData, seeds: str) -> ReportFigure:
@@ -242,37 +251,42 @@ def _times_compared(data: WaseData, seeds: str) -> ReportFigure:
     )
 
 
-def _distances(data: WaseData, seeds: str) -> ReportFigure:
-    least = min(data.parameters.machines_per_lan)
-    shares = {
-        name: over(data, "tasks", data.parameters.tasks, 100.0 * data.column(WASE, name), machines_per_lan=least)
-        for name in DISTANCES
-    }
-    near = data.interval(
-        100.0 * (data.column(WASE, "tasks_at_home") + data.column(WASE, "tasks_in_man")),
-        data.where(machines_per_lan=least),
-    )
-    said = "" if near is None else f" {near.mean:.1f} % of the tasks are in the suitable LAN or in its MAN."
+def _distances(readings: Sequence[WaseData], seeds: str) -> ReportFigure:
+    parameters = readings[0].parameters
+    least = min(parameters.machines_per_lan)
+    panels: dict[str, dict[str, dict[int, Interval]]] = {}
+    said = []
+    for data in readings:
+        panels[_as_title(data)] = {
+            name: over(data, "tasks", parameters.tasks, 100.0 * data.column(WASE, name), machines_per_lan=least)
+            for name in DISTANCES
+        }
+        near = data.interval(near_home(data, WASE), data.where(machines_per_lan=least))
+        if near is not None:
+            said.append(f"{near.mean:.1f} % with ranges as {_as_title(data)}")
     return ReportFigure(
         "figure-08",
         f"Figure 8. Where WASE puts the tasks of a cluster, LANs of {least}",
-        f"Distance from the LAN that was suitable for the cluster.{said} {seeds.split(' with')[0]}.",
-        partial(_stacked, shares, texts_of(data.parameters.tasks)),
+        "Distance from the LAN that was suitable for the cluster. In that LAN or in its MAN are "
+        f"{' and '.join(said) or 'none'} of the tasks. {seeds.split(' with')[0]}.",
+        partial(_stacked, panels, texts_of(parameters.tasks)),
     )
 
 
-def _stacked(shares: dict[str, dict[int, Interval]], texts: Sequence[str]) -> Figure:
-    figure, (axes,) = new_figure()
-    below = [0.0] * len(texts)
-    for name, (label, colour) in DISTANCES.items():
-        heights = [shares[name][place].mean if place in shares[name] else 0.0 for place in range(len(texts))]
-        axes.bar(range(len(texts)), heights, 0.62, bottom=below, color=colour, label=label)
-        below = [base + height for base, height in zip(below, heights, strict=True)]
-    axes.set_xticks(range(len(texts)), texts)
-    axes.set_xlabel(TASKS_LABEL)
-    axes.set_ylabel("tasks (%)")
-    axes.set_ylim(0, 100)
-    legend(figure, axes)
+def _stacked(panels: dict[str, dict[str, dict[int, Interval]]], texts: Sequence[str]) -> Figure:
+    figure, all_axes = new_figure(len(panels), shared_y=True)
+    for axes, (title, shares) in zip(all_axes, panels.items(), strict=True):
+        below = [0.0] * len(texts)
+        for name, (label, colour) in DISTANCES.items():
+            heights = [shares[name][place].mean if place in shares[name] else 0.0 for place in range(len(texts))]
+            axes.bar(range(len(texts)), heights, 0.62, bottom=below, color=colour, label=label)
+            below = [base + height for base, height in zip(below, heights, strict=True)]
+        axes.set_xticks(range(len(texts)), texts)
+        axes.set_title(title)
+        axes.set_xlabel(TASKS_LABEL)
+    all_axes[0].set_ylabel("tasks (%)")
+    all_axes[0].set_ylim(0, 100)
+    legend(figure, all_axes[0])
     return figure
 
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import msgspec
 
 from koala.mapping.clustering.catalogue import Clustering, cluster
+from koala.mapping.clustering.limits import within_limits
 from koala.mapping.placing.catalogue import map_tasks
 from koala.mapping.placing.spawning import left_by, map_spawned
 from koala.mapping.result import NoPlace, TaskMapping, plurality_lan
@@ -28,14 +29,22 @@ class InitialTasks(NamedTuple):
     """The part of a graph that is there from the start: how many tasks, the first ones, and their clusters."""
 
     tasks: int
-    clusters: tuple[tuple[int, ...], ...]
+    found: Clustering
+
+    @property
+    def clusters(self) -> tuple[tuple[int, ...], ...]:
+        """The tasks in their clusters."""
+        return self.found.clusters
+
+    def within(self, graph: TaskGraph, size: tuple[float, float]) -> InitialTasks:
+        """The same with limits for each cluster."""
+        return self._replace(found=within_limits(part_of(graph, range(self.tasks)), self.found, size))
 
 
 def begun(graph: TaskGraph, found: Clustering, spawned_share: float) -> InitialTasks:
     """All but this share of the tasks, clustered for themselves as the whole graph was; at least one task."""
     tasks = max(1, round(len(graph.names) * (1 - spawned_share)))
-    clusters = cluster(part_of(graph, range(tasks)), found.method, theta=found.theta).clusters
-    return InitialTasks(tasks, clusters)
+    return InitialTasks(tasks, cluster(part_of(graph, range(tasks)), found.method, theta=found.theta))
 
 
 def part_of(graph: TaskGraph, tasks: range) -> TaskGraph:

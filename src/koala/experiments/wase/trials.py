@@ -7,8 +7,7 @@ meets the same ones. What the numbers amount to is in ``data``.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Annotated, Any, NamedTuple
 
@@ -16,12 +15,13 @@ import msgspec
 
 from koala.experiments.frame.experiment import Parameters
 from koala.experiments.wase.spawning import SPAWNED, InitialTasks, begun, spawned_mappings
+from koala.experiments.wase.worlds import TIERS, grid_of
 from koala.mapping.clustering.catalogue import Clustering, ClusterSizeError, cluster
+from koala.mapping.clustering.limits import feasible_limits, within_limits
 from koala.mapping.placing.catalogue import MappingOptions, map_tasks
 from koala.mapping.placing.optimal import no_mapping_exists
 from koala.mapping.placing.soft_bandwidth import bandwidth_measured
 from koala.mapping.random_graphs import random_task_graph
-from koala.mapping.random_grids import GridShape, random_grid
 from koala.mapping.result import NoPlace, TaskMapping, measured
 from koala.model.dendrogram import Dendrogram
 from koala.model.task_graph import TaskGraph
@@ -45,6 +45,7 @@ METHODS = {
     SOFT: (SOFT, False),
     ALL: (ALL, False),
 }
+PAPER_METHODS = (WASE, GREEDY, GREEDY_SCAN)
 # Of a mapping: what ``MappingMeasures`` has; the share of tasks at each distance from their cluster's LAN, where
 # the first is the LAN hit ratio over tasks instead of clusters; what the links carry; and what it took to find.
 MEASURES = (
@@ -60,6 +61,10 @@ MEASURES = (
     "carried",
     "cpu_s",
 )
+# How a range of cluster sizes is read: as limits of each cluster, or of the mean over them.
+EACH = "each"
+MEAN = "mean"
+BANDS = (EACH, MEAN)
 # Digits after the point that are kept: all that anybody can tell apart, in a third of the room.
 _DIGITS = 6
 _TIME_DIGITS = 8
@@ -74,12 +79,18 @@ class WaseParameters(Parameters, frozen=True, kw_only=True):
 
     - ``tasks``: the sizes of the graphs; ``graphs``: how many of each size a seed has;
     - ``mcr``: minimal computational requirements, with each of which every graph is mapped;
-    - ``cluster_sizes``: ranges of the mean number of tasks in a cluster; ``clustering``: the method;
+    - ``cluster_sizes``: ranges of the number of tasks in a cluster, and ``bands``: whether they are limits of each
+      cluster, of the mean over clusters, or one after the other; the first is judged under the papers' names;
+    - ``clustering``: the method;
     - ``machines`` and ``machines_per_lan``: the grids of a seed, one for each pair;
     - ``edges_per_task``: 1.5, or 3 or 8 for dense graphs;
-    - ``load``: the range of the machines' load, or 0 to 0.2 for a light one;
+    - ``topology``: grids as ``tiers`` makes them or ``nested`` four by four; ``lans_per_man``: from which of these
+      the number of LANs in each MAN is drawn for a grid of Tiers;
+    - ``load``: the range of the machines' load, or 0 to 0.2 for a light one; ``load_deviation``: how far the loads of
+      machines and links go from their mean over the day, on grids of Tiers;
     - ``affinity_wanted`` and ``mbit_s_per_rqoc``: what the methods that look for affinity and bandwidth want;
     - ``spawned_share``: the part of the tasks that come while the application runs, where that is tried;
+    - ``affinity_seeds``: under how many seeds the minimum affinity of small graphs is compared between grids;
     - ``bound_seeds``: under how many seeds the best mapping is looked for, and ``bound_s``: for how long each.
     """
 
@@ -87,14 +98,19 @@ class WaseParameters(Parameters, frozen=True, kw_only=True):
     graphs: Count = 4
     mcr: tuple[Positive, ...] = (25.0, 50.0, 75.0, 100.0)
     cluster_sizes: tuple[tuple[float, float], ...] = ((1.0, 3.0), (4.0, 6.0), (7.0, 9.0))
+    bands: tuple[str, ...] = BANDS
     clustering: str = "region-growing"
     machines: tuple[Count, ...] = (32, 64, 128, 256, 512)
     machines_per_lan: tuple[Count, ...] = (4, 8, 16)
     edges_per_task: Positive = 1.5
+    topology: str = TIERS
+    lans_per_man: tuple[Count, ...] = (2, 4, 8)
     load: tuple[Share, Share] = (0.1, 0.5)
+    load_deviation: Share = 0.1
     affinity_wanted: Positive = 2.0
     mbit_s_per_rqoc: Positive = 10.0
     spawned_share: Share = 0.25
+    affinity_seeds: Annotated[int, msgspec.Meta(ge=0)] = 40
     bound_seeds: Annotated[int, msgspec.Meta(ge=0)] = 4
     bound_s: Positive = 2.0
 
@@ -140,60 +156,99 @@ def with_mcr(graph: TaskGraph, mcr: float) -> TaskGraph:
     return msgspec.structs.replace(graph, mcr=mcr)
 
 
-# A process maps many graphs on the grids of one seed.
-@lru_cache(maxsize=32)
-def grid_of(load: tuple[float, float], seed: int, machines: int, per_lan: int) -> Dendrogram:
-    """A grid of the study."""
-    return random_grid(machines, per_lan, Random(f"grid {seed} {machines} {per_lan}"), GridShape(load=load))
-
-
 class ClusteredGraph(NamedTuple):
     """A graph in clusters of a wanted size, or those that come nearest, and what it took to find them."""
 
     found: Clustering
     reached: bool
     cpu_s: float
+    running: InitialTasks
 
 
-def clustered(graph: TaskGraph, method: str, size: tuple[float, float]) -> ClusteredGraph:
-    """The clusters of a graph, with theta scanned for the size wanted."""
+def clustered(graph: TaskGraph, parameters: WaseParameters, size: tuple[float, float]) -> ClusteredGraph:
+    """The clusters of a graph, with theta scanned for the mean size wanted."""
     before_s = time.process_time()
     try:
-        found, reached = cluster(graph, method, cluster_size=size), True
+        found, reached = cluster(graph, parameters.clustering, cluster_size=size), True
     except ClusterSizeError as error:
         found, reached = error.nearest, False
-    return ClusteredGraph(found, reached, time.process_time() - before_s)
+    cpu_s = time.process_time() - before_s
+    return ClusteredGraph(found, reached, cpu_s, begun(graph, found, parameters.spawned_share))
+
+
+def limited(graph: TaskGraph, group: ClusteredGraph, size: tuple[float, float]) -> ClusteredGraph:
+    """The same with the size as limits of each cluster."""
+    before_s = time.process_time()
+    found = within_limits(graph, group.found, size)
+    cpu_s = group.cpu_s + time.process_time() - before_s
+    reached = feasible_limits(len(graph.names), size)[0] >= size[0]
+    return ClusteredGraph(found, reached, cpu_s, group.running.within(graph, size))
+
+
+def groups_of(graph: TaskGraph, parameters: WaseParameters) -> dict[str, list[ClusteredGraph]]:
+    """By how the ranges are read the clusters for each of them."""
+    by_mean = [clustered(graph, parameters, size) for size in parameters.cluster_sizes]
+    each = [limited(graph, group, size) for group, size in zip(by_mean, parameters.cluster_sizes, strict=True)]
+    found = {MEAN: by_mean, EACH: each}
+    return {bands: found[bands] for bands in parameters.bands}
 
 
 def run_trials(parameters: WaseParameters, seed: int, tasks: int, number: int) -> dict[str, Any]:
-    """All trials of one graph: how it was clustered, and by method each measure over the trials, null for a failure.
+    """All trials of one graph, by how the ranges of cluster sizes are read: how it was clustered, and by method each
+    measure over the trials, null for a failure. The methods beyond the paper are tried with the first reading.
 
     ``impossible`` says for each trial whether it is certain that no mapping exists at all.
     """
     graph = graph_of(parameters, seed, tasks, number)
-    groups = [clustered(graph, parameters.clustering, size) for size in parameters.cluster_sizes]
-    running = [begun(graph, group.found, parameters.spawned_share) for group in groups]
-    methods: dict[str, dict[str, list[float | None]]] = {
-        name: {measure: [] for measure in MEASURES} for name in (*METHODS, *SPAWNED)
+    grids = {
+        (trial.machines, trial.machines_per_lan): grid_of(
+            parameters, seed, (trial.machines, trial.machines_per_lan), (tasks, number)
+        )
+        for trial in trials_of(parameters)
     }
-    impossible: list[bool] = []
+    impossible = {
+        (mcr, *sizes): no_mapping_exists([mcr * rcr for rcr in graph.rcr], grid.flat.power)
+        for mcr in parameters.mcr
+        for sizes, grid in grids.items()
+    }
+    return {
+        "impossible": [
+            impossible[trial.mcr, trial.machines, trial.machines_per_lan] for trial in trials_of(parameters)
+        ],
+        "bands": {
+            bands: {
+                "clusters": [_described(group) for group in groups],
+                "methods": _by_method(parameters, graph, groups, grids, paper_only=bands != parameters.bands[0]),
+            }
+            for bands, groups in groups_of(graph, parameters).items()
+        },
+    }
+
+
+def _by_method(
+    parameters: WaseParameters,
+    graph: TaskGraph,
+    groups: list[ClusteredGraph],
+    grids: dict[tuple[int, int], Dendrogram],
+    *,
+    paper_only: bool,
+) -> dict[str, dict[str, list[float | None]]]:
+    names = PAPER_METHODS if paper_only else tuple(METHODS)
+    later = () if paper_only else SPAWNED
+    methods: dict[str, dict[str, list[float | None]]] = {
+        name: {measure: [] for measure in MEASURES} for name in (*names, *later)
+    }
     for trial in trials_of(parameters):
         application = with_mcr(graph, trial.mcr)
-        grid = grid_of(parameters.load, seed, trial.machines, trial.machines_per_lan)
-        impossible.append(no_mapping_exists([trial.mcr * rcr for rcr in graph.rcr], grid.flat.power))
-        clusters = groups[trial.cluster_size].found.clusters
-        answers = [
-            *_answers(parameters, application, clusters, grid),
-            *_spawned(parameters, application, clusters, running[trial.cluster_size], grid),
-        ]
+        grid = grids[trial.machines, trial.machines_per_lan]
+        group = groups[trial.cluster_size]
+        answers = list(_answers(parameters, application, group.found.clusters, grid, names))
+        if later:
+            answers += _spawned(parameters, application, group.found.clusters, group.running, grid)
         for name, answer in answers:
             for measure in MEASURES:
                 methods[name][measure].append(answer.get(measure))
-    return {
-        "clusters": [_described(group) for group in groups],
-        "impossible": impossible,
-        "methods": methods,
-    }
+    return methods
 
 
 def _described(group: ClusteredGraph) -> dict[str, Any]:
@@ -209,10 +264,15 @@ def _described(group: ClusteredGraph) -> dict[str, Any]:
 
 
 def _answers(
-    parameters: WaseParameters, graph: TaskGraph, clusters: tuple[tuple[int, ...], ...], grid: Dendrogram
+    parameters: WaseParameters,
+    graph: TaskGraph,
+    clusters: tuple[tuple[int, ...], ...],
+    grid: Dendrogram,
+    names: Sequence[str],
 ) -> Iterator[tuple[str, dict[str, float]]]:
     """By method what it makes of one application on one grid; nothing where it fails."""
-    for name, (method, lan_by_lan) in METHODS.items():
+    for name in names:
+        method, lan_by_lan = METHODS[name]
         options = MappingOptions(
             lan_by_lan=lan_by_lan,
             affinity_wanted=parameters.affinity_wanted,

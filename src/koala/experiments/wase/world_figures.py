@@ -1,0 +1,128 @@
+"""Pictures of the world in which the mapping study maps: a grid of Tiers, and how loads change over time."""
+
+from __future__ import annotations
+
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING
+
+from koala.experiments.frame.figures import NEUTRAL, ReportFigure, new_figure
+from koala.experiments.wase.data import WaseData
+from koala.experiments.wase.worlds import TIERS, tiers_grid_of
+from koala.mapping.tiers.loads import LoadModel, LoadSeries, turned
+from koala.mapping.tiers.topology import MAN_SIDE_KM, Place, Topology
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+_WAN = "#222222"
+_MAN = "#0072b2"
+_LAN = "#d55e00"
+_HOURS = 4
+_STEP_S = 30
+_LAG_STEPS = 240
+_SERIES = 3
+
+
+def figures(data: WaseData) -> list[ReportFigure]:
+    """Both; of grids that are nested evenly there is nothing to see."""
+    parameters = data.parameters
+    if parameters.topology != TIERS or not data.seeds:
+        return []
+    sizes = parameters.machines[len(parameters.machines) // 2], min(parameters.machines_per_lan)
+    topology = tiers_grid_of(parameters, data.seeds[0], *sizes).topology
+    model = LoadModel(mean=parameters.load, deviation=parameters.load_deviation)
+    return [
+        ReportFigure(
+            "world-tiers",
+            "A grid as Tiers makes it",
+            f"{sizes[0]} machines in LANs of {sizes[1]}, seed {data.seeds[0]}: the whole, and one MAN with the "
+            "routers of its LANs. Lines are links.",
+            partial(_network, topology),
+        ),
+        ReportFigure(
+            "world-loads",
+            "Loads over time",
+            f"{_SERIES} machines over {_HOURS} hours, and how much the load of a machine is like its own some time "
+            "later, on average over 40 machines.",
+            partial(_loads, model),
+        ),
+    ]
+
+
+def _links(axes: Axes, places: tuple[Place, ...], links: tuple[tuple[int, int], ...], colour: str) -> None:
+    for link in links:
+        ends = [places[node] for node in link]
+        axes.plot([end.x_km for end in ends], [end.y_km for end in ends], color=colour, linewidth=0.9, zorder=1)
+
+
+def _nodes(axes: Axes, places: list[Place], colour: str, marker: str, label: str) -> None:
+    size = 16 if marker == "o" else 26
+    axes.scatter(
+        [place.x_km for place in places],
+        [place.y_km for place in places],
+        s=size,
+        marker=marker,
+        color=colour,
+        label=label,
+        zorder=2,
+    )
+
+
+def _network(topology: Topology) -> Figure:
+    figure, (whole, one) = new_figure(2)
+    places = topology.places
+    for axes in (whole, one):
+        _links(axes, places, topology.wan.links, _WAN)
+        for man in topology.mans:
+            _links(axes, places, man.links, _MAN)
+            _links(axes, places, man.uplinks, _WAN)
+        for lan in topology.lans:
+            _links(axes, places, lan.uplinks, _LAN)
+        _nodes(axes, [places[node] for node in topology.wan.nodes], _WAN, "s", "WAN")
+        _nodes(axes, [places[node] for man in topology.mans for node in man.nodes], _MAN, "o", "MAN")
+        _nodes(axes, [places[lan.nodes[0]] for lan in topology.lans], _LAN, "^", "router of a LAN")
+        axes.set_xlabel("km")
+        axes.grid(visible=False)
+        axes.set_aspect("equal")
+    whole.set_title("the whole")
+    one.set_title("one MAN")
+    middle = [places[node] for node in topology.mans[0].nodes]
+    x_km = sum(place.x_km for place in middle) / len(middle)
+    y_km = sum(place.y_km for place in middle) / len(middle)
+    one.set_xlim(x_km - 0.7 * MAN_SIDE_KM, x_km + 0.7 * MAN_SIDE_KM)
+    one.set_ylim(y_km - 0.7 * MAN_SIDE_KM, y_km + 0.7 * MAN_SIDE_KM)
+    whole.set_ylabel("km")
+    figure.legend(*whole.get_legend_handles_labels(), loc="outside upper left", ncols=3)
+    return figure
+
+
+def _loads(model: LoadModel) -> Figure:
+    figure, (over_time, alike) = new_figure(2)
+    turns = [turned(model, _STEP_S * step) for step in range(int(_HOURS * 3600 / _STEP_S))]
+    series = [LoadSeries(model, Random(f"picture {number}")) for number in range(40)]
+    columns = [[each.at(turn) for turn in turns] for each in series]
+    hours = [_STEP_S * step / 3600 for step in range(len(turns))]
+    for column, look in zip(columns[:_SERIES], NEUTRAL[1:], strict=False):
+        over_time.plot(hours, [100 * load for load in column], color=look.colour, linewidth=0.9)
+    over_time.set_xlabel("hours")
+    over_time.set_ylabel("load (%)")
+    over_time.set_ylim(0, None)
+    lags = range(_LAG_STEPS)
+    alike.plot([_STEP_S * lag / 60 for lag in lags], [_autocorrelation(columns, lag) for lag in lags], color=_MAN)
+    alike.axhline(0, color="#999999", linewidth=0.8)
+    alike.set_xlabel("minutes later")
+    alike.set_ylabel("autocorrelation")
+    return figure
+
+
+def _autocorrelation(columns: list[list[float]], lag: int) -> float:
+    """The mean over series of products of what is above or below the mean of each."""
+    top = bottom = 0.0
+    for column in columns:
+        mean = sum(column) / len(column)
+        around = [load - mean for load in column]
+        top += sum(one * other for one, other in zip(around, around[lag:], strict=False)) / (len(around) - lag)
+        bottom += sum(each * each for each in around) / len(around)
+    return top / bottom if bottom else 1.0

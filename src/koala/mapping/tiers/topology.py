@@ -1,0 +1,186 @@
+"""Networks in three tiers after Doar's generator Tiers, written anew: one WAN, MANs around it, and LANs at the MANs.
+
+Nodes lie in a plane. Those of a WAN or MAN are joined by the shortest tree and, for redundancy, each with its nearest
+until it has enough links; a LAN is a star of hosts around its router. All randomness comes from the ``Random`` that
+is passed in. What the links carry and what grid follows from them is in ``grids``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from random import Random
+from typing import NamedTuple
+
+import msgspec
+
+# Where the nodes of a WAN, of a MAN and of a LAN are: in a square of this side.
+WAN_SIDE_KM = 1000.0
+MAN_SIDE_KM = 50.0
+LAN_SIDE_KM = 1.0
+
+
+class InvalidTiersError(ValueError):
+    """Parameters of which no network can be made."""
+
+    def for_user(self) -> str:
+        """The parameter and what to write."""
+        return str(self)
+
+
+class TiersParameters(msgspec.Struct, frozen=True, kw_only=True):
+    """The parameters of Tiers, which makes one WAN; in brackets its own names.
+
+    - ``wan_nodes`` (SW), ``mans`` (NM) and ``man_nodes`` (SM), ``lans_per_man`` (NL) and ``lan_hosts`` (SL): sizes;
+    - ``wan_redundancy`` (RW), ``man_redundancy`` (RM) and ``lan_redundancy`` (RL): how many links each node of such a
+      network has at least, as far as there are nodes to link it with; 1 is a tree;
+    - ``man_to_wan`` (RMW) and ``lan_to_man`` (RLM): with how many nodes of the tier above a network is linked.
+    """
+
+    wan_nodes: int = 10
+    mans: int = 10
+    man_nodes: int = 10
+    lans_per_man: int = 5
+    lan_hosts: int = 5
+    wan_redundancy: int = 2
+    man_redundancy: int = 1
+    lan_redundancy: int = 1
+    man_to_wan: int = 2
+    lan_to_man: int = 1
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            if getattr(self, name) < 1:
+                raise InvalidTiersError(f"{name} is {getattr(self, name)}; write a number from 1 on")
+
+    @property
+    def hosts(self) -> int:
+        """How many hosts the network has."""
+        return self.mans * self.lans_per_man * self.lan_hosts
+
+
+class Place(NamedTuple):
+    """Where a node is."""
+
+    x_km: float
+    y_km: float
+
+
+class Network(NamedTuple):
+    """One WAN, MAN or LAN: its nodes, the links between them, and those to the tier above, the own node first.
+
+    Of a LAN the first node is the router and the others are the hosts. The WAN is linked with nothing above.
+    """
+
+    nodes: range
+    links: tuple[tuple[int, int], ...]
+    uplinks: tuple[tuple[int, int], ...] = ()
+
+
+class Topology(msgspec.Struct, frozen=True, kw_only=True):
+    """A whole network. The LANs of one MAN are side by side, in the order of the MANs."""
+
+    parameters: TiersParameters
+    places: tuple[Place, ...]
+    wan: Network
+    mans: tuple[Network, ...]
+    lans: tuple[Network, ...]
+
+    def lans_of(self, man: int) -> tuple[Network, ...]:
+        """The LANs of a MAN."""
+        each = self.parameters.lans_per_man
+        return self.lans[man * each : (man + 1) * each]
+
+    @property
+    def links(self) -> list[tuple[int, int]]:
+        """All of them."""
+        return [link for network in (self.wan, *self.mans, *self.lans) for link in network.links + network.uplinks]
+
+
+def tiers_topology(parameters: TiersParameters, draws: Random) -> Topology:
+    """A network of these parameters; the same state of ``draws`` gives the same one."""
+    places: list[Place] = []
+    middle = Place(WAN_SIDE_KM / 2, WAN_SIDE_KM / 2)
+    wan = _network(places, parameters.wan_nodes, (middle, WAN_SIDE_KM), parameters.wan_redundancy, draws)
+    mans: list[Network] = []
+    lans: list[Network] = []
+    for _ in range(parameters.mans):
+        area = (_inside(middle, WAN_SIDE_KM - MAN_SIDE_KM, draws), MAN_SIDE_KM)
+        man = _network(places, parameters.man_nodes, area, parameters.man_redundancy, draws)
+        mans.append(man._replace(uplinks=_uplinks(places, man.nodes, wan.nodes, parameters.man_to_wan)))
+        lans += [_lan(places, parameters, area[0], mans[-1], draws) for _ in range(parameters.lans_per_man)]
+    return Topology(parameters=parameters, places=tuple(places), wan=wan, mans=tuple(mans), lans=tuple(lans))
+
+
+def distance_km(one: Place, other: Place) -> float:
+    """How far two places are from each other."""
+    return math.hypot(one.x_km - other.x_km, one.y_km - other.y_km)
+
+
+def _inside(middle: Place, side_km: float, draws: Random) -> Place:
+    half = side_km / 2
+    return Place(middle.x_km + draws.uniform(-half, half), middle.y_km + draws.uniform(-half, half))
+
+
+def _new_nodes(places: list[Place], count: int, area: tuple[Place, float], draws: Random) -> range:
+    first = len(places)
+    places.extend(_inside(*area, draws) for _ in range(count))
+    return range(first, first + count)
+
+
+def _network(places: list[Place], count: int, area: tuple[Place, float], redundancy: int, draws: Random) -> Network:
+    """A WAN or MAN by itself: the shortest tree over its nodes, and more links where it is to be redundant."""
+    nodes = _new_nodes(places, count, area, draws)
+    return Network(nodes, _redundant(places, nodes, _shortest_tree(places, nodes), redundancy))
+
+
+def _lan(places: list[Place], parameters: TiersParameters, middle: Place, man: Network, draws: Random) -> Network:
+    """A star around a router somewhere in the area of the MAN, linked with the nearest of its nodes."""
+    area = (_inside(middle, MAN_SIDE_KM, draws), LAN_SIDE_KM)
+    nodes = _new_nodes(places, 1 + parameters.lan_hosts, area, draws)
+    router, hosts = nodes[0], nodes[1:]
+    star = [(router, host) for host in hosts]
+    links = _redundant(places, hosts, star, parameters.lan_redundancy)
+    return Network(nodes, links, _uplinks(places, nodes[:1], man.nodes, parameters.lan_to_man))
+
+
+def _shortest_tree(places: Sequence[Place], nodes: range) -> list[tuple[int, int]]:
+    """The minimum spanning tree, by Prim's way."""
+    nearest = {node: (distance_km(places[nodes[0]], places[node]), nodes[0]) for node in nodes[1:]}
+    tree = []
+    while nearest:
+        node = min(nearest, key=lambda each: (nearest[each][0], each))
+        tree.append((nearest.pop(node)[1], node))
+        for other, (known_km, _) in nearest.items():
+            km = distance_km(places[node], places[other])
+            if km < known_km:
+                nearest[other] = (km, node)
+    return tree
+
+
+def _redundant(
+    places: Sequence[Place], nodes: range, links: Sequence[tuple[int, int]], redundancy: int
+) -> tuple[tuple[int, int], ...]:
+    """The links, and from each node of too few more to its nearest."""
+    found = list(links)
+    linked: dict[int, set[int]] = {node: set() for node in nodes}
+    for one, other in found:
+        linked.setdefault(one, set()).add(other)
+        linked.setdefault(other, set()).add(one)
+    for node in nodes:
+        others = [other for other in nodes if other != node and other not in linked[node]]
+        others.sort(key=lambda other: distance_km(places[node], places[other]))
+        for other in others[: max(0, redundancy - len(linked[node]))]:
+            found.append((node, other))
+            linked[node].add(other)
+            linked[other].add(node)
+    return tuple(found)
+
+
+def _uplinks(places: Sequence[Place], nodes: range, above: range, count: int) -> tuple[tuple[int, int], ...]:
+    """Links from the nearest nodes to those nodes of the tier above that are nearest to any, one each."""
+    pairs = []
+    for upper in above:
+        node = min(nodes, key=lambda each: distance_km(places[each], places[upper]))
+        pairs.append((distance_km(places[node], places[upper]), node, upper))
+    return tuple((node, upper) for _, node, upper in sorted(pairs)[:count])
