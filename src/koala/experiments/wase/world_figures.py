@@ -6,10 +6,10 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
-from koala.experiments.frame.figures import NEUTRAL, ReportFigure, new_figure
+from koala.experiments.frame.figures import ReportFigure, new_figure
 from koala.experiments.wase.data import WaseData
 from koala.experiments.wase.worlds import TIERS, tiers_grid_of
-from koala.mapping.tiers.loads import LoadModel, LoadSeries, turned
+from koala.mapping.tiers.loads import LoadModel, LoadSeries
 from koala.mapping.tiers.topology import MAN_SIDE_KM, Place, Topology
 
 if TYPE_CHECKING:
@@ -21,8 +21,10 @@ _MAN = "#0072b2"
 _LAN = "#d55e00"
 _HOURS = 4
 _STEP_S = 30
-_LAG_STEPS = 240
+_LAG_STEPS = 120
 _SERIES = 3
+_LINES = 100
+_ORDERED = ("#0072b2", "#d55e00", "#222222")
 
 
 def figures(data: WaseData) -> list[ReportFigure]:
@@ -45,7 +47,7 @@ def figures(data: WaseData) -> list[ReportFigure]:
             "world-loads",
             "Loads over time",
             f"{_SERIES} machines over {_HOURS} hours, and how much the load of a machine is like its own some time "
-            "later, on average over 40 machines.",
+            f"later, on average over {_LINES} machines.",
             partial(_loads, model),
         ),
     ]
@@ -100,29 +102,28 @@ def _network(topology: Topology) -> Figure:
 
 def _loads(model: LoadModel) -> Figure:
     figure, (over_time, alike) = new_figure(2)
-    turns = [turned(model, _STEP_S * step) for step in range(int(_HOURS * 3600 / _STEP_S))]
-    series = [LoadSeries(model, Random(f"picture {number}")) for number in range(40)]
-    columns = [[each.at(turn) for turn in turns] for each in series]
-    hours = [_STEP_S * step / 3600 for step in range(len(turns))]
-    for column, look in zip(columns[:_SERIES], NEUTRAL[1:], strict=False):
-        over_time.plot(hours, [100 * load for load in column], color=look.colour, linewidth=0.9)
+    times_s = range(0, _HOURS * 3600, _STEP_S)
+    series = [LoadSeries(model, Random(f"picture {number}")) for number in range(_LINES)]
+    columns = [[each.at(time_s) for time_s in times_s] for each in series]
+    hours = [time_s / 3600 for time_s in times_s]
+    for column, colour in zip(columns[:_SERIES], _ORDERED, strict=False):
+        over_time.plot(hours, [100 * load for load in column], color=colour, linewidth=0.9)
     over_time.set_xlabel("hours")
     over_time.set_ylabel("load (%)")
     over_time.set_ylim(0, None)
+    around = [[load - each.mean for load in column] for each, column in zip(series, columns, strict=True)]
     lags = range(_LAG_STEPS)
-    alike.plot([_STEP_S * lag / 60 for lag in lags], [_autocorrelation(columns, lag) for lag in lags], color=_MAN)
+    alike.plot([_STEP_S * lag / 60 for lag in lags], [_autocorrelation(around, lag) for lag in lags], color=_MAN)
     alike.axhline(0, color="#999999", linewidth=0.8)
     alike.set_xlabel("minutes later")
     alike.set_ylabel("autocorrelation")
     return figure
 
 
-def _autocorrelation(columns: list[list[float]], lag: int) -> float:
-    """The mean over series of products of what is above or below the mean of each."""
+def _autocorrelation(around: list[list[float]], lag: int) -> float:
+    """The mean over series of products of what each is above or below its mean."""
     top = bottom = 0.0
-    for column in columns:
-        mean = sum(column) / len(column)
-        around = [load - mean for load in column]
-        top += sum(one * other for one, other in zip(around, around[lag:], strict=False)) / (len(around) - lag)
-        bottom += sum(each * each for each in around) / len(around)
+    for series in around:
+        top += sum(one * other for one, other in zip(series, series[lag:], strict=False)) / (len(series) - lag)
+        bottom += sum(each * each for each in series) / len(series)
     return top / bottom if bottom else 1.0

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from koala.mapping.tiers.loads import LoadModel, LoadSeries, Range, turned
+from koala.mapping.tiers.loads import LoadModel, LoadSeries, Range
 from koala.mapping.tiers.topology import Network, TiersParameters, Topology, tiers_topology
 from koala.model.dendrogram import Dendrogram, Lan, Machine, Man, Wan
 
@@ -50,26 +50,24 @@ class TiersGrid:
 
     def at(self, time_s: float) -> Dendrogram:
         """The grid as it is measured at one time."""
-        turns = turned(self.shape.link_load, time_s)
-        left = {link: mbit_s * (1 - self._link_loads[link].at(turns)) for link, mbit_s in self._mbit_s.items()}
+        left = {link: mbit_s * (1 - self._link_loads[link].at(time_s)) for link, mbit_s in self._mbit_s.items()}
         topology = self.topology
         core = _most_linked(topology.wan)
         to_core = widest(topology.wan.links, left, (core,))
-        turns = turned(self.shape.machine_load, time_s)
         mans = []
         for number, man in enumerate(topology.mans):
             to_edge = widest(man.links, left, {node for node, _ in man.uplinks})
             first = number * topology.parameters.lans_per_man
             lans = tuple(
-                self._lan(first + place, lan, _uplink(lan, left, to_edge), turns)
+                self._lan(first + place, lan, _uplink(lan, left, to_edge), time_s)
                 for place, lan in enumerate(topology.lans_of(number))
             )
             mans.append(Man(name=f"man{number}", lans=lans, uplink_mbit_s=_uplink(man, left, to_core)))
         return Dendrogram(wans=(Wan(name="wan", mans=tuple(mans)),), user_lan=f"lan{self.user_lan}")
 
-    def _lan(self, number: int, lan: Network, uplink_mbit_s: float, turns: Sequence[tuple[float, float]]) -> Lan:
+    def _lan(self, number: int, lan: Network, uplink_mbit_s: float, time_s: float) -> Lan:
         machines = tuple(
-            Machine(name=f"lan{number}-m{place}", power=self._powers[host], load=self._loads[host].at(turns))
+            Machine(name=f"lan{number}-m{place}", power=self._powers[host], load=self._loads[host].at(time_s))
             for place, host in enumerate(lan.nodes[1:])
         )
         return Lan(name=f"lan{number}", machines=machines, uplink_mbit_s=uplink_mbit_s)
