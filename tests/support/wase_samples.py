@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from koala.experiments.frame.experiment import FinishedUnit, Unit
-from koala.experiments.wase.data import BOUND, PIPELINE
+from koala.experiments.wase.data import AFFINITY, BOUND, PIPELINE
 from koala.experiments.wase.pipeline import run_pipeline
 from koala.experiments.wase.spawning import ANYWHERE, NEAR
 from koala.experiments.wase.study import WaseStudy
@@ -36,6 +36,8 @@ PARAMETERS = WaseParameters(
     machines_per_lan=(4, 8),
 )
 SEEDS = 8
+# An application on the smallest grid and on the largest.
+SMALLEST, LARGEST = (Trial(0, 25.0, machines, 4) for machines in (32, 64))
 
 # Of a method what the paper, or we, would have: LAN hit ratio, minimum affinity, share between LANs, carried, time.
 PATTERN: dict[str, list[float]] = {
@@ -82,6 +84,9 @@ def results(
     for unit in units:
         if unit.work["kind"] == PIPELINE:
             finished.append(FinishedUnit(unit, _pipeline()))
+        elif unit.work["kind"] == AFFINITY:
+            change = rng.uniform(-2.0, 2.0) + 100 * (affinity_factor(LARGEST) / affinity_factor(SMALLEST) - 1)
+            finished.append(FinishedUnit(unit, {"change": dict.fromkeys(PARAMETERS.bands, change)}))
         elif unit.work["kind"] == BOUND:
             finished.append(FinishedUnit(unit, {"rows": [bound_row(rng) for _ in range(4)]}))
         else:
@@ -108,14 +113,18 @@ def _made(
             failed = fails(name, unit.work["tasks"], trial, number)
             for measure in MEASURES:
                 value = values[_PLACES[measure]] if measure in _PLACES else 0.0
+                if measure == "tasks_in_man":
+                    # All that are not at home, where they are not far too many.
+                    value = min(1.0 - values[0], 0.3)
                 if measure == "affinity_min":
                     value *= affinity_factor(trial)
                 methods[name][measure].append(None if failed else value * rng.uniform(1 - spread, 1 + spread))
-    clusters = [
+    clusters: list[dict[str, Any]] = [
         {"theta": 0.0, "clusters": 4, "mean_size": 2.0, "largest": 5, "reached": True, "cpu_s": 0.01}
         for _ in PARAMETERS.cluster_sizes
     ]
-    return {"clusters": clusters, "impossible": [False] * len(trials), "methods": methods}
+    bands = {name: {"clusters": clusters, "methods": methods} for name in PARAMETERS.bands}
+    return {"impossible": [False] * len(trials), "bands": bands}
 
 
 def bound_row(rng: Random) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Random wide-area grids as the generator Tiers makes them: WANs of MANs of LANs, with links to match.
+"""Random wide-area grids, nested evenly: WANs of MANs of LANs, with links to match. Those of Tiers are in ``tiers``.
 
 All randomness comes from the ``Random`` that is passed in: the same state gives the same grid.
 """

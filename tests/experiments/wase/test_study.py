@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import msgspec
 import pytest
 
 from koala.experiments.catalogue import find
-from koala.experiments.frame.experiment import ParameterError, Unit, parameters_from
+from koala.experiments.frame.experiment import FinishedUnit, ParameterError, Unit, parameters_from
 from koala.experiments.wase.bound import run_bound
+from koala.experiments.wase.claims import change_by_grid
+from koala.experiments.wase.data import WaseData
 from koala.experiments.wase.spawning import ANYWHERE, NEAR, begun, part_of, spawned_mappings
 from koala.experiments.wase.study import WaseStudy
 from koala.experiments.wase.trials import (
@@ -17,19 +20,22 @@ from koala.experiments.wase.trials import (
     GREEDY,
     GREEDY_SCAN,
     MEASURES,
+    METHODS,
     SOFT,
     WASE,
     WHOLE,
     WaseParameters,
     clustered,
     graph_of,
-    grid_of,
+    groups_of,
     run_trials,
     trials_of,
     with_mcr,
 )
+from koala.experiments.wase.worlds import grid_of
 from koala.mapping.placing.catalogue import map_tasks
 from koala.mapping.result import NoPlace, measured
+from koala.model.dendrogram import Dendrogram, Machine
 
 SMALL = WaseParameters(
     tasks=(8,),
@@ -42,13 +48,20 @@ SMALL = WaseParameters(
 )
 
 
+@cache
+def small_trials() -> dict[str, Any]:
+    """A unit, run once for all who look at it."""
+    return run_trials(SMALL, 3, 8, 0)
+
+
 def without_times(result: dict[str, Any]) -> dict[str, Any]:
     """All that depends on nothing but the unit."""
     return {
         "impossible": result["impossible"],
         "methods": {
-            name: {measure: values for measure, values in measures.items() if measure != "cpu_s"}
-            for name, measures in result["methods"].items()
+            (bands, name): {measure: values for measure, values in measures.items() if measure != "cpu_s"}
+            for bands, table in result["bands"].items()
+            for name, measures in table["methods"].items()
         },
     }
 
@@ -86,6 +99,11 @@ def test_a_unit_is_another_only_when_something_changes_that_its_result_depends_o
     assert identities("bound", affinity_wanted=3.0) == identities("bound")
     assert identities("bound", bound_s=9.0) != identities("bound")
     assert identities("bound", load=(0.0, 0.2)) != identities("bound")
+    assert identities("trials", topology="nested") != identities("trials")
+    assert identities("trials", affinity_seeds=3) == identities("trials")
+    assert identities("affinity", affinity_seeds=3) == identities("affinity")[:3]
+    assert identities("affinity", bound_s=9.0) == identities("affinity")
+    assert identities("affinity", graphs=2) != identities("affinity")
 
 
 def test_a_unit_gives_the_same_numbers_each_time_and_in_json() -> None:
@@ -95,21 +113,24 @@ def test_a_unit_gives_the_same_numbers_each_time_and_in_json() -> None:
     assert without_times(first) == without_times(second)
     count = len(trials_of(SMALL))
     assert len(first["impossible"]) == count
-    assert all(len(values) == count for method in first["methods"].values() for values in method.values())
+    assert all(
+        len(values) == count
+        for table in first["bands"].values()
+        for method in table["methods"].values()
+        for values in method.values()
+    )
 
 
-def test_the_numbers_of_a_trial_are_those_of_mapping_that_application_by_hand() -> None:
-    result = run_trials(SMALL, 3, 8, 0)
-    trials = trials_of(SMALL)
+@pytest.mark.parametrize("bands", ["each", "mean"])
+def test_the_numbers_of_a_trial_are_those_of_mapping_that_application_by_hand(bands: str) -> None:
+    found = small_trials()["bands"][bands]["methods"][WASE]
     graph = graph_of(SMALL, 3, 8, 0)
     mapped = 0
-    groups = [clustered(graph, SMALL.clustering, size).found.clusters for size in SMALL.cluster_sizes]
-    for number, trial in enumerate(trials):
-        clusters = groups[trial.cluster_size]
+    groups = [group.found.clusters for group in groups_of(graph, SMALL)[bands]]
+    for number, trial in enumerate(trials_of(SMALL)):
         application = with_mcr(graph, trial.mcr)
-        grid = grid_of(SMALL.load, 3, trial.machines, trial.machines_per_lan)
-        answer = map_tasks(application, clusters, grid, WASE)
-        found = result["methods"][WASE]
+        grid = grid_of(SMALL, 3, (trial.machines, trial.machines_per_lan), (8, 0))
+        answer = map_tasks(application, groups[trial.cluster_size], grid, WASE)
         if isinstance(answer, NoPlace):
             assert all(found[measure][number] is None for measure in MEASURES)
             continue
@@ -123,13 +144,58 @@ def test_the_numbers_of_a_trial_are_those_of_mapping_that_application_by_hand() 
     assert mapped > 0
 
 
+def test_the_first_reading_tries_every_method_and_the_other_those_of_the_paper() -> None:
+    tables = small_trials()["bands"]
+    assert set(tables["each"]["methods"]) == {*METHODS, NEAR, ANYWHERE}
+    assert set(tables["mean"]["methods"]) == {WASE, GREEDY, GREEDY_SCAN}
+
+
+def test_with_limits_of_each_cluster_none_is_larger_and_of_the_mean_some_are() -> None:
+    graph = graph_of(SMALL, 3, 64, 0)
+    groups = groups_of(graph, SMALL)
+    for (low, high), each, by_mean in zip(SMALL.cluster_sizes, groups["each"], groups["mean"], strict=True):
+        assert all(low <= len(tasks) <= high for tasks in each.found.clusters)
+        assert each.reached
+        assert low <= by_mean.found.mean_size <= high
+    assert max(map(len, groups["mean"][2].found.clusters)) > 9
+
+
+def test_the_affinity_under_more_seeds_is_that_of_the_trials_under_the_same_seed() -> None:
+    parameters = msgspec.structs.replace(SMALL, machines=(32, 64), graphs=2, affinity_seeds=1)
+    study = WaseStudy()
+    units = study.units(parameters, 3, 1)
+    finished = [FinishedUnit(unit, study.run(unit)) for unit in units if unit.work["kind"] in ("trials", "affinity")]
+    finished.append(FinishedUnit(units[0], {"rows": [], "varied": []}))
+    data = WaseData(parameters, finished)
+    by_trials = change_by_grid(data, WASE, 8)
+    assert by_trials is not None
+    assert data.affinity_changes == {8: {3: pytest.approx(by_trials.mean, abs=1e-3)}}
+
+
+def test_grids_of_tiers_have_their_sizes_and_change_with_the_graph_that_is_mapped() -> None:
+    one, same, later = (grid_of(SMALL, 1, (32, 4), graph) for graph in ((8, 0), (8, 0), (8, 1)))
+    assert one == same
+    assert one != later
+    assert one.machine_count == 32
+    assert [machine.power for machine in machines_of(one)] == [machine.power for machine in machines_of(later)]
+    nested = grid_of(msgspec.structs.replace(SMALL, topology="nested"), 1, (32, 4), (8, 0))
+    assert [len(man.lans) for man in nested.wans[0].mans] == [4, 4]
+    sizes = {len(grid_of(SMALL, seed, (128, 4), (8, 0)).wans[0].mans[0].lans) for seed in range(12)}
+    assert sizes == {2, 4, 8}
+
+
+def machines_of(grid: Dendrogram) -> list[Machine]:
+    return [machine for wan in grid.wans for man in wan.mans for lan in man.lans for machine in lan.machines]
+
+
 def test_nobody_maps_what_cannot_be_mapped_and_both_greedy_ones_agree() -> None:
     result = run_trials(msgspec.structs.replace(SMALL, mcr=(25.0, 100.0, 130.0)), 2, 8, 0)
     assert any(result["impossible"])
-    for name, measures in result["methods"].items():
-        for impossible, hit in zip(result["impossible"], measures["lan_hit"], strict=True):
-            assert not impossible or hit is None, name
-    assert result["methods"][GREEDY]["lan_hit"] == result["methods"][GREEDY_SCAN]["lan_hit"]
+    for table in result["bands"].values():
+        for name, measures in table["methods"].items():
+            for impossible, hit in zip(result["impossible"], measures["lan_hit"], strict=True):
+                assert not impossible or hit is None, name
+        assert table["methods"][GREEDY]["lan_hit"] == table["methods"][GREEDY_SCAN]["lan_hit"]
 
 
 def test_all_applications_of_a_graph_differ_in_nothing_but_what_they_should() -> None:
@@ -137,7 +203,7 @@ def test_all_applications_of_a_graph_differ_in_nothing_but_what_they_should() ->
     assert one != other
     assert graph_of(SMALL, 2, 8, 0) != one
     assert with_mcr(one, 75.0).rcr == one.rcr
-    assert grid_of((0.1, 0.5), 1, 32, 4) != grid_of((0.1, 0.5), 2, 32, 4)
+    assert grid_of(SMALL, 1, (32, 4), (8, 0)) != grid_of(SMALL, 2, (32, 4), (8, 0))
 
 
 def test_the_bound_is_never_passed_by_any_method() -> None:
@@ -155,11 +221,13 @@ def test_the_bound_is_never_passed_by_any_method() -> None:
 
 def test_tasks_that_come_later_leave_the_others_where_they_are() -> None:
     graph = with_mcr(graph_of(SMALL, 4, 16, 0), 25.0)
-    found = clustered(graph, "local-search", (4.0, 6.0)).found
+    found = clustered(graph, SMALL, (4.0, 6.0)).found
     running = begun(graph, found, 0.25)
     assert running.tasks == 12
     assert sorted(task for tasks in running.clusters for task in tasks) == list(range(12))
-    grid = grid_of(SMALL.load, 4, 64, 8)
+    limited = running.within(graph, (4.0, 6.0))
+    assert all(4 <= len(tasks) <= 6 for tasks in limited.clusters)
+    grid = grid_of(SMALL, 4, (64, 8), (16, 0))
     before = map_tasks(part_of(graph, range(12)), running.clusters, grid, WHOLE)
     assert not isinstance(before, NoPlace)
     mappings = spawned_mappings(graph, found.clusters, running, grid)
@@ -181,7 +249,12 @@ def test_a_part_of_a_graph_keeps_the_edges_inside_it() -> None:
 
 def test_methods_that_want_something_are_told_how_much() -> None:
     study = WaseParameters(
-        machines=(128,), machines_per_lan=(4,), mcr=(50.0,), cluster_sizes=((1.0, 3.0),), clustering="local-search"
+        machines=(128,),
+        machines_per_lan=(4,),
+        mcr=(50.0,),
+        cluster_sizes=((1.0, 3.0),),
+        clustering="local-search",
+        bands=("each",),
     )
     plain, eager = (
         run_trials(msgspec.structs.replace(study, affinity_wanted=wanted, mbit_s_per_rqoc=mbit_s), 1, 32, 0)
@@ -189,7 +262,9 @@ def test_methods_that_want_something_are_told_how_much() -> None:
     )
 
     def mean(result: dict[str, Any], method: str, measure: str) -> float:
-        values: list[float] = [value for value in result["methods"][method][measure] if value is not None]
+        values: list[float] = [
+            value for value in result["bands"]["each"]["methods"][method][measure] if value is not None
+        ]
         return sum(values) / len(values)
 
     assert mean(eager, FAR, "affinity_min") > mean(plain, FAR, "affinity_min")
@@ -205,6 +280,10 @@ def test_methods_that_want_something_are_told_how_much() -> None:
         ({"machines": "[]"}, "parameter machines"),
         ({"cluster_sizes": "[[3, 1]]"}, "3 to 1 is no range"),
         ({"load": "[0.5, 0.1]"}, "parameter load"),
+        ({"topology": "flat"}, "parameter topology: there is no 'flat'; there are tiers, nested"),
+        ({"bands": '["median"]'}, "parameter bands"),
+        ({"bands": '["each", "each"]'}, "write each, mean or both"),
+        ({"lans_per_man": "[]"}, "parameter lans_per_man"),
     ],
 )
 def test_parameters_that_make_no_study_are_refused_by_name(settings: dict[str, str], message: str) -> None:

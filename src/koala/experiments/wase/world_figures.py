@@ -6,7 +6,7 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
-from koala.experiments.frame.figures import ReportFigure, new_figure
+from koala.experiments.frame.figures import ReportFigure, legend, new_figure
 from koala.experiments.wase.data import WaseData
 from koala.experiments.wase.worlds import TIERS, tiers_grid_of
 from koala.mapping.tiers.loads import LoadModel, LoadSeries
@@ -96,7 +96,7 @@ def _network(topology: Topology) -> Figure:
     one.set_xlim(x_km - 0.7 * MAN_SIDE_KM, x_km + 0.7 * MAN_SIDE_KM)
     one.set_ylim(y_km - 0.7 * MAN_SIDE_KM, y_km + 0.7 * MAN_SIDE_KM)
     whole.set_ylabel("km")
-    figure.legend(*whole.get_legend_handles_labels(), loc="outside upper left", ncols=3)
+    legend(figure, whole)
     return figure
 
 
