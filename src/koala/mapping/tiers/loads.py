@@ -65,6 +65,6 @@ def _rate(model: LoadModel, draws: Random) -> float:
     such memories, drawn with the density memory ** (2H - 3), add up to lag ** (2H - 2).
     """
     power = 2 - 2 * model.hurst
-    short, long = (end**-power for end in model.memory_s)
-    memory_s = (short + draws.random() * (long - short)) ** (-1 / power)
+    short, long = (math.pow(end, -power) for end in model.memory_s)
+    memory_s = math.pow(short + draws.random() * (long - short), -1 / power)
     return math.tan(math.pi * (draws.random() - 0.5)) / memory_s
