@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from koala.mapping.tiers.topology import (
     WAN_SIDE_KM,
     InvalidTiersError,
-    Network,
+    TierNetwork,
     TiersParameters,
     Topology,
     distance_km,
@@ -51,7 +51,7 @@ def in_one_piece(nodes: Iterable[int], links: Iterable[tuple[int, int]]) -> bool
     return len({root(node) for node in parent}) <= 1
 
 
-def degrees(network: Network) -> dict[int, int]:
+def degrees(network: TierNetwork) -> dict[int, int]:
     counts = dict.fromkeys(network.nodes, 0)
     for link in network.links:
         for node in link:

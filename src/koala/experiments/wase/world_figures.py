@@ -10,7 +10,7 @@ from koala.experiments.frame.figures import ReportFigure, legend, new_figure
 from koala.experiments.wase.data import WaseData
 from koala.experiments.wase.worlds import TIERS, tiers_grid_of
 from koala.mapping.tiers.loads import LoadModel, LoadSeries
-from koala.mapping.tiers.topology import MAN_SIDE_KM, Place, Topology
+from koala.mapping.tiers.topology import MAN_SIDE_KM, NodePosition, Topology
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,13 +53,13 @@ def figures(data: WaseData) -> list[ReportFigure]:
     ]
 
 
-def _links(axes: Axes, places: tuple[Place, ...], links: tuple[tuple[int, int], ...], colour: str) -> None:
+def _links(axes: Axes, places: tuple[NodePosition, ...], links: tuple[tuple[int, int], ...], colour: str) -> None:
     for link in links:
         ends = [places[node] for node in link]
         axes.plot([end.x_km for end in ends], [end.y_km for end in ends], color=colour, linewidth=0.9, zorder=1)
 
 
-def _nodes(axes: Axes, places: list[Place], colour: str, marker: str, label: str) -> None:
+def _nodes(axes: Axes, places: list[NodePosition], colour: str, marker: str, label: str) -> None:
     size = 16 if marker == "o" else 26
     axes.scatter(
         [place.x_km for place in places],

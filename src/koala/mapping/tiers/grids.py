@@ -14,7 +14,7 @@ from typing import TypeAlias
 import msgspec
 
 from koala.mapping.tiers.loads import LoadModel, LoadSeries, Range
-from koala.mapping.tiers.topology import Network, TiersParameters, Topology, tiers_topology
+from koala.mapping.tiers.topology import TierNetwork, TiersParameters, Topology, tiers_topology
 from koala.model.dendrogram import Dendrogram, Lan, Machine, Man, Wan
 
 Link: TypeAlias = tuple[int, int]
@@ -65,7 +65,7 @@ class TiersGrid:
             mans.append(Man(name=f"man{number}", lans=lans, uplink_mbit_s=_uplink(man, left, to_core)))
         return Dendrogram(wans=(Wan(name="wan", mans=tuple(mans)),), user_lan=f"lan{self.user_lan}")
 
-    def _lan(self, number: int, lan: Network, uplink_mbit_s: float, time_s: float) -> Lan:
+    def _lan(self, number: int, lan: TierNetwork, uplink_mbit_s: float, time_s: float) -> Lan:
         machines = tuple(
             Machine(name=f"lan{number}-m{place}", power=self._powers[host], load=self._loads[host].at(time_s))
             for place, host in enumerate(lan.nodes[1:])
@@ -83,7 +83,7 @@ def _ranges(topology: Topology, shape: TiersShape) -> Iterable[tuple[Link, Range
         yield from ((link, shape.man_mbit_s) for link in lan.uplinks)
 
 
-def _most_linked(network: Network) -> int:
+def _most_linked(network: TierNetwork) -> int:
     counts = dict.fromkeys(network.nodes, 0)
     for link in network.links:
         for node in link:
@@ -91,7 +91,7 @@ def _most_linked(network: Network) -> int:
     return max(counts, key=lambda node: (counts[node], -node))
 
 
-def _uplink(network: Network, left: Mapping[Link, float], ways: Mapping[int, float]) -> float:
+def _uplink(network: TierNetwork, left: Mapping[Link, float], ways: Mapping[int, float]) -> float:
     """What the best of a network's links upwards has, and the way from there on."""
     return max(min(left[link], ways[link[1]]) for link in network.uplinks)
 

@@ -59,14 +59,14 @@ class TiersParameters(msgspec.Struct, frozen=True, kw_only=True):
         return self.mans * self.lans_per_man * self.lan_hosts
 
 
-class Place(NamedTuple):
+class NodePosition(NamedTuple):
     """Where a node is."""
 
     x_km: float
     y_km: float
 
 
-class Network(NamedTuple):
+class TierNetwork(NamedTuple):
     """One WAN, MAN or LAN: its nodes, the links between them, and those to the tier above, the own node first.
 
     Of a LAN the first node is the router and the others are the hosts. The WAN is linked with nothing above.
@@ -81,12 +81,12 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
     """A whole network. The LANs of one MAN are side by side, in the order of the MANs."""
 
     parameters: TiersParameters
-    places: tuple[Place, ...]
-    wan: Network
-    mans: tuple[Network, ...]
-    lans: tuple[Network, ...]
+    places: tuple[NodePosition, ...]
+    wan: TierNetwork
+    mans: tuple[TierNetwork, ...]
+    lans: tuple[TierNetwork, ...]
 
-    def lans_of(self, man: int) -> tuple[Network, ...]:
+    def lans_of(self, man: int) -> tuple[TierNetwork, ...]:
         """The LANs of a MAN."""
         each = self.parameters.lans_per_man
         return self.lans[man * each : (man + 1) * each]
@@ -99,11 +99,11 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
 
 def tiers_topology(parameters: TiersParameters, draws: Random) -> Topology:
     """A network of these parameters; the same state of ``draws`` gives the same one."""
-    places: list[Place] = []
-    middle = Place(WAN_SIDE_KM / 2, WAN_SIDE_KM / 2)
+    places: list[NodePosition] = []
+    middle = NodePosition(WAN_SIDE_KM / 2, WAN_SIDE_KM / 2)
     wan = _network(places, parameters.wan_nodes, (middle, WAN_SIDE_KM), parameters.wan_redundancy, draws)
-    mans: list[Network] = []
-    lans: list[Network] = []
+    mans: list[TierNetwork] = []
+    lans: list[TierNetwork] = []
     for _ in range(parameters.mans):
         area = (_inside(middle, WAN_SIDE_KM - MAN_SIDE_KM, draws), MAN_SIDE_KM)
         man = _network(places, parameters.man_nodes, area, parameters.man_redundancy, draws)
@@ -112,39 +112,43 @@ def tiers_topology(parameters: TiersParameters, draws: Random) -> Topology:
     return Topology(parameters=parameters, places=tuple(places), wan=wan, mans=tuple(mans), lans=tuple(lans))
 
 
-def distance_km(one: Place, other: Place) -> float:
+def distance_km(one: NodePosition, other: NodePosition) -> float:
     """How far two places are from each other."""
     return math.hypot(one.x_km - other.x_km, one.y_km - other.y_km)
 
 
-def _inside(middle: Place, side_km: float, draws: Random) -> Place:
+def _inside(middle: NodePosition, side_km: float, draws: Random) -> NodePosition:
     half = side_km / 2
-    return Place(middle.x_km + draws.uniform(-half, half), middle.y_km + draws.uniform(-half, half))
+    return NodePosition(middle.x_km + draws.uniform(-half, half), middle.y_km + draws.uniform(-half, half))
 
 
-def _new_nodes(places: list[Place], count: int, area: tuple[Place, float], draws: Random) -> range:
+def _new_nodes(places: list[NodePosition], count: int, area: tuple[NodePosition, float], draws: Random) -> range:
     first = len(places)
     places.extend(_inside(*area, draws) for _ in range(count))
     return range(first, first + count)
 
 
-def _network(places: list[Place], count: int, area: tuple[Place, float], redundancy: int, draws: Random) -> Network:
+def _network(
+    places: list[NodePosition], count: int, area: tuple[NodePosition, float], redundancy: int, draws: Random
+) -> TierNetwork:
     """A WAN or MAN by itself: the shortest tree over its nodes, and more links where it is to be redundant."""
     nodes = _new_nodes(places, count, area, draws)
-    return Network(nodes, _redundant(places, nodes, _shortest_tree(places, nodes), redundancy))
+    return TierNetwork(nodes, _redundant(places, nodes, _shortest_tree(places, nodes), redundancy))
 
 
-def _lan(places: list[Place], parameters: TiersParameters, middle: Place, man: Network, draws: Random) -> Network:
+def _lan(
+    places: list[NodePosition], parameters: TiersParameters, middle: NodePosition, man: TierNetwork, draws: Random
+) -> TierNetwork:
     """A star around a router somewhere in the area of the MAN, linked with the nearest of its nodes."""
     area = (_inside(middle, MAN_SIDE_KM, draws), LAN_SIDE_KM)
     nodes = _new_nodes(places, 1 + parameters.lan_hosts, area, draws)
     router, hosts = nodes[0], nodes[1:]
     star = [(router, host) for host in hosts]
     links = _redundant(places, hosts, star, parameters.lan_redundancy)
-    return Network(nodes, links, _uplinks(places, nodes[:1], man.nodes, parameters.lan_to_man))
+    return TierNetwork(nodes, links, _uplinks(places, nodes[:1], man.nodes, parameters.lan_to_man))
 
 
-def _shortest_tree(places: Sequence[Place], nodes: range) -> list[tuple[int, int]]:
+def _shortest_tree(places: Sequence[NodePosition], nodes: range) -> list[tuple[int, int]]:
     """The minimum spanning tree, by Prim's way."""
     nearest = {node: (distance_km(places[nodes[0]], places[node]), nodes[0]) for node in nodes[1:]}
     tree = []
@@ -159,7 +163,7 @@ def _shortest_tree(places: Sequence[Place], nodes: range) -> list[tuple[int, int
 
 
 def _redundant(
-    places: Sequence[Place], nodes: range, links: Sequence[tuple[int, int]], redundancy: int
+    places: Sequence[NodePosition], nodes: range, links: Sequence[tuple[int, int]], redundancy: int
 ) -> tuple[tuple[int, int], ...]:
     """The links, and from each node of too few more to its nearest."""
     found = list(links)
@@ -177,7 +181,7 @@ def _redundant(
     return tuple(found)
 
 
-def _uplinks(places: Sequence[Place], nodes: range, above: range, count: int) -> tuple[tuple[int, int], ...]:
+def _uplinks(places: Sequence[NodePosition], nodes: range, above: range, count: int) -> tuple[tuple[int, int], ...]:
     """Links from the nearest nodes to those nodes of the tier above that are nearest to any, one each."""
     pairs = []
     for upper in above:
