@@ -26,7 +26,7 @@ from koala.model.messages import (
 from koala.model.request import Priority, Refusal, Request
 from koala.policies import Catalogue
 from koala.policies.front_door import Demand, Spots, View, compile_demand, place_on
-from tests.support.core_driver import CoreDriver, ask, ask_total, assert_ledger_balances, kind, make_grid
+from tests.support.core_driver import CoreDriver, ask, ask_total, assert_ledger_balances, kind, make_grid, part
 
 
 def started(driver: CoreDriver) -> list[int]:
@@ -158,6 +158,19 @@ def test_a_plan_may_take_other_places_for_a_later_job() -> None:
 def test_an_early_end_moves_the_plan_earlier_and_starts_it() -> None:
     driver, tokens = one_wide_job_waits()
     driver.wait_until(30.0)
+    driver.end(*tokens)
+    driver.settle()
+    assert started(driver) == [1, 2]
+
+
+def test_a_job_with_files_starts_at_the_time_of_its_plan_also_before_other_plans() -> None:
+    """Nobody knows when one with files will end, and before its time it keeps off the plans behind it."""
+    driver = CoreDriver({"a": 10}, scan_interval_s=0.0, plan_depth=2, files={"f": (5.0, ("a",))})
+    tokens = run(driver, ask(10, walltime_s=100.0))
+    submit(driver, replace(ask(part(6, None, "f")), walltime_s=100.0))
+    submit(driver, ask(6, walltime_s=100.0))
+    assert [driver.job(job).plan_at for job in (2, 3)] == [100.0, 200.0]
+    driver.wait_until(100.0)
     driver.end(*tokens)
     driver.settle()
     assert started(driver) == [1, 2]
