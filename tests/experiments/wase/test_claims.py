@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from koala.experiments.frame.claims import PaperClaim
@@ -132,6 +133,22 @@ def test_a_gap_to_the_bound_that_is_too_large_is_said() -> None:
         else:
             finished.append(FinishedUnit(unit, result))
     assert claims(finished)["T6"].verdict != "holds"
+
+
+def test_without_what_goes_beyond_the_paper_only_its_own_claims_and_figures_are_left() -> None:
+    parameters = msgspec.structs.replace(PARAMETERS, beyond=False)
+    assert not [unit for unit in WaseStudy().units(parameters, 1, 1) if unit.work["kind"] == BOUND]
+    finished = [each for each in results() if each.unit.work["kind"] != BOUND]
+    for _, result in finished:
+        for table in result.get("bands", {}).values():
+            table["methods"] = {name: table["methods"][name] for name in (WASE, GREEDY, GREEDY_SCAN)}
+    conclusion = WaseStudy().conclude(parameters, finished)
+    assert not [claim.id for claim in conclusion.claims if claim.id.startswith("T")]
+    names = [picture.name for picture in conclusion.figures]
+    assert not [name for name in names if name.startswith("beyond")]
+    assert "figure-11" in names
+    (affinity,) = (picture for picture in conclusion.figures if picture.name == "figure-11")
+    assert len(affinity.draw().axes) == 1
 
 
 def test_without_seeds_for_the_bound_nothing_is_claimed_about_it() -> None:

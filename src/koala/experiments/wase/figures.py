@@ -307,6 +307,8 @@ def _hits(data: WaseData, seeds: str, method: str, name: str, title: str) -> Rep
 
 def _affinity(data: WaseData, seeds: str) -> ReportFigure:
     sizes = data.parameters.machines
+    shown = {"WASE": WASE, "wase-far": FAR} if data.parameters.beyond else {"WASE": WASE}
+    more = "; and the same for the search that looks at far LANs" if data.parameters.beyond else ""
     panels = {
         title: [
             Series(
@@ -316,13 +318,13 @@ def _affinity(data: WaseData, seeds: str) -> ReportFigure:
             )
             for number, tasks in enumerate(data.parameters.tasks)
         ]
-        for title, method in {"WASE": WASE, "wase-far": FAR}.items()
+        for title, method in shown.items()
     }
     return ReportFigure(
         "figure-11",
         "Figure 11. Minimum affinity by size of the grid",
-        f"At an MCR of {min(data.parameters.mcr):g}, with which most applications are mapped on all grids; and the "
-        f"same for the search that looks at far LANs. {seeds}",
+        f"At an MCR of {min(data.parameters.mcr):g}, with which most applications are mapped on all "
+        f"grids{more}. {seeds}",
         partial(
             category_lines, panels, texts_of(sizes), "machines of the grid", "minimum affinity", y_range=(0.9, None)
         ),

@@ -72,8 +72,10 @@ METHOD = (
 
 # What the result of a unit does not depend on: it is kept when these change.
 _NOT_OF_TRIALS = frozenset(("tasks", "graphs", "bound_seeds", "bound_s", "affinity_seeds"))
-_NOT_OF_AFFINITY = frozenset((*_NOT_OF_TRIALS - {"graphs"}, "affinity_wanted", "mbit_s_per_rqoc"))
-_NOT_OF_BOUNDS = frozenset((*_NOT_OF_TRIALS - {"bound_s"}, "affinity_wanted", "mbit_s_per_rqoc", "spawned_share"))
+_NOT_OF_AFFINITY = frozenset((*_NOT_OF_TRIALS - {"graphs"}, "beyond", "affinity_wanted", "mbit_s_per_rqoc"))
+_NOT_OF_BOUNDS = frozenset(
+    (*_NOT_OF_TRIALS - {"bound_s"}, "beyond", "affinity_wanted", "mbit_s_per_rqoc", "spawned_share")
+)
 
 
 class WaseStudy(Experiment[WaseParameters]):
@@ -108,7 +110,8 @@ class WaseStudy(Experiment[WaseParameters]):
                 for number in range(parameters.graphs):
                     work = {"kind": TRIALS, "seed": each, "tasks": tasks, "number": number, "parameters": of_trials}
                     units.append(Unit(label=f"{tasks} tasks, graph {number + 1}, seed {each}", work=work))
-        for each in range(seed, seed + min(parameters.bound_seeds, repetitions)):
+        bound_seeds = min(parameters.bound_seeds, repetitions) if parameters.beyond else 0
+        for each in range(seed, seed + bound_seeds):
             for tasks in bound_tasks(parameters):
                 work = {"kind": BOUND, "seed": each, "tasks": tasks, "parameters": of_bounds}
                 units.append(Unit(label=f"the best for {tasks} tasks, seed {each}", work=work))
@@ -134,7 +137,7 @@ class WaseStudy(Experiment[WaseParameters]):
         numbers = {
             **data.as_json(),
             "other_bands": {other.bands: other.as_json() for other in others},
-            "beyond": beyond.as_json(data),
+            "beyond": beyond.as_json(data) if parameters.beyond else {},
             "pipeline": data.pipeline,
             "bounds": data.bounds,
         }
@@ -143,9 +146,13 @@ class WaseStudy(Experiment[WaseParameters]):
             [
                 *claims.claims(data),
                 *(claim for other in others for claim in claims.claims_read_otherwise(other)),
-                *beyond.claims(data),
+                *(beyond.claims(data) if parameters.beyond else ()),
             ],
-            [*figures.figures(data, others), *beyond_figures.figures(data), *world_figures.figures(data)],
+            [
+                *figures.figures(data, others),
+                *(beyond_figures.figures(data) if parameters.beyond else ()),
+                *world_figures.figures(data),
+            ],
             _notes(data, others),
             {"tables.md": tables_text(data.pipeline)},
             [_readings([data, *others])],

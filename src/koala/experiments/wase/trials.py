@@ -88,6 +88,7 @@ class WaseParameters(Parameters, frozen=True, kw_only=True):
       the number of LANs in each MAN is drawn for a grid of Tiers;
     - ``load``: the range of the machines' load, or 0 to 0.2 for a light one; ``load_deviation``: how far the loads of
       machines and links go from their mean over the day, on grids of Tiers;
+    - ``beyond``: whether the methods beyond the paper are tried, which takes most of the time;
     - ``affinity_wanted`` and ``mbit_s_per_rqoc``: what the methods that look for affinity and bandwidth want;
     - ``spawned_share``: the part of the tasks that come while the application runs, where that is tried;
     - ``affinity_seeds``: under how many seeds the minimum affinity of small graphs is compared between grids;
@@ -107,6 +108,7 @@ class WaseParameters(Parameters, frozen=True, kw_only=True):
     lans_per_man: tuple[Count, ...] = (2, 4, 8)
     load: tuple[Share, Share] = (0.1, 0.5)
     load_deviation: Share = 0.1
+    beyond: bool = True
     affinity_wanted: Positive = 2.0
     mbit_s_per_rqoc: Positive = 10.0
     spawned_share: Share = 0.25
@@ -206,19 +208,19 @@ def run_trials(parameters: WaseParameters, seed: int, tasks: int, number: int) -
         )
         for trial in trials_of(parameters)
     }
-    impossible = {
+    without = {
         (mcr, *sizes): no_mapping_exists([mcr * rcr for rcr in graph.rcr], grid.flat.power)
         for mcr in parameters.mcr
         for sizes, grid in grids.items()
     }
+    impossible = [without[trial.mcr, trial.machines, trial.machines_per_lan] for trial in trials_of(parameters)]
+    beyond = parameters.bands[:1] if parameters.beyond else ()
     return {
-        "impossible": [
-            impossible[trial.mcr, trial.machines, trial.machines_per_lan] for trial in trials_of(parameters)
-        ],
+        "impossible": impossible,
         "bands": {
             bands: {
                 "clusters": [_described(group) for group in groups],
-                "methods": _by_method(parameters, graph, groups, grids, paper_only=bands != parameters.bands[0]),
+                "methods": _by_method(parameters, graph, groups, grids, impossible, paper_only=bands not in beyond),
             }
             for bands, groups in groups_of(graph, parameters).items()
         },
@@ -230,24 +232,28 @@ def _by_method(
     graph: TaskGraph,
     groups: list[ClusteredGraph],
     grids: dict[tuple[int, int], Dendrogram],
+    impossible: list[bool],
     *,
     paper_only: bool,
 ) -> dict[str, dict[str, list[float | None]]]:
+    """By method each measure over the trials; where no mapping exists, none is looked for."""
     names = PAPER_METHODS if paper_only else tuple(METHODS)
     later = () if paper_only else SPAWNED
     methods: dict[str, dict[str, list[float | None]]] = {
         name: {measure: [] for measure in MEASURES} for name in (*names, *later)
     }
-    for trial in trials_of(parameters):
+    for trial, no_mapping in zip(trials_of(parameters), impossible, strict=True):
         application = with_mcr(graph, trial.mcr)
         grid = grids[trial.machines, trial.machines_per_lan]
         group = groups[trial.cluster_size]
-        answers = list(_answers(parameters, application, group.found.clusters, grid, names))
-        if later:
-            answers += _spawned(parameters, application, group.found.clusters, group.running, grid)
-        for name, answer in answers:
+        answers: dict[str, dict[str, float]] = {}
+        if not no_mapping:
+            answers.update(_answers(parameters, application, group.found.clusters, grid, names))
+        if later and not no_mapping:
+            answers.update(_spawned(parameters, application, group.found.clusters, group.running, grid))
+        for name, column in methods.items():
             for measure in MEASURES:
-                methods[name][measure].append(answer.get(measure))
+                column[measure].append(answers.get(name, {}).get(measure))
     return methods
 
 
