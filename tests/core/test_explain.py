@@ -462,7 +462,7 @@ TOLD: dict[str, tuple[Callable[[], list[str]], str]] = {
         lambda: preemption_for_places().story(1),
         "preempted by high-priority job 2, which found no places",
     ),
-    "claimed": (story_of_a_failure, "all components are claimed; it waits at the barrier"),
+    "claimed": (story_of_a_failure, "all components are claimed; it starts when all have come to the barrier"),
     "not_taken": (story_of_a_move, "near did not take component 0: queue closed"),
     "unsuitable": (story_of_a_site_that_will_not, "a will never run component 0: too long"),
     "without_images": (story_of_an_image, "which cannot be run at a"),

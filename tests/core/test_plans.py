@@ -26,7 +26,7 @@ from koala.model.messages import (
 from koala.model.request import Priority, Refusal, Request
 from koala.policies import Catalogue
 from koala.policies.front_door import Demand, Spots, View, compile_demand, place_on
-from tests.support.core_driver import CoreDriver, ask, ask_total, assert_ledger_balances, kind, make_grid
+from tests.support.core_driver import CoreDriver, ask, ask_total, assert_ledger_balances, kind, make_grid, part
 
 
 def started(driver: CoreDriver) -> list[int]:
@@ -163,6 +163,19 @@ def test_an_early_end_moves_the_plan_earlier_and_starts_it() -> None:
     assert started(driver) == [1, 2]
 
 
+def test_a_job_with_files_starts_at_the_time_of_its_plan_also_before_other_plans() -> None:
+    """Nobody knows when one with files will end, and before its time it keeps off the plans behind it."""
+    driver = CoreDriver({"a": 10}, scan_interval_s=0.0, plan_depth=2, files={"f": (5.0, ("a",))})
+    tokens = run(driver, ask(10, walltime_s=100.0))
+    submit(driver, replace(ask(part(6, None, "f")), walltime_s=100.0))
+    submit(driver, ask(6, walltime_s=100.0))
+    assert [driver.job(job).plan_at for job in (2, 3)] == [100.0, 200.0]
+    driver.wait_until(100.0)
+    driver.end(*tokens)
+    driver.settle()
+    assert started(driver) == [1, 2]
+
+
 def test_when_the_planned_job_is_cancelled_what_was_kept_is_used() -> None:
     driver, _ = one_wide_job_waits()
     submit(driver, ask(5, walltime_s=500.0))
@@ -261,6 +274,22 @@ def test_what_a_site_tells_of_some_ends_puts_off_none_of_the_rest() -> None:
         driver.send(SiteReported(at=at, site="a", processors=10, others=8, releases=((end_at, 3),)))
     submit(driver, ask(10))
     assert driver.job(1).plan_at == 1_001.0  # the five of which nothing was told were there from the first
+
+
+def test_a_local_job_of_which_no_end_is_told_puts_no_plan_off_before_its_time() -> None:
+    driver = CoreDriver({"a": 10}, scan_interval_s=0.0, plan_depth=1, default_walltime_s=3_600.0)
+    (token,) = run(driver, ask(8, walltime_s=100.0))
+    submit(driver, ask(10))
+    for at, others in ((10.0, 2), (20.0, 0), (30.0, 1)):
+        driver.wait_until(at)
+        driver.send(SiteReported(at=at, site="a", processors=10, others=others))
+        driver.settle()
+        assert driver.job(2).plan_at == 100.0
+    driver.end(token)
+    driver.wait_until(100.0 + GRACE_S + 1.0)
+    driver.settle()
+    assert driver.job(2).plan_at == 100.0 + 2 * GRACE_S, "it is still there, and so it is late"
+    assert sum(line[1] == "put_off" for line in driver.job(2).story) == 1
 
 
 def test_more_processors_than_others_hold_come_free_for_nobody() -> None:

@@ -16,7 +16,7 @@ import pytest
 from koala.lab import Lab
 from koala.model.api import ComponentRun
 from tests.support.live_daemon import until
-from tests.support.real_grid import PROCESSORS, SITES, RealGrid, real_grid
+from tests.support.real_grid import PROCESSORS, SITES, SLURM_SITES, RealGrid, real_grid
 
 # The job runs at these two; its file is at beta.
 SOON_BYTES, LATE_BYTES = 40_000_000, 450_000_000
@@ -30,6 +30,11 @@ PARTS = ("alpha", "gamma")
 AT_ONCE: dict[str, Any] = {"claim_fraction": 0.05, "claim_fraction_min": 0.05}
 # A few looks at a component and rounds of its batch system; half the time that it would wait without a reservation.
 FEW_POLLS_S = 8.0
+# All that the jobs of a grid hold may be kept, from minutes before the time of a plan on.
+HOLDS: dict[str, Any] = {"hold_budget": 1.0, "hold_budget_per_job": 1.0, "hold_ahead_s": 600.0}
+WIDE = "walltime: 1m\napplication: {script: 'true'}\ncomponents:\n" + "".join(
+    f"- {{processors: {PROCESSORS - 2}, site: {site}}}\n" for site in SLURM_SITES
+)
 AS_NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
 
 
@@ -39,6 +44,11 @@ def job_with(file: str) -> str:
         f"walltime: 1m\ninput_files: [{file}]\napplication: {{script: wc -c <{file}}}\n"
         "components:\n- {processors: 6, site: alpha}\n- {processors: 6, site: gamma}\n"
     )
+
+
+def small_job(site: str) -> str:
+    """A job of two processors that ends with its walltime."""
+    return f"walltime: 4m\napplication: {{script: sleep 600}}\ncomponents: [{{processors: 2, site: {site}}}]\n"
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +113,34 @@ def test_local_users_have_the_processors_until_then_and_a_cancelled_job_leaves_n
     booking.client.cancel(job)
     assert booking.ended(job).state == "cancelled"
     until(lambda: not any(booking.reservations(site) for site in SITES), "the reservations are given back")
+
+
+def test_a_wide_job_reserves_for_the_time_of_its_plan_and_gives_back_when_it_is_cancelled(
+    the_lab: Lab, tmp_path: Path
+) -> None:
+    """It waits for a job of ours at each cluster, beside one of a local user. Both go on beyond the time of the plan
+    as Slurm sees it: the one since its limit there is later than its walltime, the other as it came later."""
+    sites = {site: {"claims": "reservation"} for site in SITES}
+    with real_grid(the_lab, tmp_path, sites=sites, plan_depth=1, **HOLDS) as grid:
+        ours = [grid.submit(small_job(site)) for site in SLURM_SITES]
+        for job in ours:
+            grid.in_state(job, "running")
+        for site in SLURM_SITES:
+            number = grid.local_job(site, 2, 600, limit_s=240)
+            until(lambda site=site, number=number: grid.is_running(site, number), f"a local job runs at {site}")  # type: ignore[misc]
+            grid.client.probe(site)
+        wide = grid.submit(WIDE)
+        until(lambda: all(grid.reservations(site) for site in SLURM_SITES), "both clusters have a reservation")
+        for site in SLURM_SITES:
+            (begins,) = grid.reservations(site).values()
+            assert begins.timestamp() > time.time() + 60, "there is time for a local job of a minute"
+            late, short = grid.local_job(site, 4, 600, limit_s=600), grid.local_job(site, 2, 60, limit_s=60)
+            until(lambda site=site, short=short: grid.is_running(site, short), "who ends before it starts")  # type: ignore[misc]
+            assert not grid.is_running(site, late), "who would end after it has to wait"
+        assert [each.ready_at for each in grid.client.job(wide).components] == [None, None]
+        grid.client.cancel(wide)
+        assert grid.ended(wide).state == "cancelled"
+        until(lambda: not any(grid.reservations(site) for site in SITES), "the reservations are given back")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become a user whom the batch systems do not trust")

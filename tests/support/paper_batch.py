@@ -27,6 +27,7 @@ from koala.sites.batch.system import (
     BatchState,
     BatchSubmission,
     EndKind,
+    WantedReservation,
 )
 from koala.sites.batch.timings import BatchTimings
 from tests.support.batch_sites import BatchWatcher
@@ -159,8 +160,8 @@ class PaperBatch:
     def on_node(self) -> str:
         return "koala_nodes() { echo here 1; }\n"
 
-    def reserve(self, name: str, processors: int, begin_s: float, length_s: float) -> str:
-        return self._text(f"echo {processors} >reservations/{name}\necho r.{name}\n")
+    def reserve(self, wanted: WantedReservation) -> str:
+        return self._text(f"echo {wanted.processors} >reservations/{wanted.name}\necho r.{wanted.name}\n")
 
     def parse_reserved(self, printed: str) -> str:
         return printed.strip()

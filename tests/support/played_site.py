@@ -19,6 +19,7 @@ from koala.sites.batch.system import (
     BatchListing,
     BatchOutputError,
     BatchSubmission,
+    WantedReservation,
 )
 from koala.sites.remote_shell import ShellResult
 
@@ -86,8 +87,8 @@ class PlainSystem:
     def on_node(self) -> str:
         return 'koala_nodes() { echo here 2; }\nkoala_on_node() { shift; exec "$@"; }\n'
 
-    def reserve(self, name: str, processors: int, begin_s: float, length_s: float) -> str:
-        return f"RESERVE {name} {processors} {begin_s:.0f} {length_s:.0f}\n"
+    def reserve(self, wanted: WantedReservation) -> str:
+        return f"RESERVE {wanted.name} {wanted.processors} {wanted.begin_s:.0f} {wanted.length_s:.0f}\n"
 
     def parse_reserved(self, printed: str) -> str:
         if not printed.strip():

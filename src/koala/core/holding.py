@@ -26,7 +26,7 @@ from koala.model.messages import (
     RestartAsked,
     UnholdAsked,
 )
-from koala.model.request import JobId, Priority, Request
+from koala.model.request import GraphJob, JobId, Priority, Request
 
 # From these states a job goes back, and is held there; it holds nothing that an application has used.
 _NOT_STARTED = frozenset({JobState.PLACED, JobState.CLAIMING, JobState.STARTING})
@@ -235,6 +235,19 @@ def never_to_come(ledger: Ledger, request: Request, ended: Sequence[EndedJob]) -
         if became is None or is_met(each.condition, became) is False:
             return _why_broken(each.condition, each.job, became)
     return ""
+
+
+def never_to_come_in(ledger: Ledger, graph: Sequence[GraphJob], ended: Sequence[Sequence[EndedJob]]) -> list[str]:
+    """The same of each new job of a graph; what waits for one that would end at once may wait in vain as well."""
+    at_once = EndedJob(job=0, outcome=JobOutcome.CANCELLED, started=False)
+    found: list[str] = []
+    for job, over in zip(graph, ended, strict=True):
+        vain = never_to_come(ledger, job.request, over)
+        for each in job.within:
+            if not vain and found[each.job] and is_met(each.condition, at_once) is False:
+                vain = f"{graph[each.job].name}, which it waits for, is cancelled at once"
+        found.append(vain)
+    return found
 
 
 def would_keep_back(ledger: Ledger, request: Request, ended: Sequence[EndedJob], now: float) -> str:

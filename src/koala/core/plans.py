@@ -253,8 +253,9 @@ class JobPlans:
             spots = self._as_planned(job)  # with more idle than it was asked about a policy may find less
             if spots is None:
                 return None, None
-        # Files take a while that nobody knows yet.
-        end = INFINITY if demand.has_files else finder.now + self.ledger.planned_s(job)
+        # Files take a while that nobody knows yet; but one whose time has come starts, or it would wait for ever.
+        is_due = job.plan_at is not None and job.plan_at <= finder.now
+        end = INFINITY if demand.has_files and not is_due else finder.now + self.ledger.planned_s(job)
         touched = bisect_left(finder.starts, end)
         if touched:
             spare = finder.spare(end)

@@ -409,7 +409,7 @@ _WORDS: dict[str, Callable[..., str]] = {
     "claims_early": lambda _, within_s: (
         f"its plan is near: it claims its places, and keeps them for at most {within_s:.0f} s (hold_budget)"
     ),
-    "claimed": lambda _: "all components are claimed; it waits at the barrier",
+    "claimed": lambda _: "all components are claimed; it starts when all have come to the barrier",
     "not_taken": lambda names, component, site, reason: f"{names[site]} did not take component {component}: {reason}",
     "unsuitable": lambda names, component, site, reason: (
         f"{names[site]} will never run component {component}: {reason}"

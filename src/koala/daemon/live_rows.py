@@ -29,6 +29,7 @@ class LiveRows:
         self.jobs: dict[JobId, StoredJob] = {}
         # By owner (None: whoever) and state, in the order in which they came into it.
         self._in_state: dict[tuple[str | None, str], dict[JobId, None]] = {}
+        self._arrays: set[JobId] = set()  # those of the jobs that are arrays
         self._ended: Counter[tuple[str | None, str]] = Counter()  # by owner and state, those of which are counted
         self._counted: set[str | None] = set()  # the owners whose ended jobs are counted
         for job in jobs:
@@ -60,9 +61,11 @@ class LiveRows:
             self._ended[owner, state] = ended.get(state, 0)
 
     def counts(self, owner: str | None) -> dict[str, int]:
-        """How many jobs are in each state that any is in; ``count_ended`` comes first."""
-        found = {str(state): len(jobs) for state in JobState if (jobs := self._in_state.get((owner, state)))}
-        return found | {state: count for state in ENDED_STATES if (count := self._ended[owner, state])}
+        """How many jobs are in each state that any is in, an array by its elements; ``count_ended`` comes first."""
+        found = Counter({str(state): len(self._in_state.get((owner, state), ())) for state in JobState})
+        found.subtract(row.state for each in self._arrays if owner in (None, (row := self.jobs[each]).owner))
+        found.update({state: self._ended[owner, state] for state in ENDED_STATES})
+        return {state: count for state, count in found.items() if count}
 
     def held_at(self, site: str) -> list[ComponentRow]:
         """The components at a site whose end is not on record."""
@@ -81,7 +84,7 @@ class LiveRows:
                 self._drop_job(job.id)
                 self._clear(job.id)
                 for owner in (None, job.owner):
-                    if owner in self._counted:
+                    if owner in self._counted and job.elements is None:
                         self._ended[owner, job.state] += 1
             else:
                 self._put_job(job)
@@ -92,6 +95,8 @@ class LiveRows:
     def _put_job(self, job: StoredJob) -> None:
         before = self.jobs.get(job.id)
         self.jobs[job.id] = job
+        if job.elements is not None:
+            self._arrays.add(job.id)
         if before is None or before.state != job.state:
             if before is not None:
                 self._leave_state(before)
@@ -100,6 +105,7 @@ class LiveRows:
 
     def _drop_job(self, job: JobId) -> None:
         before = self.jobs.pop(job, None)
+        self._arrays.discard(job)
         if before is not None:
             self._leave_state(before)
 

@@ -267,9 +267,9 @@ def job_by_client_token(connection: Connection, owner: str, client_token: str) -
 
 
 def counts(connection: Connection, owner: str | None) -> dict[str, int]:
-    """How many jobs, of one owner or of all, are in each state that any is in. An index alone answers it."""
+    """How many jobs, of one owner or of all, are in each state that any is in, an array by its elements."""
     state = tables.jobs.c.state
-    found = select(state, func.count()).group_by(state).order_by(state)
+    found = select(state, func.count()).where(tables.jobs.c.elements.is_(None)).group_by(state).order_by(state)
     if owner is not None:
         found = found.where(tables.jobs.c.owner == owner)
     return {row[0]: row[1] for row in connection.execute(found)}

@@ -32,7 +32,7 @@ from koala.daemon.dashboard.timeline import (
     told,
 )
 from koala.daemon.dashboard.words import amount, bandwidth, condition, duration
-from koala.model.api import JobDetail, LinkMeasurement, SiteHistory, UsagePoint
+from koala.model.api import ElementCountsInfo, JobDetail, LinkMeasurement, SiteHistory, UsagePoint
 from tests.support.grid_forms import NOW, all_links, component, job, link, overview, site, transfer
 
 # ------------------------------------------------------------------------------------------------ axis
@@ -178,6 +178,16 @@ def test_components_and_files_have_rows_of_their_own() -> None:
         ("component 1", "4 on leiden"),
         ("input-1.dat", "leiden \N{RIGHTWARDS ARROW} delft, 1.0 GB"),
     ]
+
+
+def test_an_array_waits_until_the_first_of_its_elements_has_started() -> None:
+    elements = ElementCountsInfo(indices="0-9", size=10, waiting=7, running=2, done=1)
+    begun = job(submitted_at=NOW - 60, started_at=NOW - 45, state="unfolding", standing="running", elements=elements)
+    row = job_row(begun, recent(NOW, 100), NOW)
+    assert told(row) == "1 job-1, running: waits in a queue: 15 s; runs: 45 s"
+    assert row.state == "running"
+    waits = job(submitted_at=NOW - 60, state="unfolding", standing="waiting", elements=elements)
+    assert told(job_row(waits, recent(NOW, 100), NOW)) == "1 job-1, waiting: waits in a queue: 1 min"
 
 
 def test_at_a_site_only_its_own_components_are_shown() -> None:

@@ -148,6 +148,27 @@ def test_a_client_token_is_for_one_graph_whatever_the_names_of_its_jobs(tmp_path
     asyncio.run(scenario())
 
 
+def test_what_jobs_of_a_graph_wait_for_in_vain_is_told_of_each(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with open_daemon(tmp_path / "d", workers=InThreads()) as world, asyncio.timeout(WAIT_S):
+            job = await world.start(job_text("exit 1"), ANNA)
+            assert (await world.ended(job, ANNA)).state == "failed"
+            text = graph_text(first=f"after: {{done: [{job}]}}")
+            text += f"  c: {{{RUN}, after: {{ended: [a]}}}}\n"
+            text += "  d: {processors: 1, application: {executable: ./solver}}\n"
+            found = {each.name: each for each in (await world.service.submit_graph(ANNA, wish(text))).jobs}
+            assert f"job {job} failed" in found["a"].warning
+            assert found["b"].warning == "a, which it waits for, is cancelled at once"
+            assert (found["c"].warning, found["d"].warning) == ("", "")
+            assert "koala submit --with solver" in " ".join(found["d"].notes)
+            tried = {each.name: each.dry_run for each in (await world.service.dry_run_graph(ANNA, wish(text))).jobs}
+            assert tried["d"].notes == found["d"].notes
+            for name, state in (("a", "cancelled"), ("b", "cancelled"), ("c", "done")):
+                assert (await world.ended(found[name].job.id, ANNA)).state == state
+
+    asyncio.run(scenario())
+
+
 def test_the_files_of_a_graph_are_one_list_and_count_for_each_job() -> None:
     files = [TravellingFile(path=f"d/{number:03}", size_bytes=1, checksum=f"{number:064x}") for number in range(600)]
     manifest = write_manifest(files)

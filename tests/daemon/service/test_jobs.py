@@ -272,7 +272,16 @@ def test_an_array_is_one_row_and_its_elements_are_jobs(tmp_path: Path) -> None:
             array = await world.start(job_text(script, array='"3-11:2%2"', name="sweep"))
             whole = await world.ended(array)
             assert (whole.state, whole.elements and whole.elements.done) == ("done", 5)
+            assert whole.started_at is not None
             again = await world.start(job_text(FOREVER, NEVER_FITS_NOW, array="0-9999"))
+            await world.in_state(again + 1, "running")
+            running = (await service.jobs(OWNER, states=frozenset({"running"}))).items
+            assert [(each.id, each.state, each.standing) for each in running] == [(again, "unfolding", "running")]
+            assert not (await service.jobs(OWNER, states=frozenset({"waiting"}))).items
+            overview = await service.grid.overview(OWNER)
+            assert [each.id for each in overview.active] == [again + 1]
+            counts = {state: count for state, count in overview.counts.items() if count}
+            assert counts == {"waiting": 9_999, "running": 1, "done": 5}, "each element once, and no array"
             after = await world.start(job_text(after=f"{{done: [{array}_5], ended: [{again}_9999]}}"))
             assert (again, after) == (array + 6, array + 6 + 10_001)
             elements = (await service.jobs(OWNER, array=array)).items

@@ -7,11 +7,13 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from koala.daemon.engine.batch import activity_at
 from koala.daemon.engine.loop import Engine
 from koala.daemon.live_rows import Draft, LiveRows
 from koala.daemon.service.sites.overview import OVERVIEW_JOBS_MAX, JobLists, OverviewBoard
+from koala.model.job_array import ElementCounts
 from koala.store.rows import StoredJob
 from tests.support.core_driver import CoreDriver, ask
 
@@ -140,6 +142,11 @@ def test_counts_follow_what_changes_and_ask_for_no_row() -> None:
     assert rows.counts("anna") == {"running": 1, "done": 3}
     assert not rows.counts_ended("bert")
     assert [row.id for row in rows.in_state("running", "waiting")] == [1, 2]
+    for state in ("unfolding", "done"):
+        draft = Draft(rows)
+        draft.jobs[5] = replace(a_row(5, state), elements=ElementCounts(indices="0-1", size=2))
+        rows.take(draft)
+        assert rows.counts("anna") == {"running": 1, "done": 3}, "an array counts by its elements"
     assert [row.id for row in rows.in_state("running", "waiting", owner="bert")] == [2]
 
 

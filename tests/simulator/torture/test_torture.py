@@ -62,6 +62,11 @@ def test_nobody_starts_on_processors_that_are_still_being_let_go() -> None:
     assert weather(draw_storm(2093)).broken is None
 
 
+@pytest.mark.parametrize("seed", [4555, 4637])
+def test_the_checks_know_of_jobs_that_are_gone_or_placed_in_the_same_moment(seed: int) -> None:
+    assert weather(draw_storm(seed)).broken is None
+
+
 def test_a_storm_is_the_same_every_time() -> None:
     assert weather(draw_storm(11)) == weather(draw_storm(11))
 

@@ -12,7 +12,7 @@ import pytest
 
 from koala.model.grid import BatchSettings, Claims
 from koala.model.messages import ComponentEnded, Outcome
-from koala.sites.batch.system import BatchSubmission
+from koala.sites.batch.system import BatchSubmission, WantedReservation
 from tests.support.paper_batch import PaperBatch, PaperSite, component, eventually
 
 AHEAD_S = 3_600.0
@@ -29,9 +29,9 @@ class StubbornBatch(PaperBatch):
         note = f"echo {inside or 'barrier'} >>places\n"
         return f"cd {shlex.quote(str(self.root))} || exit 1\n{refuse}{super().submit(submission)}{note}"
 
-    def reserve(self, name: str, processors: int, begin_s: float, length_s: float) -> str:
+    def reserve(self, wanted: WantedReservation) -> str:
         return (
-            f"{super().reserve(name, processors, begin_s, length_s)}echo {name} >>reserved\n"
+            f"{super().reserve(wanted)}echo {wanted.name} >>reserved\n"
             "if [ -e cut ]; then kill -KILL $$; fi\nif [ -e false ]; then exit 1; fi\n"
         )
 

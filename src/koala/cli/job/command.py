@@ -16,7 +16,7 @@ from koala.cli.job.views import print_explanation, print_job
 from koala.cli.job.waiting import end_with, watch_job
 from koala.cli.terminal.output import print_json
 from koala.cli.terminal.refusals import Verdicts
-from koala.cli.terminal.words import clean, with_its_time
+from koala.cli.terminal.words import clean, shown_state, with_its_time
 
 if TYPE_CHECKING:
     from koala.client import Client
@@ -142,7 +142,7 @@ def requeue(ctx: click.Context, client: Client, /, job_ids: tuple[int, ...], hol
 
     def told(found: JobSummary) -> str:
         if found.state != "unwinding":
-            return f"is {found.state} again"
+            return f"is {shown_state(found)} again"
         try:
             return f"goes back: {clean(client.explain(found.id).meaning)}"
         except ClientError:  # it is put back all the same, and so are those after it
@@ -171,7 +171,7 @@ def release(ctx: click.Context, client: Client, /, job_ids: tuple[int, ...], as_
 
     def told(found: JobSummary) -> str:
         if found.state != "held":
-            return f"is {found.state}"
+            return f"is {shown_state(found)}"
         why = clean(with_its_time(found.reason, found.begins_at))
         return f"is still held: {why}; release ends only a hold (koala job hold)"
 
@@ -202,7 +202,7 @@ def change(
     def call(job_id: int) -> JobSummary:
         return client.change(job_id, walltime_s=walltime_s, priority=priority)
 
-    _each_job(ctx, job_ids, call, lambda found: f"is changed, and {found.state}", as_json=as_json)
+    _each_job(ctx, job_ids, call, lambda found: f"is changed, and {shown_state(found)}", as_json=as_json)
 
 
 def _walltime_s(text: str) -> float:

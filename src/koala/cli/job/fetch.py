@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
@@ -13,7 +13,7 @@ from koala.cli.errors import FailedError, UserError, say
 from koala.cli.job.waiting import watch_job
 from koala.cli.terminal.output import counted, print_json
 from koala.cli.terminal.progress import byte_counter
-from koala.cli.terminal.words import clean, first_element, size
+from koala.cli.terminal.words import clean, first_element, shown_state, size
 
 if TYPE_CHECKING:
     from koala.client import Client
@@ -33,43 +33,62 @@ def fetch(ctx: click.Context, client: Client, /, job_id: int, target: str | None
     """Bring what a job made to this machine: the outputs that its description names.
 
     What the first component made is at its own path below the directory, what component 2 made is below
-    component-2. The same command goes on where one that was interrupted stopped; what is there is replaced.
+    component-2. Of an array, what each element made is below its index. The same command goes on where one that was
+    interrupted stopped; what is there is replaced.
     """
     from koala.client import ENDED_STATES
 
     found: JobSummary = client.job(job_id)
-    if found.elements is not None:
-        raise UserError(
-            f"job {job_id} is an array, and each of its elements makes its own outputs; write koala job fetch "
-            f"{first_element(found)}, and see koala jobs --array {job_id} for all of them"
-        )
     if waits:
         found = watch_job(ctx, client, job_id, None)
     if found.state not in ENDED_STATES:
-        raise UserError(f"job {job_id} is {found.state}, and what it makes is there when it is done; add --wait")
-    made = client.outputs(job_id)
-    if not made:
-        if found.state != "done":
-            raise FailedError(
-                f"nothing that job {job_id} made was collected; it {found.state}: {clean(found.reason)}"
-            )
         raise UserError(
-            f"job {job_id} has no outputs; name them in its description (outputs: [result.h5], in a batch script "
-            f"#KOALA --outputs result.h5), or read what it printed with koala job logs {job_id}"
+            f"job {job_id} is {shown_state(found)}, and what it makes is there when it is done; add --wait"
         )
     directory = Path(f"job-{job_id}" if target is None else target)
-    places = {each.name: _place(directory, each) for each in made}
+    made = list(_elements_made(client, found, directory) if found.elements else _made(client, job_id, directory))
+    if not made:
+        raise _nothing_made(found)
     for each in made:
         with byte_counter() as progress:
-            _bring(client, each, places[each.name], progress)
+            _bring(client, each.output, each.here, progress)
         if not as_json:
-            say(f"{clean(str(places[each.name]))}: {size(each.size_bytes)} from {clean(each.replicas[0].site)}")
+            shown = f"{size(each.output.size_bytes)} from {clean(each.output.replicas[0].site)}"
+            say(f"{clean(str(each.here))}: {shown}")
     if as_json:
-        print_json([each.model_dump(mode="json") | {"here": str(places[each.name])} for each in made])
+        print_json([each.output.model_dump(mode="json") | {"here": str(each.here)} for each in made])
     else:
         say(f"Job {job_id}: {counted(len(made), 'output')} in {clean(str(directory))}.")
     if found.state != "done":
         say(f"Not all is there: job {job_id} {found.state}: {clean(found.reason)}", err=True)
+
+
+class _Made(NamedTuple):
+    """An output, and where it comes to lie."""
+
+    output: OutputInfo
+    here: Path
+
+
+def _made(client: Client, job_id: int, directory: Path) -> Iterator[_Made]:
+    for each in client.outputs(job_id):
+        yield _Made(each, _place(directory, each))
+
+
+def _elements_made(client: Client, array: JobSummary, directory: Path) -> Iterator[_Made]:
+    """What the elements of an array made, those with the lowest indices first."""
+    for element in sorted(client.each_job(array=array.id), key=lambda each: each.array_index or 0):
+        yield from _made(client, element.id, directory / str(element.array_index))
+
+
+def _nothing_made(job: JobSummary) -> Exception:
+    if job.state != "done":
+        return FailedError(f"nothing that job {job.id} made was collected; it {job.state}: {clean(job.reason)}")
+    logs = job.id if job.elements is None else first_element(job)
+    return UserError(
+        f"job {job.id} has no outputs; name them in its description (outputs: [result.h5], in a batch script "
+        f"#KOALA --outputs result.h5), or read what it printed with koala job logs {logs}"
+    )
 
 
 def _place(directory: Path, output: OutputInfo) -> Path:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
-from koala.cli.errors import EXIT_REFUSED, UserError
+from koala.cli.errors import EXIT_REFUSED, UserError, say, wrapped
 from koala.cli.job.text_problems import shown_at_place, source_to_send
 from koala.cli.job.waiting import warn_if_hopeless
 from koala.cli.terminal.output import console, counted, print_json
 from koala.cli.terminal.progress import byte_counter
 from koala.cli.terminal.refusals import ASKED_MAX
-from koala.cli.terminal.words import clean, listed
+from koala.cli.terminal.words import clean, listed, shown_state
 
 if TYPE_CHECKING:
     from koala.client import Client
@@ -52,6 +53,13 @@ def submit_graph(
         print_json(submitted.model_dump(mode="json"))
     else:
         _print_submitted(submitted)
+        print_notes({each.name: each.notes for each in submitted.jobs})
+    for each in submitted.jobs:
+        if each.warning:
+            say(
+                f"Warning: {clean(each.name)} (job {each.job.id}) is cancelled at once: {clean(each.warning)}.",
+                err=True,
+            )
     tried = _tried(client, graph)
     for each in submitted.jobs[:ASKED_MAX]:
         if each.name in tried:
@@ -76,7 +84,19 @@ def _print_submitted(submitted: SubmittedGraph) -> None:
     for each in submitted.jobs:
         array = "" if each.job.elements is None else f", {counted(each.job.elements.size, 'element')}"
         size = counted(each.job.processors, "processor")
-        click.echo(f"  job {each.job.id}  {clean(each.name)} ({size}{array}): {each.job.state}")
+        click.echo(f"  job {each.job.id}  {clean(each.name)} ({size}{array}): {shown_state(each.job)}")
+
+
+def print_notes(of: Mapping[str, Sequence[str]]) -> None:
+    """What jobs say without effect, and what will not be there, on standard error: it is no part of the answer. Notes
+    that several jobs have are told once."""
+    by_note: dict[str, list[str]] = {}
+    for name, notes in of.items():
+        for note in notes:
+            by_note.setdefault(note, []).append(clean(name))
+    for note, names in by_note.items():
+        who = f"{listed(names)}: " if any(names) else ""
+        click.echo(wrapped(f"note: {who}{clean(note)}", console(stderr=True).width), err=True)
 
 
 def preempted(answer: DryRun) -> str:
@@ -108,6 +128,7 @@ def _print_dry_run(ctx: click.Context, answer: DryRunGraph, as_json: bool) -> No
             told += f", but not now: {clean(each.dry_run.kept_back)}"
         out.print(Text(f"{clean(each.name)}{after}: {told}"))
     if not as_json:
+        print_notes({each.name: each.dry_run.notes for each in answer.jobs})
         out.print(Text("each as if it were alone; nothing is submitted"))
     if any(each.dry_run.refusal is not None or each.dry_run.kept_back for each in answer.jobs):
         ctx.exit(EXIT_REFUSED)

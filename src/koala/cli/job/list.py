@@ -13,7 +13,16 @@ from koala.cli.connection import JOB_ID, with_client
 from koala.cli.errors import UserError
 from koala.cli.terminal.output import console, print_json
 from koala.cli.terminal.refusals import Verdicts
-from koala.cli.terminal.words import STATE_STYLES, clean, job_note, job_when, places_words, span, state_text
+from koala.cli.terminal.words import (
+    STATE_STYLES,
+    clean,
+    job_note,
+    job_when,
+    places_words,
+    shown_state,
+    span,
+    state_text,
+)
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -128,7 +137,7 @@ def jobs_table(found: Sequence[JobSummary], verdicts: Mapping[int, str], *, wide
             str(job.id),
             _cut(job.name, WIDE_COLUMNS if wide else NAME_WIDTH_MAX),
             *([_cut(job.owner, WIDE_COLUMNS if wide else OWNER_WIDTH_MAX)] if several else []),
-            state_text(job.state),
+            state_text(shown_state(job)),
             str(job.processors),
             job_when(job, now),
             span(now - job.submitted_at),

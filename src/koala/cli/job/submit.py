@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import click
 
 from koala.cli.connection import complete_example, with_client
-from koala.cli.errors import EXIT_REFUSED, UserError, say, wrapped
+from koala.cli.errors import EXIT_REFUSED, UserError, say
 from koala.cli.examples import read_named
-from koala.cli.job.graph import Described, preempted, submit_graph
+from koala.cli.job.graph import Described, preempted, print_notes, submit_graph
 from koala.cli.job.sending import files_of
 from koala.cli.job.text_problems import shown_at_place, source_to_send
 from koala.cli.job.waiting import end_with, warn_if_hopeless, watch_job
@@ -99,7 +99,7 @@ def submit(
         print_json(submitted.model_dump(mode="json"))
     elif not as_json:
         _print_submitted(summary, submitted.new)
-        _print_notes(submitted.notes)
+        print_notes({"": submitted.notes})
     if submitted.warning:
         say(f"Warning: {clean(submitted.warning)}. It is cancelled at once; submit it without that.", err=True)
     again = functools.partial(client.dry_run, text, source=source_to_send(source), files=files)
@@ -151,12 +151,6 @@ def _print_submitted(job: JobSummary, new: bool) -> None:
         say(f"next: koala job explain {job.id}, {then}", err=True)
 
 
-def _print_notes(notes: list[str]) -> None:
-    """What the text says without effect, on standard error: it is no part of the answer."""
-    for note in notes:
-        click.echo(wrapped(f"note: {clean(note)}", console(stderr=True).width), err=True)
-
-
 def _print_dry_run(ctx: click.Context, answer: DryRun, as_json: bool) -> None:
     from koala.cli.terminal.refusals import print_refusal
 
@@ -167,7 +161,7 @@ def _print_dry_run(ctx: click.Context, answer: DryRun, as_json: bool) -> None:
     else:
         _print_places(answer)
     if not as_json:
-        _print_notes(answer.notes)
+        print_notes({"": answer.notes})
         if answer.kept_back:
             say(f"It would not go now: {clean(answer.kept_back)}.")
     if answer.refusal is not None or answer.kept_back:

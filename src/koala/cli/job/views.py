@@ -21,6 +21,7 @@ from koala.cli.terminal.words import (
     places_words,
     progress_bar,
     share_bar,
+    shown_state,
     size,
     span,
     state_text,
@@ -54,7 +55,7 @@ def print_job(job: JobDetail, now: float, verdict: str = "") -> None:
 
     out = console()
     title = Text(f"job {job.id}  {clean(job.name)}  ", style="bold")
-    title.append_text(state_text(job.state))
+    title.append_text(state_text(shown_state(job)))
     out.print(title)
     kind = f"{job.kind}, {job.job_type}, policy {job.policy}, {job.priority} priority, owner {clean(job.owner)}"
     rows = [
@@ -133,7 +134,7 @@ def _times(job: JobDetail, now: float) -> str:
     if job.elements is not None:
         if job.ended_at is not None:
             return f"ended after {span(job.ended_at - job.submitted_at)}, {ago(job.ended_at, now)}"
-        return f"{job.state} for {span(now - job.since)}"
+        return f"{shown_state(job)}; submitted {ago(job.submitted_at, now)}"
     if job.started_at is None:
         if job.ended_at is not None:
             return f"never started, ended after {span(job.ended_at - job.submitted_at)}"
@@ -279,7 +280,7 @@ def print_explanation(found: Explanation, now: float) -> None:
 
     out = console()
     title = Text(f"job {found.job}  ", style="bold")
-    title.append_text(state_text(found.state))
+    title.append_text(state_text("array" if found.state == "unfolding" else found.state))
     title.append(f"  since {clock(found.since, now)}, {ago(found.since, now)}", style="dim")
     out.print(title)
     meaning = with_its_time(found.meaning, found.begins_at, now)

@@ -15,7 +15,7 @@ from koala.cli.connection import be_patient
 from koala.cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, FailedError, say
 from koala.cli.terminal.output import console, print_json
 from koala.cli.terminal.refusals import NEVER_FITS, verdict
-from koala.cli.terminal.words import clean, elements_words, expected, places_words, span
+from koala.cli.terminal.words import clean, elements_words, expected, places_words, shown_state, span
 
 if TYPE_CHECKING:
     from koala.client import Client
@@ -115,7 +115,7 @@ class _Log:
 
 def _progress(client: Client, job: JobSummary) -> str:
     """Where the job is and, while it waits, why."""
-    words = f"job {job.id} {job.state} {span(time.time() - job.since)}"
+    words = f"job {job.id} {shown_state(job)} {span(time.time() - job.since)}"
     if job.state == "quarantined":
         return f"{words}: it {QUARANTINED}"
     if job.elements is not None:

@@ -106,6 +106,11 @@ def state_text(state: str) -> Text:
     return Text(clean(state), style=STATE_STYLES.get(state, ""))
 
 
+def shown_state(job: JobSummary) -> str:
+    """Its state for people: an array runs or waits, as its elements do."""
+    return job.standing or job.state
+
+
 def places_words(places: Sequence[Place]) -> str:
     """Where a job is: ``amsterdam 4, berlin 2+2``."""
     by_site: dict[str, list[str]] = {}

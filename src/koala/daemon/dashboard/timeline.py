@@ -68,6 +68,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 def job_stretches(job: JobDetail, now: float) -> list[Stretch]:
     """A job's phases one after another, without gap or overlap, from its submission to its end or to now."""
     until = max(job.submitted_at, now if job.ended_at is None else job.ended_at)
+    if job.elements is not None:
+        return _array_stretches(job, until)
     layers: dict[TimelinePhase, list[tuple[float, float]]] = {
         TimelinePhase.QUEUE: [(job.submitted_at, until)],
         TimelinePhase.TRANSFER: [(each.started_at, _or(each.ended_at, until)) for each in job.transfers],
@@ -89,6 +91,16 @@ def job_stretches(job: JobDetail, now: float) -> list[Stretch]:
             from_at = stretches.pop().from_at
         stretches.append(Stretch(phase, from_at, to_at))
     return stretches
+
+
+def _array_stretches(job: JobDetail, until: float) -> list[Stretch]:
+    """An array waits until the first of its elements has started."""
+    begun = until if job.started_at is None else min(job.started_at, until)
+    found = (
+        Stretch(TimelinePhase.QUEUE, job.submitted_at, begun),
+        Stretch(TimelinePhase.RUNNING, begun, until),
+    )
+    return [each for each in found if each.to_at > each.from_at]
 
 
 def component_stretches(component: ComponentRun, now: float) -> list[Stretch]:
@@ -114,10 +126,10 @@ def job_row(job: JobDetail, axis: Axis, now: float) -> Row:
     return Row(
         key=f"job-{job.id}",
         label=f"{job.id} {job.name}",
-        detail=job.state,
+        detail=job.standing or job.state,
         bars=bars(job_stretches(job, now), axis),
         job=job.id,
-        state=job.state,
+        state=job.standing or job.state,
         end=axis.percent(job.ended_at) if ended and job.ended_at is not None else None,
     )
 

@@ -219,7 +219,11 @@ class Projector:
             changes["reason"] = ""
         changes["array"] = job.array or None
         changes["array_index"] = job.index
-        changes["elements"] = element_counts(job)
+        elements = changes["elements"] = element_counts(job)
+        if elements is not None:
+            # It holds no processors itself: it has started when the first of its elements has.
+            begun = event.at if elements.running or elements.done or elements.failed else None
+            changes["started_at"] = begun if before is None or before.started_at is None else before.started_at
         changes["priority"] = str(job.changed_priority or job.request.priority)
         if job.ended_at is not None:
             changes["explanation"] = msgspec.to_builtins(self._scheduler.explain(job_id))

@@ -150,7 +150,14 @@ def _shared(row: StoredJob, form: type[Answer]) -> dict[str, Any]:
         fields["elements"] = ElementCountsInfo(
             **{name: getattr(row.elements, name) for name in ElementCountsInfo.model_fields}
         )
-    return fields | {"places": _places(row.places)}
+    return fields | {"places": _places(row.places), "standing": standing(row)}
+
+
+def standing(row: StoredJob) -> str:
+    """The state of a job as people see it: an array runs or waits as its elements do."""
+    if row.state != JobState.UNFOLDING or row.elements is None:
+        return row.state
+    return str(JobState.RUNNING if row.elements.running else JobState.WAITING)
 
 
 def _places(places: Iterable[Iterable[Any]]) -> list[Place]:

@@ -14,7 +14,7 @@ from typing import Literal, cast
 
 import msgspec
 
-from koala.core.holding import never_to_come, would_keep_back
+from koala.core.holding import never_to_come, never_to_come_in, would_keep_back
 from koala.core.lifecycle import JobState
 from koala.daemon.engine.loop import Engine
 from koala.daemon.offload import offload, query
@@ -25,6 +25,7 @@ from koala.daemon.service.answers import (
     job_detail,
     job_summary,
     places_in_line,
+    standing,
     stored_explanation,
     visible_to,
 )
@@ -91,6 +92,7 @@ SMALL_REQUEST_CHARACTERS_MAX = 16_384
 
 _STATES_IN_ORDER = [str(state) for state in JobState]
 _STATES = frozenset(_STATES_IN_ORDER)
+_AS_ARRAYS_STAND = frozenset({str(JobState.RUNNING), str(JobState.WAITING)})
 
 
 class Service:
@@ -166,20 +168,23 @@ class Service:
             raise UnavailableError(shortage)
         graph = await self._graph(who, wish)
         await self._contents.refer(who, graph[0].request)  # what travels, travels with all of them
+        ended = [await ended_before(who, each.request, self._engine) for each in graph]
+        vain = never_to_come_in(self._engine.scheduler.ledger, graph, ended)
         rows, new = await self._engine.submit_together(
-            graph,
-            owner=who.name,
-            client_token=wish.client_token,
-            guest=who.guest,
-            ended=[await ended_before(who, each.request, self._engine) for each in graph],
+            graph, owner=who.name, client_token=wish.client_token, guest=who.guest, ended=ended
         )
         if not new and not await self._is_of(rows, graph):
             raise ConflictError(
                 "client_token: it was used for another submission; use a new token for this graph of jobs"
             )
         jobs = [
-            SubmittedGraphJob(name=each.name, job=self._records.summary(row))
-            for each, row in zip(graph, rows, strict=True)
+            SubmittedGraphJob(
+                name=each.name,
+                job=self._records.summary(row),
+                notes=await self._submissions.notes_of(each.request, self._engine.grid),
+                warning=warning if new else "",
+            )
+            for each, row, warning in zip(graph, rows, vain, strict=True)
         ]
         return SubmittedGraph(jobs=jobs, new=new)
 
@@ -204,7 +209,8 @@ class Service:
         for each in graph:
             ended = await ended_before(who, each.request, self._engine)
             waits_for = dict.fromkeys(graph[other.job].name for other in each.within)
-            found = self._try_out(who, each.alone(), ended)
+            notes = await self._submissions.notes_of(each.request, self._engine.grid)
+            found = self._try_out(who, each.alone(), ended).model_copy(update={"notes": notes})
             jobs.append(DryRunGraphJob(name=each.name, waits_for=[*waits_for], dry_run=found))
             await asyncio.sleep(0)  # the others of the loop have their turn
         return DryRunGraph(jobs=jobs)
@@ -289,14 +295,20 @@ class Service:
             if owner is not None and owner != who.name:
                 return Page(items=[])
             owner = who.name
+        # An array is listed as running or waiting, and goes by another name in the table.
+        asked = states | {str(JobState.UNFOLDING)} if states & _AS_ARRAYS_STAND and array is None else states
         found = await query(
-            self._engine.store.jobs, owner=owner, states=states, before=before, limit=limit + 1, array=array
+            self._engine.store.jobs, owner=owner, states=asked, before=before, limit=limit + 1, array=array
         )
         waiting = (row.id for row in found[:limit] if row.state == JobState.WAITING)
         ledger = self._engine.scheduler.ledger
         in_line = places_in_line(ledger, waiting)
         return Page(
-            items=[job_summary(row, ledger, in_line.get(row.id)) for row in found[:limit]],
+            items=[
+                job_summary(row, ledger, in_line.get(row.id))
+                for row in found[:limit]
+                if not states or not states.isdisjoint((row.state, standing(row)))
+            ],
             next=write_cursor("jobs", str(found[limit - 1].id)) if len(found) > limit else None,
         )
 

@@ -129,6 +129,10 @@ class SubmissionReader:
 
         return await asyncio.get_running_loop().run_in_executor(self._thread, read)
 
+    async def notes_of(self, request: Request, grid: Grid) -> list[str]:
+        """The same of a job of a graph, whose text is not that of a batch script."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, submission_notes, request, grid)
+
     async def write(self, who: Principal, request: Request) -> str:
         """A large request as a text, which takes seconds, too."""
         with self._turn_of(who, "written", 0) as turn:

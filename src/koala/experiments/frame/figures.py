@@ -228,10 +228,11 @@ def grouped_bars(
     *,
     places: Sequence[int],
     texts: Sequence[str] | None = None,
+    marks: Sequence[float] = (),
 ) -> Figure:
     """A bar for each series at each place of the x axis, in a panel for each workload, on one scale.
 
-    ``texts`` name the places where their numbers do not.
+    ``texts`` name the places where their numbers do not; ``marks`` are heights to compare with.
     """
     figure, all_axes = new_figure(len(panels), shared_y=True)
     for axes, (title, series) in zip(all_axes, panels.items(), strict=True):
@@ -244,6 +245,8 @@ def grouped_bars(
             for place, spot in zip(places, spots, strict=True):
                 if place in each.points:
                     error_bars(axes, spot, each.points[place], ecolor="#222222", elinewidth=0.9)
+        for height in marks:
+            axes.axhline(height, color="#444444", linewidth=0.9, linestyle="--", zorder=3)
         axes.set_xticks(list(places), texts)
         axes.set_title(title)
         axes.set_xlabel(xlabel)

@@ -43,7 +43,8 @@ class JobSummary(Answer):
     """A job as a list shows it. ``exit_code`` is that of the application once the job has ended: of its first
     component, or of the one that failed. ``since`` is when it came into its state, ``places`` where it is or was last
     placed. An element has the number of its ``array`` and its index there; an array tells of its ``elements``. A job
-    that is not tried before its time tells it (``begins_at``)."""
+    that is not tried before its time tells it (``begins_at``). ``standing`` is its state for people: of an array
+    whose elements are under way it is `running` where one of them runs, and else `waiting`."""
 
     id: int
     name: str
@@ -69,6 +70,7 @@ class JobSummary(Answer):
     elements: ElementCountsInfo | None = None
     place_in_line: int | None = None
     begins_at: float | None = None
+    standing: str = ""
 
 
 class TaskInfo(Answer):
@@ -384,10 +386,13 @@ class Submitted(Answer):
 
 
 class SubmittedGraphJob(Answer):
-    """One job of a graph that is on record, by its name in the graph."""
+    """One job of a graph that is on record, by its name in the graph; ``notes`` and ``warning`` are as of a job that
+    is submitted alone."""
 
     name: str
     job: JobSummary
+    notes: list[str] = []
+    warning: str = ""
 
 
 class SubmittedGraph(Answer):

@@ -221,18 +221,24 @@ class PromiseChecker:
             self.fail("guests kept out", f"job {command.job}, a guest's, is started at {command.site}")
 
     def _images_where_they_run(self, command: StartComponent) -> None:
-        request = self.ledger.jobs[command.job].request
+        job = self.ledger.jobs.get(command.job)
+        if job is None:
+            return  # it ended in the same moment, and took this back
+        request = job.request
         if request.has_image and command.site in self.without_images[request.job_type]:
             self.fail("images run where they can", f"job {command.job} has one, and is started at {command.site}")
 
-    def _would_fit(self, job: Job) -> bool:
+    def _would_fit(self, job: Job, placed: list[JobId]) -> bool:
         """Whether a waiting high-priority job finds places now that put off no plan of another one. While all plans
-        stand none is put off, also not by one that ranks before it."""
+        stand none is put off, also not by one that ranks before it; nor is one by which a job was placed just now,
+        also where it does not hold its places yet."""
         ledger = self.ledger
         view, demand, availability = ledger.sites.view, job.demand, ledger.sites.availability
         assert demand is not None
         others = [other for other in ledger.planned.values() if other.high and other is not job]
-        if not others or availability is None:
+        live = (ledger.jobs.get(each) for each in placed)
+        started = [other for other in live if other is not None and other.high and other.state is JobState.PLACED]
+        if not (others or started) or availability is None:
             return try_place(demand, view) is not None
         if not demand.steady or demand.has_files or demand.groups:
             return False  # with less idle it may find more
@@ -241,6 +247,10 @@ class PromiseChecker:
             for other in others
             if other.plan_spots is not None and other.plan_at is not None
             for at in (max(other.plan_at, ledger.now),)
+        ] + [
+            Reservation(other, ledger.now, ledger.now + ledger.planned_s(other), other.spots)
+            for other in started
+            if other.spots is not None
         ]
         finder = PlanFinder(availability, view, ledger.now, kept)
         return finder.place(demand, finder.spare(ledger.now + ledger.planned_s(job))) is not None
@@ -264,7 +274,7 @@ class PromiseChecker:
             tried = [job for job in high if job.demand is not None and job.id not in high.resting]
             if parameters.plan_depth:  # what fits may be kept for a plan, but for the first of all
                 tried = tried[:1] if parameters.ageing_half_s is None else []
-            if False in scanned and any(self._would_fit(job) for job in tried):
+            if False in scanned and any(self._would_fit(job, placed) for job in tried):
                 self.fail("high before low", "a low-priority job was placed while a high-priority one would fit")
             return
         number = round(now / parameters.scan_interval_s)

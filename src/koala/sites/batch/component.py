@@ -136,6 +136,12 @@ class BatchComponent(LiveComponent):
         assert self.batch_id is not None, "it was submitted"
         return BatchJob(id=self.batch_id, token=self.tag, state=BatchState.OVER)
 
+    @property
+    def ends_at(self) -> float | None:
+        """When it ends at the latest by its walltime; None while it waits at the barrier, and without a walltime."""
+        walltime_s = self.launch.walltime_s
+        return None if self.released_at is None or walltime_s is None else self.released_at + walltime_s
+
     def begins_in_s(self, now: float) -> float | None:
         """How long until its reservation begins, negative once it has; None without one, and when nothing is to
         start in it any more."""

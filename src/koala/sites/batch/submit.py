@@ -18,7 +18,7 @@ from koala.sites.batch.components import BatchComponents, now_s, reservation_nam
 from koala.sites.batch.parse import parse_found
 from koala.sites.batch.scripts import directory
 from koala.sites.batch.scripts.runner import BATCH_S, ScriptResult, ScriptRunner
-from koala.sites.batch.system import BatchId, BatchOutputError, BatchSubmission, BatchSystem
+from koala.sites.batch.system import BatchId, BatchOutputError, BatchSubmission, BatchSystem, WantedReservation
 from koala.sites.batch.timings import BatchTimings
 from koala.sites.component_directory import COMPONENTS, RESERVATION, AcceptanceRecord, RecordedComponent
 from koala.sites.pace import Pace
@@ -29,6 +29,10 @@ _log = logging.getLogger(__name__)
 
 # A job that is to start sooner than this is claimed at the barrier: a reservation would come too late.
 RESERVE_AHEAD_S = 5.0
+# It may begin so much later than the job is to start, where others hold its processors until then: components wait
+# for each other at the barrier. No more than such a share of that time is spent on it.
+RESERVE_LATE_S = 60.0
+_LATE_SHARE = 0.25
 # The batch system's own limit comes so long after ours.
 LIMIT_SLACK_S = 60.0
 
@@ -232,13 +236,30 @@ class BatchSubmitter:
             raise ShellError(self._runner.shell.host, f"a reservation cannot be given back: {why}")
         await self._runner.run(directory.put_lines(self._components.root, {(launch.token, RESERVATION): None}))
 
+    def _wanted(self, launch: Launch, name: str, begin_s: float) -> WantedReservation:
+        """Our own jobs have limits there that they never reach: those end in time that do so by their walltimes."""
+        waits_s = launch.barrier_timeout_s - max(0.0, begin_s - self._clock())
+        late_s = max(0.0, min(RESERVE_LATE_S, _LATE_SHARE * waits_s))
+        ending = [
+            component.tag
+            for component in self._components.alive.values()
+            if component.ends_at is not None and component.ends_at <= begin_s + late_s
+        ]
+        return WantedReservation(
+            name=name,
+            processors=launch.processors,
+            begin_s=begin_s,
+            length_s=(self._limit_s(launch) or 0.0) + LIMIT_SLACK_S,
+            late_s=late_s,
+            ending=tuple(ending),
+        )
+
     async def _reserve(self, launch: Launch) -> str | None:
         """What the job is to run in; None where the site gives none, and the barrier must do. Asked again it is the
         same one."""
         assert launch.begin_at is not None, "it was asked whether there is one"
         name = reservation_name(self._components.tag(launch.token))
-        length_s = (self._limit_s(launch) or 0.0) + LIMIT_SLACK_S
-        text = self._system.reserve(name, launch.processors, launch.begin_at, length_s)
+        text = self._system.reserve(self._wanted(launch, name, launch.begin_at))
         done = await self._runner.run(
             f"koala_mark reserve\n(\n{text})\nkoala_mark reserved $?\n", timeout_s=BATCH_S, calls="reserve"
         )

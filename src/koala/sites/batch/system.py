@@ -102,6 +102,21 @@ class BatchSubmission(msgspec.Struct, frozen=True, kw_only=True):
     reservation: str | None = None
 
 
+class WantedReservation(msgspec.Struct, frozen=True):
+    """Processors that are to be kept for us under a name, from ``begin_s`` (since the epoch) on for ``length_s``.
+
+    It may begin ``late_s`` later where jobs hold them until then, if the batch system can be told so. ``ending`` are
+    those of our jobs, by their tokens, that end in time, whatever limits they have there.
+    """
+
+    name: str
+    processors: int
+    begin_s: float
+    length_s: float
+    late_s: float = 0.0
+    ending: tuple[Token, ...] = ()
+
+
 class BatchSystem(Protocol):
     """One kind of batch system, with the settings of one site.
 
@@ -157,9 +172,9 @@ class BatchSystem(Protocol):
 
     # Claims by reservation.
 
-    def reserve(self, name: str, processors: int, begin_s: float, length_s: float) -> str:
-        """A script that reserves processors for us under a name, from a time (seconds since the epoch) on. For a name
-        that there is already it changes nothing. It exits with a code other than 0 when the site refuses.
+    def reserve(self, wanted: WantedReservation) -> str:
+        """A script that reserves processors for us. For a name that there is already it changes nothing. It exits
+        with a code other than 0 when the site refuses, and may leave one that does not do.
         """
         ...
 

@@ -17,7 +17,7 @@ from koala.model.launch import Launch
 from koala.model.nodes import TaskNeeds
 from koala.model.request import Application
 from koala.sites.batch.grid_engine.system import REASON_CHARACTERS_MAX, GridEngineSystem
-from koala.sites.batch.system import BatchOutputError, BatchSubmission, BatchSystem
+from koala.sites.batch.system import BatchOutputError, BatchSubmission, BatchSystem, WantedReservation
 from koala.sites.shell_script import shell_file
 
 TOKEN = "1.1"  # noqa: S105
@@ -162,7 +162,7 @@ def test_every_script_is_one_that_sh_can_read() -> None:
         site.listing(),
         site.history([]),
         site.on_node(),
-        site.reserve("koala-1.1", 3, 10.0, 20.0),
+        site.reserve(WantedReservation("koala-1.1", 3, 10.0, 20.0)),
         site.unreserve("koala-1.1"),
         site.version(),
     ]

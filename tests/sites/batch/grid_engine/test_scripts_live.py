@@ -15,7 +15,16 @@ from koala.model.grid import BatchSettings
 from koala.model.launch import Launch
 from koala.model.request import Application
 from koala.sites.batch.grid_engine.system import GridEngineSystem
-from koala.sites.batch.system import BatchEnd, BatchId, BatchJob, BatchListing, BatchState, BatchSubmission, EndKind
+from koala.sites.batch.system import (
+    BatchEnd,
+    BatchId,
+    BatchJob,
+    BatchListing,
+    BatchState,
+    BatchSubmission,
+    EndKind,
+    WantedReservation,
+)
 from tests.support.grid_engine_cell import SLOTS, GridEngineCell, grid_engine_cell
 
 MPI = {"queue": "all.q", "parallel_environment": "mpi"}
@@ -185,7 +194,7 @@ def test_a_silent_qmaster_is_told_from_an_answer(user: CellUser) -> None:
     for text in (
         user.system.listing(),
         user.system.cancel("any", []),
-        user.system.reserve("koala-any", 1, 0.0, 60.0),
+        user.system.reserve(WantedReservation("koala-any", 1, 0.0, 60.0)),
         user.system.unreserve("koala-any"),
     ):
         assert user.sh(silent + text).returncode != 0
@@ -196,7 +205,7 @@ def test_a_silent_qmaster_is_told_from_an_answer(user: CellUser) -> None:
 
 
 def test_a_reservation_is_made_once_and_given_back(user: CellUser) -> None:
-    text = user.system.reserve("koala_kept", SLOTS, time.time() + 600, 60.0)
+    text = user.system.reserve(WantedReservation("koala_kept", SLOTS, time.time() + 600, 60.0))
     name = user.system.parse_reserved(user.said(text))
     assert user.system.parse_reserved(user.said(text)) == name
     user.submit("kept", processors=SLOTS, reservation=name, limit_s=10_000)
@@ -213,7 +222,7 @@ def test_of_two_reservations_of_one_name_the_first_stands_and_all_are_given_back
     twice = ["qrsub", "-N", "koala_twice", "-a", at, "-d", "60", "-pe", "mpi", "1"]
     first, _ = [user.system.parse_reserved(user.cell.run(*twice)) for _ in range(2)]
 
-    text = user.system.reserve("koala_twice", 1, time.time() + 600, 60.0)
+    text = user.system.reserve(WantedReservation("koala_twice", 1, time.time() + 600, 60.0))
     assert user.system.parse_reserved(user.said(text)) == first
     assert user.cell.run("qrstat", "-xml").count("<name>koala_twice</name>") == 1
 
@@ -223,13 +232,16 @@ def test_of_two_reservations_of_one_name_the_first_stands_and_all_are_given_back
 
 
 def test_a_reservation_whose_time_has_come_begins_at_once(user: CellUser) -> None:
-    user.said(user.system.reserve("koala_late", SLOTS - 1, time.time() - 5, 60.0))
+    user.said(user.system.reserve(WantedReservation("koala_late", SLOTS - 1, time.time() - 5, 60.0)))
 
     user.cell.wait(lambda: user.listing().others == SLOTS - 1, "its processors are not kept")
 
 
 def test_a_reservation_that_never_fits_is_refused(user: CellUser) -> None:
-    assert user.sh(user.system.reserve("koala-huge", SLOTS + 1, time.time() + 60, 60.0)).returncode != 0
+    assert (
+        user.sh(user.system.reserve(WantedReservation("koala-huge", SLOTS + 1, time.time() + 60, 60.0))).returncode
+        != 0
+    )
 
 
 def test_a_command_runs_on_another_node_with_arguments_and_environment(user: CellUser) -> None:

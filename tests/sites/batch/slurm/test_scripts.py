@@ -14,7 +14,7 @@ from koala.model.grid import BatchSettings
 from koala.model.launch import Launch
 from koala.model.request import Application
 from koala.sites.batch.slurm.system import SlurmSystem
-from koala.sites.batch.system import BatchJob, BatchOutputError, BatchState, BatchSubmission
+from koala.sites.batch.system import BatchJob, BatchOutputError, BatchState, BatchSubmission, WantedReservation
 from tests.support.real_programs import real_program
 
 # What sbatch says of every limit, in front of which it may say of which.
@@ -204,11 +204,45 @@ def test_a_component_learns_its_nodes_in_every_shell(
 def test_a_reservation_is_asked_for_once_and_a_time_that_has_passed_is_now(tmp_path: Path) -> None:
     said = tmp_path / "said"
     scontrol = f'echo "$@" >>{said}\ncase $1 in show) exit 1 ;; esac'
-    done = play(tmp_path, system(queue="main").reserve("koala_1_1", 3, 1.5, 61.0), scontrol=scontrol)
+    done = play(
+        tmp_path, system(queue="main").reserve(WantedReservation("koala_1_1", 3, 1.5, 61.0)), scontrol=scontrol
+    )
     assert system().parse_reserved(done.stdout) == "koala_1_1"
     created = said.read_text().splitlines()[1]
     assert created.startswith("create reservation ReservationName=koala_1_1 Duration=2 TRES=cpu=3 PartitionName=main")
     assert created.endswith("StartTime=now+1")
     said.unlink()
-    play(tmp_path, system().reserve("koala_1_1", 3, 1.5, 61.0), scontrol=f'echo "$@" >>{said}')
+    play(tmp_path, system().reserve(WantedReservation("koala_1_1", 3, 1.5, 61.0)), scontrol=f'echo "$@" >>{said}')
     assert "create" not in said.read_text()
+
+
+@pytest.mark.parametrize(
+    ("jobs", "given"),
+    [
+        ("", True),
+        ("1050|root|local", True),  # it came since the time was chosen, and ends soon after it
+        ("1061|root|local", False),
+        ("1900|me|koala-1.1-ab", True),  # ours has a limit that it never reaches
+        ("1900|you|koala-1.1-ab", False),
+        ("1900|me|koala-2.1-ab", False),
+        ("N/A|root|local", False),
+        ("1000|root|one\n1000|root|two", True),
+    ],
+)
+def test_what_is_busy_is_reserved_where_all_that_holds_it_ends_in_time(
+    tmp_path: Path, jobs: str, given: bool
+) -> None:
+    scontrol = (
+        f'echo "$@" >>{tmp_path}/said\n'
+        "case $* in\n"
+        f"*IGNORE_JOBS*) >{tmp_path}/made ;;\n"
+        "create*) echo 'Error creating the reservation: Requested nodes are busy' >&2; exit 1 ;;\n"
+        f"show*) [ -e {tmp_path}/made ] && echo 'ReservationName=r Nodes=n[1-2] NodeCnt=2 Flags=IGNORE_JOBS ' ;;\n"
+        "esac"
+    )
+    squeue = f"case $* in *--nodelist=n*1-2*) ;; *) exit 1 ;; esac\nprintf '{jobs}\\n'".replace("|", "\\174")
+    wanted = WantedReservation("r", 8, 1000.0, 60.0, late_s=60.0, ending=("1.1-ab",))
+    done = play(tmp_path, system().reserve(wanted), scontrol=scontrol, squeue=squeue, id="echo me")
+    assert (done.returncode == 0) is given, done.stderr
+    assert done.stdout.split() == (["r"] if given else [])
+    assert ("too late" in done.stderr) is not given

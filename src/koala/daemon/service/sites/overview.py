@@ -38,8 +38,11 @@ JOBS_NAMED_MAX = 20
 # The lists of so many viewers are kept until something changes.
 VIEWS_KEPT_MAX = 256
 _CLAIMING = tuple(state for state in JobState if state in IN_CLAIMING_QUEUE)
+# An array is none of them: its elements are.
 _ACTIVE = tuple(
-    state for state in JobState if state not in ENDED | IN_CLAIMING_QUEUE | {JobState.WAITING, JobState.HELD}
+    state
+    for state in JobState
+    if state not in ENDED | IN_CLAIMING_QUEUE | {JobState.WAITING, JobState.HELD, JobState.UNFOLDING}
 )
 
 

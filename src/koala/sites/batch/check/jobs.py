@@ -25,7 +25,7 @@ from koala.sites.batch.check.steps import (
     skipped,
     warned,
 )
-from koala.sites.batch.system import BatchJob, BatchOutputError, BatchState, BatchSubmission
+from koala.sites.batch.system import BatchJob, BatchOutputError, BatchState, BatchSubmission, WantedReservation
 from koala.sites.shell_script import assign, shell_file
 
 JOB_LIMIT_S = 300.0
@@ -159,8 +159,13 @@ async def nodes(context: CheckContext) -> StepResult | None:
 async def reservation(context: CheckContext) -> StepResult:
     """A reservation for tomorrow is granted, and given back at once."""
     name = f"koala-{context.token}"
-    begin_s = context.clock() + RESERVATION_AHEAD_S
-    reply = await context.ask(context.batch.reserve(name, context.processors_tried, begin_s, RESERVATION_LENGTH_S))
+    wanted = WantedReservation(
+        name=name,
+        processors=context.processors_tried,
+        begin_s=context.clock() + RESERVATION_AHEAD_S,
+        length_s=RESERVATION_LENGTH_S,
+    )
+    reply = await context.ask(context.batch.reserve(wanted))
     returned = await context.ask(context.batch.unreserve(name))
     advice = "let the operator allow you to reserve, or write 'claims: barrier'"
     if reply.code != 0:

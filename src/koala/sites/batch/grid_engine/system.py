@@ -26,6 +26,7 @@ from koala.sites.batch.system import (
     BatchListing,
     BatchOutputError,
     BatchSubmission,
+    WantedReservation,
 )
 from koala.sites.shell_script import call, shell_file
 
@@ -136,10 +137,12 @@ class GridEngineSystem:
     def on_node(self) -> str:
         return _file("nodes.sh")
 
-    def reserve(self, name: str, processors: int, begin_s: float, length_s: float) -> str:
-        """From now on if the time has come already; an operator allows it by the user list ``arusers``."""
-        preface, environment = self._environment(processors)
-        words = ["koala_reserve", name, str(math.ceil(begin_s)), "-d", str(max(1, math.ceil(length_s)))]
+    def reserve(self, wanted: WantedReservation) -> str:
+        """From now on if the time has come already; an operator allows it by the user list ``arusers``. What jobs
+        hold then by their limits is refused, and there is no way around that."""
+        preface, environment = self._environment(wanted.processors)
+        words = ["koala_reserve", wanted.name, str(math.ceil(wanted.begin_s))]
+        words += ["-d", str(max(1, math.ceil(wanted.length_s)))]
         if self._settings.queue is not None:
             words += ["-q", self._settings.queue]
         functions = _file("commands.sh") + _file("reservation.sh")

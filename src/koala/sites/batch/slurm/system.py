@@ -28,6 +28,7 @@ from koala.sites.batch.system import (
     BatchListing,
     BatchOutputError,
     BatchSubmission,
+    WantedReservation,
 )
 from koala.sites.shell_script import assign, call, quoted, shell_file
 
@@ -203,12 +204,14 @@ class SlurmSystem:
         """See ``BatchSystem.on_node``."""
         return _file("nodes.sh")
 
-    def reserve(self, name: str, processors: int, begin_s: float, length_s: float) -> str:
+    def reserve(self, wanted: WantedReservation) -> str:
         """Asks for processors from a time on. A time that has passed is now."""
-        words = [f"Duration={math.ceil(length_s / 60)}", f"TRES=cpu={processors}"]
+        words = [f"Duration={math.ceil(wanted.length_s / 60)}", f"TRES=cpu={wanted.processors}"]
         if self._settings.queue is not None:
             words.append(f"PartitionName={self._settings.queue}")
-        return _file("reservation.sh") + call("koala_reserve", name, math.ceil(begin_s), *words)
+        ending = " ".join(JOB_NAME_PREFIX + token for token in wanted.ending)
+        times = (math.ceil(wanted.begin_s), math.floor(wanted.late_s))
+        return _file("reservation.sh") + call("koala_reserve", wanted.name, *times, ending, *words)
 
     def parse_reserved(self, printed: str) -> str:
         """See ``BatchSystem.parse_reserved``."""
