@@ -23,7 +23,6 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 FEATURES, CLASSES, SAMPLES = 64, 10, 4_096
 MOMENTUM = 0.9
-OUTER_RATE, OUTER_MOMENTUM = 0.7, 0.9
 STATE = "state.pt"
 
 
@@ -49,6 +48,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--hidden", type=int, default=256, help="width of the model: 75 parameters for each")
     parser.add_argument("--rate", type=float, default=0.05)
     parser.add_argument("--inner-steps", type=int, default=0, help="0: average in every step, as DDP does")
+    parser.add_argument("--outer-rate", type=float, default=0.7, help="of the change that clusters agree on")
+    parser.add_argument("--outer-momentum", type=float, default=0.5, help="of those changes; 0.9 is for many of them")
     parser.add_argument("--target-loss", type=float, default=0.0, help="stop when the loss of all samples is below")
     parser.add_argument("--look-every", type=int, default=20, help="steps between two looks at the loss")
     parser.add_argument("--save-every", type=int, default=100)
@@ -81,6 +82,7 @@ class Trainer:
         with torch.no_grad():
             self.labels = teacher(self.samples).argmax(dim=1)
         self.step = self.asked = self.exchanges = 0
+        self.curve: list[tuple[int, float, float]] = []
         self.loss, self.restored, self.began = float("inf"), 0, time.monotonic()
 
     def _find_clusters(self) -> None:
@@ -135,8 +137,9 @@ class Trainer:
             dist.all_reduce(change, group=self.heads)
             change /= len(self.clusters)
         dist.broadcast(change, src=self.head, group=self.cluster)
-        self.momentum.mul_(OUTER_MOMENTUM).add_(change)
-        self.anchor.sub_(OUTER_RATE * (change + OUTER_MOMENTUM * self.momentum))
+        rate, momentum = self.options.outer_rate, self.options.outer_momentum
+        self.momentum.mul_(momentum).add_(change)
+        self.anchor.sub_(rate * (change + momentum * self.momentum))
         self._set(self.anchor.clone())
         self.exchanges += 1
 
@@ -154,6 +157,7 @@ class Trainer:
             told[1] = int(path.read_text().split()[0]) if path.exists() else 0
         dist.broadcast(told, src=0)
         self.loss = float(told[0])
+        self.curve.append((self.step, round(time.monotonic() - self.began, 2), round(self.loss, 4)))
         more, self.asked = int(told[1]) > self.asked, int(told[1])
         return self.loss < self.options.target_loss, more
 
@@ -194,7 +198,8 @@ class Trainer:
         self.step = self.restored = state["step"]
 
     def report(self) -> dict[str, Any]:
-        """What became of it. Of an average over n clusters each sends about 2 (n - 1) / n times the model."""
+        """What became of it. Of an average over n clusters each sends about 2 (n - 1) / n times the model. The curve
+        has steps, seconds and the loss of each look."""
         count = len(self.clusters)
         size_bytes = self.weights.element_size() * self.weights.numel()
         return {
@@ -206,6 +211,7 @@ class Trainer:
             "clusters": self.clusters,
             "exchanges_across": self.exchanges,
             "bytes_across_at_least": 2 * (count - 1) * size_bytes * self.exchanges,
+            "curve": self.curve,
         }
 
 
