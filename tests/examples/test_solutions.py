@@ -76,6 +76,17 @@ def test_heat_by_alternating_directions_falls_as_a_wave_of_its_length_does() -> 
     assert np.allclose(solution, kept**steps * start_values(size)[1:-1, 1:-1], rtol=1e-10, atol=0)
 
 
+def test_rest_in_the_place_of_computing_changes_no_solution() -> None:
+    solutions = []
+    for work_ms in ("0", "0.1"):
+        alternate = alone(Alternate, "--size", "9", "--steps", "3", "--work-ms", work_ms)
+        alternate.solve()
+        solution = alternate.collect()
+        assert solution is not None
+        solutions.append(solution)
+    assert np.array_equal(solutions[0], solutions[1])
+
+
 def test_by_alternating_directions_all_talk_to_all(crew: MpiCrew) -> None:
     """Two processes in each of two clusters: each sends two messages across for each of two turns of a step, and
     little else."""

@@ -124,6 +124,7 @@ def run(application: type[Solver], arguments: Sequence[str] | None = None, comm:
 
 def _report(application: Solver, world: MpiWorld, options: argparse.Namespace) -> Report:
     world.restart_clock()
+    began_at = time.time()
     progress = application.solve()
     spent = spent_by_all(world)
     residual = application.residual()
@@ -143,6 +144,7 @@ def _report(application: Solver, world: MpiWorld, options: argparse.Namespace) -
         iterations=progress.iterations,
         converged=progress.converged,
         residual=residual,
+        began_at=began_at,
         seconds=spent.seconds,
         messages_across=spent.messages_across,
         bytes_across=spent.bytes_across,

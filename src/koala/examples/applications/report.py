@@ -13,7 +13,8 @@ from koala.examples.applications.world import MpiWorld
 
 @dataclass(frozen=True)
 class Report:
-    """The result of a run. Seconds are means over the processes, but for the time elapsed, which is the longest."""
+    """The result of a run. Seconds are means over the processes, but for the time elapsed, which is the longest, and
+    for when the work began, in seconds since 1970 by the clock of the first process."""
 
     application: str
     size: int
@@ -25,6 +26,7 @@ class Report:
     iterations: int
     converged: bool
     residual: float
+    began_at: float
     seconds: Seconds
     messages_across: int
     bytes_across: int
