@@ -267,17 +267,26 @@ def _distances(readings: Sequence[WaseData], seeds: str) -> ReportFigure:
     return ReportFigure(
         "figure-08",
         f"Figure 8. Where WASE puts the tasks of a cluster, LANs of {least}",
-        "Distance from the LAN that was suitable for the cluster. In that LAN or in its MAN are "
-        f"{' and '.join(said) or 'none'} of the tasks. {seeds.split(' with')[0]}.",
+        "Distance from the LAN that was suitable for the cluster. Of the tasks there are in that LAN or its MAN: "
+        f"{', '.join(said) or 'none'}. {seeds.split(' with')[0]}.",
         partial(_stacked, panels, texts_of(parameters.tasks)),
     )
 
 
 def _stacked(panels: dict[str, dict[str, dict[int, Interval]]], texts: Sequence[str]) -> Figure:
+    """Bars of all distances that occur; on a grid of one WAN nothing is beyond."""
+    there = {
+        name
+        for shares in panels.values()
+        for name, points in shares.items()
+        if any(interval.mean > 0 for interval in points.values())
+    }
     figure, all_axes = new_figure(len(panels), shared_y=True)
     for axes, (title, shares) in zip(all_axes, panels.items(), strict=True):
         below = [0.0] * len(texts)
         for name, (label, colour) in DISTANCES.items():
+            if name not in there:
+                continue
             heights = [shares[name][place].mean if place in shares[name] else 0.0 for place in range(len(texts))]
             axes.bar(range(len(texts)), heights, 0.62, bottom=below, color=colour, label=label)
             below = [base + height for base, height in zip(below, heights, strict=True)]

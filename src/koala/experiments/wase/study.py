@@ -6,9 +6,9 @@ the best there can be in ``bound``; what it all amounts to in ``claims``, ``beyo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import permutations
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -29,6 +29,9 @@ from koala.experiments.wase.pipeline import run_pipeline, tables_text
 from koala.experiments.wase.trials import BANDS, GREEDY, WASE, WaseParameters, run_trials
 from koala.experiments.wase.worlds import TOPOLOGIES
 from koala.mapping.clustering.catalogue import METHODS
+
+if TYPE_CHECKING:
+    from koala.experiments.wase.data import Column
 
 METHOD = (
     (
@@ -192,6 +195,9 @@ def _notes(data: WaseData, others: Sequence[WaseData]) -> list[str]:
     trials = parameters.applications * parameters.grids
     size = f"{parameters.applications} applications on {parameters.grids} grids"
     notes = [f"{len(data.seeds)} seeds of {size}: {trials:,} trials each, {data.count:,} in all."]
+    if others:
+        read = claims.BANDS_IN_WORDS[data.bands]
+        notes.append(f"Figures that do not show both have ranges of cluster sizes as {read}.")
     last = len(parameters.cluster_sizes) - 1
     for each in (data, *others):
         missed = sum(not row["reached"] for row in each.clusters)
@@ -210,34 +216,26 @@ def _notes(data: WaseData, others: Sequence[WaseData]) -> list[str]:
 
 def _readings(readings: Sequence[WaseData]) -> ReportTable:
     """The paper's two methods by how the ranges of cluster sizes are read."""
-    rows = []
-    for data in readings:
-        for method in (WASE, GREEDY):
-            columns = (
-                (100.0 * data.failed(method), "%"),
-                (100.0 * data.column(method, "lan_hit"), "%"),
-                (100.0 * data.column(method, "tasks_at_home"), "%"),
-                (claims.near_home(data, method), "%"),
-                (data.column(method, "affinity_min"), ""),
-                (100.0 * data.column(method, "inter_lan"), "%"),
-            )
-            shown = [
-                "" if (interval := data.interval(values)) is None else measured(interval, unit)
-                for values, unit in columns
-            ]
-            rows.append((claims.BANDS_IN_WORDS[data.bands], method, *shown))
+    columns = [(data, method) for data in readings for method in (WASE, GREEDY)]
+
+    def row(name: str, unit: str, values: Callable[[WaseData, str], Column]) -> tuple[str, ...]:
+        found = [data.interval(values(data, method)) for data, method in columns]
+        return (name, *("" if interval is None else measured(interval, unit) for interval in found))
+
+    def share(measure: str) -> Callable[[WaseData, str], Column]:
+        return lambda data, method: 100.0 * data.column(method, measure)
+
     return ReportTable(
         "Ranges of cluster sizes read in two ways",
         "Means over seeds with 95 % confidence intervals; all but failures are of the mappings found.",
-        (
-            "ranges as",
-            "method",
-            "failures",
-            "LAN hit, over clusters",
-            "LAN hit, over tasks",
-            "in that LAN or its MAN",
-            "minimum affinity",
-            "between LANs",
-        ),
-        rows,
+        ("", *(f"{method}, {claims.BANDS_IN_WORDS[data.bands]}" for data, method in columns)),
+        [
+            row("failures", "%", lambda data, method: 100.0 * data.failed(method)),
+            row("LAN hit ratio over clusters", "%", share("lan_hit")),
+            row("the same over tasks", "%", share("tasks_at_home")),
+            row("tasks in that LAN or its MAN", "%", claims.near_home),
+            row("minimum affinity", "", lambda data, method: data.column(method, "affinity_min")),
+            row("communication between LANs", "%", share("inter_lan")),
+            row("communication that links carry", "%", share("carried")),
+        ],
     )
