@@ -4,7 +4,9 @@ Twenty sites, 5,000 running jobs, and many waiting ones of 100 sizes with wallti
 and there, and the queue is scanned. The depths are measured in the same process in turn, in processor time, so that
 others on the machine do not count; the median and the longest of each are shown. In the easy case all that runs and
 all that ends has one processor, so that little can start. In the hard case sizes and ends are mixed, every site has
-some processors idle, most waiting jobs would fit by numbers, and each has to be weighed against the plans.
+some processors idle, most waiting jobs would fit by numbers, and each has to be weighed against the plans. With
+nodes each site has ten classes of them, with memory and GPUs, and tells who holds what of them; all jobs, those that
+run and those that wait, have tasks of one of four shapes.
 """
 
 from __future__ import annotations
@@ -24,16 +26,26 @@ from koala.model.messages import (
     ComponentReady,
     JobSubmitted,
     Outcome,
+    SiteReported,
     StartComponent,
     Tick,
 )
-from koala.model.request import Component, Flexibility, Request
+from koala.model.nodes import NodeClass, NodeSize, TaskNeeds, TaskShape
+from koala.model.request import Application, Component, Flexibility, Request
+from koala.simulator.world.nodes import SiteNodes
 
 SITES, RUNNING, SIZES = 20, 5_000, 100
 PASSES = 30
 DEPTHS = (0, 1, 8)
 # In the hard case a running job has up to so many processors, so many end at once, and so many are idle at a site.
 RUNNING_SIZE_MAX, ENDING, IDLE = 8, 4, 12
+
+GIB = 2**30
+# With nodes: the shapes of tasks, as (processors, memory, GPUs), and of each site the classes of nodes.
+SHAPES = ((1, 0, 0), (2, 4 * GIB, 0), (1, 0, 1), (4, 16 * GIB, 2))
+NODE_CLASSES = 10
+NODE_WAITING = 10_000
+TOLD_AFTER = 100  # while the world is made, sites tell of so many starts at once
 
 
 def request(processors: int, walltime_s: float) -> Request:
@@ -89,6 +101,115 @@ def pass_s(scheduler: Scheduler, tokens: list[str], at: float) -> float:
     return time.process_time() - before
 
 
+class NodeWorld:
+    """A scheduler with jobs of shaped tasks, and the nodes of its sites, which it is told of."""
+
+    def __init__(self, waiting: int, plan_depth: int) -> None:
+        self._rng = rng = random.Random(1)
+        sizes = [
+            NodeSize(8 * (1 + kind % 4), 64 * GIB * (1 + kind % 3), ((("a100", "v100")[kind % 2], 2 + kind % 3),))
+            for kind in range(NODE_CLASSES)
+        ]
+        classes = tuple([NodeClass(16, size, size, ("big",) if size.processors > 16 else ()) for size in sizes])
+        self._processors = sum(each.count * each.whole.processors for each in classes)
+        names = [f"c{index + 1}" for index in range(SITES)]
+        self._nodes: dict[str, SiteNodes[str]] = {name: SiteNodes.of_classes(classes) for name in names}
+        grid = Grid(
+            sites=tuple(Site(name=name, processors=self._processors, node_classes=classes) for name in names),
+            scheduler=SchedulerParameters(
+                policy="FCM", scan_interval_s=0.0, check_interval_s=None, plan_depth=plan_depth
+            ),
+        )
+        self.scheduler = Scheduler(grid)
+        self.tokens: list[tuple[str, str]] = []  # of what runs, with its site
+        self._job = 0
+        for name in names:
+            self._tell(name, 0.0)
+        while len(self.tokens) < RUNNING and self._submit(
+            0.0, rng.randint(1, 4), 50_000.0 + rng.uniform(0, 50_000.0)
+        ):
+            pass
+        for name in names:
+            self._tell(name, 0.0)
+        for wide in range(max(DEPTHS)):
+            self._submit(6_000.0, 4_000 - 40 * wide, 20_000.0 + 1_000.0 * wide, shape=wide % 2)
+        for _ in range(waiting):
+            self._submit(6_000.0, 2 + rng.randrange(SIZES), rng.uniform(50_000.0, 200_000.0))
+        self.scheduler.handle(Tick(at=6_000.0))
+        rng.shuffle(self.tokens)
+
+    def _submit(self, at: float, tasks: int, walltime_s: float, shape: int | None = None) -> bool:
+        """Whether it started at once."""
+        self._job += 1
+        processors, memory_bytes, gpus = SHAPES[tasks % len(SHAPES) if shape is None else shape]
+        component = Component(
+            processors=tasks * processors,
+            application=Application(processors_per_task=processors),
+            needs=TaskNeeds(memory_bytes=memory_bytes, gpus=gpus),
+        )
+        asked = Request(components=(component,), flexible=Flexibility(), walltime_s=walltime_s)
+        started = [
+            each
+            for each in self.scheduler.handle(JobSubmitted(at=at, job=self._job, request=asked))
+            if isinstance(each, StartComponent)
+        ]
+        for each in started:
+            needs = TaskShape(processors, memory_bytes, gpus)
+            self._nodes[each.site].take_tasks(each.token, needs, each.processors // processors)
+            self.scheduler.handle(ComponentReady(at=at, token=each.token))
+            self.tokens.append((each.token, each.site))
+            if len(self.tokens) % TOLD_AFTER == 0:
+                for site in {site for _, site in self.tokens[-TOLD_AFTER:]}:
+                    self._tell(site, at)
+        return bool(started)
+
+    def _tell(self, site: str, at: float) -> None:
+        self.scheduler.handle(self._report(site, at))
+
+    def _report(self, site: str, at: float) -> SiteReported:
+        nodes = self._nodes[site]
+        shown, classes = tuple(nodes.holders()), nodes.classes(str)
+        return SiteReported(at=at, site=site, processors=self._processors, others=0, nodes=classes, shown=shown)
+
+    def pass_s(self, ended: list[tuple[str, str]], at: float) -> float:
+        """The time from the end of components until the sites have told of it and the queue has been scanned."""
+        for token, site in ended:
+            self._nodes[site].give_back(token)
+        reports = [self._report(site, at) for site in sorted({site for _, site in ended})]
+        before = time.process_time()
+        for token, _ in ended:
+            self.scheduler.handle(ComponentEnded(at=at, token=token, outcome=Outcome.DONE, exit_code=0))
+        for report in reports:
+            self.scheduler.handle(report)
+        answer = self.scheduler.handle(Tick(at=at))
+        took_s = time.process_time() - before
+        for each in answer:  # what starts is shown from the next pass on
+            if isinstance(each, StartComponent):
+                self._show(each, at)
+        return took_s
+
+    def _show(self, started: StartComponent, at: float) -> None:
+        shape = self.scheduler.ledger.jobs[started.job].request.shape_of(started.component) or TaskShape()
+        self._nodes[started.site].take_tasks(started.token, shape, started.processors // shape.processors)
+        self._tell(started.site, at)
+        self.scheduler.handle(ComponentReady(at=at, token=started.token))
+
+
+def with_nodes(table: Table) -> None:
+    """The case of shaped tasks."""
+    worlds = [NodeWorld(NODE_WAITING, depth) for depth in DEPTHS]
+    gc.collect()
+    gc.disable()
+    taken: list[list[float]] = [[] for _ in DEPTHS]
+    for number in range(PASSES):
+        for world, times in zip(worlds, taken, strict=True):
+            times.append(world.pass_s(world.tokens[number * ENDING : (number + 1) * ENDING], 6_001.0 + number))
+    gc.enable()
+    row = (f"{statistics.median(times) * 1000:.2f} (longest {max(times) * 1000:.1f})" for times in taken)
+    running = ", ".join(f"{len(world.tokens):,}" for world in worlds)
+    table.add_row(f"nodes ({running} components run)", f"{NODE_WAITING:,}", *row)
+
+
 def main() -> None:
     """Measure and show."""
     table = Table("case", "waiting", *(f"plan_depth {depth}, ms" for depth in DEPTHS))
@@ -106,6 +227,7 @@ def main() -> None:
             gc.enable()
             row = (f"{statistics.median(times) * 1000:.2f} (longest {max(times) * 1000:.1f})" for times in taken)
             table.add_row("hard" if hard else "easy", f"{waiting:,}", *row)
+    with_nodes(table)
     Console().print(table)
 
 

@@ -185,6 +185,7 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
     ("koala.model.nodes", "TASK_MEMORY_BYTES_MIN", "bytes of memory of one task at least, where it asks for memory"),
     ("koala.model.nodes", "CONSTRAINT_CHARACTERS_MAX", "characters of a constraint of tasks, and of a kind of GPU"),
     ("koala.model.nodes", "NODE_CLASSES_MAX", "classes of nodes that one site tells of"),
+    ("koala.model.nodes", "HELD_CLASSES_MAX", "classes of nodes that one site tells of with who holds what"),
     ("koala.model.messages", "EXCLUDED_NODES_MAX", "nodes of one site that a component is kept off"),
     ("koala.model.messages", "ENDED_NODES_MAX", "nodes that are told of a component that has ended"),
     ("koala.core.state.blame", "ACCUSATION_S", "seconds for which an accusation is held against a site"),

@@ -7,7 +7,7 @@ from typing import Any
 from koala.core import JobState, Scheduler, decode_snapshot, encode_snapshot
 from koala.core.story import JobExplanation
 from koala.model.messages import SiteReported, StartComponent, Tick
-from koala.model.nodes import NodeClass, NodeSize, TaskNeeds
+from koala.model.nodes import NodeClass, NodePool, NodeSize, TaskNeeds
 from koala.model.request import Application, Component, Flexibility, Refusal, Request
 from tests.support.core_driver import CoreDriver, ask_total, kind
 
@@ -196,7 +196,7 @@ def test_a_scheduler_from_a_snapshot_knows_the_nodes_and_what_they_showed() -> N
     for scheduler in (driver.scheduler, again):
         view = scheduler.ledger.sites.view
         pool = view.pool(0)
-        assert pool is not None
+        assert isinstance(pool, NodePool)
         assert sum(size.gpus_of() * count for size, _, count in pool) == 1
 
 

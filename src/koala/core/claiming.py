@@ -16,7 +16,7 @@ from koala.core.running import JobRunning
 from koala.core.staging import JobStaging
 from koala.core.state.job import ComponentClaim, ComponentPhase, Job
 from koala.core.state.ledger import Ledger
-from koala.core.state.pools import take_off
+from koala.core.state.nodes.pools import take_off
 from koala.core.state.sites import Sites, Trust
 from koala.core.state.timers import Alarm
 from koala.core.state.transfers import Transfers

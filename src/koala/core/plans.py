@@ -17,6 +17,7 @@ from koala.core.state.availability import Availability
 from koala.core.state.encoded import INFINITY
 from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
+from koala.core.state.nodes.beside import has_places
 from koala.core.state.queues import PlacementQueue
 from koala.core.state.reservations import PlanFinder, Reservation, fits
 from koala.model.request import JobId, Priority, Request
@@ -85,10 +86,18 @@ class JobPlans:
         end = finder.now + self.ledger.planned_s(job)
         return [(at, finder.left_at(at)) for at in finder.starts if at < end]
 
+    def spares_nodes(self, job: Job, spots: Spots) -> bool:
+        """Whether a waiting job with these places, on whatever nodes, leaves those for the plans that rank before
+        it."""
+        before = self.before(job)
+        nodes = self._finder_beside(before).nodes_for(None) if before else None
+        return nodes is None or nodes.spare(job.demand, spots, self.ledger.now + self.ledger.planned_s(job))
+
     def _finder_beside(self, planned: Sequence[Job]) -> PlanFinder:
         ledger = self.ledger
         self._availability.catch_up(ledger.now)
-        return PlanFinder(self._availability, ledger.sites.view, ledger.now, self._as_planned_before(planned))
+        reserved = self._as_planned_before(planned)
+        return PlanFinder(self._availability, ledger.sites.view, ledger.now, reserved, ledger.sites.ahead)
 
     def time_for(self, job: Job) -> float | None:
         """For when a job that came now would be planned; None where it would have no plan. Changes nothing."""
@@ -120,11 +129,11 @@ class JobPlans:
         takes_s = walltime_s if usual_s is None else min(walltime_s, usual_s)
         end = INFINITY if demand.has_files else now + takes_s
         finder = self._finder_beside(before)
-        if end <= finder.starts[0] or fits(spots, finder.spare(end)):
+        if end <= finder.starts[0] or finder.spares(demand, spots, end):
             return spots, []
-        if finder.moved_for(spots, end, sum(spots.sizes)) is not None:
+        if finder.moved_for(spots, end, demand) is not None:
             return spots, []
-        return finder.place(demand, finder.spare(end)), [job.id for job in before]
+        return finder.place_now(demand, end), [job.id for job in before]
 
     # ---------------------------------------------------------------------------- what does not come
 
@@ -257,18 +266,16 @@ class JobPlans:
         is_due = job.plan_at is not None and job.plan_at <= finder.now
         end = INFINITY if demand.has_files and not is_due else finder.now + self.ledger.planned_s(job)
         touched = bisect_left(finder.starts, end)
-        if touched:
-            spare = finder.spare(end)
-            if not fits(spots, spare):
-                moved = finder.moved_for(spots, end, sum(spots.sizes))
-                if moved is None:
-                    spots = finder.place(demand, spare)
-                    if spots is None and (planned := self._as_planned(job)) and fits(planned, spare):
-                        spots = planned
-                    if spots is None:
-                        return None, finder.starts[touched - 1]
-                else:
-                    self._move(finder, moved)
+        if touched and not finder.spares(demand, spots, end):
+            moved = finder.moved_for(spots, end, demand)
+            if moved is None:
+                spots = finder.place_now(demand, end)
+                if spots is None and (planned := self._as_planned(job)) and finder.spares(demand, planned, end):
+                    spots = planned
+                if spots is None:
+                    return None, finder.starts[touched - 1]
+            else:
+                self._move(finder, moved)
         self._starts_now(job)
         return spots, None
 
@@ -288,10 +295,12 @@ class JobPlans:
         self._count([each for each in self._finder.reserved if each.job is not job])
 
     def _as_planned(self, job: Job) -> Spots | None:
-        if job.plan_spots is None or job.demand is None or job.demand.has_files or job.demand.groups:
-            return None  # a file may be gone since, and nodes are not what was counted on
-        idle = job.demand.allowed(self.ledger.sites.view.idle)
-        return job.plan_spots if fits(job.plan_spots, idle) else None
+        if job.plan_spots is None or job.demand is None or job.demand.has_files:
+            return None  # a file may be gone since
+        view = self.ledger.sites.view
+        if not fits(job.plan_spots, job.demand.allowed(view.idle)):
+            return None
+        return job.plan_spots if not job.demand.groups or has_places(job.demand, job.plan_spots, view) else None
 
     def first_to_end_by(self, jobs: Sequence[Job], start: int, end: float) -> int:
         """See ``koala.core.state.queues.PassPlans``."""
@@ -375,8 +384,8 @@ class JobPlans:
             return None
         assert job.demand is not None
         at = max(job.plan_at, self._finder.now)
-        idle = job.demand.allowed(self._finder.idle_during(at, at + walltime_s))
-        return (at, job.plan_spots) if fits(job.plan_spots, idle) else None
+        kept = self._finder.keeps(job.demand, job.plan_spots, at, at + walltime_s)
+        return (at, job.plan_spots) if kept else None
 
     def _set_reserved(self, reserved: list[Reservation]) -> None:
         """These plans count in this pass, and all of them for whoever is looked at."""

@@ -292,7 +292,8 @@ class SiteReported(Event, frozen=True, kw_only=True, tag=True):
 
     ``nodes`` are its working nodes by class, with what nobody holds of them; none where it does not tell. ``shown``
     are those of our components that hold what these do not show as free. After the end of such a component a site
-    reports again: until then nobody knows which nodes it leaves.
+    reports again. A site that knows which nodes each of these is on says so in the classes (``held``), for all or for
+    none: plans for tasks with shapes then know which nodes come free, and when.
     """
 
     site: SiteName

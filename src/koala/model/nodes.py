@@ -22,6 +22,8 @@ TASK_MEMORY_BYTES_MIN = 16 * 2**20
 CONSTRAINT_CHARACTERS_MAX = 255
 # So many classes of nodes a site tells of at most; nodes beyond them are told as less than they are.
 NODE_CLASSES_MAX = 256
+# So many it tells of where it says who holds what of them; of more it does not say that.
+HELD_CLASSES_MAX = 2_048
 
 # For so many pairs of a node and a shape it is remembered how many tasks fit.
 PLACES_REMEMBERED = 65_536
@@ -170,18 +172,38 @@ class NodeSize(NamedTuple):
             memory_bytes -= tasks * shape.memory_bytes
         return NodeSize(self.processors - tasks * shape.processors, memory_bytes, gpus)
 
+    def plus(self, share: NodeSize) -> NodeSize:
+        """With what somebody lets go of it."""
+        memory_bytes = self.memory_bytes
+        if memory_bytes != UNTOLD:
+            memory_bytes += max(0, share.memory_bytes)
+        more = dict(share.gpus)
+        gpus = tuple([(kind, count + more.get(kind, 0)) for kind, count in self.gpus])
+        return NodeSize(self.processors + share.processors, memory_bytes, gpus)
+
+    def minus(self, share: NodeSize) -> NodeSize:
+        """Without what somebody holds of it; never less than nothing."""
+        memory_bytes = self.memory_bytes
+        if memory_bytes != UNTOLD:
+            memory_bytes = max(0, memory_bytes - max(0, share.memory_bytes))
+        less = dict(share.gpus)
+        gpus = tuple([(kind, max(0, count - less.get(kind, 0))) for kind, count in self.gpus])
+        return NodeSize(max(0, self.processors - share.processors), memory_bytes, gpus)
+
     def gpus_of(self, kind: str = "") -> int:
         """GPUs of the kind, or of all kinds."""
         return sum(count for each, count in self.gpus if not kind or each == kind)
 
 
 class NodeClass(msgspec.Struct, frozen=True, array_like=True):
-    """So many nodes of a site that are alike: what each has, what of it nobody holds, and its features."""
+    """So many nodes of a site that are alike: what each has, what of it nobody holds, its features, and what our
+    components hold of each, by token, where the site tells that. What else is not free of them others hold."""
 
     count: int
     whole: NodeSize
     free: NodeSize
     features: tuple[str, ...] = ()
+    held: tuple[tuple[str, NodeSize], ...] = ()
 
 
 class _PoolKey(NamedTuple):
@@ -211,6 +233,11 @@ class NodePool:
         """These nodes as if nobody held anything."""
         return cls(_counted((each.whole, each.features, each.count) for each in classes))
 
+    @classmethod
+    def of(cls, nodes: Iterable[tuple[NodeSize, tuple[str, ...], int]]) -> NodePool:
+        """So many nodes with this free, and these features."""
+        return cls(_counted(nodes))
+
     def copy(self) -> NodePool:
         """Another one with the same nodes."""
         return NodePool(dict(self._counts))
@@ -231,7 +258,7 @@ class NodePool:
         if tasks:
             self._places.clear()
         while tasks > 0:
-            open_to = [(key.free.fit(shape), key) for key in self._counts if _places_on(key, shape)]
+            open_to = [(_fit_on(key, shape), key) for key in self._counts if _places_on(key, shape)]
             if not open_to:
                 break
             key = min(open_to)[1]
@@ -282,10 +309,40 @@ def _counted(nodes: Iterable[tuple[NodeSize, tuple[str, ...], int]]) -> dict[_Po
     return counts
 
 
+def places_of(free: NodeSize, features: tuple[str, ...], shape: TaskShape) -> int:
+    """For how many tasks of the shape a node with these features has room."""
+    return _places_on(_PoolKey(free, features), shape)
+
+
 # Nodes are few by what they have free, and sites have the same ones.
 @lru_cache(maxsize=PLACES_REMEMBERED)
 def _places_on(key: _PoolKey, shape: TaskShape) -> int:
     return key.free.places(shape) if meets(shape.constraint, key.features) else 0
+
+
+@lru_cache(maxsize=PLACES_REMEMBERED)
+def _fit_on(key: _PoolKey, shape: TaskShape) -> tuple[int, int, int]:
+    return key.free.fit(shape)
+
+
+def held_node_classes(
+    nodes: Iterable[tuple[NodeSize, NodeSize, tuple[str, ...], tuple[tuple[str, NodeSize], ...]]],
+) -> tuple[NodeClass, ...]:
+    """Nodes (what each has, what is free of it, its features, what our components hold of it) by class, in order.
+    Where these are more than ``HELD_CLASSES_MAX`` nobody is told who holds what."""
+    known = list(nodes)
+    counts: dict[tuple[NodeSize, tuple[str, ...], NodeSize, tuple[tuple[str, NodeSize], ...]], int] = {}
+    for whole, free, features, held in known:
+        key = (whole, tuple(sorted(features)), free, tuple(sorted(held)))
+        counts[key] = counts.get(key, 0) + 1
+    if len(counts) > HELD_CLASSES_MAX:
+        return node_classes((whole, free, features) for whole, free, features, _ in known)
+    return tuple(
+        [
+            NodeClass(count, whole, free, features, held)
+            for (whole, features, free, held), count in sorted(counts.items())
+        ]
+    )
 
 
 def node_classes(nodes: Iterable[tuple[NodeSize, NodeSize, tuple[str, ...]]]) -> tuple[NodeClass, ...]:

@@ -44,6 +44,7 @@ __all__ = [
     "described_pool",
     "inputs",
     "link_s",
+    "needs_nodes",
     "place_on",
     "places_at",
     "quota_processors",

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from koala.model.nodes import NodePool, TaskShape
+from koala.model.nodes import TaskShape
 from koala.policies.transfer_estimates import Spots
-from koala.policies.view import View
+from koala.policies.view import TaskPool, View
 
 _PLAIN = TaskShape()
 
@@ -20,7 +20,7 @@ def needs_nodes(shape: TaskShape) -> bool:
     return bool(shape.memory_bytes or shape.gpus or shape.constraint)
 
 
-def places_at(shape: TaskShape, idle: int, pool: NodePool | None) -> int:
+def places_at(shape: TaskShape, idle: int, pool: TaskPool | None) -> int:
     """How many tasks of the shape fit into so many idle processors on these nodes. Of a site that tells nothing of
     its nodes the processors alone count, and it has no place for a task that needs more than these."""
     places = idle // shape.processors
@@ -37,13 +37,13 @@ class Room:
     def __init__(self, idle: Sequence[int], view: View) -> None:
         self.idle = list(idle)
         self._view = view
-        self._own: dict[int, NodePool] = {}
+        self._own: dict[int, TaskPool] = {}
 
     def places(self, shape: TaskShape) -> list[int]:
         """By site, for tasks of the shape."""
         return [places_at(shape, idle, self.pool(site)) for site, idle in enumerate(self.idle)]
 
-    def pool(self, site: int) -> NodePool | None:
+    def pool(self, site: int) -> TaskPool | None:
         """The nodes that are left at the site."""
         return self._own.get(site) or self._view.pool(site)
 

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Protocol
 
 from koala.model.grid import Grid, Links, Site
-from koala.model.nodes import NodeClass, NodePool, NodeSize
+from koala.model.nodes import NodeClass, NodePool, NodeSize, TaskShape
 from koala.policies.koala.slowness import (
     ASSUMED_BANDWIDTH_SHARE,
     ASSUMED_LATENCY_SHARE,
@@ -27,6 +27,7 @@ __all__ = [
     "LinkRows",
     "SitePools",
     "SlownessRows",
+    "TaskPool",
     "View",
     "described_pool",
     "quota_processors",
@@ -42,10 +43,23 @@ def quota_processors(processors: int, quota: float) -> int:
     return int(Decimal(repr(float(quota))) * processors)
 
 
+class TaskPool(Protocol):
+    """Room for tasks on nodes, of which tasks take their part: a ``NodePool``, or what is sure to be free later."""
+
+    def places(self, shape: TaskShape) -> int:
+        """For how many tasks of the shape there is room."""
+
+    def take(self, shape: TaskShape, tasks: int) -> int:
+        """Give room to so many tasks; how many found none."""
+
+    def copy(self) -> TaskPool:
+        """Another one that is the same."""
+
+
 class SitePools(Protocol):
     """The nodes of each site, for tasks that are more than a processor; None of a site that does not tell."""
 
-    def free(self, site: int) -> NodePool | None:
+    def free(self, site: int) -> TaskPool | None:
         """What nobody holds now. It is not to be changed."""
 
     def whole(self, site: int) -> NodePool | None:
@@ -259,7 +273,7 @@ class View:
         """The capacity of every link, those of the sites first."""
         return self.wiring.capacity_bit_s
 
-    def pool(self, site: int) -> NodePool | None:
+    def pool(self, site: int) -> TaskPool | None:
         """The nodes that tasks may have at the site, not to be changed; None where it does not tell."""
         return self.pools.whole(site) if self.whole_nodes else self.pools.free(site)
 
@@ -270,6 +284,12 @@ class View:
         whole = self.with_link_demand(self.link_demand_bit_s)
         whole.whole_nodes = True
         return whole
+
+    def with_pools(self, pools: SitePools) -> View:
+        """The same with these nodes."""
+        other = self.with_link_demand(self.link_demand_bit_s)
+        other.pools = pools
+        return other
 
     def unloaded(self) -> View:
         """The same with nothing on any link, nor anything seen there before, nor load of others on machines."""

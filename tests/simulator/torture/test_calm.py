@@ -8,6 +8,9 @@ import pytest
 
 from koala.core.plans import JobPlans
 from koala.core.state.job import Job
+from koala.core.state.nodes.ahead import _SiteLine
+from koala.core.state.nodes.beside import NodesBeside
+from koala.core.state.nodes.sure import NodesThen
 from koala.policies.front_door import Spots, try_place
 from koala.simulator.torture.calm import draw_calm
 from koala.simulator.torture.torture import weather
@@ -19,6 +22,13 @@ def broken_promises() -> set[str | None]:
     return {weather(draw_calm(seed)).broken for seed in range(SEEDS)}
 
 
+def is_found_with_shapes(promise: str) -> bool:
+    """Whether a grid with jobs whose tasks have shapes shows it."""
+    storms = (draw_calm(seed) for seed in range(2 * SEEDS))
+    shaped = (storm for storm in storms if any(arrival.request.is_shaped for arrival in storm.arrivals))
+    return any(weather(storm).broken == promise for storm in shaped)
+
+
 def test_on_calm_grids_every_promise_is_kept_and_many_jobs_have_plans() -> None:
     verdicts = [weather(draw_calm(seed)) for seed in range(SEEDS)]
     assert [(verdict.seed, verdict.detail) for verdict in verdicts if verdict.broken] == []
@@ -28,6 +38,25 @@ def test_on_calm_grids_every_promise_is_kept_and_many_jobs_have_plans() -> None:
 def test_a_plan_whose_time_comes_without_any_event_is_kept() -> None:
     for seed in (3540, 3687):  # a job of several components that ended before its time made an odd plan earlier
         assert weather(draw_calm(seed)).detail == ""
+
+
+def test_plans_for_shapes_stand_whoever_ends_early_claims_early_or_has_several_shapes() -> None:
+    for seed in (6, 15, 89, 154):
+        assert weather(draw_calm(seed)).detail == ""
+
+
+def test_plans_that_take_all_nodes_for_free_are_found_to_be_put_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    def nobody_is_there(self: _SiteLine, time: float) -> NodesThen:
+        return NodesThen(self._whole, (), self._whole)
+
+    monkeypatch.setattr(_SiteLine, "at", nobody_is_there)
+    assert is_found_with_shapes("no plan put off")
+
+
+def test_jobs_that_take_the_nodes_of_a_plan_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Their processors are counted, and their memory and GPUs are not."""
+    monkeypatch.setattr(NodesBeside, "_guards_between", lambda *_: {})
+    assert is_found_with_shapes("no plan put off")
 
 
 def test_plans_that_are_made_anew_by_rank_alone_are_found_to_be_put_off(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from koala.core.plans import JobPlans
 from koala.core.state.encoded import INFINITY
 from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
-from koala.policies.front_door import transfer_s
+from koala.policies.front_door import places_at, transfer_s
 
 
 class EarlyClaims:
@@ -84,7 +84,7 @@ class EarlyClaims:
         plan whose time is long over, as all its sites were shut, is nothing to claim by; nor is one before whose time
         its files cannot be there."""
         demand, parameters = job.demand, self._ledger.parameters
-        if job.plan_at is None or demand is None or demand.groups:
+        if job.plan_at is None or demand is None:
             return INFINITY
         until = self.until(job)
         at = max(job.plan_at - parameters.hold_ahead_s, until - self.left_s(job) / demand.total)
@@ -118,4 +118,14 @@ class EarlyClaims:
                 return False
         beliefs = [ledger.sites.sites[site] for site in spots.sites]
         room = [site.limit - site.ours - site.earmarked for site in beliefs]
-        return any(size <= here for size, here in zip(spots.sizes, room, strict=True))
+        has_room = [size <= here for size, here in zip(spots.sizes, room, strict=True)]
+        return any(here and self._nodes_are_there(job, part) for part, here in enumerate(has_room))
+
+    def _nodes_are_there(self, job: Job, component: int) -> bool:
+        """Whether the tasks of a component could be claimed by the nodes: those that nobody of ours holds."""
+        shape, spots = job.request.shape_of(component), job.plan_spots
+        assert spots is not None
+        if shape is None:
+            return True
+        pool = self._ledger.sites.pools.behind_others(spots.sites[component])
+        return places_at(shape, spots.sizes[component], pool) * shape.processors >= spots.sizes[component]

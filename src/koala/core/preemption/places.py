@@ -7,11 +7,12 @@ preempted. Preemption at claiming, for a job that has places, is ``koala.core.cl
 from __future__ import annotations
 
 from koala.core.plans import JobPlans
-from koala.core.preemption.victims import SpareRoom, Victims, candidates, choose, idle_without
+from koala.core.preemption.victims import NodesWithout, SpareRoom, Victims, candidates, choose, idle_without
 from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
 from koala.core.state.reservations import places_on
 from koala.model.grid import Preemption
+from koala.model.messages import Token
 from koala.model.request import Request
 from koala.policies.front_door import Demand, Spots, inputs
 
@@ -75,8 +76,6 @@ class PlacesByPreemption:
         parameters = ledger.parameters
         if not self.on:
             return f"{CLAIMING_ONLY} (preemption: {Preemption.CLAIMING_ONLY})"
-        if demand.groups:
-            return "it preempts nobody for its places, as nobody knows which nodes would come free for its tasks"
         own, hour = parameters.preempts_per_job_max - job.victims, parameters.preempts_per_hour_max
         if own <= 0:
             return f"it has preempted {job.victims} jobs, and may preempt no more (preempts_per_job_max)"
@@ -86,7 +85,8 @@ class PlacesByPreemption:
         if job.plan_at is not None and job.plan_at - ledger.now <= SOON_S:
             return "it preempts nobody for its places, as it is planned to start soon"
         room = self._room(job)
-        if places_on(demand, idle_without(room, ()), ledger.sites.view) is not None:
+        view = NodesWithout(ledger, room).view(()) if demand.groups else ledger.sites.view
+        if places_on(demand, idle_without(room, ()), view) is not None:
             return "it preempts nobody for its places, as enough is being let go already"
         among = candidates(ledger, demand, preempted_max=parameters.preempted_per_job_max)
         victims = choose(ledger, demand, room, among, min(own, left))
@@ -97,6 +97,8 @@ class PlacesByPreemption:
             )
         if not victims.jobs:  # its policy needs more room to find places than these take, and nobody has to go
             return "it preempts nobody for its places, as enough is being let go already"
+        if ledger.plans_made and not self._plans.spares_nodes(job, victims.spots):
+            return "it preempts nobody for its places, as nodes there are kept for the plans of jobs before it"
         if demand.has_files and self._files_are_missing(demand, victims.spots):
             return "it preempts nobody for its places, as its files would have to be brought there first"
         return victims
@@ -113,19 +115,22 @@ class PlacesByPreemption:
     def _room(self, job: Job) -> SpareRoom:
         ledger = self._ledger
         idle = []
+        let_go: list[Token] = []
         for site in ledger.sites:
             if site.is_shut:
                 idle.append(0)
                 continue
             here = site.free - site.earmarked - (site.promised if ledger.sites.hold_placed else 0)
             # What is told to let go and has not done so in time may take for ever: nobody counts on it.
-            here += sum(
-                claim.processors
+            ends = [
+                claim
                 for claim in site.claims.values()
                 if claim.aborting and not claim.fenced and claim.abort_tries <= 1
-            )
+            ]
+            here += sum(claim.processors for claim in ends)
+            let_go += [claim.token for claim in ends]
             idle.append(here)
-        return SpareRoom(idle, self._plans.left_for(job) if ledger.plans_made else ())
+        return SpareRoom(idle, self._plans.left_for(job) if ledger.plans_made else (), tuple(let_go))
 
     def _files_are_missing(self, demand: Demand, spots: Spots) -> bool:
         view = self._ledger.sites.view

@@ -15,20 +15,25 @@ from koala.core.state.availability import expected_at
 from koala.core.state.checkpoints import grace_s, work_lost_s
 from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
+from koala.core.state.nodes.pools import BelievedPools
 from koala.core.state.reservations import fits, places_on
-from koala.policies.front_door import Demand, Spots
+from koala.model.messages import Token
+from koala.model.nodes import NodePool
+from koala.policies.front_door import Demand, Spots, View
 
 # So many candidates are looked at, those with the least to lose.
 CANDIDATES_MAX = 256
 
 
 class Candidate(NamedTuple):
-    """A job that may be preempted: what is lost with it, and what it holds as (site, processors, until when)."""
+    """A job that may be preempted: what is lost with it, and what it holds as (site, processors, until when), by the
+    tokens of its components."""
 
     job: Job
     lost_s: float
     processors: int
     holds: tuple[tuple[int, int, float], ...]
+    tokens: tuple[Token, ...] = ()
 
 
 class Victims(NamedTuple):
@@ -41,10 +46,53 @@ class Victims(NamedTuple):
 
 class SpareRoom(NamedTuple):
     """What a job may have if nobody is preempted: now, what is being let go included; and what plans that come before
-    it leave at their times, below zero where it is too little already."""
+    it leave at their times, below zero where it is too little already. ``let_go`` are the components that are being
+    let go."""
 
     now: list[int]
     beside_plans: Sequence[tuple[float, Sequence[int]]]
+    let_go: tuple[Token, ...] = ()
+
+
+class _PoolsWithout:
+    """The nodes of the sites as they would be without some components of ours; ``known`` are those looked at."""
+
+    def __init__(
+        self,
+        pools: BelievedPools,
+        tokens: dict[int, set[Token]],
+        known: dict[tuple[int, frozenset[Token]], NodePool | None],
+    ) -> None:
+        self._pools = pools
+        self._tokens = tokens
+        self._known = known
+
+    def free(self, site: int) -> NodePool | None:
+        gone = frozenset(self._tokens.get(site, ()))
+        if (site, gone) not in self._known:
+            self._known[site, gone] = self._pools.without(site, gone)
+        return self._known[site, gone]
+
+    def whole(self, site: int) -> NodePool | None:
+        return self._pools.whole(site)
+
+
+class NodesWithout:
+    """What a demand whose tasks have shapes sees without victims: which nodes these leave is known where the site
+    tells it."""
+
+    def __init__(self, ledger: Ledger, room: SpareRoom) -> None:
+        self._ledger = ledger
+        self._let_go = room.let_go
+        self._known: dict[tuple[int, frozenset[Token]], NodePool | None] = {}
+
+    def view(self, victims: Sequence[Candidate]) -> View:
+        """The view without them."""
+        gone: dict[int, set[Token]] = {}
+        for token in (*self._let_go, *(token for victim in victims for token in victim.tokens)):
+            gone.setdefault(self._ledger.claims[token].site, set()).add(token)
+        sites = self._ledger.sites
+        return sites.view.with_pools(_PoolsWithout(sites.pools, gone, self._known))
 
 
 def lost_processor_s(job: Job, now: float) -> float:
@@ -57,6 +105,7 @@ def candidates(ledger: Ledger, demand: Demand, *, preempted_max: int) -> list[Ca
 
     Who was preempted as often as a job may be has become safe from that, so that every job comes to its end."""
     held: dict[int, list[tuple[int, int, float]]] = {}
+    tokens: dict[int, list[Token]] = {}
     jobs: dict[int, Job] = {}
     closed = {index for index, site in enumerate(ledger.sites) if site.is_shut} | set(demand.barred)
     for claim in ledger.claims.values():
@@ -67,8 +116,15 @@ def candidates(ledger: Ledger, demand: Demand, *, preempted_max: int) -> list[Ca
             continue  # it may take longer to save its state than anybody waits for it
         jobs[job.id] = job
         held.setdefault(job.id, []).append((claim.site, claim.processors, expected_at(claim.due_at, ledger.now)))
+        tokens.setdefault(job.id, []).append(claim.token)
     found = [
-        Candidate(job, lost_processor_s(job, ledger.now), sum(each[1] for each in held[number]), tuple(held[number]))
+        Candidate(
+            job,
+            lost_processor_s(job, ledger.now),
+            sum(each[1] for each in held[number]),
+            tuple(held[number]),
+            tuple(tokens[number]),
+        )
         for number, job in jobs.items()
     ]
     found.sort(key=_by_loss)
@@ -79,16 +135,18 @@ def choose(
     ledger: Ledger, demand: Demand, room: SpareRoom, among: Sequence[Candidate], victims_max: int
 ) -> Victims | None:
     """The cheapest set that was found of at most so many; None where there is none."""
-    view = ledger.sites.view
+    nodes = NodesWithout(ledger, room) if demand.groups else None
 
     def places(victims: Sequence[Candidate]) -> Spots | None:
+        view = ledger.sites.view if nodes is None else nodes.view(victims)
         return places_on(demand, idle_without(room, victims), view)
 
     if not among or places(among) is None:
         return None
     best: tuple[tuple[float, int], list[Candidate], Spots] | None = None
     for order in (_by_loss, _by_loss_each, _by_size):
-        victims, spots = _none_too_many(room, _shortest(sorted(among, key=order), places), places)
+        chosen = _shortest(sorted(among, key=order), places)
+        victims, spots = _none_too_many(room, chosen, places, by_nodes=nodes is not None)
         cost = sum(each.lost_s for each in victims), len(victims)
         if len(victims) <= victims_max and (best is None or cost < best[0]):
             best = cost, victims, spots
@@ -139,14 +197,18 @@ def _shortest(ranked: list[Candidate], places: Callable[[Sequence[Candidate]], S
 
 
 def _none_too_many(
-    room: SpareRoom, chosen: list[Candidate], places: Callable[[Sequence[Candidate]], Spots | None]
+    room: SpareRoom,
+    chosen: list[Candidate],
+    places: Callable[[Sequence[Candidate]], Spots | None],
+    *,
+    by_nodes: bool,
 ) -> tuple[list[Candidate], Spots]:
-    """Those of the chosen without whom it would not do."""
+    """Those of the chosen without whom it would not do; ``by_nodes``: processors alone do not say so."""
     spots = places(chosen)
     assert spots is not None
     for each in sorted(chosen, key=_by_loss, reverse=True):
         without = [other for other in chosen if other is not each]
-        found = spots if fits(spots, idle_without(room, without)) else places(without)
+        found = spots if not by_nodes and fits(spots, idle_without(room, without)) else places(without)
         if found is not None:
             chosen, spots = without, found
     return chosen, spots

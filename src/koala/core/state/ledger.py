@@ -120,7 +120,7 @@ class Ledger:
         self.claiming = ClaimingQueue()
         self.claims: dict[Token, ComponentClaim] = {}
         self.sites = Sites(grid)
-        self.sites.pools.placed = self.claiming
+        self.sites.pools.placed, self.sites.pools.jobs = self.claiming, self.jobs
         self.links = LinkUse(self.sites)
         self.forecasts = LinkForecasts(self.sites.view)
         self.transfers = Transfers(self.sites.view, self.forecasts)

@@ -15,6 +15,7 @@ from koala.core.state.availability import Availability, Hold
 from koala.core.state.encoded import INFINITY
 from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
+from koala.core.state.nodes.ahead import NodesAhead
 from koala.core.state.reservations import PlanFinder, Reservation
 from koala.model.request import JobId
 from koala.policies.front_door import Spots
@@ -38,8 +39,9 @@ class Prospect(NamedTuple):
 class _Forecast:
     """When planned jobs start, one after the other by rank, if all that runs ends by these profiles."""
 
-    def __init__(self, availability: Availability) -> None:
+    def __init__(self, availability: Availability, ahead: NodesAhead | None = None) -> None:
         self.availability = availability
+        self._ahead = ahead
         self._reserved: list[Reservation] = []
 
     def start_of(self, ledger: Ledger, job: Job, takes_s: float, before: float) -> tuple[float, Spots]:
@@ -47,7 +49,7 @@ class _Forecast:
         assert job.demand is not None
         assert job.plan_at is not None
         assert job.plan_spots is not None
-        finder = PlanFinder(self.availability, ledger.sites.view, ledger.now, self._reserved)
+        finder = PlanFinder(self.availability, ledger.sites.view, ledger.now, self._reserved, self._ahead)
         at, spots = finder.earliest(job.demand, takes_s, before) or (job.plan_at, job.plan_spots)
         at = max(at, ledger.now)
         self._reserved.append(Reservation(job, at, at + takes_s, spots))
@@ -56,10 +58,10 @@ class _Forecast:
     def foresee(self, ledger: Ledger, array: Job, takes_s: float) -> None:
         """An element of the array that is no job yet comes next."""
         assert array.demand is not None
-        finder = PlanFinder(self.availability, ledger.sites.view, ledger.now, self._reserved)
+        finder = PlanFinder(self.availability, ledger.sites.view, ledger.now, self._reserved, self._ahead)
         found = finder.earliest(array.demand, takes_s)
         if found is not None:
-            self._reserved.append(Reservation(None, found[0], found[0] + takes_s, found[1]))
+            self._reserved.append(Reservation(None, found[0], found[0] + takes_s, found[1], array.demand))
 
 
 class Outlook:
@@ -88,10 +90,10 @@ class Outlook:
             self._prospects = {}
             self._to_come = line[::-1]
             self._foreseen = 0
-            self._likely = _Forecast(self._profiles(availability, self._usual_end))
+            self._likely = self._forecast(availability, self._usual_end)
             self._bounds = self._ledger.estimates_runs or any(each.spec is not None for each in line)
             if self._bounds:
-                self._at_most = _Forecast(self._profiles(availability, self._latest_end))
+                self._at_most = self._forecast(availability, self._latest_end)
         while job.id not in self._prospects and self._to_come:
             following = self._to_come.pop()
             if following.spec is None:
@@ -131,6 +133,10 @@ class Outlook:
         return Prospect(at, spots, latest_at, self._ends_before(self._likely.availability, at, spots))
 
     # --------------------------------------------------------------------------------------- profiles
+
+    def _forecast(self, known: Availability, end_of: Callable[[Hold], float]) -> _Forecast:
+        profiles = self._profiles(known, end_of)
+        return _Forecast(profiles, self._ledger.sites.nodes_by(profiles))
 
     def _profiles(self, known: Availability, end_of: Callable[[Hold], float]) -> Availability:
         """The availability profiles, if all that is held ends then."""

@@ -14,6 +14,8 @@ from typing import TypeVar
 from koala.core.state.availability import Availability
 from koala.core.state.encoded import INFINITY
 from koala.core.state.job import Job
+from koala.core.state.nodes.ahead import NodesAhead
+from koala.core.state.nodes.beside import NodesBeside
 from koala.policies import PolicyError
 from koala.policies.front_door import Demand, Spots, View, place_on
 
@@ -26,25 +28,35 @@ Answer = TypeVar("Answer")
 class Reservation:
     """What is kept for one plan: these places, from its time until its job is due to end."""
 
-    __slots__ = ("at", "job", "spots", "until")
+    __slots__ = ("at", "demand", "job", "spots", "until")
 
-    def __init__(self, job: Job | None, at: float, until: float, spots: Spots) -> None:
+    def __init__(self, job: Job | None, at: float, until: float, spots: Spots, demand: Demand | None = None) -> None:
         self.job = job
         self.at = at
         self.until = until
         self.spots = spots
+        self.demand = demand if job is None else job.demand
 
 
 class PlanFinder:
     """Finds times and places beside what is reserved already. Pure: it reads profiles and changes nothing."""
 
     def __init__(
-        self, availability: Availability, view: View, now: float, reserved: Sequence[Reservation] = ()
+        self,
+        availability: Availability,
+        view: View,
+        now: float,
+        reserved: Sequence[Reservation] = (),
+        ahead: NodesAhead | None = None,
     ) -> None:
         self.availability = availability
         self.view = view
         self.now = now
         self.reserved = reserved
+        self.ahead = ahead
+        self._shaped: bool | None = None  # whether nodes matter to a reservation, once somebody has asked
+        self._beside: NodesBeside | None = None  # made when somebody asks whom nodes concern
+        self._nodes_as_of = availability.changes
         self.starts = sorted({each.at for each in reserved})
         self._left: dict[float, list[int]] = {}  # by start: what is left then, below zero where it is too little
         self._spare: dict[int, list[int]] = {}  # by how many starts: what these leave of what is idle now
@@ -52,7 +64,23 @@ class PlanFinder:
 
     def beside(self, reserved: Sequence[Reservation]) -> PlanFinder:
         """The same beside other reservations."""
-        return PlanFinder(self.availability, self.view, self.now, reserved)
+        return PlanFinder(self.availability, self.view, self.now, reserved, self.ahead)
+
+    # ------------------------------------------------------------------------------------------- nodes
+
+    def nodes_for(self, demand: Demand | None) -> NodesBeside | None:
+        """What the reservations leave of the nodes, where that concerns the demand: its own tasks have shapes, or
+        those of a reservation have. None where processors say it all."""
+        if self.ahead is None:
+            return None
+        if self._shaped is None:
+            self._shaped = any(each.demand is not None and bool(each.demand.groups) for each in self.reserved)
+        if not self._shaped and (demand is None or not demand.groups):
+            return None
+        if self._beside is None or self._nodes_as_of != self.availability.changes:
+            self._beside = NodesBeside(self.ahead, self.now, self.reserved, shaped=self._shaped)
+            self._nodes_as_of = self.availability.changes
+        return self._beside
 
     # ------------------------------------------------------------------------------------ what is left
 
@@ -99,7 +127,8 @@ class PlanFinder:
                 left[site] < 0 for each in self.reserved if each.at <= at < each.until for site in each.spots.sites
             ):
                 return False
-        return True
+        nodes = self.nodes_for(None)
+        return nodes is None or nodes.stand()
 
     # ------------------------------------------------------------------------------------------ places
 
@@ -107,14 +136,54 @@ class PlanFinder:
         """The policy's places on what is idle; None where it finds none, or answers nonsense."""
         return places_on(demand, idle, self.view if view is None else view)
 
-    def _later(self, demand: Demand) -> View:
-        """What a demand sees of a time to come. Which nodes will be free then nobody knows, so that tasks with shapes
-        count on all of them, beside the processors that are idle then: their plans are never too late."""
-        return self.view.with_whole_nodes() if demand.groups else self.view
+    def place_during(self, demand: Demand, start: float, until: float, view: View | None = None) -> Spots | None:
+        """The policy's places on what is idle throughout that time, and on nodes that are sure to be free."""
+        idle: Sequence[int] = self.idle_during(start, until)
+        nodes = self.nodes_for(demand)
+        if nodes is None:
+            return self.place(demand, idle, view)
+        return self._place_on_nodes(demand, idle, nodes, start, until, view)
+
+    def place_now(self, demand: Demand, end: float) -> Spots | None:
+        """The policy's places on what is idle now and needed by no reservation that begins before that end."""
+        nodes = self.nodes_for(demand)
+        if nodes is None:
+            return self.place(demand, self.spare(end))
+        return self._place_on_nodes(demand, self.spare(end), nodes, None, end)
+
+    def _place_on_nodes(
+        self,
+        demand: Demand,
+        idle: Sequence[int],
+        nodes: NodesBeside,
+        start: float | None,
+        until: float,
+        view: View | None = None,
+    ) -> Spots | None:
+        view = self.view if view is None else view
+        if demand.groups:
+            spots = self.place(demand, idle, nodes.view_of(view, start, until))
+        else:
+            spots = self.place(demand, nodes.spared(idle, start, until), view)
+        # Of tasks of several shapes each may be sure of its places alone.
+        return spots if spots is None or nodes.allow(demand, spots, start, until) else None
+
+    def keeps(self, demand: Demand, spots: Spots, start: float, until: float) -> bool:
+        """Whether a demand can have these places throughout that time."""
+        if not fits(spots, demand.allowed(self.idle_during(start, until))):
+            return False
+        nodes = self.nodes_for(demand)
+        return nodes is None or nodes.allow(demand, spots, start, until)
+
+    def spares(self, demand: Demand, spots: Spots, end: float) -> bool:
+        """Whether a job that has these places from now until that end puts no reservation off."""
+        if not fits(spots, self.spare(end)):
+            return False
+        nodes = self.nodes_for(None)
+        return nodes is None or nodes.allow(demand, spots, None, end)
 
     def _place_at(self, demand: Demand, time: float, walltime_s: float) -> Spots | None:
-        view = self._later(demand) if time > self.now else None
-        return self.place(demand, self.idle_during(time, time + walltime_s), view)
+        return self.place_during(demand, time, time + walltime_s)
 
     def earliest(self, demand: Demand, walltime_s: float, before: float = INFINITY) -> tuple[float, Spots] | None:
         """The earliest time known, before that one, at which the demand finds places for so long, and these.
@@ -180,39 +249,41 @@ class PlanFinder:
     def _when_all_is_over(self, demand: Demand, times: Sequence[float]) -> tuple[float, Spots] | None:
         """At the last step whatever is known to end has ended, and nothing is on the links."""
         last = max((time for time in times if time < INFINITY), default=self.now)
-        view = self.view.unloaded()
-        if demand.groups:
-            view = view.with_whole_nodes()
-        spots = self.place(demand, self.idle_during(last, INFINITY), view)
+        spots = self.place_during(demand, last, INFINITY, self.view.unloaded())
         return None if spots is None else (last, spots)
 
     # ---------------------------------------------------------------------------------- others' places
 
-    def moved_for(self, started: Spots, end: float, total: int) -> list[Spots] | None:
+    def moved_for(self, started: Spots, end: float, demand: Demand) -> list[Spots] | None:
         """Places for every reservation at its time, if these were taken until that end; None where one finds none.
 
         Whoever is in the way of ``started`` looks for other places beside all the rest.
         """
         touched = self.starts[: bisect_left(self.starts, end)]
+        total = sum(started.sizes)
         for at in touched:  # whoever moves needs as much as before
             if sum([left for left in self.left_at(at) if left > 0]) < total:
                 return None
-        taken = Reservation(None, -INFINITY, end, started)
+        taken = Reservation(None, -INFINITY, end, started, demand)
         places = [each.spots for each in self.reserved]
         for number, each in enumerate(self.reserved):
             if each.at >= end:
                 continue
             others = [
-                Reservation(None, other.at, other.until, spots)
+                Reservation(None, other.at, other.until, spots, other.demand)
                 for index, (other, spots) in enumerate(zip(self.reserved, places, strict=True))
                 if index != number
             ]
-            idle = self.beside([taken, *others]).idle_during(each.at, each.until)
-            if fits(places[number], idle):
+            beside = self.beside([taken, *others])
+            idle = beside.idle_during(each.at, each.until)
+            nodes = beside.nodes_for(each.demand)
+            if fits(places[number], idle) and (
+                nodes is None or nodes.allow(each.demand, places[number], each.at, each.until)
+            ):
                 continue
-            if each.job is None or each.job.demand is None:
+            if each.demand is None or each.job is None:
                 return None
-            spots = self.place(each.job.demand, idle, self._later(each.job.demand))
+            spots = beside.place_during(each.demand, each.at, each.until)
             if spots is None:
                 return None
             places[number] = spots

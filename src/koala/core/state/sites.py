@@ -17,7 +17,8 @@ from koala.core.state.availability import CLOSED, Availability
 from koala.core.state.blame import SiteRecord
 from koala.core.state.encoded import INFINITY, Time, encoded
 from koala.core.state.job import ComponentClaim, Job, Seen
-from koala.core.state.pools import BelievedPools
+from koala.core.state.nodes.ahead import NodesAhead
+from koala.core.state.nodes.pools import BelievedPools
 from koala.core.state.timers import Timer
 from koala.model.grid import Grid, Site
 from koala.model.messages import SiteReported, Token, releases_within
@@ -171,6 +172,7 @@ class Sites:
         self.default_walltime_s = grid.scheduler.default_walltime_s
         # When processors come free; only kept where plans are made.
         self.availability = Availability(len(self.sites)) if grid.scheduler.plan_depth else None
+        self.ahead = None if self.availability is None else self.nodes_by(self.availability)
         self.helped = 0
         self.changed = 0
         self.accused: dict[int, None] = {}  # sites against which something may be held
@@ -196,6 +198,10 @@ class Sites:
         if without and request.has_image:
             closed.append(Closed("without_images", without, "cannot run its image"))
         return closed
+
+    def nodes_by(self, availability: Availability) -> NodesAhead:
+        """The nodes at times to come, by these profiles."""
+        return NodesAhead(availability, self.sites, self.pools)
 
     def __iter__(self) -> Iterator[SiteBelief]:
         return iter(self.sites)

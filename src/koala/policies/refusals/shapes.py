@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
+from koala.model.nodes import NodePool
 from koala.model.request import Refusal
 from koala.policies.attempt import place_on
 from koala.policies.demand import Demand, TaskGroup
@@ -30,6 +31,12 @@ def refuse_groups(demand: Demand, idle: Sequence[int], view: View, refuse: Refus
     return refuse_now_fitting(demand)
 
 
+def _nodes(room: Room, site: int) -> NodePool | None:
+    """The nodes as they are now, one by one."""
+    pool = room.pool(site)
+    return pool if isinstance(pool, NodePool) else None
+
+
 def _refuse_group(
     demand: Demand, group: TaskGroup, room: Room, places: list[int], view: View, refuse: Refuse
 ) -> Refusal:
@@ -38,7 +45,7 @@ def _refuse_group(
     limit = [0 if site in demand.barred else places_at(shape, view.limit[site], whole[site]) for site in sites]
     counted = view.with_link_demand(view.link_demand_bit_s)
     counted.idle, counted.limit = places, limit
-    counted.units = PlaceUnits(shape, room.idle, view.limit, [room.pool(site) for site in sites], whole, places)
+    counted.units = PlaceUnits(shape, room.idle, view.limit, [_nodes(room, site) for site in sites], whole, places)
     refusal = refuse(group.demand, places, counted)
     component = refusal.component
     if component is not None and not demand.flexible:

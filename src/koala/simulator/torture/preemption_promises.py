@@ -7,6 +7,7 @@ from collections.abc import Callable
 from koala.core import Scheduler
 from koala.core.preemption.places import PREEMPTED_WITHIN_S
 from koala.core.state.job import Job
+from koala.core.state.nodes.beside import tasks_by_site
 from koala.model.messages import AnyCommand, AnyEvent, JobEnded, JobOutcome, JobPlaced, ReleaseBarrier
 from koala.model.request import JobId
 
@@ -84,5 +85,23 @@ class PreemptionPromises:
             for victim, holds in freed.items():
                 for at, processors in holds if victim != spared else ():
                     have[at] += processors
-            if all(size <= here for size, here in zip(needed, have, strict=True)):
+            enough = all(size <= here for size, here in zip(needed, have, strict=True))
+            if enough and (not job.request.is_shaped or self._has_nodes(job, spared)):
                 self._fail(NONE_TOO_MANY, f"job {job.id} preempts job {spared}, and has enough without it")
+
+    def _has_nodes(self, job: Job, spared: JobId) -> bool:
+        """Whether the nodes that are let go without one victim have room for the tasks of the job."""
+        ledger = self._ledger
+        assert job.spots is not None
+        gone = [
+            claim.token
+            for claim in ledger.claims.values()
+            if claim.job is job
+            or (claim.aborting and not claim.fenced and claim.abort_tries <= 1 and claim.job_id != spared)
+        ]
+        for site, tasks in tasks_by_site(job.demand, job.spots).items():
+            pool = ledger.sites.pools.without(site, gone, job)
+            for shape, count in tasks.items() if pool is not None else ():
+                if pool is not None and pool.take(shape, count):
+                    return False
+        return True

@@ -240,7 +240,7 @@ class PromiseChecker:
         started = [other for other in live if other is not None and other.high and other.state is JobState.PLACED]
         if not (others or started) or availability is None:
             return try_place(demand, view) is not None
-        if not demand.steady or demand.has_files or demand.groups:
+        if not demand.steady or demand.has_files:
             return False  # with less idle it may find more
         kept = [
             Reservation(other, at, at + ledger.planned_s(other), other.plan_spots)
@@ -252,8 +252,8 @@ class PromiseChecker:
             for other in started
             if other.spots is not None
         ]
-        finder = PlanFinder(availability, view, ledger.now, kept)
-        return finder.place(demand, finder.spare(ledger.now + ledger.planned_s(job))) is not None
+        finder = PlanFinder(availability, view, ledger.now, kept, ledger.sites.ahead)
+        return finder.place_now(demand, ledger.now + ledger.planned_s(job)) is not None
 
     def _early(self, job_id: JobId) -> bool:
         """Whether the job claims before the time of its plan, which no scan decides."""

@@ -24,8 +24,10 @@ _SHARE = 0.5
 _DRAWS = 8
 
 
-def with_shapes(rng: random.Random, grid: Grid, arrivals: tuple[Arrival, ...]) -> tuple[Grid, tuple[Arrival, ...]]:
-    """In some storms some sites have such nodes, and some jobs such tasks, that fit there beside others."""
+def with_shapes(
+    rng: random.Random, grid: Grid, arrivals: tuple[Arrival, ...], share: float = _SHARE
+) -> tuple[Grid, tuple[Arrival, ...]]:
+    """In some storms some sites have such nodes, and some jobs such tasks, that fit there in this share of all."""
     if rng.random() < 0.6:
         return grid, arrivals
     sites = tuple(
@@ -33,8 +35,8 @@ def with_shapes(rng: random.Random, grid: Grid, arrivals: tuple[Arrival, ...]) -
         for site in grid.sites
     )
     grid = replace(grid, sites=sites)
-    view = View.from_grid(replace(grid, sites=tuple(_in_part(site) for site in sites)))
-    view.idle = [int(limit * _SHARE) for limit in view.limit]
+    view = View.from_grid(replace(grid, sites=tuple(_in_part(site, share) for site in sites)))
+    view.idle = [int(limit * share) for limit in view.limit]
     closed = [view.index[name] for name in grid.closed_to_guests]
     catalogue = Catalogue.builtin()
     found = []
@@ -64,10 +66,10 @@ def _with_nodes(rng: random.Random, site: Site) -> Site:
     return replace(site, node_classes=tuple(classes))
 
 
-def _in_part(site: Site) -> Site:
+def _in_part(site: Site, share: float) -> Site:
     classes = []
     for each in site.node_classes:
-        size = each.whole._replace(processors=int(each.whole.processors * _SHARE))
+        size = each.whole._replace(processors=int(each.whole.processors * share))
         classes.append(NodeClass(each.count, size, size, each.features))
     return replace(site, node_classes=tuple(classes))
 

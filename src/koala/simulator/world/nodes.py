@@ -6,12 +6,14 @@ plain number of processors.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-from koala.model.nodes import NodeClass, NodeSize, TaskShape, meets, node_classes
+from koala.model.nodes import NodeClass, NodeSize, TaskShape, held_node_classes, meets
 
 Holder = TypeVar("Holder")
+
+_PLAIN = TaskShape()
 
 
 class _TaskShare(NamedTuple):
@@ -57,10 +59,20 @@ class SiteNodes(Generic[Holder]):
         """Whether there is more to tell of them than processors."""
         return bool(self._whole)
 
-    def classes(self) -> tuple[NodeClass, ...]:
-        """The nodes that work, by class, with what is free of them."""
-        return node_classes(
-            (self._whole[index], self._now(index), self._features[index])
+    def classes(self, token_of: Callable[[Holder], str | None]) -> tuple[NodeClass, ...]:
+        """The nodes that work, by class, with what is free of them, and what those hold of each who have a token."""
+        held: dict[int, list[tuple[str, NodeSize]]] = {}
+        for holder, parts in self._held.items():
+            token = token_of(holder)
+            shares = self._shares.get(holder, {})
+            for index, processors in parts.items() if token is not None else ():
+                share = shares.get(index)
+                size = NodeSize(processors)
+                if share is not None:
+                    size = NodeSize(processors, share.memory_bytes, tuple(sorted(share.gpus.items())))
+                held.setdefault(index, []).append((token or "", size))
+        return held_node_classes(
+            (self._whole[index], self._now(index), self._features[index], tuple(held.get(index, ())))
             for index, size in enumerate(self._sizes)
             if size and self.working[index]
         )
@@ -116,7 +128,7 @@ class SiteNodes(Generic[Holder]):
         held, shares = self._held.setdefault(holder, {}), self._shares.setdefault(holder, {})
         order = sorted(
             (index for index in range(len(self._free)) if self._places(index, shape)),
-            key=lambda index: (*self._now(index).fit(shape), index),
+            key=lambda index: self._fit(index, shape),
         )
         for index in order:
             here = min(tasks, self._places(index, shape))
@@ -130,6 +142,11 @@ class SiteNodes(Generic[Holder]):
             if not tasks:
                 return
         raise AssertionError("a site gives no more than is idle")
+
+    def _fit(self, index: int, shape: TaskShape) -> tuple[object, ...]:
+        """The order in which nodes are taken, the same as a ``NodePool``'s: the core knows what is left."""
+        now = self._now(index)
+        return now.fit(shape), now, tuple(sorted(self._features[index])), index
 
     @property
     def processors(self) -> int:
@@ -152,7 +169,7 @@ class SiteNodes(Generic[Holder]):
         shares = self._held.setdefault(holder, {})
         order: Iterable[int] = range(len(self._free))
         if self._whole:
-            order = sorted(order, key=lambda index: self._left[index].gpus_of())
+            order = sorted(order, key=lambda index: self._fit(index, _PLAIN))
         elif last:
             order = sorted(order, key=lambda index: index in last)
         for index in order:

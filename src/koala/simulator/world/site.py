@@ -246,7 +246,7 @@ class SimulatedSite:
             return report
         assert self.nodes is not None
         shown = tuple(each.token for each in self.nodes.holders() if isinstance(each, SimulatedComponent))
-        return msgspec.structs.replace(report, nodes=self.nodes.classes(), shown=shown)
+        return msgspec.structs.replace(report, nodes=self.nodes.classes(_token_of), shown=shown)
 
     def is_on_bad_node(self, job: LocalJob) -> bool:
         """Whether the job holds a part of a node that is misconfigured."""
@@ -385,3 +385,8 @@ class SimulatedSite:
         """Processor-seconds held since the record began."""
         self.account(now)
         return self._ours_processor_s if by == "ours" else self._others_processor_s
+
+
+def _token_of(job: LocalJob | str) -> str | None:
+    """The token of a component of ours; none of a job of somebody else."""
+    return job.token if isinstance(job, SimulatedComponent) else None

@@ -1,0 +1,237 @@
+"""Which nodes come free, and when: the nodes of each site at any time to come, as far as it is known.
+
+A site that tells who holds what of its nodes (``NodeClass.held``) has, at a later time, what is free now and what
+those leave who are due to end by then, by the availability profile. Of a site that tells only what is free, all that
+run beyond that time are loose tasks on whole nodes. What other users hold comes free where it is when the last of
+them is due to end. Nothing here decides.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
+
+from koala.core.state.availability import Availability, Hold, SiteProfile
+from koala.core.state.job import Job
+from koala.core.state.nodes.pools import PLAIN, BelievedPools, held_tokens, left_of
+from koala.core.state.nodes.sure import EitherNodes, KnownNodes, LooseTasks, NodesThen
+from koala.model.nodes import UNTOLD, NodeClass, NodePool, NodeSize, TaskShape
+from koala.model.request import JobId
+
+if TYPE_CHECKING:
+    from koala.core.state.sites import SiteBelief
+
+FutureNodes: TypeAlias = NodesThen | EitherNodes
+
+
+class NodesAhead:
+    """The nodes of all sites at times to come, by these availability profiles; kept while nothing changes."""
+
+    def __init__(self, availability: Availability, sites: Sequence[SiteBelief], pools: BelievedPools) -> None:
+        self._availability = availability
+        self._sites = sites
+        self._pools = pools
+        self._lines: list[_SiteLine | None] = [None] * len(sites)
+
+    def at(self, site: int, time: float) -> FutureNodes | None:
+        """The nodes then; None where the site tells nothing of them."""
+        line = self._line(site)
+        return None if line is None else line.at(max(time, self._availability.now))
+
+    def begin_now(self, site: int) -> KnownNodes:
+        """The nodes that may have room for tasks that begin now, at a site that tells of its nodes."""
+        line = self._line(site)
+        assert line is not None
+        return line.begin_now(self._availability.now)
+
+    def _line(self, site: int) -> _SiteLine | None:
+        self._availability.steps()  # profiles are in order after that
+        profile, belief = self._availability.profiles[site], self._sites[site]
+        line = self._lines[site]
+        if line is None or not line.is_of(belief, profile):
+            whole = self._pools.whole(site)
+            line = None
+            if whole is not None:
+                line = _SiteLine(site, belief, profile, whole, self._pools.jobs, self._availability.now)
+            self._lines[site] = line
+        return line
+
+
+class _SiteLine:
+    """One site: who holds what of its nodes until when."""
+
+    __slots__ = (
+        "_at",
+        "_begun",
+        "_belief",
+        "_classes",
+        "_holds",
+        "_jobs",
+        "_known",
+        "_nodes",
+        "_others_until",
+        "_overs",
+        "_shares",
+        "_shown",
+        "_site",
+        "_tells",
+        "_times",
+        "_whole",
+    )
+
+    def __init__(
+        self,
+        site: int,
+        belief: SiteBelief,
+        profile: SiteProfile,
+        whole: NodePool,
+        jobs: Mapping[JobId, Job],
+        now: float,
+    ) -> None:
+        self._site, self._belief, self._jobs = site, belief, jobs
+        self._nodes, self._shown, self._times = belief.nodes, belief.shown, profile.times
+        self._holds: list[Hold] = profile.in_order()
+        self._begun = bisect_right(self._times, now)  # so many were over, at most, when the last tasks began
+        others = [index for index, hold in enumerate(self._holds) if not isinstance(hold[3], str | int)]
+        self._others_until = others[-1] if others else -1
+        self._classes = belief.nodes or tuple([NodeClass(count, size, size, names) for size, names, count in whole])
+        self._tells = bool(belief.nodes) and held_tokens(belief.nodes).issuperset(belief.shown)
+        self._whole = self._rows([each.whole for each in self._classes])
+        self._shares: dict[
+            Hashable, list[tuple[int, NodeSize]]
+        ] = {}  # by token: what it holds of each class of nodes
+        for row, each in enumerate(self._classes):
+            for token, share in each.held:
+                self._shares.setdefault(token, []).append((row, share))
+        self._overs = [0]
+        self._known: dict[int, KnownNodes] = {0: self._at_first()} if self._tells else {}
+        self._at: dict[int, FutureNodes] = {}
+
+    def is_of(self, belief: SiteBelief, profile: SiteProfile) -> bool:
+        """Whether nothing has changed since this was made."""
+        return (
+            self._times is profile.times
+            and self._nodes is belief.nodes
+            and self._shown is belief.shown
+            and self._belief is belief
+        )
+
+    def at(self, time: float) -> FutureNodes:
+        over = bisect_right(self._times, time)
+        found = self._at.get(over)
+        if found is None:
+            found = self._at[over] = self._made(over)
+        return found
+
+    def _made(self, over: int) -> FutureNodes:
+        if self._tells:
+            return NodesThen(self._known_at(over), self._loose(over, shown=False), self._whole)
+        by_end = NodesThen(self._whole, [*self._others(over), *self._loose(over, shown=True)])
+        if self._whole.is_one_node or not self._nodes:
+            return by_end
+        free = self._rows([each.free for each in self._classes])
+        return EitherNodes(by_end, NodesThen(free, self._loose(over, shown=False), self._whole))
+
+    def begin_now(self, now: float) -> KnownNodes:
+        return self._known_at(bisect_right(self._times, now)) if self._tells else self._whole
+
+    # ------------------------------------------------------------------------------------- known nodes
+
+    def _known_at(self, over: int) -> KnownNodes:
+        """What is free once so many holds are over, beside what no report shows: what was free before, and what
+        came free since."""
+        known = self._known.get(over)
+        if known is None:
+            before = self._overs[bisect_left(self._overs, over) - 1]
+            known = self._known[over] = self._later(self._known[before], before, over)
+            insort(self._overs, over)
+        return known
+
+    def _later(self, known: KnownNodes, before: int, over: int) -> KnownNodes:
+        free = list(known.free)
+        changed: dict[int, None] = {}
+        for hold in self._holds[before:over]:
+            for row, share in self._shares.get(hold[3], ()):
+                free[row] = free[row].plus(share)
+                changed[row] = None
+        if before <= self._others_until < over:
+            for row, each in enumerate(self._classes):
+                share = each.whole.minus(each.free)
+                for _, ours in each.held:
+                    share = share.minus(ours)
+                free[row] = free[row].plus(share)
+                changed[row] = None
+        return known.changed(free, tuple(changed)) if changed else known
+
+    def _at_first(self) -> KnownNodes:
+        """What is free but for those that are known to be there; what has ended since the report is free."""
+        alive = {hold[3] for hold in self._holds}
+        return self._rows([left_of(each, False, alive.__contains__) for each in self._classes])
+
+    def _rows(self, free: Sequence[NodeSize]) -> KnownNodes:
+        features = [each.features for each in self._classes]
+        return KnownNodes(free, features, [each.count for each in self._classes])
+
+    # ------------------------------------------------------------------------------------- loose tasks
+
+    def _loose(self, over: int, *, shown: bool) -> list[LooseTasks]:
+        """The tasks of ours that are there beyond so many ends and on nodes that nobody knows. ``shown``: also those
+        that the site's report shows."""
+        found = []
+        for hold in self._holds[over:]:
+            tasks = self._tasks_of(hold, shown=shown)
+            if tasks:
+                # What has a claim began where nodes had room after the report; what is promised begins anywhere.
+                has_begun = self._tells and isinstance(hold[3], str)
+                begin = self._known_at(self._begun) if has_begun else self._whole
+                found += [LooseTasks(shape, count, begin) for shape, count in tasks]
+        return found
+
+    def _tasks_of(self, hold: Hold, *, shown: bool) -> list[tuple[TaskShape, int]]:
+        key = hold[3]
+        if isinstance(key, str):
+            claim = self._belief.claims.get(key)
+            if claim is None or (not shown and key in self._shown):
+                return []
+            shape = claim.job.request.shape_of(claim.component) or PLAIN
+            return [(shape, claim.processors // shape.processors)]
+        job = self._jobs.get(key) if isinstance(key, int) else None
+        if job is None or job.spots is None:
+            return []
+        tasks = []
+        for component, (where, size) in enumerate(zip(job.spots.sites, job.spots.sizes, strict=True)):
+            if where == self._site and job.claims[component] is None:
+                shape = job.request.shape_of(component) or PLAIN
+                tasks.append((shape, size // shape.processors))
+        return tasks
+
+    def _others(self, over: int) -> list[LooseTasks]:
+        """Of a site that does not tell who is where: others as tasks of a processor, with their share of memory, and
+        a GPU for as many of them as GPUs are held."""
+        processors = sum(hold[2] for hold in self._holds[over:] if not isinstance(hold[3], str | int))
+        if not processors:
+            return []
+        gpus, memory_bytes = self._held_by_others()
+        with_gpus = min(gpus, processors)
+        each_bytes = memory_bytes // max(1, self._belief.others)
+        whole = self._whole
+        found = [LooseTasks(TaskShape(1, each_bytes, 1), with_gpus, whole)] if with_gpus else []
+        if processors > with_gpus:
+            found.append(LooseTasks(TaskShape(1, each_bytes), processors - with_gpus, whole))
+        return found
+
+    def _held_by_others(self) -> tuple[int, int]:
+        gpus = memory_bytes = 0
+        for each in self._nodes:
+            gpus += each.count * (each.whole.gpus_of() - each.free.gpus_of())
+            if each.whole.memory_bytes != UNTOLD:
+                memory_bytes += each.count * (each.whole.memory_bytes - each.free.memory_bytes)
+        for token in self._shown:
+            claim = self._belief.claims.get(token)
+            shape = None if claim is None else claim.job.request.shape_of(claim.component)
+            if claim is not None and shape is not None:
+                tasks = claim.processors // shape.processors
+                gpus -= tasks * shape.gpus
+                memory_bytes -= tasks * shape.memory_bytes
+        return max(0, gpus), max(0, memory_bytes)

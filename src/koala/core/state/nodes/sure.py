@@ -1,0 +1,313 @@
+"""Places that are sure: how many tasks of a shape find room, wherever a site puts the tasks of others.
+
+Which nodes somebody holds is known once the site has told. Of tasks that have not begun, or that no report shows yet,
+nobody knows it: they are *loose*. A place is sure where it is there however these are spread over the nodes that they
+may be on. All bounds rest on one fact: a node with ``a`` of a resource has room for ``a // s`` tasks, and without
+``x`` of it for at least ``a // s - ceil(x / s)``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from koala.core.state.nodes.pools import PLAIN
+from koala.model.nodes import NodeSize, TaskShape, places_of
+
+_MANY = 10**30
+
+
+class KnownNodes:
+    """What is free of the nodes of a site at one time but for loose tasks, by class; what is worked out is kept."""
+
+    __slots__ = ("_before", "_changed", "_costs", "_on", "_places", "classes", "counts", "features", "free")
+
+    def __init__(
+        self,
+        free: Sequence[NodeSize],
+        features: Sequence[tuple[str, ...]],
+        counts: Sequence[int],
+        classes: Sequence[int] | None = None,
+    ) -> None:
+        self.free = free
+        self.features = features
+        self.counts = counts
+        self.classes = range(len(free)) if classes is None else classes  # of the site: as it told of them
+        self._before: KnownNodes | None = None  # the same but for these rows
+        self._changed: Sequence[int] = ()
+        self._places: dict[TaskShape, int] = {}
+        self._on: dict[TaskShape, list[int]] = {}
+        self._costs: dict[tuple[object, ...], list[tuple[int, int]]] = {}
+
+    def places(self, shape: TaskShape) -> int:
+        """Room for tasks of the shape, beside nothing loose."""
+        places = self._places.get(shape)
+        if places is None:
+            on = self.places_on(shape)
+            places = self._places[shape] = sum([here * count for here, count in zip(on, self.counts, strict=True)])
+        return places
+
+    def places_on(self, shape: TaskShape) -> list[int]:
+        """The same for one node of each class."""
+        on = self._on.get(shape)
+        if on is None:
+            if self._before is None:
+                rows = zip(self.free, self.features, strict=True)
+                on = [places_of(free, features, shape) for free, features in rows]
+            else:
+                on = list(self._before.places_on(shape))
+                for row in self._changed:
+                    on[row] = places_of(self.free[row], self.features[row], shape)
+            self._on[shape] = on
+        return on
+
+    def changed(self, free: Sequence[NodeSize], rows: Sequence[int]) -> KnownNodes:
+        """The same with this free; only these rows differ."""
+        other = KnownNodes(free, self.features, self.counts, self.classes)
+        other._before, other._changed = self, rows
+        return other
+
+    @property
+    def is_one_node(self) -> bool:
+        """Whether all is on one node, with GPUs of one kind, so that nothing can be spread."""
+        return len(self.counts) == 1 and self.counts[0] == 1 and len(self.free[0].gpus) <= 1
+
+    def without(self, shape: TaskShape, tasks: int) -> KnownNodes:
+        """The same beside so many tasks, for which there is room, on the nodes where they fit best."""
+        rows = list(zip(self.free, self.features, self.counts, self.classes, strict=True))
+        on = self.places_on(shape)
+        order = sorted(
+            [index for index, here in enumerate(on) if here],
+            key=lambda index: (rows[index][0].fit(shape), rows[index]),
+        )
+        found: list[tuple[NodeSize, tuple[str, ...], int, int]] = []
+        for index in order:
+            free, features, count, number = rows[index]
+            full = min(count, tasks // on[index])
+            tasks -= full * on[index]
+            found.append((free.without(shape, on[index]), features, full, number))
+            if full < count and tasks:
+                found.append((free.without(shape, tasks), features, 1, number))
+                full, tasks = full + 1, 0
+            found.append((free, features, count - full, number))
+        found += [rows[index] for index, here in enumerate(on) if not here]
+        kept = [row for row in found if row[2]]
+        return KnownNodes(
+            [row[0] for row in kept], [row[1] for row in kept], [row[2] for row in kept], [row[3] for row in kept]
+        )
+
+    def costs(self, shape: TaskShape, resource: str, loose: Sequence[LooseTasks]) -> list[tuple[int, int]]:
+        """What it takes of the resource to undo a place of the shape on nodes where these may be, as (cost, how many
+        places cost that), the cheapest first. Before them comes what it takes to undo any, with no places."""
+        key = (shape, resource, *((each.shape, each.begin) for each in loose))
+        costs = self._costs.get(key)
+        if costs is None:
+            found: dict[int, int] = {}
+            fewest = _MANY
+            may_be = [each.begin.places_on(each.shape) for each in loose]
+            for index, (places, count) in enumerate(zip(self.places_on(shape), self.counts, strict=True)):
+                if not places or not any(on[self.classes[index]] for on in may_be):
+                    continue
+                least, first, others = _costs_on(self.free[index], shape, places, resource)
+                fewest = min(fewest, least)
+                found[first] = found.get(first, 0) + count
+                if places > 1:
+                    found[others] = found.get(others, 0) + count * (places - 1)
+            costs = self._costs[key] = [(fewest, 0), *sorted(found.items())] if found else []
+        return costs
+
+
+class LooseTasks(NamedTuple):
+    """So many tasks, each on any node that has room for one of them as they begin."""
+
+    shape: TaskShape
+    tasks: int
+    begin: KnownNodes
+
+
+class NodesThen:
+    """Known nodes beside loose tasks. ``begin`` are the nodes that tasks may be on which begin at a time to come:
+    others may end early, so that these are all nodes."""
+
+    __slots__ = ("_places", "begin", "known", "loose")
+
+    def __init__(self, known: KnownNodes, loose: Sequence[LooseTasks], begin: KnownNodes | None = None) -> None:
+        self.known = known
+        self.loose = loose
+        self.begin = known if begin is None else begin
+        self._places: dict[TaskShape, int] = {}
+
+    def places(self, shape: TaskShape) -> int:
+        """The places that are sure."""
+        if not self.loose:
+            return self.known.places(shape)
+        places = self._places.get(shape)
+        if places is None:
+            places = self._places[shape] = sure_places(self.known, shape, self.loose)
+        return places
+
+    def beside(self, more: Sequence[LooseTasks]) -> NodesThen:
+        """The same with more loose tasks."""
+        return NodesThen(self.known, (*self.loose, *more), self.begin) if more else self
+
+    def take(self, shape: TaskShape, tasks: int) -> int:
+        """See ``TaskPool``. Where nothing is loose it is known on which nodes these go: where they fit best."""
+        if self.loose:
+            self.loose = (*self.loose, LooseTasks(shape, tasks, self.begin))
+        else:
+            self.known = self.known.without(shape, tasks)
+        self._places = {}
+        return 0
+
+    def copy(self) -> NodesThen:
+        """See ``TaskPool``."""
+        return NodesThen(self.known, self.loose, self.begin)
+
+
+class EitherNodes:
+    """Two bounds on the same nodes: whichever says more is right."""
+
+    __slots__ = ("_one", "_other")
+
+    def __init__(self, one: NodesThen, other: NodesThen) -> None:
+        self._one = one
+        self._other = other
+
+    @property
+    def begin(self) -> KnownNodes:
+        """On which nodes tasks may be that begin then."""
+        return self._one.begin
+
+    def places(self, shape: TaskShape) -> int:
+        """The places that are sure."""
+        return max(self._one.places(shape), self._other.places(shape))
+
+    def beside(self, more: Sequence[LooseTasks]) -> EitherNodes:
+        """The same with more loose tasks."""
+        return EitherNodes(self._one.beside(more), self._other.beside(more)) if more else self
+
+    def take(self, shape: TaskShape, tasks: int) -> int:
+        """See ``TaskPool``."""
+        return max(self._one.take(shape, tasks), self._other.take(shape, tasks))
+
+    def copy(self) -> EitherNodes:
+        """See ``TaskPool``."""
+        return EitherNodes(self._one.copy(), self._other.copy())
+
+
+def have_room(nodes: NodesThen | EitherNodes, tasks: Mapping[TaskShape, int]) -> bool:
+    """Whether these tasks of one job, one shape after the other, are sure of their places. Plain ones have any
+    processor, of which there are enough."""
+    if len(tasks) == 1:
+        return all(shape == PLAIN or nodes.places(shape) >= count for shape, count in tasks.items())
+    left = nodes.copy()
+    for shape, count in tasks.items():
+        if shape != PLAIN and left.places(shape) < count:
+            return False
+        left.take(shape, count)
+    return True
+
+
+def sure_places(known: KnownNodes, shape: TaskShape, loose: Sequence[LooseTasks]) -> int:
+    """The places for tasks of the shape that are there wherever the loose tasks are."""
+    places = known.places(shape)
+    if not places:
+        return 0
+    if known.is_one_node:
+        return _on_one_node(known, shape, loose)
+    loose = [each for each in _joined(loose) if known.costs(shape, "processors", (each,))]
+    if not loose:
+        return places
+    plain = [each for each in loose if each.shape == PLAIN]
+    harm = [each.tasks * _harm(each.shape, shape) for each in loose]
+    shaped_harm = sum([here for each, here in zip(loose, harm, strict=True) if each.shape != PLAIN])
+    # One bound may count on what nodes have beyond their places: for all loose tasks together, or for plain ones.
+    bounds = [sum(harm), _spread(known, shape, loose), _most(known, shape, loose)]
+    if plain and len(plain) < len(loose):
+        bounds.append(_spread(known, shape, plain) + shaped_harm)
+    return max(0, places - min(bounds))
+
+
+def _joined(loose: Sequence[LooseTasks]) -> list[LooseTasks]:
+    """Those that are alike are one."""
+    if len(loose) == 1:
+        return list(loose)
+    counts: dict[tuple[TaskShape, KnownNodes], int] = {}
+    for each in loose:
+        counts[each.shape, each.begin] = counts.get((each.shape, each.begin), 0) + each.tasks
+    return [LooseTasks(shape, tasks, begin) for (shape, begin), tasks in counts.items() if tasks > 0]
+
+
+def _most(known: KnownNodes, shape: TaskShape, loose: Sequence[LooseTasks]) -> int:
+    """All places on nodes where one of these may be."""
+    return sum([places for _, places in known.costs(shape, "processors", loose)])
+
+
+def _spread(known: KnownNodes, shape: TaskShape, loose: Sequence[LooseTasks]) -> int:
+    """The most places that are lost where these are spread in any way, also in parts of tasks."""
+    lost = 0
+    for resource, amount in _amounts(shape, loose):
+        costs = known.costs(shape, resource, loose) if amount else ()
+        if not costs or amount < costs[0][0]:
+            continue
+        for cost, places in costs[1:]:
+            here = min(places, amount // cost)
+            lost += here
+            amount -= here * cost
+            if here < places:
+                break
+    return lost
+
+
+def _amounts(shape: TaskShape, loose: Sequence[LooseTasks]) -> list[tuple[str, int]]:
+    """What the loose tasks hold of what tasks of the shape need."""
+    found = [("processors", sum([each.tasks * each.shape.processors for each in loose]))]
+    if shape.memory_bytes:
+        found.append(("memory", sum([each.tasks * each.shape.memory_bytes for each in loose])))
+    if shape.gpus:
+        same_kind = [each for each in loose if _may_share_gpus(each.shape, shape)]
+        found.append(("gpus", sum([each.tasks * each.shape.gpus for each in same_kind])))
+    return found
+
+
+def _costs_on(free: NodeSize, shape: TaskShape, places: int, resource: str) -> tuple[int, int, int]:
+    """What it takes to undo any of so many places on the node; and what of that counts for one, and for each of the
+    others."""
+    if resource == "processors":
+        have, need = free.processors, shape.processors
+    elif resource == "memory":
+        have, need = free.memory_bytes, shape.memory_bytes
+    else:
+        kinds = [count for kind, count in free.gpus if not shape.gpu or kind == shape.gpu]
+        if len(kinds) > 1:
+            return 1, 1, 1  # a part of one kind is of no use with a part of another
+        have, need = kinds[0], shape.gpus
+    first = have - places * need + 1
+    if need >= first:
+        return first, first, need
+    each = (first + (places - 1) * need) // places  # whoever undoes them all pays the least for each
+    return first, each, each
+
+
+def _harm(loose: TaskShape, shape: TaskShape) -> int:
+    """How many places of the shape one loose task undoes at most."""
+    harm = -(-loose.processors // shape.processors)
+    if shape.memory_bytes:
+        harm = max(harm, -(-loose.memory_bytes // shape.memory_bytes))
+    if shape.gpus and _may_share_gpus(loose, shape):
+        harm = max(harm, -(-loose.gpus // shape.gpus))
+    return harm
+
+
+def _may_share_gpus(one: TaskShape, other: TaskShape) -> bool:
+    return bool(one.gpus) and (not one.gpu or not other.gpu or one.gpu == other.gpu)
+
+
+def _on_one_node(known: KnownNodes, shape: TaskShape, loose: Sequence[LooseTasks]) -> int:
+    free, features = known.free[0], known.features[0]
+    for each in loose:
+        here = min(each.tasks, places_of(free, features, each.shape))
+        if here < each.tasks:
+            return 0  # more than there is: nobody knows what is let go of first
+        free = free.without(each.shape, here)
+    return places_of(free, features, shape)
