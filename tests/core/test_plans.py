@@ -276,22 +276,6 @@ def test_what_a_site_tells_of_some_ends_puts_off_none_of_the_rest() -> None:
     assert driver.job(1).plan_at == 1_001.0  # the five of which nothing was told were there from the first
 
 
-def test_a_local_job_of_which_no_end_is_told_puts_no_plan_off_before_its_time() -> None:
-    driver = CoreDriver({"a": 10}, scan_interval_s=0.0, plan_depth=1, default_walltime_s=3_600.0)
-    (token,) = run(driver, ask(8, walltime_s=100.0))
-    submit(driver, ask(10))
-    for at, others in ((10.0, 2), (20.0, 0), (30.0, 1)):
-        driver.wait_until(at)
-        driver.send(SiteReported(at=at, site="a", processors=10, others=others))
-        driver.settle()
-        assert driver.job(2).plan_at == 100.0
-    driver.end(token)
-    driver.wait_until(100.0 + GRACE_S + 1.0)
-    driver.settle()
-    assert driver.job(2).plan_at == 100.0 + 2 * GRACE_S, "it is still there, and so it is late"
-    assert sum(line[1] == "put_off" for line in driver.job(2).story) == 1
-
-
 def test_more_processors_than_others_hold_come_free_for_nobody() -> None:
     driver = CoreDriver({"a": 10}, scan_interval_s=0.0, plan_depth=1)
     releases = ((40.0, 3), (70.0, 4), (90.0, 5))

@@ -47,9 +47,7 @@ class SiteLoss:
         """The site answers. One that was silent and is lost is told first of all to end what is fenced there."""
         index = self.ledger.index.get(event.site)
         if index is not None:
-            until = self.ledger.planned_until(index) if self.ledger.planned else None
-            sizes = event.processors, event.others
-            self.ledger.sites.report(index, *sizes, event.releases, event.at, planned_until=until)
+            self.ledger.sites.report(index, event.processors, event.others, event.releases, event.at)
             if event.nodes or self.ledger.sites.sites[index].nodes:
                 awaited = self.ledger.high.shaped + self.ledger.low.shaped > 0
                 self.ledger.sites.report_nodes(index, event, awaited=awaited)

@@ -230,11 +230,6 @@ class Ledger:
         if len(self.last_runs) > LAST_RUNS_USERS_MAX:
             del self.last_runs[next(iter(self.last_runs))]
 
-    def planned_until(self, site: int) -> float | None:
-        """The last time for which a plan counts on the site; None where none does."""
-        plans = ((job.plan_at, job.plan_spots) for job in self.planned.values())
-        return max((at for at, spots in plans if at is not None and spots and site in spots.sites), default=None)
-
     def drop_plan(self, job: Job) -> None:
         """The job waits no more, or nobody knows until when: others may have what was kept for it."""
         if self.planned.pop(job.id, None) is not None:

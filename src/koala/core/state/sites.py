@@ -283,27 +283,16 @@ class Sites:
     # ------------------------------------------------------------------------------ what the site says
 
     def report(
-        self,
-        index: int,
-        processors: int,
-        others: int,
-        releases: Sequence[tuple[float, int]] = (),
-        now: float = 0.0,
-        *,
-        planned_until: float | None = None,
+        self, index: int, processors: int, others: int, releases: Sequence[tuple[float, int]] = (), now: float = 0.0
     ) -> None:
-        """The site's word. ``releases`` say until when others hold what they hold, as far as it knows;
-        ``planned_until`` is the last time for which a plan counts on it."""
+        """The site's word. ``releases`` say until when others hold what they hold, as far as it knows."""
         site = self.sites[index]
         for_us = site.limit - site.others
         site.reported = True
         site.processors = processors
         site.others = others
         if self.availability is not None:
-            due_at = now + self.default_walltime_s
-            if planned_until is not None:
-                due_at = min(due_at, max(now, planned_until))
-            self._expect_others(index, releases, due_at)
+            self._expect_others(index, releases, now)
         site.limit = self.view.limit[index] = quota_processors(processors, site.quota)
         self.shrunk |= site.limit - site.others < for_us
         self.refresh(index)
@@ -327,10 +316,8 @@ class Sites:
             self.changed += 1
             self.helped += 1
 
-    def _expect_others(self, index: int, releases: Sequence[tuple[float, int]], due_at: float) -> None:
-        """What the site says of ends counts. Of the rest each is due a default walltime after it was first seen; what
-        comes while plans count on the site puts none off before its time, as it may be gone by then, and is late from
-        then on. Else a plan would jump by the default walltime, and back, with each small job that comes and goes."""
+    def _expect_others(self, index: int, releases: Sequence[tuple[float, int]], now: float) -> None:
+        """What the site says of ends counts; of the rest each is due a default walltime after it was first seen."""
         site = self.sites[index]
         told = releases_within(releases, site.others)
         unknown = site.others - sum(processors for _, processors in told)
@@ -343,7 +330,7 @@ class Sites:
                 kept = [(at, processors - gone), *kept]
             surplus -= gone
         if surplus < 0:
-            kept = sorted([*kept, (due_at, -surplus)])
+            kept = sorted([*kept, (now + self.default_walltime_s, -surplus)])
         if (told, kept) != (site.releases_told, site.releases):
             site.releases_told, site.releases = told, kept
             self.hold_for_others(index)
