@@ -324,6 +324,7 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
     ("koala.core.state.ledger", "ENDED_KEPT", "ended jobs whose stories are kept"),
     ("koala.core.state.ledger", "REST_S_MAX", "seconds of the longest rest"),
     ("koala.core.state.reservations", "PLAN_STEPS_MAX", "times tried one by one for a plan"),
+    ("koala.core.plans", "NODE_MOVES_MAX", "jobs of a pass that ask plans for other places, where nodes matter"),
     ("koala.core.state.ledger", "LAST_RUNS_USERS_MAX", "users whose last run times are remembered"),
     ("koala.core.state.outlook", "ENDS_TOLD_MAX", "jobs that a planned job waits for, as told"),
     ("koala.core.state.outlook", "ELEMENTS_FORESEEN_MAX", "elements not made yet that count in told times"),

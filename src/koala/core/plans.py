@@ -25,6 +25,9 @@ from koala.policies.front_door import Demand, Spots, try_place
 
 # A plan that moves by no more than this is not worth a word: starts and ends take a while.
 SLACK_S = 60.0
+# Where nodes matter, so many jobs of one pass may look whether plans that are in their way find other places: that is
+# asked of the nodes of all sites.
+NODE_MOVES_MAX = 2
 
 
 class JobPlans:
@@ -42,6 +45,7 @@ class JobPlans:
         self._before: set[int] = set()  # planned jobs of this queue that the pass has not come to
         self._disturbed = False  # whether a job was placed or planned that may put off plans of lower rank
         self._made = 0
+        self._node_moves = 0
 
     @property
     def _availability(self) -> Availability:
@@ -159,7 +163,7 @@ class JobPlans:
         """A scan of the queue begins: its plans are looked at again as it comes to their jobs."""
         ledger = self.ledger
         self._queue = queue
-        self._made = 0
+        self._made = self._node_moves = 0
         self._disturbed = False
         self._before = {job.id for job in ledger.planned.values() if job.high is queue.high}
         self._load(sorted(ledger.planned.values(), key=self.rank))
@@ -267,7 +271,7 @@ class JobPlans:
         end = INFINITY if demand.has_files and not is_due else finder.now + self.ledger.planned_s(job)
         touched = bisect_left(finder.starts, end)
         if touched and not finder.spares(demand, spots, end):
-            moved = finder.moved_for(spots, end, demand)
+            moved = finder.moved_for(spots, end, demand) if self._may_move(finder, demand) else None
             if moved is None:
                 spots = finder.place_now(demand, end)
                 if spots is None and (planned := self._as_planned(job)) and finder.spares(demand, planned, end):
@@ -278,6 +282,13 @@ class JobPlans:
                 self._move(finder, moved)
         self._starts_now(job)
         return spots, None
+
+    def _may_move(self, finder: PlanFinder, demand: Demand) -> bool:
+        """Whether plans may be asked for other places: not by everybody where nodes are looked at."""
+        if finder.nodes_for(demand) is None:
+            return True
+        self._node_moves += 1
+        return self._node_moves <= NODE_MOVES_MAX
 
     def _move(self, finder: PlanFinder, moved: Sequence[Spots]) -> None:
         """Plans take other places at their times."""
@@ -338,6 +349,7 @@ class JobPlans:
     def prepare_for(self, job: Job) -> None:
         """A job has come: the plans that rank before it count."""
         self._queue = self.ledger.queue_of(job)
+        self._node_moves = 0
         self._others, self._before = [], set()
         came = self._rank_of_new(job)
         before = sorted((other for other in self.ledger.planned.values() if self.rank(other) < came), key=self.rank)

@@ -41,7 +41,10 @@ class Room:
 
     def places(self, shape: TaskShape) -> list[int]:
         """By site, for tasks of the shape."""
-        return [places_at(shape, idle, self.pool(site)) for site, idle in enumerate(self.idle)]
+        least = shape.processors
+        return [
+            places_at(shape, idle, self.pool(site)) if idle >= least else 0 for site, idle in enumerate(self.idle)
+        ]
 
     def pool(self, site: int) -> TaskPool | None:
         """The nodes that are left at the site."""

@@ -177,7 +177,7 @@ def _start_only_the_first_component(monkeypatch: pytest.MonkeyPatch) -> None:
 def _ignore_the_sites_own_users(monkeypatch: pytest.MonkeyPatch) -> None:
     original = Sites.report
 
-    def report(self: Sites, index: int, processors: int, others: int, *more: Any) -> None:
+    def report(self: Sites, index: int, processors: int, others: int, *more: Any, **named: Any) -> None:
         original(self, index, processors, 0)
         self.sites[index].others = others
 

@@ -151,6 +151,7 @@ class NodesBeside:
         self._starts = sorted({each.at for each in reserved})
         self._tasks: list[SiteTasks] | None = None
         self._guards: dict[float, dict[int, _Guard]] = {}  # by start
+        self._views: dict[tuple[float | None, int, int], tuple[View, View]] = {}  # with what they are of
         self._between: dict[tuple[int, int], dict[int, list[_Guard]]] = {}  # by which of the starts
 
     # ------------------------------------------------------------------------------------- what is asked
@@ -158,7 +159,12 @@ class NodesBeside:
     def view_of(self, view: View, at: float | None, until: float) -> View:
         """What a demand sees whose tasks have shapes: places that are sure from then on, or, where no time is given,
         those that are there now; in both cases those that put no plan off which begins before that end."""
-        return view.with_pools(_SparePools(self, view, at, until))
+        begin = self._now if at is None else at
+        key = at, bisect_left(self._starts, begin), bisect_left(self._starts, until)
+        known = self._views.get(key)
+        if known is None or known[0] is not view:
+            known = self._views[key] = view, view.with_pools(_SparePools(self, view, at, until))
+        return known[1]
 
     def spared(self, idle: Sequence[int], at: float | None, until: float) -> list[int]:
         """Of so many processors those that put no plan for shapes off."""
