@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import fcntl
 import json
 import os
@@ -73,6 +74,7 @@ class Terminal:
         )
         os.close(inner)
         self.shown = ""
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a character may come in two pieces
 
     def until(self, text: str) -> None:
         """Read on until the text has been shown."""
@@ -92,7 +94,7 @@ class Terminal:
             piece = os.read(self._screen, 65_536)
         except OSError:  # Linux says so when the other side is closed
             return False
-        self.shown += piece.decode("utf-8", errors="replace")
+        self.shown += self._decoder.decode(piece)
         return bool(piece)
 
     def press(self, keys: str) -> None:
