@@ -176,6 +176,35 @@ def test_a_job_with_files_starts_at_the_time_of_its_plan_also_before_other_plans
     assert started(driver) == [1, 2]
 
 
+def test_a_job_with_files_puts_off_no_plan_before_it_at_the_time_of_its_own() -> None:
+    driver = CoreDriver({"a": 10, "store": 1}, scan_interval_s=0.0, plan_depth=2, files={"f": (900.0, ("store",))})
+    run(driver, ask(part(6, "a"), walltime_s=1000.0))
+    tokens = run(driver, ask(part(1, "store"), walltime_s=1000.0))
+    submit(driver, ask(part(10, "a"), walltime_s=100.0))
+    submit(driver, replace(ask(part(4, "a", "f")), walltime_s=500.0))
+    assert driver.job(3).plan_at == 1000.0
+    driver.wait_until(10.0)
+    driver.end(*tokens)
+    driver.settle()
+    assert driver.state(4) is JobState.WAITING
+    assert driver.job(3).plan_at == 1000.0
+
+
+@pytest.mark.parametrize(("hold_placed", "placed"), [(None, [1, 2]), (False, [1, 2, 3])])
+def test_nobody_takes_what_a_job_waited_for_while_its_files_come(hold_placed: bool | None, placed: list[int]) -> None:
+    files = {"f": (30.0, ("store",))}
+    driver = CoreDriver(
+        {"a": 10, "store": 1}, scan_interval_s=0.0, plan_depth=1, files=files, hold_placed=hold_placed
+    )
+    tokens = run(driver, ask(10, walltime_s=100.0))
+    submit(driver, replace(ask(part(10, "a", "f")), walltime_s=100.0))
+    submit(driver, ask(10, walltime_s=100.0))
+    driver.end(*tokens)
+    driver.settle()
+    assert started(driver) == placed
+    assert driver.state(2) is JobState.PLACED
+
+
 def test_when_the_planned_job_is_cancelled_what_was_kept_is_used() -> None:
     driver, _ = one_wide_job_waits()
     submit(driver, ask(5, walltime_s=500.0))

@@ -266,9 +266,10 @@ class JobPlans:
             spots = self._as_planned(job)  # with more idle than it was asked about a policy may find less
             if spots is None:
                 return None, None
-        # Files take a while that nobody knows yet; but one whose time has come starts, or it would wait for ever.
-        is_due = job.plan_at is not None and job.plan_at <= finder.now
-        end = INFINITY if demand.has_files and not is_due else finder.now + self.ledger.planned_s(job)
+        # Files take a while that nobody knows yet; but one whose time has come, and that puts off nobody before it,
+        # starts, or it would wait for ever.
+        unknown = demand.has_files and not self._is_first_and_due(job, finder)
+        end = INFINITY if unknown else finder.now + self.ledger.planned_s(job)
         touched = bisect_left(finder.starts, end)
         if touched and not finder.spares(demand, spots, end):
             moved = finder.moved_for(spots, end, demand) if self._may_move(finder, demand) else None
@@ -289,6 +290,12 @@ class JobPlans:
             return True
         self._node_moves += 1
         return self._node_moves <= NODE_MOVES_MAX
+
+    def _is_first_and_due(self, job: Job, finder: PlanFinder) -> bool:
+        """Whether the time of its plan has come, and it ranks before all plans that count for it."""
+        if job.plan_at is None or job.plan_at > finder.now:
+            return False
+        return not any(each.job is not None and self.rank(each.job) < self.rank(job) for each in finder.reserved)
 
     def _move(self, finder: PlanFinder, moved: Sequence[Spots]) -> None:
         """Plans take other places at their times."""

@@ -396,7 +396,8 @@ class SchedulerParameters(msgspec.Struct, frozen=True, kw_only=True):
       never for simulated ones.
     - ``transfer_tries_max`` per file and placement; a transfer is overdue after ``transfer_patience`` times
       its estimate, and never before ``answer_timeout_s``.
-    - ``hold_placed``: keep the processors of placed jobs from other placements until they are claimed.
+    - ``hold_placed``: keep the processors of placed jobs from other placements until they are claimed; None: where
+      plans are made.
     - ``restart_rest_s``: how long a job whose run failed rests before it is placed again, twice as long each time
       up to RESTART_REST_S_MAX; ``avoid_failed_s``: how long it avoids the site where it failed while there is another
       way.
@@ -434,7 +435,7 @@ class SchedulerParameters(msgspec.Struct, frozen=True, kw_only=True):
     probe_every_s: float | None = None
     transfer_tries_max: int = 3
     transfer_patience: float = 10.0
-    hold_placed: bool = False
+    hold_placed: bool | None = None
     placement_tries_max: int | None = None
     claiming_tries_max: int | None = None
     restarts_max: int | None = 2
@@ -454,6 +455,11 @@ class SchedulerParameters(msgspec.Struct, frozen=True, kw_only=True):
     hold_window_s: float = 86_400.0
     hold_ahead_s: float = 600.0
     keep_for_s: float = WORKSPACES_KEPT_S
+
+    @property
+    def holds_placed(self) -> bool:
+        """Whether what a job was placed on is kept for it until it claims."""
+        return self.plan_depth > 0 if self.hold_placed is None else self.hold_placed
 
 
 class Grid(msgspec.Struct, frozen=True, kw_only=True):

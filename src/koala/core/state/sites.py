@@ -158,7 +158,7 @@ class Sites:
         for belief, described in zip(self.sites, grid.sites, strict=True):
             belief.bind(described)
         self._described = grid.sites
-        self.pools = BelievedPools(self.sites, grid.sites, hold_placed=grid.scheduler.hold_placed)
+        self.pools = BelievedPools(self.sites, grid.sites, hold_placed=grid.scheduler.holds_placed)
         self.view.pools = self.pools
         closed = grid.closed_to_guests
         self.closed_to_guests = tuple(index for index, site in enumerate(grid.sites) if site.name in closed)
@@ -167,7 +167,7 @@ class Sites:
             job_type: tuple(index for index, site in enumerate(grid.sites) if not site.runs_images(job_type))
             for job_type in JobType
         }
-        self.hold_placed = grid.scheduler.hold_placed
+        self.hold_placed = grid.scheduler.holds_placed
         self.error_threshold = grid.scheduler.error_threshold
         self.default_walltime_s = grid.scheduler.default_walltime_s
         # When processors come free; only kept where plans are made.

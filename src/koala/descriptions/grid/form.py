@@ -169,9 +169,10 @@ class SchedulerText(Description):
         default=_SCHEDULER.transfer_patience,
         description="a transfer is overdue after this many times its estimate",
     )
-    hold_placed: bool = Field(
+    hold_placed: bool | None = Field(
         default=_SCHEDULER.hold_placed,
-        description="whether the processors of placed jobs are kept from other placements until they are claimed",
+        description="whether the processors of placed jobs are kept from other placements until they are claimed; "
+        "null: where plans are made, so that no later job takes what a job waited for while its files come",
     )
     placement_tries_max: Count | None = Field(
         default=_SCHEDULER.placement_tries_max, description="the most tries to place a job; null is no limit"

@@ -236,9 +236,8 @@ class PromiseChecker:
         view, demand, availability = ledger.sites.view, job.demand, ledger.sites.availability
         assert demand is not None
         others = [other for other in ledger.planned.values() if other.high and other is not job]
-        live = (ledger.jobs.get(each) for each in placed)
-        started = [other for other in live if other is not None and other.high and other.state is JobState.PLACED]
-        if not (others or started) or availability is None:
+        unclaimed = any(each in ledger.jobs and ledger.jobs[each].state is JobState.PLACED for each in placed)
+        if not (others or unclaimed) or availability is None:
             return try_place(demand, view) is not None
         if not demand.steady or demand.has_files:
             return False  # with less idle it may find more
@@ -247,13 +246,15 @@ class PromiseChecker:
             for other in others
             if other.plan_spots is not None and other.plan_at is not None
             for at in (max(other.plan_at, ledger.now),)
-        ] + [
-            Reservation(other, ledger.now, ledger.now + ledger.planned_s(other), other.spots)
-            for other in started
-            if other.spots is not None
         ]
-        finder = PlanFinder(availability, view, ledger.now, kept, ledger.sites.ahead)
-        return finder.place_now(demand, ledger.now + ledger.planned_s(job)) is not None
+        finder, end = (
+            PlanFinder(availability, view, ledger.now, kept, ledger.sites.ahead),
+            ledger.now + ledger.planned_s(job),
+        )
+        if not unclaimed or demand.groups:
+            return not unclaimed and finder.place_now(demand, end) is not None
+        unpromised = list(map(min, finder.spare(end), availability.raw_at(ledger.now)))
+        return finder.place(demand, unpromised) is not None
 
     def _early(self, job_id: JobId) -> bool:
         """Whether the job claims before the time of its plan, which no scan decides."""
