@@ -28,7 +28,9 @@ from koala.client import (
     TooManyError,
     UnavailableError,
     UnreachableError,
+    calls,
 )
+from koala.daemon.workers.pool import WORK_WAIT_S_MAX
 from koala.model.api import PAGE_ITEMS_MAX, Scope
 
 SERVER = "http://127.0.0.1:1"
@@ -91,6 +93,13 @@ NOBODY = httpx.ConnectError("connection refused")
 
 
 # ------------------------------------------------------------------------------------------ what is sent
+
+
+def test_what_is_described_is_waited_for_until_the_daemon_gives_up_both_reading_and_clustering_it() -> None:
+    for call in (calls.submit, calls.dry_run, calls.submit_graph, calls.dry_run_graph):
+        timeout_s = call("text").timeout_s
+        assert timeout_s is not None
+        assert timeout_s > 2 * WORK_WAIT_S_MAX
 
 
 def test_a_submission_gets_a_client_token_of_its_own_each_time() -> None:

@@ -7,6 +7,7 @@ variable CI is set.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import shlex
@@ -53,14 +54,15 @@ def test_training_over_three_sites_goes_on_after_a_component_was_killed(root: Pa
     )
 
     def saved(part: int) -> list[Path]:
-        return [*root.glob(f"sites/*/components/1.{part + 1}/workspace/ckpt/state.pt")]
+        return [*root.glob(f"sites/*/components/1.{part + 1}/workspace/ckpt/state-*.pt")]
 
     async def scenario() -> None:
         async with open_engine(root, local_grid((1, 1, 1), restart_rest_s=0.0)) as world:
             job = await world.submit(request)
             await world.until(lambda: all(saved(part) for part in range(3)), STARTED_WITHIN_S)
             for pid in processes_of(saved(1)[0].parents[3]):
-                os.kill(pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):  # it ended with another of them
+                    os.kill(pid, signal.SIGKILL)
             (row,) = await world.ended(job, within_s=STARTED_WITHIN_S)
             assert row.state == "done", row.reason
             assert row.runs >= 2

@@ -156,7 +156,9 @@ def test_the_papers_experiment_runs_from_end_to_end(tmp_path: Path) -> None:
     assert len(pictures) == 16
 
 
-def test_sigterm_takes_down_what_a_unit_has_set_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sigterm_takes_down_what_a_unit_has_set_up_and_no_later_signal_interrupts_that(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     taken_down = []
 
     def ended(_self: Sample, unit: object) -> dict[str, Any]:
@@ -164,6 +166,8 @@ def test_sigterm_takes_down_what_a_unit_has_set_up(tmp_path: Path, monkeypatch: 
             os.kill(os.getpid(), signal.SIGTERM)
             time.sleep(PATIENCE_S)
         finally:
+            for again in (signal.SIGHUP, signal.SIGTERM):
+                os.kill(os.getpid(), again)
             taken_down.append("a lab")
         return {}
 

@@ -56,6 +56,9 @@ from koala.model.request import Priority
 
 # How long the daemon may take over a call that it can answer at once.
 ANSWER_TIMEOUT_S = 30.0
+# Processes of the daemon read a large description, and cluster its tasks. On a busy machine each of both is given up
+# after 240 s (WORK_WAIT_S_MAX), of which the client is to hear.
+DESCRIPTION_TIMEOUT_S = 2 * 240.0 + ANSWER_TIMEOUT_S
 # Measuring a link may take longer.
 PROBE_TIMEOUT_S = 90.0
 OUTPUT_BYTES_DEFAULT = 65_536
@@ -109,6 +112,11 @@ _JOURNAL = TypeAdapter(list[JournalEntry])
 # ------------------------------------------------------------------------------------------------ jobs
 
 
+def _described(path: str, wish: Submission, read: Callable[[bytes], Value]) -> Call[Value]:
+    """A call whose description the daemon has to read."""
+    return Call(method="POST", path=path, body=wish, read=read, timeout_s=DESCRIPTION_TIMEOUT_S)
+
+
 def submit(
     description: str, *, source: str = "job", client_token: str | None = None, manifest: str | None = None
 ) -> Call[Submitted]:
@@ -119,13 +127,13 @@ def submit(
     """
     token = uuid.uuid4().hex if client_token is None else client_token
     wish = Submission(description=description, source=source, client_token=token, files=manifest)
-    return Call(method="POST", path="/v1/jobs", body=wish, read=Submitted.model_validate_json)
+    return _described("/v1/jobs", wish, Submitted.model_validate_json)
 
 
 def dry_run(description: str, *, source: str = "job", manifest: str | None = None) -> Call[DryRun]:
     """Where the job would go now, or why it cannot; nothing is submitted."""
     wish = Submission(description=description, source=source, files=manifest)
-    return Call(method="POST", path="/v1/dry-runs", body=wish, read=DryRun.model_validate_json)
+    return _described("/v1/dry-runs", wish, DryRun.model_validate_json)
 
 
 def submit_graph(
@@ -134,13 +142,13 @@ def submit_graph(
     """Submit several jobs that wait for each other, all or none; as ``submit`` otherwise."""
     token = uuid.uuid4().hex if client_token is None else client_token
     wish = Submission(description=description, source=source, client_token=token, files=manifest)
-    return Call(method="POST", path="/v1/graphs", body=wish, read=SubmittedGraph.model_validate_json)
+    return _described("/v1/graphs", wish, SubmittedGraph.model_validate_json)
 
 
 def dry_run_graph(description: str, *, source: str = "graph.yaml", manifest: str | None = None) -> Call[DryRunGraph]:
     """Where the jobs of a graph would go now; nothing is submitted."""
     wish = Submission(description=description, source=source, files=manifest)
-    return Call(method="POST", path="/v1/graph-dry-runs", body=wish, read=DryRunGraph.model_validate_json)
+    return _described("/v1/graph-dry-runs", wish, DryRunGraph.model_validate_json)
 
 
 def missing_contents(manifest: str) -> Call[MissingContents]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -12,7 +13,7 @@ from koala.daemon.offload import in_own_thread
 from koala.files import AreaDirectory, FileArea, FileMover, Host, LocalArea, RemoteArea
 from koala.files.transfer.route import has_local_files
 from koala.model.errors import InvalidError
-from koala.model.grid import BatchSettings, Grid, Links, Site, SiteKind
+from koala.model.grid import BatchSettings, Grid, Links, SchedulerParameters, Site, SiteKind
 from koala.model.launch import WORK
 from koala.model.messages import Token
 from koala.model.request import SiteName
@@ -67,7 +68,20 @@ def site_root(root: Path, name: SiteName) -> Path:
     return root / "sites" / name
 
 
-def make_site(description: Site, root: Path, *, emit: Emit, on_mail: Deliver, clock: Clock) -> LiveSite:
+def maker_for(scheduler: SchedulerParameters) -> SiteMaker:
+    """What makes the sites of a grid with these parameters."""
+    return partial(make_site, barrier_timeout_s=scheduler.barrier_timeout_s)
+
+
+def make_site(
+    description: Site,
+    root: Path,
+    *,
+    emit: Emit,
+    on_mail: Deliver,
+    clock: Clock,
+    barrier_timeout_s: float = SchedulerParameters().barrier_timeout_s,
+) -> LiveSite:
     """The site that a description stands for; ``check_kinds`` has passed."""
     if description.kind is SiteKind.LOCAL:
         return LocalSite(
@@ -90,6 +104,7 @@ def make_site(description: Site, root: Path, *, emit: Emit, on_mail: Deliver, cl
         emit=emit,
         on_mail=on_mail,
         clock=clock,
+        barrier_timeout_s=barrier_timeout_s,
     )
 
 

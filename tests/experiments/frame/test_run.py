@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import time
 from pathlib import Path
 
 import pytest
@@ -83,6 +85,19 @@ def test_a_worker_that_is_killed_is_reported_and_not_waited_for(tmp_path: Path) 
     units = marked_units(tmp_path / "marks", 2, u1="die")
     with pytest.raises(UnitError, match="was killed"):
         run_units(Sample(), units, tmp_path, processes=2)
+
+
+def test_a_failed_run_ends_its_own_processes_and_no_others(tmp_path: Path) -> None:
+    other = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(600.0,))
+    other.start()
+    try:
+        with pytest.raises(UnitError):
+            run_units(Sample(), marked_units(tmp_path / "marks", 2, u1="fail"), tmp_path, processes=2)
+        other.join(0.5)  # nothing is to happen, so there is no sign of it to wait for
+        assert other.is_alive()
+    finally:
+        other.kill()
+        other.join()
 
 
 def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path) -> None:

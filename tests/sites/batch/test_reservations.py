@@ -23,6 +23,10 @@ class StubbornBatch(PaperBatch):
     file ``cut`` a reservation is made and nobody hears of it; with a file ``false`` it is made and denied. What jobs
     run in stands in ``places``, a line each."""
 
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self.wanted: list[WantedReservation] = []
+
     def submit(self, submission: BatchSubmission) -> str:
         inside = submission.reservation
         refuse = "if [ -e unwanted ]; then echo 'never in a reservation' >&2; exit 1; fi\n" if inside else ""
@@ -30,6 +34,7 @@ class StubbornBatch(PaperBatch):
         return f"cd {shlex.quote(str(self.root))} || exit 1\n{refuse}{super().submit(submission)}{note}"
 
     def reserve(self, wanted: WantedReservation) -> str:
+        self.wanted.append(wanted)
         return (
             f"{super().reserve(wanted)}echo {wanted.name} >>reserved\n"
             "if [ -e cut ]; then kill -KILL $$; fi\nif [ -e false ]; then exit 1; fi\n"
@@ -57,6 +62,22 @@ def site(root: Path, **options: Any) -> tuple[StubbornBatch, PaperSite]:
 
 def later() -> float:
     return time.time() + AHEAD_S
+
+
+@pytest.mark.parametrize(("barrier_timeout_s", "late_s"), [(20.0, 5.0), (300.0, 60.0)])
+def test_a_reservation_is_late_by_a_quarter_of_the_barrier_timeout_at_most(
+    tmp_path: Path, barrier_timeout_s: float, late_s: float
+) -> None:
+    """However long the component itself waits at the barrier: the scheduler gives up before it."""
+
+    async def scenario() -> None:
+        batch, one = site(tmp_path, barrier_timeout_s=barrier_timeout_s)
+        async with one:
+            start = component("1.1", begin_at=later(), walltime_s=60, barrier_timeout_s=AHEAD_S + 700.0)
+            await one.start(start)
+        assert [wanted.late_s for wanted in batch.wanted] == [late_s]
+
+    asyncio.run(scenario())
 
 
 def test_an_end_is_told_once_its_reservation_is_given_back(tmp_path: Path) -> None:

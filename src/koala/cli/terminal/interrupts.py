@@ -40,13 +40,21 @@ def interrupts(signals: Sequence[signal.Signals] = (signal.SIGINT,)) -> Iterator
 
 @contextmanager
 def ended_like_ctrl_c(signals: Sequence[signal.Signals]) -> Iterator[None]:
-    """While the context lasts, these signals raise KeyboardInterrupt as Ctrl-C does, so that what was set up is taken
-    down."""
+    """While the context lasts, the first of these signals raises KeyboardInterrupt as Ctrl-C does, so that what was
+    set up is taken down. Those that follow do nothing: systemd may send SIGHUP right after SIGTERM."""
+    taken = False
+
+    def end(number: int, frame: FrameType | None) -> None:
+        nonlocal taken
+        if not taken:
+            taken = True
+            signal.default_int_handler(number, frame)
+
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     chosen = [each for each in signals if signal.getsignal(each) != signal.SIG_IGN]
-    before = {number: signal.signal(number, signal.default_int_handler) for number in chosen}
+    before = {number: signal.signal(number, end) for number in chosen}
     try:
         yield
     finally:

@@ -29,7 +29,7 @@ from koala.daemon.engine.quarantine import Quarantine, told
 from koala.daemon.engine.recovery import Recovery, live_grid, nothing_yet, recover, store_snapshot
 from koala.daemon.engine.submitting import Submissions
 from koala.daemon.engine.waiters import Waiters
-from koala.daemon.grid_sites import SiteMaker, check_kinds, check_ssh, make_areas, make_mover, make_site, workspace_of
+from koala.daemon.grid_sites import SiteMaker, check_kinds, check_ssh, make_areas, make_mover, maker_for, workspace_of
 from koala.daemon.live_rows import ENDED_STATES, LiveRows
 from koala.daemon.perform.bundles import Bundles
 from koala.daemon.perform.interface import Silences, SiteDefects, SiteTrouble
@@ -75,7 +75,7 @@ class Engine:
         root: Path,
         *,
         clock: SteadyClock | None = None,
-        site_maker: SiteMaker = make_site,
+        site_maker: SiteMaker | None = None,
         limits: EngineLimits | None = None,
     ) -> None:
         check_kinds(grid)
@@ -89,8 +89,9 @@ class Engine:
         self._root = root
         self._areas = make_areas(grid, root)
         self._mover = make_mover(grid, self._areas, root, clock=self._clock)
+        make_site = maker_for(grid.scheduler) if site_maker is None else site_maker
         self._sites: dict[SiteName, LiveSite] = {
-            each.name: site_maker(each, root, emit=self.report, on_mail=self._on_mail, clock=self.now)
+            each.name: make_site(each, root, emit=self.report, on_mail=self._on_mail, clock=self.now)
             for each in grid.sites
         }
         self.contents = ContentStore(root / "contents", threading.Lock())

@@ -13,6 +13,7 @@ import json
 import os
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,10 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 FEATURES, CLASSES, SAMPLES = 64, 10, 4_096
 MOMENTUM = 0.9
-STATE = "state.pt"
+# Saved states, by their steps. A process may end just after it has saved and before others have: all have the state
+# before the last.
+STATE = "state-{}.pt"
+STATES_KEPT = 2
 
 
 def main() -> int:
@@ -168,9 +172,11 @@ class Trainer:
     # ---------------------------------------------------------------------------------- checkpoints
 
     def _save(self) -> None:
-        """The first process of each cluster saves, aside and then by its name."""
+        """The first process of each cluster saves, aside and then by its name. None is more than a state ahead of
+        another, as each waits for all to have come so far."""
         if self.options.checkpoint is None or not self.is_head:
             return
+        dist.barrier(group=self.heads)
         state: dict[str, Any] = {
             "step": self.step,
             "weights": self.weights,
@@ -180,19 +186,35 @@ class Trainer:
         }
         directory = Path(self.options.checkpoint)
         directory.mkdir(parents=True, exist_ok=True)
-        torch.save(state, directory / f"{STATE}.part")
-        (directory / f"{STATE}.part").replace(directory / STATE)
+        torch.save(state, directory / "state.part")
+        (directory / "state.part").replace(directory / STATE.format(self.step))
+        self._forget(self._saved()[STATES_KEPT:])
+
+    def _saved(self) -> list[int]:
+        """The steps of the states that are there, the last one first."""
+        if self.options.checkpoint is None:
+            return []
+        paths = Path(self.options.checkpoint).glob(STATE.format("*"))
+        return sorted((int(path.stem.partition("-")[2]) for path in paths), reverse=True)
+
+    def _forget(self, steps: Iterable[int]) -> None:
+        for step in steps:
+            (Path(self.options.checkpoint) / STATE.format(step)).unlink(missing_ok=True)
 
     def restore(self) -> None:
-        """Go on from what was saved, if all processes find the same step; else from the beginning."""
-        path = None if self.options.checkpoint is None else Path(self.options.checkpoint) / STATE
-        state = torch.load(path) if path is not None and path.exists() else None
-        steps = torch.tensor([-1 if state is None else state["step"]])
-        least, most = steps.clone(), steps.clone()
-        dist.all_reduce(least, op=dist.ReduceOp.MIN)
-        dist.all_reduce(most, op=dist.ReduceOp.MAX)
-        if state is None or int(least) != int(most):
+        """Go on from the last step that all processes find saved; from the beginning where there is none. What was
+        saved later is void."""
+        saved = self._saved()
+        # One more than is kept: who ends between saving and forgetting leaves it.
+        mine = torch.tensor([*saved, *[0] * (STATES_KEPT + 1)][: STATES_KEPT + 1])
+        found = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
+        dist.all_gather(found, mine)
+        step = max(set.intersection(*(set(each.tolist()) for each in found)), default=0)
+        if self.is_head:
+            self._forget(each for each in saved if each > step)
+        if step == 0:
             return
+        state = torch.load(Path(self.options.checkpoint) / STATE.format(step))
         self._set(state["weights"])
         self.velocity, self.anchor, self.momentum = state["velocity"], state["anchor"], state["momentum"]
         self.step = self.restored = state["step"]

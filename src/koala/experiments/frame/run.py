@@ -155,6 +155,7 @@ def _computed_here(
         return
     # Spawned and not forked: a fork would take along whatever threads and locks the caller has.
     context = multiprocessing.get_context("spawn")
+    others = multiprocessing.active_children()
     with ProcessPoolExecutor(processes, mp_context=context, initializer=_die_of_interrupts) as pool:
         try:
             futures = {pool.submit(run_in_worker, experiment, units[index]): index for index in left}
@@ -163,7 +164,8 @@ def _computed_here(
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             for worker in multiprocessing.active_children():
-                worker.terminate()  # SIGTERM reaches this process alone
+                if worker not in others:
+                    worker.terminate()  # SIGTERM reaches this process alone
             raise
 
 

@@ -17,7 +17,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 
-from koala.model.grid import BatchSettings, Claims
+from koala.model.grid import BatchSettings, Claims, SchedulerParameters
 from koala.model.launch import (
     MAIL_BYTES_MAX,
     Go,
@@ -55,7 +55,7 @@ class BatchSite:
     ``owner`` names the Koala that uses the site's work directory; another one cannot use it. Opening a site that
     does not answer, or whose directory another one has, succeeds: it is then silent, every call raises ``OSError``,
     and all is found out when it answers again. ``shell`` stands for the way to the site that the settings
-    describe.
+    describe. ``barrier_timeout_s`` is the scheduler's.
     """
 
     def __init__(
@@ -71,6 +71,7 @@ class BatchSite:
         on_mail: Deliver | None = None,
         shell: RemoteShell | None = None,
         timings: BatchTimings = DEFAULT_TIMINGS,
+        barrier_timeout_s: float = SchedulerParameters().barrier_timeout_s,
     ) -> None:
         self._name = name
         self._settings = settings
@@ -112,6 +113,7 @@ class BatchSite:
             timings,
             clock=clock,
             job_limit_s=lambda: self._poller.job_limit_s,
+            barrier_timeout_s=barrier_timeout_s,
         )
         self._system = system
         self._open = False

@@ -30,7 +30,7 @@ _log = logging.getLogger(__name__)
 # A job that is to start sooner than this is claimed at the barrier: a reservation would come too late.
 RESERVE_AHEAD_S = 5.0
 # It may begin so much later than the job is to start, where others hold its processors until then: components wait
-# for each other at the barrier. No more than such a share of that time is spent on it.
+# for each other at the barrier. No more than such a share of the scheduler's ``barrier_timeout_s`` is spent on it.
 RESERVE_LATE_S = 60.0
 _LATE_SHARE = 0.25
 # The batch system's own limit comes so long after ours.
@@ -45,7 +45,8 @@ Accepted: TypeAlias = BatchComponent | RecordedComponent | str
 
 class BatchSubmitter:
     """Submits components. ``sequence`` is that of the one accepted last, ``job_limit_s`` tells how long a job may run
-    at the site, as far as is known."""
+    at the site, as far as is known. ``barrier_timeout_s`` is the scheduler's: so long after its start time a job may
+    wait for a component."""
 
     def __init__(
         self,
@@ -58,9 +59,11 @@ class BatchSubmitter:
         *,
         clock: Clock,
         job_limit_s: Callable[[], float | None],
+        barrier_timeout_s: float,
     ) -> None:
         self.sequence = 0
         self._job_limit_s = job_limit_s
+        self._late_s = min(RESERVE_LATE_S, _LATE_SHARE * barrier_timeout_s)
         self._crowded = Pace(timings.crowded_first_s, timings.crowded_most_s)
         self._crowded_until = 0.0
         self._name = name
@@ -238,19 +241,17 @@ class BatchSubmitter:
 
     def _wanted(self, launch: Launch, name: str, begin_s: float) -> WantedReservation:
         """Our own jobs have limits there that they never reach: those end in time that do so by their walltimes."""
-        waits_s = launch.barrier_timeout_s - max(0.0, begin_s - self._clock())
-        late_s = max(0.0, min(RESERVE_LATE_S, _LATE_SHARE * waits_s))
         ending = [
             component.tag
             for component in self._components.alive.values()
-            if component.ends_at is not None and component.ends_at <= begin_s + late_s
+            if component.ends_at is not None and component.ends_at <= begin_s + self._late_s
         ]
         return WantedReservation(
             name=name,
             processors=launch.processors,
             begin_s=begin_s,
             length_s=(self._limit_s(launch) or 0.0) + LIMIT_SLACK_S,
-            late_s=late_s,
+            late_s=self._late_s,
             ending=tuple(ending),
         )
 

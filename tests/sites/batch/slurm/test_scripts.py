@@ -232,6 +232,17 @@ def test_a_reservation_is_asked_for_once_and_a_time_that_has_passed_is_now(tmp_p
 def test_what_is_busy_is_reserved_where_all_that_holds_it_ends_in_time(
     tmp_path: Path, jobs: str, given: bool
 ) -> None:
+    done = reserved_though_busy(tmp_path, jobs, ending=("1.1-ab",))
+    assert (done.returncode == 0) is given, done.stderr
+    assert done.stdout.split() == (["r"] if given else [])
+    assert ("too late" in done.stderr) is not given
+
+
+def test_where_nothing_of_ours_ends_in_time_a_job_without_a_name_does_not_either(tmp_path: Path) -> None:
+    assert "too late" in reserved_though_busy(tmp_path, "1900|me|", ending=()).stderr
+
+
+def reserved_though_busy(tmp_path: Path, jobs: str, ending: tuple[str, ...]) -> subprocess.CompletedProcess[str]:
     scontrol = (
         f'echo "$@" >>{tmp_path}/said\n'
         "case $* in\n"
@@ -241,8 +252,5 @@ def test_what_is_busy_is_reserved_where_all_that_holds_it_ends_in_time(
         "esac"
     )
     squeue = f"case $* in *--nodelist=n*1-2*) ;; *) exit 1 ;; esac\nprintf '{jobs}\\n'".replace("|", "\\174")
-    wanted = WantedReservation("r", 8, 1000.0, 60.0, late_s=60.0, ending=("1.1-ab",))
-    done = play(tmp_path, system().reserve(wanted), scontrol=scontrol, squeue=squeue, id="echo me")
-    assert (done.returncode == 0) is given, done.stderr
-    assert done.stdout.split() == (["r"] if given else [])
-    assert ("too late" in done.stderr) is not given
+    wanted = WantedReservation("r", 8, 1000.0, 60.0, late_s=60.0, ending=ending)
+    return play(tmp_path, system().reserve(wanted), scontrol=scontrol, squeue=squeue, id="echo me")

@@ -47,7 +47,7 @@ koala_ends_in_time() {
     koala_late=$(printf '%s\n' "$koala_jobs" | awk -F '|' -v user="$(id -un)" -v latest="$koala_latest" \
         -v ending=" $koala_ending " '
         $0 == "" || ($1 ~ /^[0-9]+$/ && $1 + 0 <= latest + 0) { next }
-        $2 != user || !index(ending, " " $3 " ") { late += 1 }
+        $2 != user || $3 == "" || !index(ending, " " $3 " ") { late += 1 }
         END { print late + 0 }')
     if [ "$koala_late" -gt 0 ]; then
         printf 'jobs on %s end too late for it: %s\n' "$koala_nodes" "$koala_late" >&2
