@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from koala.core import JobState
 from koala.core.state.nodes.pools import PLAIN
-from koala.core.state.nodes.sure import KnownNodes, LooseTasks, sure_places
+from koala.core.state.nodes.sure import BYTE, GPU, KnownNodes, LooseTasks, sure_places
 from koala.model.grid import Preemption
 from koala.model.messages import JobRequeued, Outcome, SiteReported, StartComponent
 from koala.model.nodes import NodeClass, NodeSize, TaskNeeds, TaskShape, held_node_classes
 from koala.model.request import Application, Component, Priority, Request
-from tests.support.core_driver import CoreDriver, ask, kind
+from tests.support.core_driver import CoreDriver, ask, kind, part
 
 GIB = 2**30
 NODE = NodeSize(4, 32 * GIB, (("a100", 2),))
@@ -90,6 +90,55 @@ def test_plain_tasks_that_leave_enough_processors_cost_no_place_for_gpus() -> No
     assert sure_places(known, whole, [LooseTasks(PLAIN, 3, known), LooseTasks(TaskShape(64), 3, known)]) == 4
 
 
+@settings(max_examples=150, deadline=None)
+@given(
+    st.lists(st.tuples(SIZES, FEATURES), min_size=1, max_size=3),
+    st.sampled_from(SHAPES[1:]),
+    st.lists(st.sampled_from(SHAPES[:4]), max_size=1),
+    st.integers(0, 2),
+    st.integers(0, 2),
+)
+def test_a_sure_place_is_there_wherever_parts_without_processors_are(
+    nodes: list[tuple[NodeSize, tuple[str, ...]]], shape: TaskShape, tasks: list[TaskShape], gpus: int, gib: int
+) -> None:
+    """Memory is spread by the byte and counted by the GiB here, so that as many ways are tried as can be."""
+    sizes, features = [size for size, _ in nodes], [each for _, each in nodes]
+    known = KnownNodes(sizes, features, [1] * len(nodes))
+    loose = [LooseTasks(each, 1, known) for each in tasks]
+    loose += [LooseTasks(part, count, known) for part, count in ((GPU, gpus), (BYTE, gib * GIB)) if count]
+    worst = [
+        KnownNodes(left, features, [1] * len(nodes)).places(shape)
+        for beside in spread(nodes, tasks)
+        for left in without_parts(beside, gpus, gib)
+    ]
+    if worst:
+        assert 0 <= sure_places(known, shape, loose) <= min(worst)
+
+
+def without_parts(nodes: list[NodeSize], gpus: int, gib: int) -> Iterator[list[NodeSize]]:
+    """What may be left of the nodes without so many GPUs and so much memory of any of them."""
+    if not gpus and not gib:
+        yield nodes
+        return
+    for index, size in enumerate(nodes):
+        shares = (
+            [NodeSize(0, GIB)] if not gpus else [NodeSize(0, 0, ((kind, 1),)) for kind, left in size.gpus if left]
+        )
+        for share in shares:
+            left = size.minus(share)
+            if left != size:
+                rest = [*nodes[:index], left, *nodes[index + 1 :]]
+                yield from without_parts(rest, gpus - 1, gib) if gpus else without_parts(rest, 0, gib - 1)
+
+
+def test_nodes_that_change_at_many_times_are_asked_at_the_last_one() -> None:
+    known = KnownNodes([NodeSize(0)] * 2, [()] * 2, [1, 1])
+    for processors in range(1, 2_001):
+        known = known.changed([NodeSize(processors), NodeSize(1)], (0,) if processors > 1 else (0, 1))
+    assert known.places(PLAIN) == 2_001
+    assert known.changed([NodeSize(2_000), NodeSize(3)], (1,)).places_on(PLAIN) == [2_000, 3]
+
+
 # ------------------------------------------------------------------------------------------- in the core
 
 
@@ -132,13 +181,13 @@ class Nodes:
         self.tell(who=who)
         return token
 
-    def end(self, token: str) -> None:
+    def end(self, token: str, *, who: bool = True) -> None:
         self.driver.end(token)
-        self.free(token)
+        self.free(token, who=who)
 
-    def free(self, token: str) -> None:
+    def free(self, token: str, *, who: bool = True) -> None:
         del self._held[token]
-        self.tell()
+        self.tell(who=who)
 
     def submit(self, request: Request) -> None:
         self.driver.submit(request)
@@ -168,9 +217,83 @@ def test_where_nobody_tells_who_holds_what_the_plan_waits_until_it_is_sure() -> 
     world.submit(gpus(1, 2))
     assert world.driver.job(5).plan_at == 300.0  # one is left, which may be on either node
     world.driver.wait_until(50.0)
-    world.end("1.1")
-    world.end("2.1")
+    world.end("1.1", who=False)
+    world.end("2.1", who=False)
     assert world.driver.state(5) is JobState.STARTING
+
+
+def reports(driver: CoreDriver, nodes: list[tuple[NodeSize, NodeSize]], **fields: Any) -> None:
+    """Site a tells what its nodes have and what is free of them, and not who is where."""
+    classes = held_node_classes([(whole, free, (), ()) for whole, free in nodes])
+    processors = sum(whole.processors for whole, _ in nodes)
+    told: dict[str, Any] = {"others": 0, "shown": ()} | fields
+    driver.send(SiteReported(at=driver.now, site="a", processors=processors, nodes=classes, **told))
+    driver.settle()
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_where_nobody_tells_who_has_them_all_gpus_of_others_are_theirs_until_the_last_ends(count: int) -> None:
+    """Others hold all GPUs with a processor on each node."""
+    driver = CoreDriver({"a": 4 * count}, scan_interval_s=0.0, plan_depth=1, check_interval_s=None)
+    (token,) = driver.run(ask(1, walltime_s=5_000.0))
+    free = NODE.minus(NodeSize(1, 0, (("a100", 2),)))
+    nodes = [(NODE, free.minus(NodeSize(1))), *[(NODE, free)] * (count - 1)]
+    releases = tuple((1_000.0 - 100.0 * number, 1) for number in range(count))
+    reports(driver, nodes, others=count, releases=releases, shown=(token,))
+    driver.submit(gpus(1))
+    driver.settle()
+    assert driver.job(2).plan_at == 1_000.0
+
+
+def test_where_nobody_tells_who_has_it_all_memory_of_others_is_theirs_until_the_last_ends() -> None:
+    """Who ends first has three processors and little memory, and those who need none of it get these."""
+    node = NodeSize(8, 64 * GIB)
+    driver = CoreDriver({"a": 8}, scan_interval_s=0.0, plan_depth=2, check_interval_s=None)
+    (token,) = driver.run(ask(1, walltime_s=5_000.0))
+    releases = ((100.0, 3), (1_000.0, 1))
+    reports(driver, [(node, NodeSize(3, GIB))], others=4, releases=releases, shown=(token,))
+    application = Application(processors_per_task=1)
+    much = Component(processors=1, application=application, needs=TaskNeeds(memory_bytes=32 * GIB))
+    driver.submit(Request(components=(much,), policy="WF", walltime_s=100.0))
+    wide = Component(processors=6, application=Application(processors_per_task=6))
+    driver.submit(Request(components=(wide,), policy="WF", walltime_s=100.0))
+    driver.settle()
+    assert (driver.job(2).plan_at, driver.job(3).plan_at) == (1_000.0, 100.0)
+
+
+def test_where_nobody_tells_who_is_where_a_later_job_that_ends_in_time_puts_no_plan_off() -> None:
+    """One node of two is free, as it is in the report; the rest of the job waits for site b until 300 s."""
+    node = NodeSize(4)
+    driver = CoreDriver({"a": 8, "b": 1}, scan_interval_s=0.0, plan_depth=1, check_interval_s=None)
+    (first,) = driver.run(ask(part(2, "a"), walltime_s=400.0))
+    reports(driver, [(node, NodeSize(2)), (node, node)], shown=(first,))
+    driver.run(ask(part(1, "b"), walltime_s=300.0))
+    whole = Component(processors=4, site="a", application=Application(processors_per_task=4))
+    driver.submit(Request(components=(whole, part(1, "b")), walltime_s=100.0))
+    driver.settle()
+    planned = driver.job(3).plan_at
+    (later,) = driver.run(ask(part(4, "a"), walltime_s=200.0))
+    reports(driver, [(node, NodeSize(2)), (node, NodeSize(0))], shown=(first, later))
+    driver.wait_until(1.0)
+    driver.run(ask(part(1, "a"), walltime_s=10.0))
+    assert driver.job(3).plan_at == planned == 400.0
+
+
+def test_a_claim_in_the_queue_of_a_site_has_the_node_that_it_waits_for() -> None:
+    """The only GPU is held by others until 300 s; the first job claims it early, and has it until 1300 s."""
+    plain, with_gpu = NodeSize(4, -1, (("a100", 0),)), NodeSize(4, -1, (("a100", 1),))
+    early = {"barrier_timeout_s": 400.0, "hold_budget": 0.5, "hold_budget_per_job": 0.5, "hold_ahead_s": 100.0}
+    chosen: dict[str, Any] = {"scan_interval_s": 0.0, "plan_depth": 2, "check_interval_s": None} | early
+    driver = CoreDriver({"a": 8}, hold_window_s=3_600.0, **chosen)
+    nodes = [(plain, plain), (with_gpu, with_gpu.minus(NodeSize(1, 0, (("a100", 1),))))]
+    reports(driver, nodes, others=1, releases=((300.0, 1),))
+    driver.submit(gpus(1, walltime_s=1_000.0))
+    driver.wait_until(250.0)
+    reports(driver, nodes, others=1, releases=((300.0, 1),))
+    assert driver.job(1).early_until is not None
+    driver.submit(gpus(1))
+    driver.settle()
+    assert driver.job(2).plan_at == 1_300.0
 
 
 def test_a_later_job_does_not_take_the_gpu_that_a_plan_waits_for() -> None:

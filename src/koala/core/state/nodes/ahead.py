@@ -3,26 +3,25 @@
 A site that tells who holds what of its nodes (``NodeClass.held``) has, at a later time, what is free now and what
 those leave who are due to end by then, by the availability profile. Of a site that tells only what is free, all that
 run beyond that time are loose tasks on whole nodes. What other users hold comes free where it is when the last of
-them is due to end. Nothing here decides.
+them is due to end; where nobody tells who is where that goes for their memory and GPUs, and their processors come
+free as they are due. Nothing here decides.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from koala.core.state.availability import Availability, Hold, SiteProfile
 from koala.core.state.job import Job
 from koala.core.state.nodes.pools import PLAIN, BelievedPools, held_tokens, left_of
-from koala.core.state.nodes.sure import EitherNodes, KnownNodes, LooseTasks, NodesThen
+from koala.core.state.nodes.sure import BYTE, GPU, KnownNodes, LooseTasks, NodesThen
 from koala.model.nodes import UNTOLD, NodeClass, NodePool, NodeSize, TaskShape
 from koala.model.request import JobId
 
 if TYPE_CHECKING:
     from koala.core.state.sites import SiteBelief
-
-FutureNodes: TypeAlias = NodesThen | EitherNodes
 
 
 class NodesAhead:
@@ -34,7 +33,7 @@ class NodesAhead:
         self._pools = pools
         self._lines: list[_SiteLine | None] = [None] * len(sites)
 
-    def at(self, site: int, time: float) -> FutureNodes | None:
+    def at(self, site: int, time: float) -> NodesThen | None:
         """The nodes then; None where the site tells nothing of them."""
         line = self._line(site)
         return None if line is None else line.at(max(time, self._availability.now))
@@ -95,8 +94,10 @@ class _SiteLine:
         self._begun = bisect_right(self._times, now)  # so many were over, at most, when the last tasks began
         others = [index for index, hold in enumerate(self._holds) if not isinstance(hold[3], str | int)]
         self._others_until = others[-1] if others else -1
-        self._classes = belief.nodes or tuple([NodeClass(count, size, size, names) for size, names, count in whole])
         self._tells = bool(belief.nodes) and held_tokens(belief.nodes).issuperset(belief.shown)
+        self._classes = belief.nodes
+        if not self._tells:
+            self._classes = tuple([NodeClass(count, size, size, names) for size, names, count in whole])
         self._whole = self._rows([each.whole for each in self._classes])
         self._shares: dict[
             Hashable, list[tuple[int, NodeSize]]
@@ -106,7 +107,7 @@ class _SiteLine:
                 self._shares.setdefault(token, []).append((row, share))
         self._overs = [0]
         self._known: dict[int, KnownNodes] = {0: self._at_first()} if self._tells else {}
-        self._at: dict[int, FutureNodes] = {}
+        self._at: dict[int, NodesThen] = {}
 
     def is_of(self, belief: SiteBelief, profile: SiteProfile) -> bool:
         """Whether nothing has changed since this was made."""
@@ -117,21 +118,18 @@ class _SiteLine:
             and self._belief is belief
         )
 
-    def at(self, time: float) -> FutureNodes:
+    def at(self, time: float) -> NodesThen:
         over = bisect_right(self._times, time)
         found = self._at.get(over)
         if found is None:
             found = self._at[over] = self._made(over)
         return found
 
-    def _made(self, over: int) -> FutureNodes:
+    def _made(self, over: int) -> NodesThen:
         if self._tells:
             return NodesThen(self._known_at(over), self._loose(over, shown=False), self._whole)
-        by_end = NodesThen(self._whole, [*self._others(over), *self._loose(over, shown=True)])
-        if self._whole.is_one_node or not self._nodes:
-            return by_end
-        free = self._rows([each.free for each in self._classes])
-        return EitherNodes(by_end, NodesThen(free, self._loose(over, shown=False), self._whole))
+        # Not by what is free now: that would be lost to a plan once anybody starts, were it only until then.
+        return NodesThen(self._whole, [*self._others(over), *self._loose(over, shown=True)])
 
     def begin_now(self, now: float) -> KnownNodes:
         return self._known_at(bisect_right(self._times, now)) if self._tells else self._whole
@@ -180,13 +178,18 @@ class _SiteLine:
         that the site's report shows."""
         found = []
         for hold in self._holds[over:]:
-            tasks = self._tasks_of(hold, shown=shown)
-            if tasks:
-                # What has a claim began where nodes had room after the report; what is promised begins anywhere.
-                has_begun = self._tells and isinstance(hold[3], str)
-                begin = self._known_at(self._begun) if has_begun else self._whole
-                found += [LooseTasks(shape, count, begin) for shape, count in tasks]
+            for shape, count in self._tasks_of(hold, shown=shown):
+                found.append(LooseTasks(shape, count, self._begin_of(hold, shape, count)))
         return found
+
+    def _begin_of(self, hold: Hold, shape: TaskShape, tasks: int) -> KnownNodes:
+        """What has a claim began where nodes had room after the report, if there is room for it. What claims early
+        may stand in the site's queue, and begins anywhere, as does what is promised."""
+        claim = self._belief.claims.get(hold[3]) if isinstance(hold[3], str) else None
+        if not self._tells or claim is None or claim.job.early_until is not None:
+            return self._whole
+        known = self._known_at(self._begun)
+        return known if known.places(shape) >= tasks else self._whole
 
     def _tasks_of(self, hold: Hold, *, shown: bool) -> list[tuple[TaskShape, int]]:
         key = hold[3]
@@ -207,19 +210,14 @@ class _SiteLine:
         return tasks
 
     def _others(self, over: int) -> list[LooseTasks]:
-        """Of a site that does not tell who is where: others as tasks of a processor, with their share of memory, and
-        a GPU for as many of them as GPUs are held."""
+        """Of a site that does not tell who is where: the processors of others that are not due by then, and all that
+        they hold of memory and GPUs, as nobody knows which of them has it."""
         processors = sum(hold[2] for hold in self._holds[over:] if not isinstance(hold[3], str | int))
         if not processors:
             return []
         gpus, memory_bytes = self._held_by_others()
-        with_gpus = min(gpus, processors)
-        each_bytes = memory_bytes // max(1, self._belief.others)
-        whole = self._whole
-        found = [LooseTasks(TaskShape(1, each_bytes, 1), with_gpus, whole)] if with_gpus else []
-        if processors > with_gpus:
-            found.append(LooseTasks(TaskShape(1, each_bytes), processors - with_gpus, whole))
-        return found
+        found = ((PLAIN, processors), (GPU, gpus), (BYTE, memory_bytes))
+        return [LooseTasks(shape, count, self._whole) for shape, count in found if count]
 
     def _held_by_others(self) -> tuple[int, int]:
         gpus = memory_bytes = 0

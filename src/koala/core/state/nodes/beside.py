@@ -10,9 +10,9 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from koala.core.state.nodes.ahead import FutureNodes, NodesAhead
+from koala.core.state.nodes.ahead import NodesAhead
 from koala.core.state.nodes.pools import PLAIN
-from koala.core.state.nodes.sure import KnownNodes, LooseTasks, have_room
+from koala.core.state.nodes.sure import KnownNodes, LooseTasks, NodesThen, have_room
 from koala.model.nodes import NodePool, TaskShape
 from koala.policies.front_door import Demand, Spots, View, needs_nodes
 from koala.policies.view import TaskPool
@@ -66,7 +66,7 @@ class _Guard:
 
     __slots__ = ("_needs", "_room")
 
-    def __init__(self, needs: Sequence[tuple[dict[TaskShape, int], FutureNodes]]) -> None:
+    def __init__(self, needs: Sequence[tuple[dict[TaskShape, int], NodesThen]]) -> None:
         self._needs = needs  # the tasks of each, and the nodes beside all others
         # What is known of the room for a shape: so many may be there, so many may not.
         self._room: dict[tuple[TaskShape, KnownNodes], tuple[int, int]] = {}

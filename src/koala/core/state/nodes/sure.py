@@ -16,6 +16,10 @@ from koala.model.nodes import NodeSize, TaskShape, places_of
 
 _MANY = 10**30
 
+# Of what is held in unknown parts: a GPU or a byte of memory, on any node.
+GPU = TaskShape(0, 0, 1)
+BYTE = TaskShape(0, 1)
+
 
 class KnownNodes:
     """What is free of the nodes of a site at one time but for loose tasks, by class; what is worked out is kept."""
@@ -55,8 +59,12 @@ class KnownNodes:
                 rows = zip(self.free, self.features, strict=True)
                 on = [places_of(free, features, shape) for free, features in rows]
             else:
-                on = list(self._before.places_on(shape))
-                for row in self._changed:
+                known, changed = self._before, dict.fromkeys(self._changed)
+                while known._before is not None and shape not in known._on:
+                    changed |= dict.fromkeys(known._changed)
+                    known = known._before
+                on = list(known.places_on(shape))
+                for row in changed:
                     on[row] = places_of(self.free[row], self.features[row], shape)
             self._on[shape] = on
         return on
@@ -104,9 +112,10 @@ class KnownNodes:
         if costs is None:
             found: dict[int, int] = {}
             fewest = _MANY
-            may_be = [each.begin.places_on(each.shape) for each in loose]
+            may_be = [each.begin.places_on(each.shape) for each in loose if each.shape.processors]
+            anywhere = len(may_be) < len(loose)
             for index, (places, count) in enumerate(zip(self.places_on(shape), self.counts, strict=True)):
-                if not places or not any(on[self.classes[index]] for on in may_be):
+                if not places or not (anywhere or any(on[self.classes[index]] for on in may_be)):
                     continue
                 least, first, others = _costs_on(self.free[index], shape, places, resource)
                 fewest = min(fewest, least)
@@ -118,7 +127,8 @@ class KnownNodes:
 
 
 class LooseTasks(NamedTuple):
-    """So many tasks, each on any node that has room for one of them as they begin."""
+    """So many tasks, each on any node that has room for one of them as they begin; or parts without processors, see
+    ``GPU`` and ``BYTE``."""
 
     shape: TaskShape
     tasks: int
@@ -164,38 +174,7 @@ class NodesThen:
         return NodesThen(self.known, self.loose, self.begin)
 
 
-class EitherNodes:
-    """Two bounds on the same nodes: whichever says more is right."""
-
-    __slots__ = ("_one", "_other")
-
-    def __init__(self, one: NodesThen, other: NodesThen) -> None:
-        self._one = one
-        self._other = other
-
-    @property
-    def begin(self) -> KnownNodes:
-        """On which nodes tasks may be that begin then."""
-        return self._one.begin
-
-    def places(self, shape: TaskShape) -> int:
-        """The places that are sure."""
-        return max(self._one.places(shape), self._other.places(shape))
-
-    def beside(self, more: Sequence[LooseTasks]) -> EitherNodes:
-        """The same with more loose tasks."""
-        return EitherNodes(self._one.beside(more), self._other.beside(more)) if more else self
-
-    def take(self, shape: TaskShape, tasks: int) -> int:
-        """See ``TaskPool``."""
-        return max(self._one.take(shape, tasks), self._other.take(shape, tasks))
-
-    def copy(self) -> EitherNodes:
-        """See ``TaskPool``."""
-        return EitherNodes(self._one.copy(), self._other.copy())
-
-
-def have_room(nodes: NodesThen | EitherNodes, tasks: Mapping[TaskShape, int]) -> bool:
+def have_room(nodes: NodesThen, tasks: Mapping[TaskShape, int]) -> bool:
     """Whether these tasks of one job, one shape after the other, are sure of their places. Plain ones have any
     processor, of which there are enough."""
     if len(tasks) == 1:
@@ -218,14 +197,18 @@ def sure_places(known: KnownNodes, shape: TaskShape, loose: Sequence[LooseTasks]
     loose = [each for each in _joined(loose) if known.costs(shape, "processors", (each,))]
     if not loose:
         return places
-    plain = [each for each in loose if each.shape == PLAIN]
+    fine = [each for each in loose if _is_fine(each.shape)]
     harm = [each.tasks * _harm(each.shape, shape) for each in loose]
-    shaped_harm = sum([here for each, here in zip(loose, harm, strict=True) if each.shape != PLAIN])
-    # One bound may count on what nodes have beyond their places: for all loose tasks together, or for plain ones.
+    shaped_harm = sum([here for each, here in zip(loose, harm, strict=True) if not _is_fine(each.shape)])
+    # One bound may count on what nodes have beyond their places: for all loose tasks together, or for the smallest.
     bounds = [sum(harm), _spread(known, shape, loose), _most(known, shape, loose)]
-    if plain and len(plain) < len(loose):
-        bounds.append(_spread(known, shape, plain) + shaped_harm)
+    if fine and len(fine) < len(loose):
+        bounds.append(_spread(known, shape, fine) + shaped_harm)
     return max(0, places - min(bounds))
+
+
+def _is_fine(shape: TaskShape) -> bool:
+    return shape == PLAIN or not shape.processors
 
 
 def _joined(loose: Sequence[LooseTasks]) -> list[LooseTasks]:
@@ -306,8 +289,11 @@ def _may_share_gpus(one: TaskShape, other: TaskShape) -> bool:
 def _on_one_node(known: KnownNodes, shape: TaskShape, loose: Sequence[LooseTasks]) -> int:
     free, features = known.free[0], known.features[0]
     for each in loose:
-        here = min(each.tasks, places_of(free, features, each.shape))
-        if here < each.tasks:
+        if each.shape.processors:
+            room = places_of(free, features, each.shape)
+        else:
+            room = free.gpus_of() if each.shape.gpus else free.memory_bytes
+        if room < each.tasks:
             return 0  # more than there is: nobody knows what is let go of first
-        free = free.without(each.shape, here)
+        free = free.without(each.shape, each.tasks)
     return places_of(free, features, shape)
