@@ -26,7 +26,7 @@ from koala.model.messages import (
     WakeAt,
 )
 from koala.model.request import Request
-from tests.support.core_driver import CoreDriver, ask, assert_clean, assert_ledger_balances, kind
+from tests.support.core_driver import CoreDriver, ask, assert_clean, assert_ledger_balances, kind, part
 
 
 def a_driver(processors: int = 4) -> CoreDriver:
@@ -62,13 +62,31 @@ def test_as_many_elements_start_as_fit_and_two_are_made_ahead() -> None:
     assert starts == [(2, 1, 10), (3, 1, 11), (4, 1, 12), (5, 1, 13)]
     assert len(kind(commands, ElementMade)) == 4 + MADE_AHEAD_MAX
     assert driver.state(1) is JobState.UNFOLDING
-    assert counts(driver) == (6, 4, 0, 0, 0)
+    assert counts(driver) == (10, 0, 0, 0, 0)
     assert [job.id for job in driver.ledger.low] == [6, 7]
     assert_ledger_balances(driver.ledger)
     finish(driver, *range(2, 12))
     assert driver.ended(1).outcome is JobOutcome.DONE
     assert counts(driver) == (0, 0, 10, 0, 0)
     assert_clean(driver.ledger)
+
+
+def test_only_elements_that_run_count_as_running() -> None:
+    driver = CoreDriver({"a": 4, "b": 4}, files={"f": (600.0, ("b",))}, scan_interval_s=0.0)
+    driver.submit(ask(part(1, "a", "f"), array=read_array("0-2")))
+    assert driver.state(2) is JobState.PLACED
+    assert counts(driver) == (3, 0, 0, 0, 0), "a file is on its way"
+
+    driver = a_driver()
+    driver.submit(ask(1, array=read_array("0-9")))
+    driver.ready(*driver.tokens(2), *driver.tokens(3))
+    assert counts(driver) == (8, 2, 0, 0, 0)
+    driver.end(*driver.tokens(2), outcome=Outcome.SITE_FAILED)
+    assert counts(driver) == (9, 1, 0, 0, 0), "it waits again"
+    twin = Scheduler.from_snapshot(driver.scheduler.grid, None, driver.scheduler.snapshot())
+    assert element_counts(twin.ledger.jobs[1]) == element_counts(driver.job(1))
+    driver.end(*driver.tokens(3))
+    assert counts(driver) == (9, 0, 1, 0, 0)
 
 
 def test_elements_stand_in_line_as_if_all_had_come_with_their_array() -> None:
@@ -106,7 +124,7 @@ def test_very_many_that_fit_start_in_several_goes() -> None:
     commands = driver.submit(ask(1, array=read_array("0-9999")))
     assert len(kind(commands, ElementMade)) == MADE_AT_ONCE_MAX
     driver.settle()
-    assert counts(driver)[1] == 2 * MADE_AT_ONCE_MAX
+    assert driver.ledger.states[JobState.STARTING] == 2 * MADE_AT_ONCE_MAX
 
 
 def test_elements_of_many_components_start_in_more_goes() -> None:
@@ -114,7 +132,7 @@ def test_elements_of_many_components_start_in_more_goes() -> None:
     commands = driver.submit(ask(*[1] * 100, array=read_array("0-9")))
     assert len(kind(commands, ElementMade)) == MADE_AT_ONCE_MAX // 100
     driver.settle()
-    assert counts(driver)[1] == 10
+    assert driver.ledger.states[JobState.STARTING] == 10
 
 
 def test_an_array_fails_when_an_element_fails_and_the_others_go_on() -> None:
@@ -172,7 +190,7 @@ def test_an_element_that_is_cancelled_before_it_is_made_never_is() -> None:
     driver.submit(ask(1, array=read_array("0-4")))
     for _ in range(2):
         driver.cancel(6)
-    assert counts(driver) == (3, 1, 0, 0, 1)
+    assert counts(driver) == (4, 0, 0, 0, 1)
     finish(driver, 2, 3, 4, 5)
     assert driver.ended(1).outcome is JobOutcome.CANCELLED
     assert [made.index for made in driver.all(ElementMade)] == [0, 1, 2, 3]
@@ -215,8 +233,12 @@ def test_a_held_array_makes_no_more_elements_until_it_is_let_go() -> None:
     assert driver.state(1) is JobState.HELD
     driver.send(UnholdAsked(at=0.0, job=1))
     driver.settle()
-    assert counts(driver)[1] == 1
+    assert driver.state(2) is JobState.STARTING
     driver.send(HoldAsked(at=0.0, job=1))
+    told = driver.scheduler.explain(1)
+    assert told is not None
+    assert "no more of its elements are made: somebody holds it" in told.meaning
+    assert told.meaning.endswith("10 waiting")
     finish(driver, 2, 3, 4)
     assert sorted(driver.ledger.jobs) == [1]
     driver.send(UnholdAsked(at=0.0, job=1))

@@ -246,6 +246,7 @@ class JobPlacing:
         job.demand, job.ahead = array.demand, True
         array.made_ahead += 1
         array.elements_live += 1
+        job.join_array(array)
         ledger.add(job)
         ledger.about = (job,)
         job.tell(ledger.now, "element_of", index, array.id)

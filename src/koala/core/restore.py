@@ -96,6 +96,9 @@ class _Restoring:
         self._restore_files()
         for job in self._jobs:
             self._restore_job(job)
+        for job in ledger.jobs.values():
+            if job.array in ledger.arrays:
+                job.join_array(ledger.arrays[job.array])
         over = {each.job for each in snapshot.turned if each.outcome is not None}
         ledger.turned = [
             *snapshot.turned,

@@ -218,6 +218,8 @@ def _meaning(job: Job, names: Sequence[SiteName]) -> str:
             return str(details[1])
     if job.state is JobState.UNFOLDING:
         return _unfolding(job)
+    if job.state is JobState.HELD and job.made:
+        return f"no more of its elements are made: {kept_back_by(job)}; {_unfolding(job)}"
     if job.state is JobState.HELD:
         return f"not tried yet: {kept_back_by(job)}"
     if job.state is JobState.QUARANTINED:
@@ -275,7 +277,7 @@ def element_counts(array: Job) -> ElementCounts | None:
         return None
     ended = array.not_done_as
     failed, cancelled = ended[str(JobOutcome.FAILED)], ended[str(JobOutcome.CANCELLED)]
-    begun = 0 if array.state in ENDED else array.elements_live - array.made_ahead
+    running = 0 if array.state in ENDED else array.elements_running
     over = array.made - array.elements_live  # some of those that are not done were not to be made
     done = over - (failed + cancelled - array.not_made)
     if array.state is JobState.CANCELLED:
@@ -283,8 +285,8 @@ def element_counts(array: Job) -> ElementCounts | None:
     return ElementCounts(
         indices=str(spec),
         size=spec.size,
-        waiting=spec.size - begun - done - failed - cancelled,
-        running=begun,
+        waiting=spec.size - running - done - failed - cancelled,
+        running=running,
         done=done,
         failed=failed,
         cancelled=cancelled,

@@ -17,6 +17,11 @@ from koala.store.rows import ComponentRow, StoredJob, TransferRow
 ENDED_STATES = frozenset(str(state) for state in ENDED)
 
 
+def _stand_as(array: StoredJob) -> str:
+    """The state in which elements are counted that are no jobs yet: they are kept back where their array is."""
+    return str(JobState.WAITING) if array.state == JobState.UNFOLDING else array.state
+
+
 class LiveRows:
     """Jobs that have not ended with all their components, components that outlive their job, and transfers."""
 
@@ -30,6 +35,7 @@ class LiveRows:
         # By owner (None: whoever) and state, in the order in which they came into it.
         self._in_state: dict[tuple[str | None, str], dict[JobId, None]] = {}
         self._arrays: set[JobId] = set()  # those of the jobs that are arrays
+        self._made: Counter[JobId] = Counter()  # by array: the elements among the jobs
         self._ended: Counter[tuple[str | None, str]] = Counter()  # by owner and state, those of which are counted
         self._counted: set[str | None] = set()  # the owners whose ended jobs are counted
         for job in jobs:
@@ -63,9 +69,17 @@ class LiveRows:
     def counts(self, owner: str | None) -> dict[str, int]:
         """How many jobs are in each state that any is in, an array by its elements; ``count_ended`` comes first."""
         found = Counter({str(state): len(self._in_state.get((owner, state), ())) for state in JobState})
-        found.subtract(row.state for each in self._arrays if owner in (None, (row := self.jobs[each]).owner))
+        for row in (self.jobs[each] for each in self._arrays):
+            if owner in (None, row.owner):
+                found[row.state] -= 1
+                found[_stand_as(row)] += self._not_made(row)
         found.update({state: self._ended[owner, state] for state in ENDED_STATES})
         return {state: count for state, count in found.items() if count}
+
+    def _not_made(self, array: StoredJob) -> int:
+        """How many of its elements are no jobs yet, and are to be."""
+        assert array.elements is not None, "an array has elements"
+        return max(0, array.elements.waiting + array.elements.running - self._made[array.id])
 
     def held_at(self, site: str) -> list[ComponentRow]:
         """The components at a site whose end is not on record."""
@@ -97,6 +111,8 @@ class LiveRows:
         self.jobs[job.id] = job
         if job.elements is not None:
             self._arrays.add(job.id)
+        if before is None and job.array is not None:
+            self._made[job.array] += 1
         if before is None or before.state != job.state:
             if before is not None:
                 self._leave_state(before)
@@ -108,6 +124,10 @@ class LiveRows:
         self._arrays.discard(job)
         if before is not None:
             self._leave_state(before)
+            if before.array is not None:
+                self._made[before.array] -= 1
+                if not self._made[before.array]:
+                    del self._made[before.array]
 
     def _leave_state(self, before: StoredJob) -> None:
         for owner in (None, before.owner):

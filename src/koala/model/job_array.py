@@ -119,8 +119,8 @@ def _read_range(text: str) -> tuple[int, int, int]:
 
 
 class ElementCounts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How the elements of an array stand. ``indices`` is how the array is written; those that wait include those that
-    have not been made yet."""
+    """How the elements of an array stand. ``indices`` is how the array is written; those that run have started;
+    those that wait include those that have places and have not started, and those that have not been made yet."""
 
     indices: str
     size: int

@@ -144,11 +144,15 @@ def test_a_job_that_waits_in_vain_is_told_of_at_once(shell: Shell, tmp_path: Pat
 
 
 def test_an_array_that_failed_is_explained_by_an_element(shell: Shell, tmp_path: Path) -> None:
-    path = job_file(tmp_path, "exit 4", "components: [{processors: 1}]\narray: 3,7")
+    request = "components: [{processors: 1}]\narray: 3,5,7%1\noutputs: [made]"
+    path = job_file(tmp_path, "touch made; [ $KOALA_ARRAY_INDEX = 5 ] || exit 4", request)
     array = shell.json("submit", str(path), "--wait", code=4)["id"]
     told = " ".join(shell("job", "explain", str(array)).stdout.split())
-    assert "Of 2 elements 2 failed (indices 3, 7)." in told
+    assert "Of 3 elements 2 failed (indices 3, 7)." in told
     assert f"Element {array}_7 failed: " in told
+    fetched = shell("job", "fetch", str(array), "--to", str(tmp_path / "to"), code=1)
+    assert f"Not all is there: job {array} failed: " in " ".join(fetched.stderr.split())
+    assert (tmp_path / "to" / "5" / "made").exists()
 
 
 def test_a_dry_run_does_not_go_with_waiting(shell: Shell) -> None:

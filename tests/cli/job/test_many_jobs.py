@@ -125,7 +125,7 @@ def test_a_script_for_slurm_runs_as_it_is(shell: Shell, tmp_path: Path) -> None:
 
 
 def test_an_array_and_a_graph_that_can_never_fit_are_warned_of(shell: Shell, tmp_path: Path) -> None:
-    array = shell("submit", str(job_file(tmp_path, "true", "components: [{processors: 99}]\narray: 5-6")))
+    array = shell("submit", str(job_file(tmp_path, "true", "components: [{processors: 99}]\narray: 5-8")))
     assert "each element of the array can never fit" in " ".join(array.stderr.split())
     path = tmp_path / "graph.yaml"
     path.write_text("jobs:\n  large: {processors: 99, application: {executable: 'true'}}\n", encoding="utf-8")
@@ -133,7 +133,9 @@ def test_an_array_and_a_graph_that_can_never_fit_are_warned_of(shell: Shell, tmp
     number = int(graph.stdout.split("job ")[1].split()[0])
     assert f"large (job {number}) can never fit" in " ".join(graph.stderr.split())
     assert "koala submit --dry-run" in shell("place", str(path), "--idle", "C1=4", code=2).stderr
-    shell("job", "cancel", array.stdout.split()[2], str(number))
+    whole = array.stdout.split()[2]
+    assert shell("job", "cancel", f"{whole}_8").stdout.startswith(f"Element {whole}_8 (")
+    shell("job", "cancel", whole, str(number))
 
 
 def test_a_graph_is_taken_whole_and_runs_in_order(shell: Shell, tmp_path: Path) -> None:

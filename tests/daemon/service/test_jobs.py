@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from pathlib import Path
 
 import pytest
@@ -285,6 +286,7 @@ def test_an_array_is_one_row_and_its_elements_are_jobs(tmp_path: Path) -> None:
             after = await world.start(job_text(after=f"{{done: [{array}_5], ended: [{again}_9999]}}"))
             assert (again, after) == (array + 6, array + 6 + 10_001)
             elements = (await service.jobs(OWNER, array=array)).items
+            assert whole.started_at == min(each.started_at or math.inf for each in elements)
             assert [(each.id, each.name, each.array, each.array_index) for each in elements][-2:] == [
                 (array + 2, "sweep[5]", array, 5),
                 (array + 1, "sweep[3]", array, 3),
@@ -299,10 +301,24 @@ def test_an_array_is_one_row_and_its_elements_are_jobs(tmp_path: Path) -> None:
             assert (await world.ended(after)).state == "done"
             with pytest.raises(InvalidError, match=f"no element {array}_4"):
                 await world.start(job_text(after=f"{{done: [{array}_4]}}"))
+            last = await world.start(job_text(FOREVER, NEVER_FITS_NOW, array="0-1"))
+            for state, number in (("running", again), ("waiting", last)):
+                page = await service.jobs(OWNER, states=frozenset({state}), limit=1)
+                assert ([each.id for each in page.items], page.next) == ([number], None)
+            assert (await service.changes.hold(OWNER, again)).state == "held"
+            counted = (await service.numbers()).jobs
+            assert counted == (await service.grid.overview(OWNER)).counts
+            assert {state: count for state, count in counted.items() if count} == {
+                "held": 9_996,  # and one is cancelled
+                "waiting": 2 + 2,
+                "running": 1,
+                "done": 6,
+            }
+            await service.changes.cancel(OWNER, last)
             ended = await service.changes.cancel(OWNER, again)
             assert (ended.state, ended.elements and ended.elements.cancelled) == ("cancelled", 10_000)
         async with open_daemon(tmp_path / "d") as world:
-            assert await world.start(job_text()) == after + 1
+            assert await world.start(job_text()) == last + 3
 
     asyncio.run(scenario())
 

@@ -150,6 +150,27 @@ def test_counts_follow_what_changes_and_ask_for_no_row() -> None:
     assert [row.id for row in rows.in_state("running", "waiting", owner="bert")] == [2]
 
 
+def test_elements_that_are_no_jobs_yet_count_where_their_array_keeps_them() -> None:
+    rows = LiveRows()
+    rows.count_ended(None, {})
+
+    def take(row: StoredJob) -> dict[str, int]:
+        draft = Draft(rows)
+        draft.jobs[row.id] = row
+        rows.take(draft)
+        return rows.counts(None)
+
+    elements = ElementCounts(indices="0-99", size=100, waiting=100)
+    assert take(replace(a_row(1, "held"), elements=elements)) == {"held": 100}
+    assert take(replace(a_row(1, "unfolding"), elements=elements)) == {"waiting": 100}
+    assert take(replace(a_row(2, "placed"), array=1, array_index=0)) == {"waiting": 99, "placed": 1}
+    assert take(replace(a_row(3, "waiting"), array=1, array_index=1)) == {"waiting": 99, "placed": 1}
+    assert take(replace(a_row(1, "held"), elements=elements)) == {"held": 98, "waiting": 1, "placed": 1}
+    later = replace(elements, waiting=98, running=0, done=1, cancelled=1)
+    take(replace(a_row(2, "done"), array=1, array_index=0))
+    assert take(replace(a_row(1, "unfolding"), elements=later)) == {"waiting": 98, "done": 1}
+
+
 @pytest.mark.parametrize("owner", [None, "anna"])
 def test_jobs_that_wait_are_shown_in_the_order_of_their_queue(owner: str | None) -> None:
     world = Waiting(30, kinds=4)

@@ -16,7 +16,7 @@ from koala.cli.job.views import print_explanation, print_job
 from koala.cli.job.waiting import end_with, watch_job
 from koala.cli.terminal.output import print_json
 from koala.cli.terminal.refusals import Verdicts
-from koala.cli.terminal.words import clean, shown_state, with_its_time
+from koala.cli.terminal.words import clean, element_called, shown_state, with_its_time
 
 if TYPE_CHECKING:
     from koala.client import Client
@@ -118,7 +118,9 @@ def _each_job(
             continue
         answers.append(found.model_dump(mode="json"))
         if not as_json:
-            say(f"Job {found.id} ({clean(found.name)}) {told(found)}.")
+            # Of an element that is no job yet its array is told, which goes on.
+            which = f"Job {found.id}" if found.id == job_id else f"Element {element_called(found, job_id)}"
+            say(f"{which} ({clean(found.name)}) {told(found)}.")
     if as_json:
         print_json(answers)
     ctx.exit(code)

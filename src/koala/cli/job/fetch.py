@@ -61,6 +61,7 @@ def fetch(ctx: click.Context, client: Client, /, job_id: int, target: str | None
         say(f"Job {job_id}: {counted(len(made), 'output')} in {clean(str(directory))}.")
     if found.state != "done":
         say(f"Not all is there: job {job_id} {found.state}: {clean(found.reason)}", err=True)
+        ctx.exit(FailedError.exit_code)
 
 
 class _Made(NamedTuple):

@@ -159,10 +159,15 @@ def elements_words(elements: ElementCountsInfo) -> str:
 
 def first_element(job: JobSummary) -> str:
     """What the first element of an array is called: ``17_0``."""
+    return element_called(job, job.id + 1)
+
+
+def element_called(array: JobSummary, number: int) -> str:
+    """What the element of an array that is the job of this number is called."""
     from koala.model.job_array import read_array
 
-    assert job.elements is not None, "an array has elements"
-    return f"{job.id}_{read_array(job.elements.indices).index_at(0)}"
+    assert array.elements is not None, "an array has elements"
+    return f"{array.id}_{read_array(array.elements.indices).index_at(number - array.id - 1)}"
 
 
 def site_state(site: SiteInfo, now: float | None = None) -> tuple[str, str]:

@@ -120,6 +120,7 @@ class _JobLinks:
     __slots__ = (
         "claims",
         "demand",
+        "element_states",
         "high",
         "link_demands",
         "not_done_as",
@@ -138,6 +139,7 @@ class _JobLinks:
     transfers: dict[TransferKey, FileTransfer]  # those in ``needs``, in their order
     transfers_open: int
     link_demands: list[tuple[int, int]]  # (link, bit/s), while they count
+    element_states: dict[JobState, int]  # how many elements that have not ended are in each state of its array
     not_done_as: Counter[str]  # of an array: how many of those that are not done ended so
     not_made: int  # of these: how many were to be made after those that were
     timer: Timer | None
@@ -145,6 +147,7 @@ class _JobLinks:
 
 # What elements of a job that is no array have become; most jobs are none, and share it.
 _NO_ELEMENTS: Counter[str] = Counter()
+_NO_STATES: dict[JobState, int] = {}
 
 
 @encoded
@@ -269,11 +272,22 @@ class Job(_JobLinks):
         self.transfers = {}
         self.transfers_open = 0
         self.link_demands = []
-        self.not_done_as, self.not_made = _NO_ELEMENTS, 0
+        self.not_done_as, self.not_made, self.element_states = _NO_ELEMENTS, 0, _NO_STATES
         if request.array is not None:
+            self.element_states = dict.fromkeys(JobState, 0)
             self.not_done_as = Counter(self.not_done.values())
             self.not_made = sum(position >= self.made for position in self.not_done)
         self.timer = None
+
+    def join_array(self, array: Job) -> None:
+        """It is an element of this array, which counts it from now on in the state that it is in."""
+        self.element_states = array.element_states
+        self.element_states[self.state] += 1
+
+    @property
+    def elements_running(self) -> int:
+        """Of an array: how many elements run, or have run and are collected from."""
+        return self.element_states[JobState.RUNNING] + self.element_states[JobState.COLLECTING]
 
     def note_not_done(self, position: int, outcome: str) -> None:
         """Of an array: the element at this position has ended so, made or not."""
@@ -325,6 +339,9 @@ class Job(_JobLinks):
             raise InvalidTransitionError(self.id, self.state, target, [repr(entry) for entry in self.story])
         self.states[self.state] -= 1
         self.states[target] += 1
+        if self.array:
+            self.element_states[self.state] -= 1
+            self.element_states[target] += 1
         self.state = target
 
     def tell(self, at: float, what: str, *details: Any) -> None:

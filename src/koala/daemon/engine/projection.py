@@ -6,7 +6,7 @@ decides anything, and nothing is written: rows go into a draft.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -79,7 +79,7 @@ class Projector:
             reasons[event.job] = event.reason
         elif isinstance(event, JobSubmitted) and event.defect:
             reasons[event.job] = event.defect
-        for job_id in touched:
+        for job_id in self._with_arrays(touched):
             self.about = (job_id,)
             self._project_job(job_id, event, reasons.get(job_id), submitter)
 
@@ -143,21 +143,24 @@ class Projector:
                 touched[command.array] = None
                 touched[command.job] = None
             case JobPlaced():
-                self._touch(command.job, touched)
+                touched[command.job] = None
                 reasons[command.job] = ""
             case JobHeld() | JobUnheld():
-                self._touch(command.job, touched)
+                touched[command.job] = None
             case JobRequeued() | JobEnded():
-                self._touch(command.job, touched)
+                touched[command.job] = None
                 reasons[command.job] = command.reason
 
-    def _touch(self, job_id: JobId, touched: dict[JobId, None]) -> None:
-        """The job has changed, and with an element the counts of its array."""
+    def _with_arrays(self, touched: Iterable[JobId]) -> dict[JobId, None]:
+        """The jobs that have changed; with an element may have the counts of its array, which comes before it."""
         ledger = self._scheduler.ledger
-        job = ledger.jobs.get(job_id) or ledger.ended.get(job_id)
-        if job is not None and job.array:
-            touched[job.array] = None
-        touched[job_id] = None
+        found: dict[JobId, None] = {}
+        for job_id in touched:
+            job = ledger.jobs.get(job_id) or ledger.ended.get(job_id)
+            if job is not None and job.array in ledger.arrays:
+                found[job.array] = None
+            found[job_id] = None
+        return found
 
     def _claimed(self, command: StartComponent, at: float) -> ComponentRow:
         job = self._job(command.job)
@@ -222,7 +225,7 @@ class Projector:
         elements = changes["elements"] = element_counts(job)
         if elements is not None:
             # It holds no processors itself: it has started when the first of its elements has.
-            begun = event.at if elements.running or elements.done or elements.failed else None
+            begun = event.at if job.elements_started else None
             changes["started_at"] = begun if before is None or before.started_at is None else before.started_at
         changes["priority"] = str(job.changed_priority or job.request.priority)
         if job.ended_at is not None:

@@ -92,7 +92,6 @@ SMALL_REQUEST_CHARACTERS_MAX = 16_384
 
 _STATES_IN_ORDER = [str(state) for state in JobState]
 _STATES = frozenset(_STATES_IN_ORDER)
-_AS_ARRAYS_STAND = frozenset({str(JobState.RUNNING), str(JobState.WAITING)})
 
 
 class Service:
@@ -296,21 +295,24 @@ class Service:
                 return Page(items=[])
             owner = who.name
         # An array is listed as running or waiting, and goes by another name in the table.
-        asked = states | {str(JobState.UNFOLDING)} if states & _AS_ARRAYS_STAND and array is None else states
-        found = await query(
-            self._engine.store.jobs, owner=owner, states=asked, before=before, limit=limit + 1, array=array
+        arrays = self._arrays_standing(states, owner, before) if array is None else []
+        told = await query(
+            self._engine.store.jobs, owner=owner, states=states, before=before, limit=limit + 1, array=array
         )
+        newest = {row.id: row for row in (*arrays, *told)}
+        found = [newest[number] for number in sorted(newest, reverse=True)[: limit + 1]]
         waiting = (row.id for row in found[:limit] if row.state == JobState.WAITING)
         ledger = self._engine.scheduler.ledger
         in_line = places_in_line(ledger, waiting)
         return Page(
-            items=[
-                job_summary(row, ledger, in_line.get(row.id))
-                for row in found[:limit]
-                if not states or not states.isdisjoint((row.state, standing(row)))
-            ],
+            items=[job_summary(row, ledger, in_line.get(row.id)) for row in found[:limit]],
             next=write_cursor("jobs", str(found[limit - 1].id)) if len(found) > limit else None,
         )
+
+    def _arrays_standing(self, states: frozenset[str], owner: str | None, before: int | None) -> list[StoredJob]:
+        """The arrays whose elements are under way, and that stand in one of these states for people."""
+        unfolding = self._engine.rows.in_state(JobState.UNFOLDING, owner=owner)
+        return [row for row in unfolding if standing(row) in states and (before is None or row.id < before)]
 
     async def job(self, who: Principal, job: int) -> JobDetail:
         """One job. Needs ``read``."""

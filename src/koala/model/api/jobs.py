@@ -27,8 +27,9 @@ class Place(Answer):
 
 class ElementCountsInfo(Answer):
     """How the elements of an array stand. ``indices`` is how the array was written; the element at position P,
-    counted from 0 in the order of the indices, is the job with the number of the array + 1 + P. Those that wait
-    include those that are no jobs yet."""
+    counted from 0 in the order of the indices, is the job with the number of the array + 1 + P. Those that
+    run have started; those that wait include those that have places and have not started, and those that are no jobs
+    yet."""
 
     indices: str
     size: int

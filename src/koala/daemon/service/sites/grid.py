@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 
-from koala.core.lifecycle import JobState
 from koala.daemon.engine.loop import Engine
 from koala.daemon.offload import offload, query
 from koala.daemon.service.principal import Principal
@@ -32,16 +31,8 @@ class GridService:
         """The whole grid now; jobs of others are left out for those who may not see them. Needs ``read``."""
         who.need(Scope.READ)
         owner = None if who.sees_all else who.name
-        counts = dict(await self._engine.counts(owner))
-        counts[JobState.WAITING] = counts.get(JobState.WAITING, 0) + self._not_made(owner)
+        counts = await self._engine.counts(owner)
         return CallerView(self._engine, who).overview(counts, self._board.lists(owner))
-
-    def _not_made(self, owner: str | None) -> int:
-        """How many elements of arrays are no jobs yet."""
-        arrays = self._engine.scheduler.ledger.arrays
-        unfolding = self._engine.rows.in_state(JobState.UNFOLDING, owner=owner)
-        found = (arrays.get(row.id) for row in unfolding)
-        return sum(each.spec.size - each.made for each in found if each is not None and each.spec is not None)
 
     async def sites(self, who: Principal) -> list[SiteInfo]:
         """All sites. Needs ``read``."""
