@@ -12,6 +12,7 @@ import json
 import os
 import shlex
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -36,6 +37,42 @@ esac
 exec {shlex.quote(sys.executable)} -m torch.distributed.run {shlex.quote(str(PROGRAM))} \\
     --steps 1000000 --look-every 20 --save-every 20 --target-loss "$target"
 """
+
+# Two processes train to a step. Then the second is without its last state, as if it had been ended before it saved
+# that, and both train on. They are forks of one, so that torch is loaded once.
+TWICE = """
+import os
+import sys
+from functools import partial
+from pathlib import Path
+from koala.examples.training import train
+
+folder, rank = Path(sys.argv[1]), 0 if os.fork() else 1
+os.environ["KOALA_PROCESSORS_ALL"] = "1,1"
+joined = partial(train.dist.init_process_group, rank=rank, world_size=2)
+for steps in (40, 41):
+    train.dist.init_process_group = partial(joined, init_method=f"file://{folder}/met-{steps}")
+    sys.argv[1:] = ["--steps", str(steps), "--save-every", "20", "--checkpoint", f"{folder}/{rank}"]
+    train.main()
+    if (rank, steps) == (1, 40):
+        (folder / "1/state-40.pt").unlink()
+if rank == 0:
+    sys.exit(os.waitstatus_to_exitcode(os.wait()[1]))
+"""
+
+
+def test_all_go_on_from_the_last_state_that_all_have(tmp_path: Path) -> None:
+    real_extra("torch")
+    environment = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", TWICE, str(tmp_path)]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=STARTED_WITHIN_S)
+    assert done.returncode == 0, done.stderr
+    told = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [(each["restored_at"], each["steps"]) for each in told] == [(0, 40), (20, 41)]
+    assert told[0]["loss"] == told[1]["loss"]  # that of step 40, which was trained twice
+    assert [sorted(path.name for path in (tmp_path / rank).iterdir()) for rank in "01"] == [
+        ["state-20.pt", "state-40.pt"]
+    ] * 2
 
 
 def test_training_over_three_sites_goes_on_after_a_component_was_killed(root: Path) -> None:

@@ -10,9 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
+from koala.daemon import grid_sites
 from koala.daemon.grid_sites import make_site
 from koala.daemon.upkeep.retention import Retention
-from koala.model.grid import BatchSettings, Site, SiteKind
+from koala.model.grid import BatchSettings, SchedulerParameters, Site, SiteKind
 from koala.model.messages import CancelAsked, SiteReported
 from koala.sites import LiveSite, LocalSite
 from tests.support.engine_world import EngineWorld, a_request, local_grid, open_engine, open_store, root
@@ -244,6 +245,18 @@ def test_an_idle_engine_writes_nothing(root: Path) -> None:
             assert world.engine.counters.commits == commits
 
     asyncio.run(scenario())
+
+
+def test_batch_sites_are_told_how_long_components_wait_for_each_other(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: dict[str, Any] = {}
+    monkeypatch.setattr(grid_sites, "BatchSite", lambda *_, **options: told.update(options))
+    make = grid_sites.maker_for(SchedulerParameters(barrier_timeout_s=20.0))
+    batch = BatchSettings(work_directory=str(root / "work"))
+    described = Site(name="b", processors=2, kind=SiteKind.SLURM, batch=batch)
+    make(described, root, emit=lambda _: None, on_mail=lambda _: None, clock=time.time)
+    assert told["barrier_timeout_s"] == 20.0
 
 
 def test_the_maker_of_sites_is_the_one_for_embedded_ones_by_default(root: Path) -> None:
