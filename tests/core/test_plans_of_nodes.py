@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koala.core import JobState
-from koala.core.state.nodes.pools import PLAIN
+from koala.core.state.nodes.pools import PLAIN, BelievedPools
 from koala.core.state.nodes.sure import BYTE, GPU, KnownNodes, LooseTasks, sure_places
 from koala.model.grid import Preemption
 from koala.model.messages import JobRequeued, Outcome, SiteReported, StartComponent
-from koala.model.nodes import NodeClass, NodeSize, TaskNeeds, TaskShape, held_node_classes
+from koala.model.nodes import NodeClass, NodePool, NodeSize, TaskNeeds, TaskShape, held_node_classes
 from koala.model.request import Application, Component, Priority, Request
 from tests.support.core_driver import CoreDriver, ask, kind, part
 
@@ -432,6 +432,32 @@ def test_a_shaped_job_claims_early_what_is_there_and_the_rest_as_it_comes() -> N
     world.driver.wait_until(299.0)
     world.end(held)
     assert world.driver.state(2) is JobState.STARTING
+
+
+def test_whether_a_job_of_many_components_claims_early_is_asked_of_one_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    early: dict[str, Any] = {
+        "barrier_timeout_s": 100.0,
+        "hold_budget": 0.5,
+        "hold_budget_per_job": 0.5,
+        "hold_window_s": 3_600.0,
+    }
+    world = Nodes(count=3, hold_ahead_s=50.0, **early)
+    for node in range(3):
+        world.run(gpus(1, 2, walltime_s=300.0), node)
+    world.submit(Request(components=gpus(1, 2).components * 3, policy="WF", walltime_s=100.0))
+    assert world.driver.job(4).plan_at == 300.0
+    asked = []
+    behind_others = BelievedPools.behind_others
+
+    def noted(pools: BelievedPools, site: int) -> NodePool | None:
+        asked.append(world.driver.now)
+        return behind_others(pools, site)
+
+    monkeypatch.setattr(BelievedPools, "behind_others", noted)
+    world.driver.wait_until(260.0)
+    asked.clear()
+    world.tell()
+    assert len(asked) == 1
 
 
 def test_classes_with_too_many_holders_are_told_without_them(monkeypatch: pytest.MonkeyPatch) -> None:
