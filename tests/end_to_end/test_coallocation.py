@@ -111,7 +111,7 @@ def test_a_low_job_makes_room_for_a_high_one_and_runs_again(the_lab: Lab, tmp_pa
     """The high job's file is on its way when the low job takes the processors that it was placed on. The low job does
     not end by itself before the high one has."""
     gate = tmp_path / "gate"
-    with real_grid(the_lab, tmp_path, mbit_s=40) as grid:
+    with real_grid(the_lab, tmp_path, mbit_s=40, hold_placed=False) as grid:
         grid.register(tmp_path / "data", 40_000_000, "beta")
         high = grid.submit(
             f"priority: high\ninput_files: [data]\n{SLEEP % 1}"
