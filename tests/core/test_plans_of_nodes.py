@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koala.core import JobState
-from koala.core.state.nodes.pools import PLAIN, BelievedPools
+from koala.core.state.nodes.pools import PLAIN
 from koala.core.state.nodes.sure import BYTE, GPU, KnownNodes, LooseTasks, sure_places
 from koala.model.grid import Preemption
-from koala.model.messages import JobRequeued, Outcome, SiteReported, StartComponent
-from koala.model.nodes import NodeClass, NodePool, NodeSize, TaskNeeds, TaskShape, held_node_classes
+from koala.model.messages import JobRequeued, Outcome, SiteReported
+from koala.model.nodes import NodeClass, NodeSize, TaskNeeds, TaskShape, held_node_classes
 from koala.model.request import Application, Component, Priority, Request
-from tests.support.core_driver import CoreDriver, ask, kind, part
+from tests.support.core_driver import CoreDriver, ask, part
 
 GIB = 2**30
 NODE = NodeSize(4, 32 * GIB, (("a100", 2),))
@@ -279,23 +279,6 @@ def test_where_nobody_tells_who_is_where_a_later_job_that_ends_in_time_puts_no_p
     assert driver.job(3).plan_at == planned == 400.0
 
 
-def test_a_claim_in_the_queue_of_a_site_has_the_node_that_it_waits_for() -> None:
-    """The only GPU is held by others until 300 s; the first job claims it early, and has it until 1300 s."""
-    plain, with_gpu = NodeSize(4, -1, (("a100", 0),)), NodeSize(4, -1, (("a100", 1),))
-    early = {"barrier_timeout_s": 400.0, "hold_budget": 0.5, "hold_budget_per_job": 0.5, "hold_ahead_s": 100.0}
-    chosen: dict[str, Any] = {"scan_interval_s": 0.0, "plan_depth": 2, "check_interval_s": None} | early
-    driver = CoreDriver({"a": 8}, hold_window_s=3_600.0, **chosen)
-    nodes = [(plain, plain), (with_gpu, with_gpu.minus(NodeSize(1, 0, (("a100", 1),))))]
-    reports(driver, nodes, others=1, releases=((300.0, 1),))
-    driver.submit(gpus(1, walltime_s=1_000.0))
-    driver.wait_until(250.0)
-    reports(driver, nodes, others=1, releases=((300.0, 1),))
-    assert driver.job(1).early_until is not None
-    driver.submit(gpus(1))
-    driver.settle()
-    assert driver.job(2).plan_at == 1_300.0
-
-
 def test_a_later_job_does_not_take_the_gpu_that_a_plan_waits_for() -> None:
     world = Nodes(count=1)
     world.run(gpus(1, walltime_s=300.0), 0)
@@ -414,7 +397,7 @@ def test_what_a_victim_leaves_is_kept_for_the_tasks_that_wait_for_it() -> None:
     assert (world.driver.state(2), world.driver.state(3)) == (JobState.STARTING, JobState.WAITING)
 
 
-def test_a_shaped_job_claims_early_what_is_there_and_the_rest_as_it_comes() -> None:
+def test_a_shaped_job_claims_nothing_early_and_starts_at_the_time_of_its_plan() -> None:
     world = Nodes(
         barrier_timeout_s=100.0, hold_budget=0.5, hold_budget_per_job=0.5, hold_ahead_s=50.0, hold_window_s=3_600.0
     )
@@ -423,41 +406,12 @@ def test_a_shaped_job_claims_early_what_is_there_and_the_rest_as_it_comes() -> N
     world.submit(Request(components=(component, component), policy="WF", walltime_s=100.0))
     assert world.driver.job(2).plan_at == 300.0
     world.driver.wait_until(251.0)
-    started = [
-        command for command in kind((each for _, each in world.driver.log), StartComponent) if command.job == 2
-    ]
-    assert len(started) == 1
-    world.submit(gpus(1))  # what is kept for it is not for others
+    assert world.driver.state(2) is JobState.WAITING
+    world.submit(gpus(1))  # what its plan needs is not for others
     assert world.driver.state(3) is JobState.WAITING
     world.driver.wait_until(299.0)
     world.end(held)
     assert world.driver.state(2) is JobState.STARTING
-
-
-def test_whether_a_job_of_many_components_claims_early_is_asked_of_one_pool(monkeypatch: pytest.MonkeyPatch) -> None:
-    early: dict[str, Any] = {
-        "barrier_timeout_s": 100.0,
-        "hold_budget": 0.5,
-        "hold_budget_per_job": 0.5,
-        "hold_window_s": 3_600.0,
-    }
-    world = Nodes(count=3, hold_ahead_s=50.0, **early)
-    for node in range(3):
-        world.run(gpus(1, 2, walltime_s=300.0), node)
-    world.submit(Request(components=gpus(1, 2).components * 3, policy="WF", walltime_s=100.0))
-    assert world.driver.job(4).plan_at == 300.0
-    asked = []
-    behind_others = BelievedPools.behind_others
-
-    def noted(pools: BelievedPools, site: int) -> NodePool | None:
-        asked.append(world.driver.now)
-        return behind_others(pools, site)
-
-    monkeypatch.setattr(BelievedPools, "behind_others", noted)
-    world.driver.wait_until(260.0)
-    asked.clear()
-    world.tell()
-    assert len(asked) == 1
 
 
 def test_classes_with_too_many_holders_are_told_without_them(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -45,6 +45,11 @@ def test_plans_for_shapes_stand_whoever_ends_early_claims_early_or_has_several_s
         assert weather(draw_calm(seed)).detail == ""
 
 
+@pytest.mark.parametrize("seed", [566, 1430])
+def test_plans_for_shapes_stand_where_others_may_claim_early(seed: int) -> None:
+    assert weather(draw_calm(seed)).broken is None
+
+
 def test_plans_that_take_all_nodes_for_free_are_found_to_be_put_off(monkeypatch: pytest.MonkeyPatch) -> None:
     def nobody_is_there(self: _SiteLine, time: float) -> NodesThen:
         return NodesThen(self._whole, (), self._whole)

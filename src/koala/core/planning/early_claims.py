@@ -13,8 +13,7 @@ from koala.core.plans import JobPlans
 from koala.core.state.encoded import INFINITY
 from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
-from koala.model.nodes import NodePool, TaskShape
-from koala.policies.front_door import places_at, transfer_s
+from koala.policies.front_door import transfer_s
 
 
 class EarlyClaims:
@@ -64,9 +63,8 @@ class EarlyClaims:
         """The first planned job that is to claim its places now."""
         ledger = self._ledger
         high_first = ledger.high.size > 0 and ledger.high.is_worth_a_scan(ledger.sites)
-        pools: dict[int, NodePool | None] = {}
         for job in sorted(ledger.planned.values(), key=self._plans.rank):
-            if (job.high or not high_first) and self._from(job) <= ledger.now and self._is_of_use(job, pools):
+            if (job.high or not high_first) and self._from(job) <= ledger.now and self._is_of_use(job):
                 return job
         return None
 
@@ -86,7 +84,7 @@ class EarlyClaims:
         plan whose time is long over, as all its sites were shut, is nothing to claim by; nor is one before whose time
         its files cannot be there."""
         demand, parameters = job.demand, self._ledger.parameters
-        if job.plan_at is None or demand is None:
+        if job.plan_at is None or demand is None or demand.groups:
             return INFINITY
         until = self.until(job)
         at = max(job.plan_at - parameters.hold_ahead_s, until - self.left_s(job) / demand.total)
@@ -105,7 +103,7 @@ class EarlyClaims:
             by_site[site] += transfer_s(demand, spots, component, site, self._ledger.sites.view)
         return max(by_site.values())
 
-    def _is_of_use(self, job: Job, pools: dict[int, NodePool | None]) -> bool:
+    def _is_of_use(self, job: Job) -> bool:
         """Whether a component can be claimed now, all its sites are open, and no earlier plan needs them."""
         ledger, spots = self._ledger, job.plan_spots
         assert spots is not None
@@ -120,20 +118,4 @@ class EarlyClaims:
                 return False
         beliefs = [ledger.sites.sites[site] for site in spots.sites]
         room = [site.limit - site.ours - site.earmarked for site in beliefs]
-        asked = {
-            (site, job.request.shape_of(component), size): None
-            for component, (site, size, here) in enumerate(zip(spots.sites, spots.sizes, room, strict=True))
-            if size <= here
-        }
-        return any(self._nodes_are_there(*each, pools) for each in asked)
-
-    def _nodes_are_there(
-        self, site: int, shape: TaskShape | None, size: int, pools: dict[int, NodePool | None]
-    ) -> bool:
-        """Whether the tasks of a component could be claimed by the nodes: those that nobody of ours holds. The pools
-        are kept for the next one."""
-        if shape is None:
-            return True
-        if site not in pools:
-            pools[site] = self._ledger.sites.pools.behind_others(site)
-        return places_at(shape, size, pools[site]) * shape.processors >= size
+        return any(size <= here for size, here in zip(spots.sizes, room, strict=True))

@@ -61,15 +61,9 @@ class BelievedPools:
         job also what is kept for it."""
         return self._made(site, job, tokens)
 
-    def behind_others(self, site: int) -> NodePool | None:
-        """What would be free without other users, as far as it is known which nodes these are on."""
-        return self._made(site, None, behind=True)
-
-    def _made(
-        self, site: int, job: Job | None, gone: Collection[Token] = (), *, behind: bool = False
-    ) -> NodePool | None:
+    def _made(self, site: int, job: Job | None, gone: Collection[Token] = ()) -> NodePool | None:
         belief = self._sites[site]
-        behind |= job is not None and job.early_until is not None
+        behind = job is not None and job.early_until is not None
         if belief.nodes:
             told = self._told[site]
             if told is None or told.nodes is not belief.nodes:
