@@ -15,6 +15,7 @@ EXPERIMENTS: dict[str, tuple[str, str]] = {
     "koala2005": ("koala.experiments.koala2005.study", "Koala2005"),
     "koala2006": ("koala.experiments.koala2006.study", "Koala2006"),
     "koala2006-map": ("koala.experiments.koala2006.sensitivity", "Sensitivity"),
+    "live2005": ("koala.experiments.live2005.study", "Live2005"),
     "live2006": ("koala.experiments.live2006.study", "Live2006"),
     "minigrid": ("koala.experiments.minigrid.study", "MiniGridStudy"),
     "planning": ("koala.experiments.planning.study", "Planning"),

@@ -143,6 +143,11 @@ class Result:
         return len(self._ended) + len(self._unfinished)
 
     @property
+    def ends(self) -> list[JobEnded]:
+        """The end of every job that came to one."""
+        return [ended for ended, _ in self._ended]
+
+    @property
     def makespan_s(self) -> float:
         """From the first submission to the last end of a job; 0 where none has ended."""
         last_s = max((ended.ended_at for ended, _ in self._ended), default=self.first_submission_s)

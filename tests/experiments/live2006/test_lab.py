@@ -16,6 +16,7 @@ import pytest
 
 from koala.client import Client
 from koala.descriptions import read_grid
+from koala.experiments.live2005.runs import FileWorkload, run_live, simulated
 from koala.experiments.live2006 import runs
 from koala.experiments.live2006.findings import Live2006Findings, LiveRun
 from koala.experiments.live2006.lab import LabSize, LiveGrid, live_grid, options_for
@@ -35,7 +36,7 @@ BACKGROUND = Background(user_load=0.1, user_size_mean=1.0, user_execution_mean_s
 PROBLEM = SolverProblem(size=16, laplace_iterations=5, heat_iterations=5)
 DRAWN = WorkloadDraw(jobs=2, interarrival_s=0.5, seed=1)
 # Of each kind of measurement as few as there can be.
-FEW = {"APPLICATIONS": ("laplace",), "SIZES": {2: (2,)}, "COMPONENTS": (1, 2), "STARTS": 1, "PAUSE_S": 0.2}
+FEW = {"APPLICATIONS": ("laplace",), "SIZES": {2: (2,)}, "COMPONENTS": (1, 2), "STARTS": 2, "PAUSE_S": 0.2}
 KIND = "laplace/2"
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces are for root")
@@ -89,6 +90,16 @@ def test_a_policy_is_measured_with_local_users_beside_it(live: LiveGrid, measure
     assert set(types) == {"mpi"}
 
 
+def test_jobs_of_two_priorities_with_files_are_measured_and_simulated(live: LiveGrid) -> None:
+    """The experiment of 2005, whose lab is this one; each job brings a file to the site that lacks it."""
+    workload = FileWorkload(jobs=2, interarrival_s=0.2, files=2, file_mb=0.05, execution_s=0.4, seed=3)
+    found = asyncio.run(run_live(live, workload, None))
+    assert (found["outcomes"], found["not_completed"]) == ({"done": 2}, 0)
+    assert sum(cell["jobs"] for cell in found["cells"].values()) == 2
+    assert (found["taken_out"], found["broken"], found["hit"]) == ({}, 0, 0)
+    assert simulated(live.grid, workload, 0.5)["outcomes"] == {"done": 2}
+
+
 def test_local_users_hold_every_site_in_its_band_and_leave_nothing(live: LiveGrid) -> None:
     asyncio.run(held(live.lab))
 
@@ -109,15 +120,16 @@ async def held(lab: Lab) -> None:
 def test_a_simulation_follows_from_single_jobs_and_the_report_compares_it_with_the_runs(
     live: LiveGrid, measured: dict[str, Any]
 ) -> None:
-    """Single jobs at two of the sites, one under Slurm and one under Grid Engine: of three there are seven sets."""
+    """Single jobs at two of the sites, one under Slurm and one under Grid Engine; which has the one that is on one
+    cluster alone is the seed's turn."""
     two = live._replace(grid=msgspec.structs.replace(live.grid, sites=live.grid.sites[1:]))
     calibration = calibrated(two, PROBLEM, BACKGROUND, seed=1, stolen_percent_max=100.0)
-    sets = {"beta", "gamma", "beta+gamma"}
+    sets = {"gamma", "beta+gamma"}
     assert set(calibration["executions"]) == {f"{KIND}/{sites}" for sites in sets}
-    # One start each of one and of two components, and the single jobs.
-    assert Counter(len(places) for places, _ in calibration["overheads"]) == {1: 1 + 2, 2: 1 + 1}
+    # Two starts each of one and of two components, and the single jobs.
+    assert Counter(len(places) for places, _ in calibration["overheads"]) == {1: 2 + 1, 2: 2 + 1}
     beside = Counter({sites: len(seconds) for sites, seconds in calibration["pairs"].items()})
-    assert sorted(key.count("+") for key in beside.elements()) == [0, 0, 1, 1]
+    assert list(beside.elements()) == [f"{KIND}/beta+gamma"] * 2
     times_s = [
         *calibration["executions"].values(),
         *(seconds for _, seconds in calibration["overheads"]),
@@ -132,7 +144,7 @@ def test_a_simulation_follows_from_single_jobs_and_the_report_compares_it_with_t
     simulated = predicted(model, two.grid, "FCM", DRAWN, BACKGROUND, runs=2)
     assert [each["outcomes"] for each in simulated] == [{"done": 2}] * 2
 
-    assert [tries for _, tries in calibration["host"]] == [1] * (2 + 3 + 2), "one of each measurement was enough"
+    assert [tries for _, tries in calibration["host"]] == [1] * (4 + 2 + 1), "one of each measurement was enough"
     run = LiveRun("FCM", DRAWN.seed, measured | {"host": [(0.0, 1)]}, simulated)
     findings = Live2006Findings([run], [calibration], model, agree_percent=15.0, stolen_percent_max=5.0)
     numbers = findings.as_json()

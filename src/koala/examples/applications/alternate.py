@@ -9,19 +9,17 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 
 import numpy as np
 
 from koala.examples.applications.decomposition import row_blocks
 from koala.examples.applications.heat import FLOW, start_values
-from koala.examples.applications.options import Parser, add_steps, common_parser, number
+from koala.examples.applications.options import Parser, add_steps, common_parser
 from koala.examples.applications.program import Solver, SolverProgress, run
 from koala.examples.applications.world import Array, MpiWorld, Parcel
 
 SIZE_DEFAULT = 256
 STEPS_DEFAULT = 200
-WORK_MS_MAX = 60_000.0
 
 
 class Alternate(Solver):
@@ -33,21 +31,12 @@ class Alternate(Solver):
     def parser() -> Parser:
         """The command line."""
         words = "Follow the heat of a plate by alternating directions, where all processes talk to all."
-        parser = add_steps(common_parser("alternate", words, SIZE_DEFAULT), STEPS_DEFAULT)
-        parser.add_argument(
-            "--work-ms",
-            type=number(0.0, WORK_MS_MAX),
-            default=0.0,
-            metavar="MS",
-            help="rest so long in every step, in the place of more computing (default 0)",
-        )
-        return parser
+        return add_steps(common_parser("alternate", words, SIZE_DEFAULT), STEPS_DEFAULT)
 
     def __init__(self, world: MpiWorld, options: argparse.Namespace) -> None:
         self._world = world
         self._size: int = options.size
         self._steps: int = options.steps
-        self._work_s: float = options.work_ms / 1e3
         self._blocks = row_blocks(self._size, world.size)
         block = self._blocks[world.rank]
         self._rows = start_values(self._size)[1:-1, 1:-1][block.top : block.bottom]
@@ -64,8 +53,7 @@ class Alternate(Solver):
             before = self._rows
             turned = self._turned(flowed(before))
             self._rows = self._turned(flowed(turned))
-            if self._work_s > 0.0:
-                time.sleep(self._work_s)
+            self._world.work()
         self._largest_change = float(np.abs(self._rows - before).max())
         return SolverProgress(self._steps, converged=True)
 

@@ -59,6 +59,7 @@ class Heat(Solver):
         if field.block.points > 0:
             for _ in range(self._steps):
                 change = self._step(field)
+                self._world.work()
             self._largest_change = float(np.abs(change).max())
         self._result = field.collect()
         return SolverProgress(self._steps, converged=True)

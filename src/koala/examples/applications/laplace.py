@@ -84,6 +84,7 @@ class Laplace(Solver):
                 field.exchange()
                 for quarter in phase:
                     field.own[quarter] = 0.25 * neighbours_sum(field.values, quarter)
+            self._world.work()
             if iteration % COMPARED_ITERATIONS == 0 and self._tolerance > 0:
                 (change,) = self._world.sum_all(float(np.abs(field.own - before).sum()))
                 if change / self._size**2 < self._tolerance:

@@ -15,6 +15,7 @@ ITERATIONS_MAX = 10_000_000
 LATENCY_MS_MAX = 60_000.0
 BANDWIDTH_MBIT_S_MIN = 0.001
 BANDWIDTH_MBIT_S_MAX = 1e9
+WORK_MS_MAX = 60_000.0
 
 # Where launchers tell a process its rank before MPI is loaded.
 _RANK_VARIABLES = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
@@ -44,6 +45,13 @@ def common_parser(application: str, description: str, size: int) -> Parser:
     )
     parser.add_argument("--verify", action="store_true", help="compare with the serial solution, which takes longer")
     parser.add_argument("--json", action="store_true", help="print the result as one line of JSON")
+    parser.add_argument(
+        "--work-ms",
+        type=number(0.0, WORK_MS_MAX),
+        default=0.0,
+        metavar="MS",
+        help="rest so long in every iteration or step, in the place of more computing (default 0)",
+    )
     wide = parser.add_argument_group("clusters and the distance between them")
     wide.add_argument(
         "--groups",

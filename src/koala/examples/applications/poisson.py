@@ -75,6 +75,7 @@ class Poisson(Solver):
                 field.exchange()
                 for part in parts:
                     field.own[part] = 0.25 * (neighbours_sum(field.values, part) + self._sources[part])
+            self._world.work()
             if before is not None:
                 (change,) = self._world.largest_of_all(float(np.abs(field.own - before).max()))
                 if change < self._tolerance:

@@ -102,7 +102,7 @@ def run(application: type[Solver], arguments: Sequence[str] | None = None, comm:
     try:
         wan = WanEmulation(options.wan_latency_ms, options.wan_bandwidth_mbit_s)
         clusters = clusters_from(options.groups, os.environ, comm.size)
-        world = MpiWorld(comm, clusters, wan)
+        world = MpiWorld(comm, clusters, wan, work_s=options.work_ms / 1e3)
         report = _report(application(world, options), world, options)
     except SavedAndLeftError as left:
         return _saved(world, left)

@@ -73,8 +73,9 @@ class _Transit:
 class MpiWorld:
     """The processes of this run. Every method is called by all processes that it concerns."""
 
-    def __init__(self, comm: MPI.Comm, clusters: ProcessClusters, wan: WanEmulation) -> None:
+    def __init__(self, comm: MPI.Comm, clusters: ProcessClusters, wan: WanEmulation, *, work_s: float = 0.0) -> None:
         self._comm = comm
+        self._work_s = work_s
         self.clusters = clusters
         self.wan = wan
         self.rank = comm.rank
@@ -94,6 +95,11 @@ class MpiWorld:
         self.meet()
         self.messages_across = self.bytes_across = 0
         self.clock.restart()
+
+    def work(self) -> None:
+        """Rest for as long as an iteration is to compute beyond what it does; it counts as computing."""
+        if self._work_s > 0.0:
+            time.sleep(self._work_s)
 
     # ------------------------------------------------------------------------------------------ messages
 

@@ -35,10 +35,11 @@ _LARGE, _SMALL = max(COMPONENTS), min(COMPONENTS)
 
 def claims(data: Koala2005Data) -> list[PaperClaim]:
     """All five, judged."""
-    return [_all_complete(data), _utilisation(data), _failures(data), _priority(data), _components(data)]
+    return [all_complete(data), _utilisation(data), _failures(data), priority_claim(data), _components(data)]
 
 
-def _all_complete(data: Koala2005Data) -> PaperClaim:
+def all_complete(data: Koala2005Data) -> PaperClaim:
+    """C9."""
     left = [run["not_completed"] for run in data.runs(UNSTABLE).values()]
     comparisons = []
     if left:
@@ -97,7 +98,8 @@ def _failures(data: Koala2005Data) -> PaperClaim:
     return judge("C11", text, comparisons, note=note)
 
 
-def _priority(data: Koala2005Data) -> PaperClaim:
+def priority_claim(data: Koala2005Data) -> PaperClaim:
+    """C12."""
     comparisons = []
     for size in (None, *COMPONENTS):
         jobs = "all jobs" if size is None else f"jobs of {size} processors"

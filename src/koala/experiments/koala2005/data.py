@@ -6,11 +6,13 @@ A group is given by priority, size and number of components; sums over groups ar
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from koala.experiments.frame.experiment import FinishedUnit
+from koala.experiments.frame.measures import number
 from koala.experiments.frame.statistics import Interval, mean_interval
+from koala.simulator.result import DONE, JobRow
 
 UNSTABLE, STABLE = "unstable", "stable"
 PRIORITIES = ("high", "low")
@@ -58,6 +60,24 @@ WASTED_PROCESSOR_S = Measure(lambda cell: cell.wasted_processor_s, lambda cell: 
 def cell_name(priority: str, size: int, components: int) -> str:
     """The name of a group in a result."""
     return f"{priority}/{size}/{components}"
+
+
+def cells_of(rows: Iterable[JobRow]) -> dict[str, JobSums]:
+    """The jobs that were done, summed up by priority, size and number of components."""
+    cells: dict[str, JobSums] = {}
+    for row in rows:
+        if row.outcome == DONE:
+            name = cell_name(row.priority, row.processors, row.components)
+            cells[name] = cells.get(name, JobSums()) + JobSums(
+                1,
+                row.failures,
+                int(row.clusters > 1),
+                number(row, "queue_s"),
+                number(row, "start_delay_s"),
+                row.gained_processor_s,
+                row.wasted_processor_s,
+            )
+    return dict(sorted(cells.items()))
 
 
 class JobFilter(NamedTuple):

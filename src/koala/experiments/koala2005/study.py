@@ -8,7 +8,7 @@ what the measurements amount to in ``data``, the claims in ``claims`` and the fi
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -17,11 +17,11 @@ from koala.experiments.frame.experiment import Conclusion, Experiment, FinishedU
 from koala.experiments.frame.measures import varied
 from koala.experiments.frame.shipped import fingerprint, shipped_grid, shipped_workload
 from koala.experiments.koala2005.claims import claims
-from koala.experiments.koala2005.data import STABLE, UNSTABLE, JobSums, Koala2005Data, cell_name
+from koala.experiments.koala2005.data import STABLE, UNSTABLE, Koala2005Data, cells_of
 from koala.experiments.koala2005.figures import figures
 from koala.experiments.koala2005.utilisation import UtilisationRecorder
 from koala.model.grid import Grid, SiteFaults
-from koala.simulator import JobRow, Workload, simulate
+from koala.simulator import Workload, simulate
 from koala.simulator.workloads.generators import workload_from_file
 
 GRID = "das2-2005"
@@ -162,7 +162,7 @@ def measures(grid: Grid, workload: Workload, seed: int) -> dict[str, Any]:
     return {
         "outcomes": metrics["outcomes"],
         "not_completed": workload.jobs - metrics["outcomes"].get("done", 0),
-        "cells": {name: cell.as_json() for name, cell in _cells(rows).items()},
+        "cells": {name: cell.as_json() for name, cell in cells_of(rows).items()},
         "use": use.as_json(submitted_s),
         "taken_out": use.taken_out_s,
         "component_failures": metrics["failures"],
@@ -170,23 +170,3 @@ def measures(grid: Grid, workload: Workload, seed: int) -> dict[str, Any]:
         "makespan_s": metrics["makespan_s"],
         "log_sha256": metrics["log_sha256"],
     }
-
-
-def _cells(rows: Iterable[JobRow]) -> dict[str, JobSums]:
-    """The jobs that were done, summed up by priority, size and number of components."""
-    cells: dict[str, JobSums] = {}
-    for row in rows:
-        if row.outcome == "done":
-            assert row.queue_s is not None, "a job that was done has been placed"
-            assert row.start_delay_s is not None
-            name = cell_name(row.priority, row.processors, row.components)
-            cells[name] = cells.get(name, JobSums()) + JobSums(
-                1,
-                row.failures,
-                int(row.clusters > 1),
-                row.queue_s,
-                row.start_delay_s,
-                row.gained_processor_s,
-                row.wasted_processor_s,
-            )
-    return dict(sorted(cells.items()))

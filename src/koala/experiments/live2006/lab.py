@@ -9,11 +9,13 @@ import shlex
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
+import msgspec
 import yaml
 
 from koala import lab
@@ -26,6 +28,8 @@ from koala.sites import processes
 
 DAEMON_S = 60.0
 STOP_S = 20.0
+# The papers' scheduler makes no plans, and only placed jobs preempt.
+PAPERS: Mapping[str, object] = MappingProxyType({"plan_depth": 0, "preemption": "claiming-only"})
 _LOOK_S = 0.1
 _SCRIPT, _LOG = "script", "log"
 _SHOWN_CHARACTERS = 600
@@ -45,6 +49,12 @@ class LiveGrid(NamedTuple):
     lab: lab.Lab
     server: str
     grid: Grid
+
+    def grid_as_json(self) -> dict[str, Any]:
+        """The grid as it was, without where the lab happened to be."""
+        sites = tuple(msgspec.structs.replace(site, batch=None) for site in self.grid.sites)
+        found: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(self.grid, sites=sites))
+        return found
 
 
 class LabSize(NamedTuple):
@@ -76,14 +86,15 @@ def check_machine(size: LabSize) -> None:
 
 
 @contextmanager
-def live_grid(size: LabSize) -> Iterator[LiveGrid]:
-    """Bring a lab and a daemon up, and both down again."""
+def live_grid(size: LabSize, scheduler: Mapping[str, object] = MappingProxyType({})) -> Iterator[LiveGrid]:
+    """Bring a lab and a daemon up, and both down again. ``scheduler`` are parameters as a grid file names them,
+    beside those that make it the papers'."""
     with tempfile.TemporaryDirectory(prefix="koala-live-") as folder:
         root = Path(folder)
         running = lab.up(options_for(size, root / "lab"))
         try:
             grid_file = root / "grid.yaml"
-            text = _without_plans(running.grid_file.read_text(encoding="utf-8"))
+            text = _with_scheduler(running.grid_file.read_text(encoding="utf-8"), {**PAPERS, **scheduler})
             grid_file.write_text(text, encoding="utf-8")
             with _daemon(root, grid_file) as server:
                 yield LiveGrid(running, server, read_grid(text, str(grid_file)))
@@ -91,11 +102,10 @@ def live_grid(size: LabSize) -> Iterator[LiveGrid]:
             running.down()
 
 
-def _without_plans(text: str) -> str:
-    """The lab's grid file for the paper's scheduler, which makes no plans, and where only placed jobs preempt."""
+def _with_scheduler(text: str, parameters: Mapping[str, object]) -> str:
+    """The lab's grid file with these parameters of the scheduler."""
     grid = yaml.safe_load(text)
-    grid["scheduler"]["plan_depth"] = 0
-    grid["scheduler"]["preemption"] = "claiming-only"
+    grid["scheduler"].update(parameters)
     return yaml.safe_dump(grid, sort_keys=False)
 
 

@@ -132,7 +132,8 @@ def crowding(calibrations: Sequence[Mapping[str, Any]], *, of_one: bool) -> floa
     for calibration in calibrations:
         for key, seconds in calibration["pairs"].items():
             kind, _, sites = key.rpartition("/")
-            if (SITES_JOINED_BY not in sites) is of_one:
+            # Beside what was measured alone in none of the seeds nothing can be compared.
+            if (SITES_JOINED_BY not in sites) is of_one and sites in alone.get(kind, {}):
                 alone_s = alone[kind][sites]
                 computes = computing_share(computing_s(alone[kind]), alone_s)
                 points += [(computes * share, each_s / alone_s - 1.0) for each_s, share in seconds]

@@ -46,9 +46,11 @@ _MODEL_S = 10.0
 
 
 class SolverProblem(msgspec.Struct, frozen=True, kw_only=True):
-    """What the applications solve: ``size`` x ``size`` points, for so many iterations."""
+    """What the applications solve: ``size`` x ``size`` points, for so many iterations, of which each takes so long
+    beyond its computing."""
 
     size: int
+    work_ms: float = 0.0
     laplace_iterations: int
     heat_iterations: int
 
@@ -74,7 +76,8 @@ def programs(problem: SolverProblem) -> Programs:
 
 
 def _solver(problem: SolverProblem, name: str, *arguments: str) -> Program:
-    words = ("-m", f"koala.examples.applications.{name}", "--size", str(problem.size), *arguments)
+    work = ("--work-ms", str(problem.work_ms))
+    words = ("-m", f"koala.examples.applications.{name}", "--size", str(problem.size), *work, *arguments)
     # The solvers do one thing at a time; threads of numpy would only disturb the other processes.
     environment = (("OMP_NUM_THREADS", "1"), ("OPENBLAS_NUM_THREADS", "1"))
     return Program(Application(executable=sys.executable, arguments=words, environment=environment), JobType.MPI)
@@ -151,8 +154,8 @@ async def _replayed(live: LiveGrid, made: ReplayPlan, controller: LoadController
 def calibrated(
     live: LiveGrid, problem: SolverProblem, background: Background, seed: int, stolen_percent_max: float
 ) -> dict[str, Any]:
-    """The start-up of each number of components, each application and size alone on all sets of clusters, and beside
-    another one like it."""
+    """The start-up of each number of components, each application and size alone on one, two and all clusters, and
+    beside another one like it."""
     return asyncio.run(_calibrated(live, problem, background, seed, stolen_percent_max))
 
 
@@ -247,21 +250,21 @@ def _starts(grid: Grid, seed: int) -> Iterator[Request]:
 
 
 def _single_jobs(grid: Grid, seed: int) -> Iterator[Request]:
-    """Every application and size on every set of clusters, in an order that differs from seed to seed: batch systems
-    take different times to start a program and to tell its end."""
-    names = _in_turn([site.name for site in grid.sites], len(grid.sites), seed)
-    for application, processors in itertools.product(APPLICATIONS, SIZES):
+    """Every application and size on one set of so many clusters for each number of them; the sets take turns, so that
+    as many seeds as there are sites see all of them."""
+    names = [site.name for site in grid.sites]
+    for turn, (application, processors) in enumerate(itertools.product(APPLICATIONS, SIZES), seed):
         for clusters in range(1, len(names) + 1):
-            for sites in itertools.combinations(names, clusters):
-                yield _fixed(application, processors, sites)
+            sets = list(itertools.combinations(names, clusters))
+            yield _fixed(application, processors, _in_turn(sets[turn % len(sets)], clusters, turn))
 
 
 def _pairs(grid: Grid, seed: int) -> Iterator[tuple[Request, Request]]:
-    """Two of a kind at the same time, on one cluster each, and on two each."""
+    """Two of a kind at the same time, on one cluster each or on two each, in turn."""
     names = [site.name for site in grid.sites]
-    turns = itertools.count(seed)
-    for application, processors, clusters in itertools.product(APPLICATIONS, SIZES, (1, 2)):
-        turn = next(turns)
+    kinds = itertools.product(APPLICATIONS, SIZES)
+    for turn, (application, processors) in enumerate(kinds, seed):
+        clusters = 1 + turn % 2
         yield (
             _fixed(application, processors, _in_turn(names, clusters, turn)),
             _fixed(application, processors, _in_turn(names, clusters, turn + 1)),

@@ -26,23 +26,32 @@ if TYPE_CHECKING:
 METHOD = (
     (
         "Two Slurm clusters and a Grid Engine cell run on this machine, each in a network namespace of its own, "
-        "behind links of 100 Mbit/s and 5 ms one way. Jobs are the shipped Laplace and Heat solvers as real MPI jobs "
-        "with one MPI_COMM_WORLD over all clusters that they combine; 4 or 6 processors of the 24, in 2 or 3 "
+        "behind links of 100 Mbit/s and 10 ms one way. Jobs are the shipped Laplace and Heat solvers as real MPI "
+        "jobs with one MPI_COMM_WORLD over all clusters that they combine; 4 or 6 processors of the 24, in 2 or 3 "
         "components for WF and CM, as a total for FCM. They come as a Poisson process. The daemon is the one that "
         "`koala up` runs."
+    ),
+    (
+        "All clusters share the cores of this machine, so the solvers rest in each iteration in the place of more "
+        "computing: a job takes about ten seconds and hardly any processor time, and what else the machine does, "
+        "and the whole seconds in which batch systems start jobs, are a small part of that. Messages are "
+        "real and cross the links."
     ),
     (
         "Other users submit jobs of their own straight to the batch systems; a controller adds and ends dummy jobs "
         "so that each site's load stays in a band, as in the paper."
     ),
     (
-        "First single jobs are measured on the same lab: the time from placement to the opening of the barrier for "
-        "one to four components, the execution time of each application and size on every set of clusters, and the "
-        "same with two jobs at a time, by the time that they share. From these the simulation gets its start-up "
-        "times (by site; each component draws its own, and jobs start with the last), its execution times, and by "
-        "how much a job takes longer for each one beside it: all clusters share the cores of this machine. "
+        "Single jobs are measured on the same lab under the first seeds (calibrations): the time from placement to "
+        "the opening of the barrier for one to four components, the execution time of each application and size on "
+        "one, two and three clusters, whose sets take turns from seed to seed, and the same with two jobs at a time, "
+        "by the time that they share. From these the simulation gets its start-up times (by site; each component "
+        "draws its own, and jobs start with the last), its execution times, and by how much a job takes longer for "
+        "each one beside it. "
         "Nothing of the runs under the policies goes into it. It is then given the same jobs at the same times "
-        "beside the same users, under many draws of start-up times."
+        "beside the same users, under many draws of start-up times. Under one seed all policies get the same jobs "
+        "and users. From seed to seed the policies take turns in who comes first, and the single jobs come before "
+        "them or after them, so that a machine that becomes slower or faster favours none."
     ),
     (
         "A workload file knows one slow-down for each further cluster, and no shared cores. So a simulation is made "
@@ -58,7 +67,9 @@ METHOD = (
 )
 
 # What is kept of a measurement of another form is not taken for one of this.
-FORM = 4
+FORM = 5
+# Parameters that only the conclusion uses, or that say which seeds are measured and not how.
+NOT_MEASURED = ("simulations", "agree_percent", "calibrations")
 
 Jobs = Annotated[int, msgspec.Meta(ge=2, le=1_000)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=10_000)]
@@ -71,7 +82,9 @@ class Live2006Parameters(Parameters, frozen=True, kw_only=True):
     """What can be set.
 
     - ``jobs``, ``interarrival_s``: how many jobs a run has, and the mean time between two;
+    - ``calibrations``: under how many of the first seeds single jobs are measured;
     - ``size``, ``laplace_iterations``, ``heat_iterations``: what the applications solve;
+    - ``work_ms``: how long they rest in each iteration, in the place of more computing;
     - ``nodes``, ``processors_per_node``, ``slots``: the size of each Slurm cluster, and of the Grid Engine cell;
     - ``rate_mbit_s``, ``delay_ms``: the links between the sites;
     - ``user_load``, ``user_execution_s``: what users of the sites ask for on average, as a share of the site;
@@ -82,23 +95,25 @@ class Live2006Parameters(Parameters, frozen=True, kw_only=True):
     - ``first_port``: the first of the ports that the lab uses.
     """
 
-    jobs: Jobs = 20
-    interarrival_s: AboveZero = 8.0
+    jobs: Jobs = 12
+    interarrival_s: AboveZero = 6.0
+    calibrations: Count = 3
     size: Count = 64
-    laplace_iterations: Count = 400
-    heat_iterations: Count = 600
+    laplace_iterations: Count = 160
+    heat_iterations: Count = 200
+    work_ms: AboveZero = 50.0
     nodes: Count = 2
     processors_per_node: Count = 4
     slots: Count = 8
     rate_mbit_s: AboveZero = 100.0
-    delay_ms: AboveZero = 5.0
+    delay_ms: AboveZero = 10.0
     user_load: Share = 0.1
     user_execution_s: AboveZero = 20.0
     band_low: Share = 0.1
     band_high: Share = 0.25
     simulations: Count = 20
-    agree_percent: AboveZero = 15.0
-    stolen_percent_max: AboveZero = 5.0
+    agree_percent: AboveZero = 10.0
+    stolen_percent_max: AboveZero = 10.0
     first_port: Port = 26_700
 
     @property
@@ -132,12 +147,15 @@ class Live2006Parameters(Parameters, frozen=True, kw_only=True):
         from koala.experiments.live2006.runs import SolverProblem
 
         return SolverProblem(
-            size=self.size, laplace_iterations=self.laplace_iterations, heat_iterations=self.heat_iterations
+            size=self.size,
+            work_ms=self.work_ms,
+            laplace_iterations=self.laplace_iterations,
+            heat_iterations=self.heat_iterations,
         )
 
 
 class Live2006(Experiment[Live2006Parameters]):
-    """Single jobs, then all policies, for each seed. Results are kept as those of any experiment: --fresh measures
+    """Single jobs and all policies for each seed. Results are kept as those of any experiment: --fresh measures
     again."""
 
     name = "live2006"
@@ -151,23 +169,20 @@ class Live2006(Experiment[Live2006Parameters]):
     parameters_type = Live2006Parameters
 
     def quick(self, parameters: Live2006Parameters) -> Live2006Parameters:
-        return msgspec.structs.replace(parameters, jobs=8)
+        return msgspec.structs.replace(parameters, jobs=6)
 
     def units(self, parameters: Live2006Parameters, seed: int, repetitions: int) -> list[Unit]:
         from koala.experiments.live2006.lab import check_machine
 
         check_machine(parameters.lab)  # says what is missing before anything runs
         shared = msgspec.to_builtins(parameters)
-        measured = {name: value for name, value in shared.items() if name not in ("simulations", "agree_percent")}
+        measured = {name: value for name, value in shared.items() if name not in NOT_MEASURED}
         measured["form"] = FORM
-        units = []
-        for each in range(seed, seed + repetitions):
-            units.append(Unit(label=f"single jobs, seed {each}", work={"seed": each, "policy": None, **measured}))
-            units += [
-                Unit(label=f"{policy}, seed {each}", work={"seed": each, "policy": policy, **measured})
-                for policy in POLICIES
-            ]
-        return units
+        return [
+            Unit(label=f"{policy or 'single jobs'}, seed {each}", work={"seed": each, "policy": policy, **measured})
+            for number, each in enumerate(range(seed, seed + repetitions))
+            for policy in _in_order(number, is_calibrated=number < parameters.calibrations)
+        ]
 
     def run(self, unit: Unit) -> dict[str, Any]:
         """Measure on a lab of its own."""
@@ -180,7 +195,7 @@ class Live2006(Experiment[Live2006Parameters]):
         parameters = msgspec.convert(given, Live2006Parameters)
         stolen_percent_max = parameters.stolen_percent_max
         with live_grid(parameters.lab) as live:
-            sites = {"grid": _as_json(live.grid)}
+            sites = {"grid": live.grid_as_json()}
             if policy is None:
                 return sites | calibrated(live, parameters.problem, parameters.background, seed, stolen_percent_max)
             drawn = WorkloadDraw(jobs=parameters.jobs, interarrival_s=parameters.interarrival_s, seed=seed)
@@ -214,8 +229,12 @@ class Live2006(Experiment[Live2006Parameters]):
         return Conclusion(findings.as_json(), findings.claims(), findings.figures(), findings.notes())
 
 
-def _as_json(grid: Grid) -> dict[str, Any]:
-    """The grid as it was, without where the lab happened to be."""
-    sites = tuple(msgspec.structs.replace(site, batch=None) for site in grid.sites)
-    found: dict[str, Any] = msgspec.to_builtins(msgspec.structs.replace(grid, sites=sites))
-    return found
+def _in_order(number: int, *, is_calibrated: bool) -> list[str | None]:
+    """What is measured under a seed, by its number: the policies from another one on each time, and single jobs,
+    which are no policy, before them or after them in turn."""
+    policies: list[str | None] = [*POLICIES]
+    first = number % len(policies)
+    turned = policies[first:] + policies[:first]
+    if not is_calibrated:
+        return turned
+    return [*turned, None] if number % 2 else [None, *turned]
