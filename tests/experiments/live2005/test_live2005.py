@@ -123,7 +123,7 @@ def finished(**changed: Any) -> list[FinishedUnit]:
             run = simulated(GRID, PARAMETERS.workload(seed), PARAMETERS.startup_s)
             live: dict[str, Any] = {
                 "claims_ahead_s": [1.0, 2.0],
-                "taken_out": {BREAKING_SITE: "3 errors in a row"} if system == UNSTABLE else {},
+                "taken_out": {BREAKING_SITE: "5 errors in a row"} if system == UNSTABLE else {},
                 "broken": 3,
                 "hit": 2,
                 "hit_not_done": 0,

@@ -293,6 +293,9 @@ def test_policies_take_turns_and_single_jobs_come_before_or_after_them(monkeypat
     # What only the conclusion uses does not make measurements useless.
     again = experiment.units(Live2006Parameters(agree_percent=5.0, simulations=3), 7, 2)
     assert [unit.work for unit in again] == [unit.work for unit in units]
+    more = experiment.units(Live2006Parameters(jobs=20, interarrival_s=3.0), 7, 2)
+    kept = {unit.label for unit, other in zip(units, more, strict=True) if unit.work == other.work}
+    assert kept == {"single jobs, seed 7", "single jobs, seed 8"}, "they do not depend on the workload"
     fewer = experiment.units(Live2006Parameters(calibrations=1), 7, 2)
     assert [unit.work for unit in fewer] == [unit.work for unit in units[:-1]]
 

@@ -84,9 +84,9 @@ class Live2005Parameters(Parameters, frozen=True, kw_only=True):
     delay_ms: AboveZero = 5.0
     claim_fraction: Share = 0.75
     claim_threshold: Share = 0.0
-    error_threshold: Count = 3
+    error_threshold: Count = 5
     outage_at_s: AboveZero = 25.0
-    outage_s: AboveZero = 45.0
+    outage_s: AboveZero = 30.0
     lost_after_s: AboveZero = 3.0
     startup_s: AboveZero = 1.0
     first_port: Port = 26_700

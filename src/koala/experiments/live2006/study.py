@@ -70,6 +70,8 @@ METHOD = (
 FORM = 5
 # Parameters that only the conclusion uses, or that say which seeds are measured and not how.
 NOT_MEASURED = ("simulations", "agree_percent", "calibrations")
+# Those of the jobs under the policies, which say nothing of single jobs.
+OF_POLICIES = ("jobs", "interarrival_s")
 
 Jobs = Annotated[int, msgspec.Meta(ge=2, le=1_000)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=10_000)]
@@ -95,8 +97,8 @@ class Live2006Parameters(Parameters, frozen=True, kw_only=True):
     - ``first_port``: the first of the ports that the lab uses.
     """
 
-    jobs: Jobs = 12
-    interarrival_s: AboveZero = 6.0
+    jobs: Jobs = 8
+    interarrival_s: AboveZero = 10.0
     calibrations: Count = 3
     size: Count = 64
     laplace_iterations: Count = 160
@@ -169,17 +171,20 @@ class Live2006(Experiment[Live2006Parameters]):
     parameters_type = Live2006Parameters
 
     def quick(self, parameters: Live2006Parameters) -> Live2006Parameters:
-        return msgspec.structs.replace(parameters, jobs=6)
+        return msgspec.structs.replace(parameters, jobs=4)
 
     def units(self, parameters: Live2006Parameters, seed: int, repetitions: int) -> list[Unit]:
         from koala.experiments.live2006.lab import check_machine
 
         check_machine(parameters.lab)  # says what is missing before anything runs
         shared = msgspec.to_builtins(parameters)
-        measured = {name: value for name, value in shared.items() if name not in NOT_MEASURED}
-        measured["form"] = FORM
+        measured = {name: value for name, value in shared.items() if name not in NOT_MEASURED} | {"form": FORM}
+        of_single_jobs = {name: value for name, value in measured.items() if name not in OF_POLICIES}
         return [
-            Unit(label=f"{policy or 'single jobs'}, seed {each}", work={"seed": each, "policy": policy, **measured})
+            Unit(
+                label=f"{policy or 'single jobs'}, seed {each}",
+                work={"seed": each, "policy": policy, **(of_single_jobs if policy is None else measured)},
+            )
             for number, each in enumerate(range(seed, seed + repetitions))
             for policy in _in_order(number, is_calibrated=number < parameters.calibrations)
         ]
