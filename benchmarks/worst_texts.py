@@ -164,6 +164,7 @@ class Daemon:
             catalogue=self.catalogue,
             default_policy="WF",
             scheduler=scheduler,
+            now=2.0,
         )
         steps = [time.process_time() - begun]
         for call in (

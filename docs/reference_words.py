@@ -239,6 +239,7 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
         "pairs of a task and a machine that mapping by optimisation begins with",
     ),
     ("koala.model.dendrogram", "MACHINES_MAX", "machines of one dendrogram"),
+    ("koala.mapping.clustering.limits", "SWEEPS_MAX", "rounds in which tasks move into clusters of the wanted range"),
     ("koala.mapping.placing.whole_clusters", "LANS_WEIGHED_MAX", "LANs weighed for one cluster"),
     (
         "koala.mapping.placing.scarce_machines",
@@ -326,6 +327,7 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
     ("koala.core.state.reservations", "PLAN_STEPS_MAX", "times tried one by one for a plan"),
     ("koala.core.plans", "NODE_MOVES_MAX", "jobs of a pass that ask plans for other places, where nodes matter"),
     ("koala.core.state.ledger", "LAST_RUNS_USERS_MAX", "users whose last run times are remembered"),
+    ("koala.core.state.ledger", "LAST_RUNS_NAMES_MAX", "names of users' jobs whose last run times are remembered"),
     ("koala.core.state.outlook", "ENDS_TOLD_MAX", "jobs that a planned job waits for, as told"),
     ("koala.core.state.outlook", "ELEMENTS_FORESEEN_MAX", "elements not made yet that count in told times"),
     ("koala.simulator.kernels.planned", "PLANNED_CELLS_MAX", "jobs times clusters in the kernel with plans"),
@@ -502,6 +504,7 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
     ("koala.descriptions.errors", "LARGE_TEXT_BYTES_MAX", "bytes of a file of tasks or machines for `koala map`"),
     ("koala.descriptions.yaml.nodes", "LARGE_NODES_MAX", "values in such a file, aliases expanded"),
     ("koala.descriptions.yaml.nodes", "LARGE_EXPANDED_CHARACTERS_MAX", "characters in such a file, aliases expanded"),
+    ("koala.sites.batch.submit", "RESERVE_LATE_S", "seconds that a reservation may begin late"),
     (
         "koala.sites.batch.grid_engine.xml",
         "GRID_ENGINE_XML_CHARACTERS_MAX",

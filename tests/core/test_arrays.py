@@ -344,3 +344,17 @@ def test_what_is_told_of_a_job_behind_an_array_counts_elements_that_are_no_jobs_
     planned_at = 100.0 + MADE_AHEAD_MAX * 50.0
     assert driver.job(behind).plan_at == planned_at
     assert (told.expected_at, told.latest_at) == (planned_at + foreseen * 50.0,) * 2
+
+
+def test_a_job_behind_an_array_is_told_of_the_elements_that_come_before_it() -> None:
+    driver = CoreDriver({"a": 10}, scan_interval_s=0.0, plan_depth=1)
+    driver.submit(ask(10, array=read_array("1-100"), walltime_s=10.0))
+    driver.send(JobSubmitted(at=driver.now, job=102, request=ask(10, walltime_s=10.0)))
+    driver.settle()
+    told = driver.scheduler.explain(102)
+    assert told is not None
+    waiting = [job for job in driver.ledger.jobs.values() if job.array and job.state is JobState.WAITING]
+    assert (told.place_in_line, told.elements_before) == (1 + len(waiting), 99 - len(waiting))
+    element = driver.scheduler.explain(waiting[0].id)
+    assert element is not None
+    assert element.elements_before == 0

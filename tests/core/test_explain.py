@@ -298,6 +298,14 @@ def story_of_a_plan() -> list[str]:
     return driver.story(2)
 
 
+def story_of_a_job_behind_a_plan() -> list[str]:
+    driver = CoreDriver({"a": 10}, scan_interval_s=0.0, plan_depth=1)
+    driver.run(ask(5, walltime_s=100.0))
+    driver.submit(ask(10))
+    driver.submit(ask(5, walltime_s=200.0))
+    return driver.story(3)
+
+
 def story_of_a_loss() -> list[str]:
     driver = CoreDriver({"a": 10})
     driver.run(ask(10))
@@ -433,6 +441,7 @@ def story_of_a_measured_job() -> list[str]:
 TOLD: dict[str, tuple[Callable[[], list[str]], str]] = {
     "traffic": (story_of_a_measured_job, "measured: it sends 6 Mbit/s between its sites"),
     "refused": (story_of_a_failure, "no place found (idle: a 9); it waits in its placement queue"),
+    "kept_for_plans": (story_of_a_job_behind_a_plan, "enough is idle for it, and kept for the plans of jobs"),
     "placed": (story_of_a_broken_file, "placed: 10 on a; its files take about 100 s"),
     "planned": (story_of_a_plan, "planned: it starts within 100 s, if all keep to their walltimes"),
     "put_off": (story_of_a_plan, "its plan is put off by 120 s: jobs at a run longer than expected"),

@@ -252,6 +252,7 @@ def preview(driver: CoreDriver, request: Request, owner: str = "", *, sees_all: 
         scheduler=driver.scheduler,
         owner=owner,
         sees_all=sees_all,
+        now=driver.ledger.now,
     )
 
 

@@ -253,4 +253,7 @@ def test_the_story_of_a_job_with_gpus_counts_its_tasks() -> None:
     assert told[0] == "submitted: non-fixed request for 2 tasks of 4 processors and 1 a100"
     assert told[1] == "placed: 2 tasks with 2 a100 on a"
     driver.submit(job(shaped(7, 1, gpus=1)))
-    assert explained(driver, 2).story[-1].text.startswith("no place found (idle processors: a 16, b 16)")
+    refused = explained(driver, 2).story[-1].text
+    assert refused.startswith(
+        "no place found (idle processors: a 16, b 16; room for tasks of 1 processor and 1 GPU: a "
+    )

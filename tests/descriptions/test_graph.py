@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from koala.descriptions import DescriptionError, is_graph, read_graph
+from koala.descriptions import DescriptionError, is_graph, read_graph, read_job
 from koala.model.dependency import DEPENDENCIES_MAX, Condition, Dependency
 from koala.model.request import GRAPH_JOBS_MAX, Request, numbered_from
 
@@ -120,3 +120,12 @@ def test_all_that_a_job_waits_for_is_limited_and_not_only_each_list() -> None:
 def test_a_job_is_no_graph() -> None:
     assert not is_graph(f"{{{RUN}}}", "job.yaml")
     assert not is_graph("#!/bin/sh\njobs: 4\n", "job.sh")
+
+
+def test_a_job_cannot_wait_for_both_ends_of_another() -> None:
+    text = f"jobs:\n  a: {{{RUN}}}\n  b: {{{RUN}, after: {{done: [a], failed: [a]}}}}\n"
+    with pytest.raises(DescriptionError, match=r"graph\.yaml:3:.*: job b: it waits for a to be done and to fail"):
+        read_graph(text, "graph.yaml")
+    with pytest.raises(DescriptionError, match="it waits for job 7_3 to be done and to fail"):
+        read_job(f"{{{RUN}, after: {{done: [7_3], failed: [7_3]}}}}", "job.yaml")
+    assert len(read_job(f"{{{RUN}, after: {{done: [7_3], failed: [7_4]}}}}", "job.yaml").after) == 2

@@ -8,6 +8,7 @@ from koala.descriptions import read_grid
 from koala.descriptions.fields import size_bytes
 from koala.model.grid import (
     PLAN_DEPTH_DEFAULT,
+    SCAN_INTERVAL_S_DEFAULT,
     AnswerFaults,
     Background,
     BandOver,
@@ -98,14 +99,16 @@ def test_a_full_grid_is_read_field_by_field() -> None:
     )
 
 
-def test_what_a_grid_leaves_out_has_the_defaults_of_the_model_but_for_plans_and_preemption() -> None:
+def test_what_a_grid_leaves_out_has_the_defaults_of_the_model_but_for_scans_plans_and_preemption() -> None:
     text = "sites: {a: {processors: 1}, b: {processors: 2, simulation: {background: {}}}}"
     assert read_grid(text, "grid.yaml") == Grid(
         sites=(
             Site(name="a", processors=1),
             Site(name="b", processors=2, simulation=SiteSimulation(background=Background())),
         ),
-        scheduler=SchedulerParameters(plan_depth=PLAN_DEPTH_DEFAULT, preemption=Preemption.PLACES),
+        scheduler=SchedulerParameters(
+            scan_interval_s=SCAN_INTERVAL_S_DEFAULT, plan_depth=PLAN_DEPTH_DEFAULT, preemption=Preemption.PLACES
+        ),
     )
 
 

@@ -160,6 +160,7 @@ class PaintedService(Service):
         limit: int = 100,
         cursor: str | None = None,
         array: int | None = None,
+        unfolded: bool = False,
     ) -> Page[JobSummary]:
         who.need(Scope.READ)
         before = int(cursor) if cursor else 2**62
@@ -169,7 +170,7 @@ class PaintedService(Service):
             if each.id < before
             and (not states or each.state in states)
             and owner in (None, each.owner)
-            and array == each.array
+            and (each.elements is None if unfolded else array == each.array)
         ]
         more = str(found[limit - 1].id) if len(found) > limit else None
         return Page[JobSummary](items=list[JobSummary](found[:limit]), next=more)

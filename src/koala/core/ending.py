@@ -104,7 +104,7 @@ class JobEnding:
         job.move(state)
         job.ended_at = ledger.now
         if state is JobState.DONE and ledger.plans_made and job.started_at is not None:
-            ledger.note_run(job.submitter, ledger.now - job.started_at)
+            ledger.note_run(job.submitter, ledger.now - job.started_at, job.request.name)
         job.tell(ledger.now, "ended", state, reason)
         if job.broke_at is not None:
             ledger.sites.forget(job.id)

@@ -112,6 +112,7 @@ class JobPlacing:
         sites, queue = ledger.sites, ledger.high if job.high else ledger.low
         if ledger.estimates_runs:
             ledger.estimate(job)
+        kept = None
         try:
             if queue.patient and queue.scanned_changed != sites.changed:
                 ledger.enqueue(job, tried=False)
@@ -125,7 +126,7 @@ class JobPlacing:
                 spots = try_place(job.demand, sites.view)
             else:
                 self.plans.prepare_for(job)
-                spots, _ = self.plans.places_now(job)
+                spots, kept = self.plans.places_now(job)
         except PolicyError as error:
             self.ending.end(job, JobState.FAILED, error.for_user())
             return
@@ -136,7 +137,10 @@ class JobPlacing:
             return
         queue.passed_changed = sites.changed
         job.refused = sites.seen_now()
-        job.tell(ledger.now, "refused")
+        if kept is None:
+            job.tell(ledger.now, "refused", *self._room_for_tasks(job))
+        else:
+            job.tell(ledger.now, "kept_for_plans")
         if ledger.placement_tries_max(job) == 1:
             self._out_of_tries(job)
         else:
@@ -145,6 +149,18 @@ class JobPlacing:
                 self.plans.plan_new(job)
             if job.high and self.preemption.on:
                 self._preempt_for(job)
+
+    def _room_for_tasks(self, job: Job) -> tuple[tuple[int, ...], ...]:
+        """For how many of its tasks each site has room, where these are more than processors."""
+        shape = next((part.shape for part in job.request.components if part.shape is not None), None)
+        if shape is None:
+            return ()
+        room = []
+        for site, idle in enumerate(self.ledger.sites.view.idle):
+            pool = self.ledger.sites.pools.free(site)
+            tasks = idle // shape.processors
+            room.append(tasks if pool is None else min(tasks, pool.places(shape)))
+        return (tuple(room),)
 
     def _others_come_first(self, queue: PlacementQueue) -> bool:
         """Where plans are made: whether jobs wait that something may have come free for since they were tried."""

@@ -66,13 +66,12 @@ class JobPlans:
         first, second, position = self.rank(job)
         return first, second, position if job.spec is None else job.arrival + job.made
 
-    def line(self) -> list[Job]:
-        """Jobs with plans, and arrays with elements that are no jobs yet, by rank."""
+    def line(self, coming: Sequence[Job] = ()) -> list[Job]:
+        """Jobs with plans, those that come, and arrays with elements that are no jobs yet, by rank."""
         arrays = self.ledger.arrays.values()
         to_unfold = [each for each in arrays if each.state is JobState.UNFOLDING and not each.all_made]
-        return sorted(
-            [*self.ledger.planned.values(), *(each for each in to_unfold if each.demand)], key=self._rank_in_line
-        )
+        jobs = [*self.ledger.planned.values(), *coming, *(each for each in to_unfold if each.demand)]
+        return sorted(jobs, key=self._rank_in_line)
 
     def before(self, job: Job) -> list[Job]:
         """The jobs with plans that rank before a waiting job."""
@@ -103,14 +102,19 @@ class JobPlans:
         reserved = self._as_planned_before(planned)
         return PlanFinder(self._availability, ledger.sites.view, ledger.now, reserved, ledger.sites.ahead)
 
-    def time_for(self, job: Job) -> float | None:
-        """For when a job that came now would be planned; None where it would have no plan. Changes nothing."""
+    def coming(self, demand: Demand, request: Request, owner: str = "") -> Job:
+        """A job of that user as if it came now, with the plan that it would get, if any. Changes nothing."""
         ledger = self.ledger
+        job = Job(0, ledger.now, ledger.now, ledger.parameters.claim_fraction)
+        job.bind(request, ledger.states)
+        job.demand, job.position, job.submitter = demand, ledger.queue_of(job).next_position, owner
+        if ledger.estimates_runs:
+            ledger.estimate(job)
         planned = sum(other.high is job.high for other in ledger.planned.values())
-        if not ledger.plans_made or planned >= self.depth or job.demand is None:
-            return None
-        found = self._finder_beside(self.before(job)).earliest(job.demand, ledger.planned_s(job))
-        return None if found is None else found[0]
+        if ledger.plans_made and planned < self.depth:
+            found = self._finder_beside(self.before(job)).earliest(demand, ledger.planned_s(job))
+            job.plan_at, job.plan_spots = (None, None) if found is None else found
+        return job
 
     def preview(self, demand: Demand, request: Request, owner: str) -> tuple[Spots | None, list[JobId]]:
         """Where a job of that user that came now would start, and the jobs whose plans keep it from that. Changes
@@ -129,7 +133,7 @@ class JobPlans:
             return spots, []
         default_s = ledger.parameters.default_walltime_s
         walltime_s = default_s if request.walltime_s is None else request.walltime_s
-        usual_s = ledger.usual_s(owner) if ledger.estimates_runs else None
+        usual_s = ledger.usual_s(owner, request.name) if ledger.estimates_runs else None
         takes_s = walltime_s if usual_s is None else min(walltime_s, usual_s)
         end = INFINITY if demand.has_files else now + takes_s
         finder = self._finder_beside(before)

@@ -88,6 +88,7 @@ class _Restoring:
         self._placing.last_job = snapshot.last_job
         self._placing.last_removed = snapshot.last_removed
         self._ledger.last_runs = dict(snapshot.last_runs)
+        self._ledger.last_named_runs = dict(snapshot.last_named_runs)
         self._ledger.preempted_at = list(snapshot.preempted_at)
         self._ledger.kept_early = list(snapshot.kept_early)
         for belief, index in zip(self._beliefs, self._here, strict=True):

@@ -14,6 +14,8 @@ from collections.abc import Callable, Generator, Sequence
 from heapq import heappop, heappush
 from typing import Any
 
+import msgspec
+
 from koala.core.claiming import JobClaiming
 from koala.core.collecting import OutputCollecting
 from koala.core.ending import JobEnding
@@ -299,7 +301,17 @@ class Scheduler:
         planned = self._placement.plans.before(job)
         queue, preempting = ledger.queue_of(job), self._preempting(job)
         prospect = self._prospect(job)
-        return explain(job, queue, ledger.sites, tries, planned, prospect, preempting, now=ledger.now)
+        return explain(
+            job,
+            queue,
+            ledger.sites,
+            tries,
+            planned,
+            prospect,
+            preempting,
+            elements_before=ledger.elements_before(job),
+            now=ledger.now,
+        )
 
     def _preempting(self, job: Job) -> str:
         """Why a high-priority job that waits preempts nobody for its places."""
@@ -318,6 +330,13 @@ class Scheduler:
         if job.state is not JobState.WAITING or job.plan_at is None:
             return None
         return self._outlook.of(job, self._placement.plans.line())
+
+    def prospect_of_new(self, demand: Demand, request: Request, owner: str = "") -> Prospect | None:
+        """When and where a job of that user that came now, and found no places, would start, an array its first
+        element; None where it would have no plan. Changes nothing."""
+        plans = self._placement.plans
+        job = plans.coming(demand, msgspec.structs.replace(request, array=None), owner)
+        return None if job.plan_at is None else self._outlook.of(job, plans.line([job]))
 
     def traffic(self, job_id: JobId) -> JobTraffic | None:
         """What the job sends between its sites; None for one that is not at several."""

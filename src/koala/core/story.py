@@ -21,6 +21,7 @@ from koala.model.dependency import Condition, in_words
 from koala.model.job_array import ElementCounts
 from koala.model.messages import JobCounts, JobOutcome
 from koala.model.network import BIT_S_PER_MBIT_S
+from koala.model.nodes import TaskShape
 from koala.model.request import JobId, Refusal, SiteName
 from koala.policies.front_door import Spots
 
@@ -76,7 +77,8 @@ class JobExplanation(JobCounts, frozen=True, kw_only=True):
     """Where a job stands and why.
 
     ``refusal`` is what its last placement try said of every site; ``place_in_line`` counts from 1. Both are
-    None for a job that is not waiting. ``expected_at`` and ``expected_sites`` are when and where it is likely to
+    None for a job that is not waiting. ``elements_before`` are elements of arrays that are no jobs yet, and have
+    their turn before it. ``expected_at`` and ``expected_sites`` are when and where it is likely to
     start, if it has a plan; ``latest_at`` is when if every job uses its whole walltime, ``ends_before`` are jobs that
     end before. ``planned_before`` are the first plans of jobs that rank before it, where they keep what is idle. A
     job that is ``held`` by somebody, ``waits_for`` others or has not come to its time (``begins_at``) is not tried
@@ -89,6 +91,7 @@ class JobExplanation(JobCounts, frozen=True, kw_only=True):
     since: float
     waiting_since: float | None
     place_in_line: int | None
+    elements_before: int = 0
     refusal: Refusal | None
     expected_at: float | None = None
     expected_sites: tuple[SiteName, ...] = ()
@@ -120,7 +123,8 @@ def words(job: Job, entry: Sequence[Any], names: Sequence[SiteName]) -> str:
         details[0] -= told_at
     if what == "refused":
         assert job.refused is not None, "the job remembers what its first try saw"
-        details = [job.refused[0], job.request.is_shaped]
+        shape = next((part.shape for part in job.request.components if part.shape is not None), None)
+        details = [job.refused[0], shape, *details]
     if what in _WITH_SIZES and job.request.is_shaped:
         sizes = details[_WITH_SIZES[what]]
         details[_WITH_SIZES[what]] = [job.request.part_in_words(part, size) for part, size in enumerate(sizes)]
@@ -136,6 +140,7 @@ def explain(
     prospect: Prospect | None = None,
     preempting: str = "",
     *,
+    elements_before: int = 0,
     now: float = 0.0,
 ) -> JobExplanation:
     """Where the job stands at the time ``now``; ``planned`` are the jobs whose plans it must not put off,
@@ -159,6 +164,7 @@ def explain(
         since=story[-1].at,
         waiting_since=job.waiting_since if waiting else None,
         place_in_line=queue.place_in_line(job) if waiting else None,
+        elements_before=elements_before if waiting else 0,
         refusal=refusal,
         expected_at=None if prospect is None else prospect.at,
         expected_sites=() if prospect is None else _site_names(prospect.spots, names),
@@ -323,10 +329,18 @@ def _reason_of_quarantine(job: Job) -> str:
     return MEANING[job.state]
 
 
-def _refused(names: Sequence[SiteName], idle: tuple[int, ...], shaped: bool) -> str:
-    seen = ", ".join(f"{name} {free}" for name, free in zip(names, idle, strict=True))
-    of = " processors" if shaped else ""
-    return f"no place found (idle{of}: {seen}); it waits in its placement queue"
+def _refused(
+    names: Sequence[SiteName], idle: tuple[int, ...], shape: TaskShape | None, room: Sequence[int] = ()
+) -> str:
+    of = "" if shape is None else " processors"
+    seen = f"idle{of}: {_by_site(names, idle)}"
+    if room:
+        seen += f"; room for tasks of {shape}: {_by_site(names, room)}"
+    return f"no place found ({seen}); it waits in its placement queue"
+
+
+def _by_site(names: Sequence[SiteName], counts: Sequence[int]) -> str:
+    return ", ".join(f"{name} {count}" for name, count in zip(names, counts, strict=True))
 
 
 def _placed(
@@ -387,6 +401,9 @@ _HAS_COME = {
 _WITH_SIZES = {"placed": 1, "planned": 2}
 _WORDS: dict[str, Callable[..., str]] = {
     "refused": _refused,
+    "kept_for_plans": lambda _: (
+        "enough is idle for it, and kept for the plans of jobs that come before it; it waits in its placement queue"
+    ),
     "placed": _placed,
     "believed_links": _believed_links,
     "planned": _planned,

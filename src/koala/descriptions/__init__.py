@@ -27,6 +27,7 @@ __all__ = [
     "is_graph",
     "job_notes",
     "job_schema",
+    "place_of_job",
     "read_application",
     "read_graph",
     "read_grid",
@@ -59,6 +60,13 @@ def read_graph(
     from koala.descriptions.job.graph import read_graph_yaml
 
     return read_graph_yaml(text, source, KnownNames(known_sites, known_policies))
+
+
+def place_of_job(text: str, source: str, name: str) -> tuple[int, int]:
+    """The line and the column at which a job stands in the text of several that was read before."""
+    from koala.descriptions.job.graph import place_of_job as place
+
+    return place(text, source, name)
 
 
 def job_notes(text: str, source: str) -> tuple[str, ...]:

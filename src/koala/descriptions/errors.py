@@ -6,10 +6,11 @@ Every reader in this folder reports through these; none of them prints.
 from __future__ import annotations
 
 import bisect
+import dataclasses
 import itertools
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -84,6 +85,11 @@ class DescriptionError(ValueError):
         self.message = first.message
         self.advice = first.advice
         super().__init__(first.for_user(source))
+
+    def reworded(self, message_of: Callable[[Problem], str]) -> DescriptionError:
+        """The same with other messages."""
+        problems = [dataclasses.replace(each, message=message_of(each)) for each in self.problems]
+        return DescriptionError(self.source, problems, unreported=self.problems_unreported, stopped=self._stopped)
 
     @property
     def others(self) -> str:

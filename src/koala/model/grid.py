@@ -29,6 +29,8 @@ RESTART_REST_S_MAX = 600.0
 PLAN_DEPTH_MAX = 1_000
 # How many have them where the grid file says nothing else; the papers' grids have none.
 PLAN_DEPTH_DEFAULT = 1
+# Seconds between scans where a grid file says nothing: none, whatever could help brings a scan.
+SCAN_INTERVAL_S_DEFAULT = 0.0
 # How often a link between live sites is probed, where the grid file says nothing else.
 PROBE_EVERY_S = 3_600.0
 # How long plans believe that a job without a walltime runs, where the grid file says nothing else.
@@ -381,7 +383,8 @@ WORKSPACES_KEPT_S = 7 * 86_400.0
 class SchedulerParameters(msgspec.Struct, frozen=True, kw_only=True):
     """The scheduler's knobs, named as in docs/reference/grid.md; the papers' letters stand beside them.
 
-    - ``scan_interval_s``: time between scans of the placement queues; 0 scans at every event that could help.
+    - ``scan_interval_s``: time between scans of the placement queues; 0 scans at every event that could help. A grid
+      file that says nothing means SCAN_INTERVAL_S_DEFAULT.
     - ``high_scans_per_low_scan`` (S), ``claim_fraction`` (L), ``claim_fraction_step``, ``claim_fraction_min``.
     - ``claim_threshold`` (T): the least fraction of components that must be startable for a claim to go on.
     - ``error_threshold``: consecutive errors that make a site unusable; ``cooldown_s`` until it is probed.

@@ -23,6 +23,7 @@ from koala.policies.transfer_estimates import (
     inputs,
     link_s,
     missing_file,
+    staging_s,
     transfer_row_s,
     transfer_s,
 )
@@ -50,6 +51,7 @@ __all__ = [
     "quota_processors",
     "refuse",
     "replace_one",
+    "staging_s",
     "tasks_of",
     "to_placement",
     "transfer_s",

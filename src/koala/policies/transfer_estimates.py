@@ -68,6 +68,19 @@ def transfer_s(demand: Demand, spots: Spots, part: int, site: int, view: View) -
     return reading_s(reads_of(demand, spots.sizes, part), site, view)
 
 
+def staging_s(demand: Demand, spots: Spots, view: View) -> float:
+    """The estimate for all components at these places: what one brings over a link comes there one after the other;
+    inf where a file has no replica."""
+    by_link: dict[tuple[int, int], dict[tuple[str, tuple[int, int] | None], float]] = {}
+    try:
+        for part, site in enumerate(spots.sites):
+            for needed in inputs(demand, spots, part, view):
+                by_link.setdefault((needed.source, site), {})[needed.file, needed.chunk] = needed.transfer_s
+    except MissingFileError:
+        return inf
+    return max((sum(times.values()) for times in by_link.values()), default=0.0)
+
+
 def reading_s(reads: tuple[Read, ...], site: int, view: View, under_way_s: UnderWay | None = None) -> float:
     """The time to bring all of these to the site: those from one source one after the other, over its link, those
     from different sources side by side. ``under_way_s`` is asked for what is being brought there already."""

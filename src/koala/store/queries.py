@@ -244,12 +244,16 @@ def jobs(
     before: int | None,
     limit: int,
     array: int | None = None,
+    unfolded: bool = False,
 ) -> list[StoredJob]:
-    """The newest first: all but the elements of arrays, or the elements of one array. Each state is looked up by
-    itself, so that a rare one is found among very many jobs."""
+    """The newest first: all but the elements of arrays, or the elements of one array; ``unfolded`` elements in place
+    of their arrays. Each state is looked up by itself, so that a rare one is found among very many jobs."""
     table = tables.jobs
     newest = select(table.c.id).order_by(table.c.id.desc()).limit(limit)
-    newest = newest.where(table.c.array.is_(None) if array is None else table.c.array == clamped(array))
+    if unfolded:
+        newest = newest.where(table.c.elements.is_(None))
+    else:
+        newest = newest.where(table.c.array.is_(None) if array is None else table.c.array == clamped(array))
     if owner is not None:
         newest = newest.where(table.c.owner == owner)
     if before is not None:

@@ -250,11 +250,14 @@ class Store:
         before: JobId | None = None,
         limit: int = PAGE_DEFAULT,
         array: JobId | None = None,
+        unfolded: bool = False,
     ) -> list[StoredJob]:
         """The newest first: of one owner, in one of some states, with ids below one; whatever is given. Elements of
-        an array are told only where that is asked for."""
+        an array are told only where that is asked for; ``unfolded`` all are, in place of their arrays."""
         with self._read("read jobs") as connection:
-            return queries.jobs(connection, owner=owner, states=states, before=before, limit=limit, array=array)
+            return queries.jobs(
+                connection, owner=owner, states=states, before=before, limit=limit, array=array, unfolded=unfolded
+            )
 
     def job_by_client_token(self, owner: str, client_token: str) -> StoredJob | None:
         """The job that the owner submitted with this token."""

@@ -160,7 +160,7 @@ def test_a_graph_is_taken_whole_and_runs_in_order(shell: Shell, tmp_path: Path) 
         encoding="utf-8",
     )
     dry = shell("submit", "--dry-run", str(path)).stdout
-    assert "sweep, after make: 1 on " in dry
+    assert "sweep (1 processor, 3 elements), after make: 1 on " in dry
     first = shell.json("submit", str(path), "--token-id", "graph-1")
     assert [each["name"] for each in first["jobs"]] == ["make", "sweep", "collect"]
     numbers = [each["job"]["id"] for each in first["jobs"]]

@@ -17,8 +17,8 @@ from koala.daemon.dashboard.page_contents import (
     TIMELINE_JOBS_MAX,
 )
 from koala.daemon.dashboard.words import moment
-from koala.model.api import Output, PlanInfo, Scope
-from tests.support.grid_forms import NOW, component, job, overview, site
+from koala.model.api import ElementCountsInfo, Output, PlanInfo, Scope
+from tests.support.grid_forms import NOW, component, job, overview, places, site
 from tests.support.painted_grid import PaintedService, Served, served
 
 PAGES = ("/", "/network", "/jobs", "/jobs/7", "/jobs/10", "/jobs/4", "/sites/delft", "/sites/vrije", "/login")
@@ -214,6 +214,42 @@ def test_jobs_are_listed_by_state_and_owner_a_page_at_a_time(server: Served, ope
     older = re.search(r'href="(/jobs\?[^"]*cursor=[^"]*)"', first)
     assert older is not None
     assert shown(older[1].replace("&amp;", "&"))[0] == 100 + PAGE_JOBS - 1
+
+
+def test_the_page_of_an_array_lists_its_elements_and_those_that_ended_are_jobs_over_time(
+    server: Served, operator: httpx.Client
+) -> None:
+    counts = ElementCountsInfo(indices="0-4", size=5, waiting=2, running=1, done=2, failed=0, cancelled=0)
+    array = job(20, "unfolding", name="sweep", elements=counts, standing="running")
+    elements = [
+        job(
+            21,
+            "done",
+            array=20,
+            array_index=0,
+            started_at=NOW - 90,
+            ended_at=NOW - 60,
+            components=[component(claimed_at=NOW - 95, released_at=NOW - 90, ended_at=NOW - 60, outcome="done")],
+        ),
+        job(22, "running", array=20, array_index=1, started_at=NOW - 50, places=places(("delft", 2))),
+        job(23, "waiting", array=20, array_index=2, place_in_line=4),
+    ]
+    server.paint(lambda service: service.painted.update({each.id: each for each in (array, *elements)}))
+    page = operator.get("/jobs/20").text
+    assert re.findall(r'data-key="element-(\d+)"', page) == ["23", "22", "21"]
+    assert "number 4 in its queue" in page
+    assert "2 on delft" in page
+    for path in ("/", "/sites/delft"):
+        assert "21 job-21" in text_of(operator.get(path).text)
+    assert 'id="elements"' not in operator.get("/jobs/22").text
+
+
+def test_the_list_of_jobs_says_why_and_until_when_each_waits(server: Served, operator: httpx.Client) -> None:
+    plan = PlanInfo(job=10, expected_at=NOW + 600, expected_sites=["delft", "leiden"])
+    server.paint(lambda service: service.plans.update({10: plan}))
+    row = re.search(r'<tr data-key="job-10".*?</tr>', operator.get("/jobs").text, re.DOTALL)
+    assert row is not None
+    assert "on delft and leiden; no site has" in row[0]
 
 
 def test_a_static_file_may_be_kept_for_ever_under_its_mark_alone(reader: httpx.Client) -> None:

@@ -163,6 +163,10 @@ def test_what_jobs_of_a_graph_wait_for_in_vain_is_told_of_each(tmp_path: Path) -
             assert "koala submit --with solver" in " ".join(found["d"].notes)
             tried = {each.name: each.dry_run for each in (await world.service.dry_run_graph(ANNA, wish(text))).jobs}
             assert tried["d"].notes == found["d"].notes
+            for name in ("a", "b"):
+                assert tried[name].kept_back == f"{found[name].warning}; it would be cancelled at once"
+            with pytest.raises(InvalidError, match=r"^graph\.yaml:3:3: job b: after: there is no job 999"):
+                await world.service.dry_run_graph(ANNA, wish(graph_text("after: {done: [999]}")))
             for name, state in (("a", "cancelled"), ("b", "cancelled"), ("c", "done")):
                 assert (await world.ended(found[name].job.id, ANNA)).state == state
 
@@ -186,7 +190,7 @@ def test_the_files_of_a_graph_are_one_list_and_count_for_each_job() -> None:
     refused = read(60)
     assert isinstance(refused, Unreadable)
     assert "REQUEST_CHARACTERS_MAX" in refused.message
-    assert refused.message.startswith("job j")
+    assert refused.message.startswith("graph.yaml:36:3: job j34: ")
 
 
 def test_a_list_of_files_that_cannot_be_read_is_not_laid_to_a_job() -> None:

@@ -194,8 +194,41 @@ def test_a_dry_run_says_where_a_job_would_go_and_changes_nothing(tmp_path: Path)
             assert refused.refusal is not None
             assert refused.refusal.permanent
             assert {short.site for short in refused.refusal.shortages} == {"A", "B"}
+            assert (refused.place_in_line, refused.expected_at) == (None, None)
+            assert (told.expected_sites, told.place_in_line) == (["A", "B"], None)
+            assert told.expected_at is not None  # at once: there are no files to bring
+            assert abs(told.expected_at - world.engine.now()) < 600.0
             assert (await world.service.jobs(OWNER)).items == []
             assert world.service.last_seq - before < 5  # reports of sites may come meanwhile, jobs do not
+
+    asyncio.run(scenario())
+
+
+def test_a_dry_run_says_when_a_job_would_start_and_a_scan_comes_when_that_changes(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with open_daemon(tmp_path / "d", small_grid((4,), plan_depth=1)) as world:
+            first = await world.start(job_text(FOREVER, NEVER_FITS_NOW, walltime="1h"), ANNA)
+            running = await world.in_state(first, "running")
+            assert running.started_at is not None
+            wide = Submission(description=job_text(components=NEVER_FITS_NOW))
+            for who, named in ((OWNER, [first]), (BERT, [])):
+                told = await world.service.dry_run(who, wide)
+                assert told.refusal is not None
+                assert (told.place_in_line, told.expected_sites, told.ends_before) == (1, ["A"], named)
+                assert told.expected_at == told.latest_at
+                assert told.latest_at is not None
+                assert 0.0 <= told.latest_at - running.started_at - 3_600.0 < 60.0
+            second = await world.start(job_text(components=NEVER_FITS_NOW))
+            why = await world.service.explain(OWNER, second)
+            assert (why.expected_at, why.ends_before) == (told.expected_at, [first])
+            behind = await world.service.dry_run(OWNER, wide)
+            assert (behind.place_in_line, behind.expected_at) == (2, None)  # one of its queue has a plan
+            with pytest.raises(InvalidError, match=f"job {first} is not an array"):
+                await world.service.jobs(OWNER, array=first)
+            with pytest.raises(NotFoundError):
+                await world.service.jobs(OWNER, array=99)
+            await world.service.changes.cancel(ANNA, first)
+            assert (await world.ended(second)).state == "done"
 
     asyncio.run(scenario())
 
@@ -292,6 +325,8 @@ def test_an_array_is_one_row_and_its_elements_are_jobs(tmp_path: Path) -> None:
                 (array + 1, "sweep[3]", array, 3),
             ]
             assert [each.id for each in (await service.jobs(OWNER)).items] == [after, again, array]
+            done = (await service.jobs(OWNER, states=frozenset({"done"}), unfolded=True)).items
+            assert [each.id for each in done] == [each.id for each in elements]
             assert (await service.output(OWNER, array + 2)).text == f"{array} 5 5\n"
             with pytest.raises(NotFoundError, match="whose turn has not come yet"):
                 await service.job(OWNER, again + 9_000)

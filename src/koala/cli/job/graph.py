@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -15,7 +16,7 @@ from koala.cli.job.waiting import warn_if_hopeless
 from koala.cli.terminal.output import console, counted, print_json
 from koala.cli.terminal.progress import byte_counter
 from koala.cli.terminal.refusals import ASKED_MAX
-from koala.cli.terminal.words import clean, listed, shown_state
+from koala.cli.terminal.words import clean, clock, listed, shown_state, start_words
 
 if TYPE_CHECKING:
     from koala.client import Client
@@ -110,23 +111,42 @@ def preempted(answer: DryRun) -> str:
     return " and ".join(told)
 
 
+def when_words(answer: DryRun, now: float) -> list[str]:
+    """When a job would start if it were submitted now, in sentences; empty where it would start at once, or not
+    before something else."""
+    if answer.kept_back or (answer.refusal is not None and answer.refusal.permanent):
+        return []
+    if answer.refusal is None:
+        if answer.expected_at is None or answer.expected_at < now + 1.0:
+            return []
+        return [f"Its files would be there at {clock(answer.expected_at, now)}, and it would start then."]
+    told = start_words(answer, now)
+    if not told and answer.place_in_line is not None:
+        told = [f"It would be number {answer.place_in_line} in its queue; when it starts is told when it has a plan."]
+    return told
+
+
 def _print_dry_run(ctx: click.Context, answer: DryRunGraph, as_json: bool) -> None:
     from rich.text import Text
 
     if as_json:
         print_json(answer.model_dump(mode="json"))
-    out = console()
+    out, now = console(), time.time()
     for each in () if as_json else answer.jobs:
+        elements = f", {counted(each.elements, 'element')}" if each.elements else ""
+        size = f" ({counted(each.processors, 'processor')}{elements})" if each.processors else ""
         after = f", after {listed([clean(name) for name in each.waits_for])}" if each.waits_for else ""
         if each.dry_run.refusal is not None:
-            told = f"no place: {clean(each.dry_run.refusal.reason)}"
+            told = f"no place: {clean(each.dry_run.refusal.reason)}; {clean(each.dry_run.refusal.cure)}"
         else:
             told = ", ".join(f"{place.processors} on {clean(place.site)}" for place in each.dry_run.places)
         if victims := preempted(each.dry_run):
             told += f", where it would preempt {victims}"
         if each.dry_run.kept_back:
             told += f", but not now: {clean(each.dry_run.kept_back)}"
-        out.print(Text(f"{clean(each.name)}{after}: {told}"))
+        out.print(Text(f"{clean(each.name)}{size}{after}: {told}"))
+        for sentence in () if each.waits_for else when_words(each.dry_run, now):
+            out.print(Text(f"  {sentence}"))
     if not as_json:
         print_notes({each.name: each.dry_run.notes for each in answer.jobs})
         out.print(Text("each as if it were alone; nothing is submitted"))

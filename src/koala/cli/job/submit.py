@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,7 @@ import click
 from koala.cli.connection import complete_example, with_client
 from koala.cli.errors import EXIT_REFUSED, UserError, say
 from koala.cli.examples import read_named
-from koala.cli.job.graph import Described, preempted, print_notes, submit_graph
+from koala.cli.job.graph import Described, preempted, print_notes, submit_graph, when_words
 from koala.cli.job.sending import files_of
 from koala.cli.job.text_problems import shown_at_place, source_to_send
 from koala.cli.job.waiting import end_with, warn_if_hopeless, watch_job
@@ -36,7 +37,11 @@ STANDARD_INPUT = "standard input"
 @click.command()
 @click.argument("job", metavar="JOB|-", shell_complete=complete_example("job"))
 @click.option("--wait", "to_wait", is_flag=True, help="Wait until the job has ended, and exit with its exit code.")
-@click.option("--dry-run", is_flag=True, help="Only say where it would go now; exits with 3 when it would wait.")
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Only say where it would go now, and when it would start; exits with 3 when it would wait.",
+)
 @click.option("--token-id", metavar="TEXT", help="The same text again gives the same job, and no second one.")
 @click.option(
     "--with",
@@ -161,6 +166,8 @@ def _print_dry_run(ctx: click.Context, answer: DryRun, as_json: bool) -> None:
     else:
         _print_places(answer)
     if not as_json:
+        for told in when_words(answer, time.time()):
+            say(told)
         print_notes({"": answer.notes})
         if answer.kept_back:
             say(f"It would not go now: {clean(answer.kept_back)}.")

@@ -17,13 +17,13 @@ from koala.cli.terminal.words import (
     expected,
     first_element,
     job_note,
-    listed,
     places_words,
     progress_bar,
     share_bar,
     shown_state,
     size,
     span,
+    start_words,
     state_text,
     with_its_time,
 )
@@ -290,15 +290,12 @@ def print_explanation(found: Explanation, now: float) -> None:
         since = "" if found.waiting_since is None else f", waiting for {span(now - found.waiting_since)}"
         tries = counted(found.placement_tries, "try").replace("trys", "tries")
         out.print(Text(f"Number {found.place_in_line}{of} in its queue{since}; {tries} to place it."))
-    if found.expected_at is not None:
-        plan = expected(found.expected_at, found.expected_sites, now)
-        latest = ""
-        if found.latest_at is not None:
-            latest = f"; at the latest at {clock(found.latest_at, now)}, if every job uses its whole walltime"
-        out.print(Text(f"{plan[:1].upper()}{plan[1:]}, if nobody comes before{latest}."))
-        if found.ends_before:
-            jobs = "job" if len(found.ends_before) == 1 else "jobs"
-            out.print(Text(f"It waits for the end of {jobs} {listed([str(job) for job in found.ends_before])}."))
+        if found.elements_before:
+            come = "comes" if found.elements_before == 1 else "come"
+            elements = counted(found.elements_before, "element")
+            out.print(Text(f"Beside those {elements} of arrays {come} before it, one after the other."))
+    for told in start_words(found, now):
+        out.print(Text(told))
     for each in found.planned_before:
         plan = expected(each.expected_at, each.expected_sites, now)
         whose = "A job of another user" if each.job is None else f"Job {each.job}"

@@ -15,7 +15,7 @@ from koala.descriptions.errors import is_unprintable
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from koala.model.api import ElementCountsInfo, JobSummary, Place, SiteInfo
+    from koala.model.api import DryRun, ElementCountsInfo, Explanation, JobSummary, Place, SiteInfo
 
 STATE_STYLES = {
     "waiting": "yellow",
@@ -77,6 +77,21 @@ def expected(at: float, sites: Sequence[str], now: float | None = None) -> str:
     where = f" on {listed([clean(site) for site in sites])}" if sites else ""
     is_over = at <= (time.time() if now is None else now)
     return f"expected {'any moment' if is_over else f'at {clock(at, now)}'}{where}"
+
+
+def start_words(found: Explanation | DryRun, now: float) -> list[str]:
+    """When a job that waits is expected to start, when at the latest, and for whose ends it waits, in sentences."""
+    if found.expected_at is None:
+        return []
+    plan = expected(found.expected_at, found.expected_sites, now)
+    latest = ""
+    if found.latest_at is not None:
+        latest = f"; at the latest at {clock(found.latest_at, now)}, if every job uses its whole walltime"
+    told = [f"{plan[:1].upper()}{plan[1:]}, if nobody comes before{latest}."]
+    if found.ends_before:
+        jobs = "job" if len(found.ends_before) == 1 else "jobs"
+        told.append(f"It waits for the end of {jobs} {listed([str(job) for job in found.ends_before])}.")
+    return told
 
 
 def listed(names: Sequence[str]) -> str:

@@ -105,12 +105,7 @@ class PlacesByPreemption:
 
     def preview(self, demand: Demand, request: Request) -> Victims | str:
         """The victims with which a job that came now would have places, or why there are none."""
-        ledger = self._ledger
-        job = Job(0, ledger.now, ledger.now, ledger.parameters.claim_fraction)
-        job.bind(request, ledger.states)
-        job.demand, job.position = demand, ledger.queue_of(job).next_position
-        job.plan_at = self._plans.time_for(job)
-        return self.look(job)
+        return self.look(self._plans.coming(demand, request))
 
     def _room(self, job: Job) -> SpareRoom:
         ledger = self._ledger

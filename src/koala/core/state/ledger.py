@@ -20,16 +20,18 @@ from koala.core.state.timers import Alarm, Timers
 from koala.core.state.transfers import Transfers
 from koala.model.grid import Estimates, Grid
 from koala.model.messages import AnyCommand, EndedJob, JobOutcome, SiteDistrusted, Token
-from koala.model.request import JobId, SiteName
+from koala.model.request import JOB_NAME, JobId, SiteName
 from koala.policies.front_door import Demand, Spots
 
 # With a scan interval of 0, a job that loses its places in the very instant in which it got them would be placed
 # again at once, for ever; it rests first, twice as long each time, until it has run.
 REST_S = 1.0
 REST_S_MAX = 64.0
-# How long the last runs of a user took is remembered: of so many runs, and for so many users, those seen last.
+# How long the last runs of a user took is remembered: of so many runs, and for so many users, those seen last; the
+# same for so many names of their jobs.
 LAST_RUNS_KEPT = 2
 LAST_RUNS_USERS_MAX = 10_000
+LAST_RUNS_NAMES_MAX = 2_000
 # The stories of this many jobs are kept after their end, for those who ask late.
 ENDED_KEPT = 1_000
 
@@ -92,6 +94,7 @@ class Ledger:
         # The jobs that the core is busy with at this point: should it raise, it is about them.
         self.about: Sequence[Job] = ()
         self.last_runs: dict[str, tuple[float, ...]] = {}  # by user, in seconds, where plans are made
+        self.last_named_runs: dict[str, tuple[float, ...]] = {}  # by user and name of the job, where it has one
         self.preempted_at: list[float] = []  # when jobs were preempted for places of others, within the last hour
         # What jobs keep, or kept lately, before the times of their plans: job, processors, since when, until when.
         self.kept_early: list[tuple[JobId, int, float, float]] = []
@@ -157,6 +160,18 @@ class Ledger:
         assert array.spec is not None
         return array if job_id <= array.id + array.spec.size else None
 
+    def elements_before(self, job: Job) -> int:
+        """How many elements of arrays that are no jobs yet stand in its queue before a waiting job."""
+        return sum(
+            array.spec.size - array.made - array.not_made
+            for array in self.arrays.values()
+            if array.spec is not None
+            and array.state is JobState.UNFOLDING
+            and array.high is job.high
+            and array.id != job.array
+            and 0 <= array.arrival + array.made < job.position
+        )
+
     @property
     def dependencies_open(self) -> int:
         """How many things all jobs together wait for."""
@@ -214,21 +229,22 @@ class Ledger:
             walltime_s = self.parameters.default_walltime_s
         return walltime_s if estimate_s is None or estimate_s > walltime_s else estimate_s
 
-    def usual_s(self, user: str) -> float | None:
-        """How long the last runs of the user took on average; None where none are known."""
-        last = self.last_runs.get(user)
+    def usual_s(self, user: str, name: str = JOB_NAME) -> float | None:
+        """How long the last runs of the user took on average, of jobs of that name if there were any, else of all;
+        None where none are known."""
+        last = self.last_named_runs.get(_named(user, name)) if name != JOB_NAME else None
+        last = self.last_runs.get(user) if last is None else last
         return None if last is None else sum(last) / len(last)
 
     def estimate(self, job: Job) -> None:
         """The job is about to be tried: from now until it has ended plans believe this of it."""
-        job.estimate_s = self.usual_s(job.submitter)
+        job.estimate_s = self.usual_s(job.submitter, job.request.name)
 
-    def note_run(self, user: str, took_s: float) -> None:
+    def note_run(self, user: str, took_s: float, name: str = JOB_NAME) -> None:
         """A run of the user ended well: what is told of times goes by the last ones."""
-        last = self.last_runs.pop(user, ())
-        self.last_runs[user] = (*last, took_s)[-LAST_RUNS_KEPT:]
-        if len(self.last_runs) > LAST_RUNS_USERS_MAX:
-            del self.last_runs[next(iter(self.last_runs))]
+        _note_run(self.last_runs, user, took_s, LAST_RUNS_USERS_MAX)
+        if name != JOB_NAME:
+            _note_run(self.last_named_runs, _named(user, name), took_s, LAST_RUNS_NAMES_MAX)
 
     def drop_plan(self, job: Job) -> None:
         """The job waits no more, or nobody knows until when: others may have what was kept for it."""
@@ -317,6 +333,16 @@ class Ledger:
         self.about = ()
         self.sites.sites[index].cooling = None
         self.sites.probe(index)
+
+
+def _named(user: str, name: str) -> str:
+    return f"{user}\n{name}"
+
+
+def _note_run(last_runs: dict[str, tuple[float, ...]], key: str, took_s: float, most: int) -> None:
+    last_runs[key] = (*last_runs.pop(key, ()), took_s)[-LAST_RUNS_KEPT:]
+    if len(last_runs) > most:
+        del last_runs[next(iter(last_runs))]
 
 
 def tries_in_words(tries: int | None) -> str:

@@ -1,9 +1,10 @@
 """When planned jobs are likely to start, and when at the latest: what is told to whoever asks.
 
 Users ask for far more time than their jobs take. What is told as likely goes by the mean of the last two runs of the
-same user (Tsafrir, Etsion and Feitelson 2007), never above the walltime, and doubled as long as a job goes on beyond
-it; what is told as the latest goes by walltimes, as plans do unless they are told to go by estimates too. Nothing
-here decides.
+same user (Tsafrir, Etsion and Feitelson 2007), of jobs of the same name where there were any, never above the
+walltime, and doubled as long as a job goes on beyond it; what is told as the latest goes by walltimes, as plans do
+unless they are told to go by estimates too. A job whose files have to be brought starts when they are there: what is
+told counts how long that is estimated to take. Nothing here decides.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from koala.core.state.ledger import Ledger
 from koala.core.state.nodes.ahead import NodesAhead
 from koala.core.state.reservations import PlanFinder, Reservation
 from koala.model.request import JobId
-from koala.policies.front_door import Spots
+from koala.policies.front_door import Spots, staging_s
 
 # How many of the jobs for which another waits are told.
 ENDS_TOLD_MAX = 5
@@ -28,7 +29,7 @@ ELEMENTS_FORESEEN_MAX = 32
 
 class Prospect(NamedTuple):
     """When and where a planned job is likely to start, when it starts if every job uses its whole walltime, and the
-    last jobs that end there before it, by their ends."""
+    last jobs whose ends there it waits for, by their ends."""
 
     at: float
     spots: Spots
@@ -42,26 +43,26 @@ class _Forecast:
     def __init__(self, availability: Availability, ahead: NodesAhead | None = None) -> None:
         self.availability = availability
         self._ahead = ahead
-        self._reserved: list[Reservation] = []
+        self.reserved: list[Reservation] = []
 
     def start_of(self, ledger: Ledger, job: Job, takes_s: float, before: float) -> tuple[float, Spots]:
         """The start of the next job, where it has not started by ``before``, and then by its plan."""
         assert job.demand is not None
         assert job.plan_at is not None
         assert job.plan_spots is not None
-        finder = PlanFinder(self.availability, ledger.sites.view, ledger.now, self._reserved, self._ahead)
+        finder = PlanFinder(self.availability, ledger.sites.view, ledger.now, self.reserved, self._ahead)
         at, spots = finder.earliest(job.demand, takes_s, before) or (job.plan_at, job.plan_spots)
         at = max(at, ledger.now)
-        self._reserved.append(Reservation(job, at, at + takes_s, spots))
+        self.reserved.append(Reservation(job, at, at + takes_s, spots))
         return at, spots
 
     def foresee(self, ledger: Ledger, array: Job, takes_s: float) -> None:
         """An element of the array that is no job yet comes next."""
         assert array.demand is not None
-        finder = PlanFinder(self.availability, ledger.sites.view, ledger.now, self._reserved, self._ahead)
+        finder = PlanFinder(self.availability, ledger.sites.view, ledger.now, self.reserved, self._ahead)
         found = finder.earliest(array.demand, takes_s)
         if found is not None:
-            self._reserved.append(Reservation(None, found[0], found[0] + takes_s, found[1], array.demand))
+            self.reserved.append(Reservation(None, found[0], found[0] + takes_s, found[1], array.demand))
 
 
 class Outlook:
@@ -73,6 +74,7 @@ class Outlook:
         self._prospects: dict[JobId, Prospect] = {}
         self._to_come: list[Job] = []  # those not worked out yet, the next one last
         self._foreseen = 0  # elements that are no jobs yet and come before those
+        self._put_off = False  # whether such elements, or files of jobs before those, will put their plans off
         self._bounds = False  # whether plans may be no bounds, so that the latest times are worked out, too
         self._likely = self._at_most = _Forecast(Availability(0))
 
@@ -90,8 +92,11 @@ class Outlook:
             self._prospects = {}
             self._to_come = line[::-1]
             self._foreseen = 0
+            self._put_off = False
             self._likely = self._forecast(availability, self._usual_end)
-            self._bounds = self._ledger.estimates_runs or any(each.spec is not None for each in line)
+            self._bounds = self._ledger.estimates_runs or any(
+                each.spec is not None or (each.demand is not None and each.demand.has_files) for each in line
+            )
             if self._bounds:
                 self._at_most = self._forecast(availability, self._latest_end)
         while job.id not in self._prospects and self._to_come:
@@ -111,26 +116,46 @@ class Outlook:
         ledger = self._ledger
         for _ in range(min(to_come, ELEMENTS_FORESEEN_MAX - self._foreseen)):
             self._foreseen += 1
+            self._put_off = True
             self._likely.foresee(ledger, array, self._takes_s(array))
             self._at_most.foresee(ledger, array, ledger.walltime_s(array))
 
     def _takes_s(self, job: Job) -> float:
         """How long it is likely to take."""
-        walltime_s, usual_s = self._ledger.walltime_s(job), self._ledger.usual_s(job.submitter)
+        ledger = self._ledger
+        walltime_s, usual_s = ledger.walltime_s(job), ledger.usual_s(job.submitter, job.request.name)
         return walltime_s if usual_s is None else min(walltime_s, usual_s)
 
     def _work_out(self, job: Job) -> Prospect:
         ledger = self._ledger
         assert job.plan_at is not None
-        # Elements of arrays that come before it will put its plan off once they are jobs.
-        before = INFINITY if self._foreseen else job.plan_at
-        at, spots = self._likely.start_of(ledger, job, self._takes_s(job), before)
+        # Elements of arrays that come before it will put its plan off once they are jobs, files of jobs as they come.
+        put_off = self._put_off
+        before = INFINITY if put_off else job.plan_at
+        # Its processors are kept while its files are brought.
+        files_s = self._files_s(job, job.plan_spots)
+        at, spots = self._likely.start_of(ledger, job, files_s + self._takes_s(job), before)
         latest_at = job.plan_at
         if self._bounds:
-            at_most, _ = self._at_most.start_of(ledger, job, ledger.walltime_s(job), INFINITY)
-            if ledger.estimates_runs or self._foreseen:  # then the plan itself is no bound
+            at_most, _ = self._at_most.start_of(ledger, job, files_s + ledger.walltime_s(job), INFINITY)
+            if ledger.estimates_runs or put_off:  # then the plan itself is no bound
                 latest_at = max(latest_at, at_most)
-        return Prospect(at, spots, latest_at, self._ends_before(self._likely.availability, at, spots))
+        self._put_off |= files_s > 0.0
+        ends_before = self._ends_before(job, at, spots)
+        start = at + self._files_s(job, spots, brought_by=at)
+        return Prospect(start, spots, max(start, latest_at + files_s), ends_before)
+
+    def _files_s(self, job: Job, spots: Spots | None, brought_by: float | None = None) -> float:
+        """How long it takes to bring its files there; nothing where they come before that time, as it claims early.
+        Where a file is nowhere nobody knows, and nothing is counted."""
+        demand, ledger = job.demand, self._ledger
+        if spots is None or demand is None or not demand.has_files:
+            return 0.0
+        files_s = staging_s(demand, spots, ledger.sites.view)
+        if brought_by is not None and ledger.parameters.hold_budget > 0.0 and not demand.groups:
+            early = files_s <= ledger.parameters.hold_ahead_s and ledger.now + files_s <= brought_by
+            files_s = 0.0 if early else files_s
+        return files_s if files_s < INFINITY else 0.0
 
     # --------------------------------------------------------------------------------------- profiles
 
@@ -149,17 +174,20 @@ class Outlook:
         return found
 
     def _usual_end(self, hold: Hold) -> float:
-        """When it ends, if the job takes as long as those of its user usually do."""
+        """When it ends, if the job takes as long as those of its name, or of its user, usually do."""
         at, _, _, key, due_at = hold
         job, now = self._job_of(key), self._ledger.now
-        if job is None or job.started_at is None or due_at <= now:
+        if job is None or due_at <= now:
             return at
-        takes_s = self._ledger.usual_s(job.submitter)
+        begun = job.started_at
+        if begun is None:  # it has places, and starts when it is due to
+            begun = max(now, job.start_estimate or now)
+        takes_s = self._ledger.usual_s(job.submitter, job.request.name)
         if takes_s is None:
             return at
-        while job.started_at + takes_s <= now:  # it goes on beyond what is usual
+        while begun + takes_s < now:  # it goes on beyond what is usual
             takes_s = max(2 * takes_s, 1.0)
-        return min(at, job.started_at + takes_s)
+        return min(at, begun + takes_s)
 
     def _latest_end(self, hold: Hold) -> float:
         """When it ends, if the job takes as long as it may."""
@@ -176,12 +204,36 @@ class Outlook:
             return None if claim is None else claim.job
         return ledger.jobs.get(key) if isinstance(key, int) else None
 
-    def _ends_before(self, likely: Availability, at: float, spots: Spots) -> tuple[JobId, ...]:
-        """The jobs at its sites that end until then, the last of them: without those it could start before."""
+    def _ends_before(self, job: Job, at: float, spots: Spots) -> tuple[JobId, ...]:
+        """The jobs whose ends it waits for: at each of its sites those that end last until then, as many as it takes
+        to have its processors. Jobs with plans before it count, where they end before it starts; whoever made room
+        for those is not waited for."""
+        assert job.demand is not None
         ends: dict[JobId, float] = {}
         for site in set(spots.sites):
-            for hold in likely.profiles[site].in_order():
-                claim = self._ledger.claims.get(hold[3]) if isinstance(hold[3], str) else None
-                if claim is not None and hold[0] <= at:
-                    ends[claim.job.id] = max(hold[0], ends.get(claim.job.id, 0.0))
-        return tuple(sorted(ends, key=lambda job: (ends[job], job))[-ENDS_TOLD_MAX:])
+            profile = self._likely.availability.profiles[site]
+            enders = [(each[0], each[2], self._job_of(each[3])) for each in profile.in_order() if each[0] <= at]
+            missing = _processors(spots, site) - profile.base
+            for each in self._likely.reserved:
+                if each.job is not job and each.until <= at:
+                    enders.append((each.until, _processors(each.spots, site), each.job))
+                elif each.job is not job and each.at <= at:
+                    missing += _processors(each.spots, site)
+            for end, processors, other in sorted(enders, key=_ender_order, reverse=True):
+                if missing <= 0 and not job.demand.groups:  # of GPUs and memory processors do not tell
+                    break
+                missing -= processors
+                if other is not None and processors:
+                    ends[other.id] = max(end, ends.get(other.id, 0.0))
+        return tuple(sorted(ends, key=lambda other: (ends[other], other))[-ENDS_TOLD_MAX:])
+
+
+def _processors(spots: Spots, site: int) -> int:
+    """How many of these are at the site."""
+    return sum(size for at, size in zip(spots.sites, spots.sizes, strict=True) if at == site)
+
+
+def _ender_order(ender: tuple[float, int, Job | None]) -> tuple[float, int, int]:
+    """By the end; of those with the same end, whatever the order in which they came to be known, by numbers."""
+    end, processors, job = ender
+    return end, processors, 0 if job is None else job.id

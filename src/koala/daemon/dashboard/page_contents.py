@@ -26,6 +26,7 @@ from koala.model.api import (
     LinkState,
     Output,
     Overview,
+    Page,
     Scope,
     TransferInfo,
 )
@@ -64,6 +65,7 @@ STATES = (
     "cancelled",
 )
 ENDED = frozenset({"done", "failed", "cancelled"})
+_KEPT = frozenset({"waiting", "held"})
 HOLDABLE = frozenset({"held", "waiting", "placed", "claiming", "starting"})
 
 TAIL_BYTES = 65_536
@@ -85,12 +87,14 @@ class Tail(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OutputSelection(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose output: a component's in one run (None: the last) of a job."""
+    """Whose output: a component's in one run (None: the last) of a job. Of an array, from where on its elements are
+    listed."""
 
     job: int
     part: int
     run: int | None
     stream: str
+    elements_cursor: str = ""
 
 
 def was_measured(link: LinkState) -> bool:
@@ -151,14 +155,17 @@ class PageContents:
         found = await self._service.jobs(
             who, states=frozenset(states), owner=owner or None, limit=PAGE_JOBS, cursor=cursor or None
         )
+        now = self._clock()
+        kept = [each for each in found.items if each.state in _KEPT][:QUEUE_EXPLAINED_MAX]
         return {
             "jobs": found.items,
             "next": found.next,
+            "reasons": await self._reasons(who, kept, now),
             "state": state,
             "owner": owner,
             "cursor": cursor,
             "states": STATES,
-            "now": self._clock(),
+            "now": now,
             "refresh_s": 5,
         }
 
@@ -169,8 +176,15 @@ class PageContents:
         now = max(self._clock(), job.since)
         axis = life(job.submitted_at, now if job.ended_at is None else job.ended_at)
         tail, no_output = await self._output(who, job, wanted)
+        elements: Page[JobSummary] = Page(items=[])
+        if job.elements is not None:
+            elements = await self._service.jobs(
+                who, array=job.id, limit=PAGE_JOBS, cursor=wanted.elements_cursor or None
+            )
         return {
             "job": job,
+            "elements": elements.items,
+            "elements_next": elements.next,
             "explanation": explanation,
             "axis": axis,
             "rows": [job_row(job, axis, now), *component_rows(job, axis, now)],
@@ -247,8 +261,8 @@ class PageContents:
         return await self._details(who, sorted(chosen[:TIMELINE_JOBS_MAX], reverse=True))
 
     async def _ended(self, who: Principal, from_at: float) -> list[int]:
-        """The newest jobs that ended after a moment."""
-        found = await self._service.jobs(who, states=ENDED, limit=TIMELINE_JOBS_MAX)
+        """The newest jobs, and elements of arrays, that ended after a moment."""
+        found = await self._service.jobs(who, states=ENDED, limit=TIMELINE_JOBS_MAX, unfolded=True)
         return [each.id for each in found.items if each.ended_at is not None and each.ended_at >= from_at]
 
     async def _details(self, who: Principal, jobs: Iterable[int]) -> list[JobDetail]:
@@ -264,7 +278,8 @@ class PageContents:
             except NotFoundError:  # it has gone since the overview was made
                 continue
             refusal, plan = found.refusal, found.expected_at
-            told = [] if plan is None else [expected(plan, found.expected_sites, now)]
+            told = [found.meaning] if found.state == "held" else []
+            told += [] if plan is None else [expected(plan, found.expected_sites, now)]
             if refusal is not None:
                 told += [refusal.reason, refusal.cure]
             if any(told):

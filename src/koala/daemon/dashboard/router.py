@@ -107,10 +107,15 @@ def _add_pages(router: APIRouter, service: Service, contents: PageContents, who:
         part: Number = 0,
         run: Number = 0,
         stream: str = "stdout",
+        elements: str = "",
         did: str = "",
     ) -> Response:
         wanted = OutputSelection(
-            job=job, part=part, run=run or None, stream="stderr" if stream == "stderr" else "stdout"
+            job=job,
+            part=part,
+            run=run or None,
+            stream="stderr" if stream == "stderr" else "stdout",
+            elements_cursor=elements,
         )
         context = await contents.job(caller, wanted)
         context["may_cancel"] = may_cancel(caller, context["job"])

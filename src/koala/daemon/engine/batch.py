@@ -110,12 +110,13 @@ class PendingBatch:
     def handle(self, items: Sequence[InboxItem], *, tick: bool = True) -> None:
         """Handle these in order, and a tick at the end when one is due. What the core would pass over is left out.
 
+        What came together is one instant, so that the waiting jobs are tried once, on all that has come free in it.
         Raises ``HandlingError`` for whatever our own code raises; then the core is ahead of the record.
         """
-        state = self._state
+        state, at = self._state, self._next_at()
         for item in items:
             self.current = item
-            event = self._event_of(item)
+            event = self._event_of(item, at)
             if item.answer is not None or is_news(event, state.scheduler.ledger):
                 self._handle(event, item.submitter)
             self._files += item.files
@@ -131,8 +132,8 @@ class PendingBatch:
         self._state.last_at = max(self._state.last_at, self._now())
         return self._state.last_at
 
-    def _event_of(self, item: InboxItem) -> AnyEvent:
-        state, at = self._state, self._next_at()
+    def _event_of(self, item: InboxItem, at: float) -> AnyEvent:
+        state = self._state
         if item.request is not None:
             number = state.last_job + 1
             try:

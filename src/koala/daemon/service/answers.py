@@ -17,6 +17,7 @@ from koala.core.state.checkpoints import CheckpointStatus
 from koala.core.state.forecasts import LinkForecasts
 from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
+from koala.core.state.outlook import Prospect
 from koala.core.state.sites import SiteBelief, Trust
 from koala.core.story import JobExplanation, JobTraffic
 from koala.daemon.perform.interface import SiteTrouble
@@ -233,6 +234,7 @@ def dry_run(placement: Placement) -> DryRun:
     """Where a job would go."""
     return DryRun(
         policy=placement.policy,
+        expected_sites=[*dict.fromkeys(component.site for component in placement.components)],
         places=[
             DryRunPlace(
                 component=component.index,
@@ -246,6 +248,22 @@ def dry_run(placement: Placement) -> DryRun:
             for component in placement.components
         ],
     )
+
+
+def with_prospect(answer: DryRun, prospect: Prospect, ledger: Ledger, user: str | None) -> DryRun:
+    """The same with when the job would start; of jobs that end before those of the user are told, None sees all."""
+    ends_before = [
+        number
+        for number in prospect.ends_before
+        if (job := ledger.jobs.get(number)) is not None and (user is None or job.submitter == user)
+    ]
+    update = {
+        "expected_at": prospect.at,
+        "expected_sites": [*dict.fromkeys(ledger.names[site] for site in prospect.spots.sites)],
+        "latest_at": prospect.latest_at,
+        "ends_before": ends_before,
+    }
+    return answer.model_copy(update=update)
 
 
 # ------------------------------------------------------------------------------------------------ the grid

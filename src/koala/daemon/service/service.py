@@ -43,6 +43,7 @@ from koala.daemon.service.sites.metrics import Metrics
 from koala.daemon.service.sites.overview import CallerView, gather_metrics, operator_warnings
 from koala.daemon.service.submissions import (
     SubmissionReader,
+    about_job,
     account_warning,
     check_client_token,
     check_dependencies,
@@ -167,7 +168,7 @@ class Service:
             raise UnavailableError(shortage)
         graph = await self._graph(who, wish)
         await self._contents.refer(who, graph[0].request)  # what travels, travels with all of them
-        ended = [await ended_before(who, each.request, self._engine) for each in graph]
+        ended = await self._ended_before(who, wish, graph)
         vain = never_to_come_in(self._engine.scheduler.ledger, graph, ended)
         rows, new = await self._engine.submit_together(
             graph, owner=who.name, client_token=wish.client_token, guest=who.guest, ended=ended
@@ -205,12 +206,23 @@ class Service:
         graph = await self._graph(who, wish)
         await self._engine.freshen()
         jobs = []
-        for each in graph:
-            ended = await ended_before(who, each.request, self._engine)
+        over = await self._ended_before(who, wish, graph)
+        vain = never_to_come_in(self._engine.scheduler.ledger, graph, over)
+        for each, ended, in_vain in zip(graph, over, vain, strict=True):
             waits_for = dict.fromkeys(graph[other.job].name for other in each.within)
             notes = await self._submissions.notes_of(each.request, self._engine.grid)
             found = self._try_out(who, each.alone(), ended).model_copy(update={"notes": notes})
-            jobs.append(DryRunGraphJob(name=each.name, waits_for=[*waits_for], dry_run=found))
+            if in_vain:
+                found = found.model_copy(update={"kept_back": f"{in_vain}; it would be cancelled at once"})
+            jobs.append(
+                DryRunGraphJob(
+                    name=each.name,
+                    waits_for=[*waits_for],
+                    processors=each.request.processors,
+                    elements=0 if each.request.array is None else each.request.array.size,
+                    dry_run=found,
+                )
+            )
             await asyncio.sleep(0)  # the others of the loop have their turn
         return DryRunGraph(jobs=jobs)
 
@@ -220,12 +232,22 @@ class Service:
         graph = []
         for each in await self._submissions.read_graph(who, wish, sites=sites, policies=names):
             request = each.request
-            if request.after:
-                request = await with_element_numbers(who, request, self._engine)
-            await self._check(who, request)
+            with about_job(wish, each.name):
+                if request.after:
+                    request = await with_element_numbers(who, request, self._engine)
+                await self._check(who, request)
             graph.append(msgspec.structs.replace(each, request=request))
         check_dependencies(sum(len(each.request.after) + len(each.within) for each in graph), self._engine)
         return graph
+
+    async def _ended_before(
+        self, who: Principal, wish: Submission, graph: Sequence[GraphJob]
+    ) -> list[tuple[EndedJob, ...]]:
+        found = []
+        for each in graph:
+            with about_job(wish, each.name):
+                found.append(await ended_before(who, each.request, self._engine))
+        return found
 
     async def _check(self, who: Principal, request: Request) -> None:
         """Whether the caller may have such a job, and read the files that it names."""
@@ -260,7 +282,8 @@ class Service:
 
     def _try_out(self, who: Principal, request: Request, ended: Sequence[EndedJob]) -> DryRun:
         scheduler = self._engine.scheduler
-        kept_back = would_keep_back(scheduler.ledger, request, ended, self._engine.now())
+        now = self._engine.now()
+        kept_back = would_keep_back(scheduler.ledger, request, ended, now)
         answer = try_out(
             request,
             guest=who.guest,
@@ -269,6 +292,7 @@ class Service:
             scheduler=scheduler,
             owner=who.name,
             sees_all=who.sees_all,
+            now=now,
         )
         return answer.model_copy(update={"kept_back": kept_back})
 
@@ -281,23 +305,32 @@ class Service:
         limit: int = 100,
         cursor: str | None = None,
         array: int | None = None,
+        unfolded: bool = False,
     ) -> Page[JobSummary]:
         """The newest jobs first, those that have ended included, an array as one; with ``array`` its elements
-        instead, as far as they are jobs by now. Needs ``read``."""
+        instead, as far as they are jobs by now, and ``unfolded`` those of all arrays. Needs ``read``."""
         who.need(Scope.READ)
         check_limit(limit)
         if not states <= _STATES:
             unknown = min(states - _STATES)
             raise InvalidError(f"state: there is no state {unknown!r}; {suggest(unknown, _STATES_IN_ORDER)}")
+        if array is not None and (await self._records.row(who, array)).elements is None:
+            raise InvalidError(f"array: job {array} is not an array and has no elements; ask for the job itself")
         before = None if cursor is None else read_number_cursor("jobs", cursor)
         if not who.sees_all:
             if owner is not None and owner != who.name:
                 return Page(items=[])
             owner = who.name
         # An array is listed as running or waiting, and goes by another name in the table.
-        arrays = self._arrays_standing(states, owner, before) if array is None else []
+        arrays = self._arrays_standing(states, owner, before) if array is None and not unfolded else []
         told = await query(
-            self._engine.store.jobs, owner=owner, states=states, before=before, limit=limit + 1, array=array
+            self._engine.store.jobs,
+            owner=owner,
+            states=states,
+            before=before,
+            limit=limit + 1,
+            array=array,
+            unfolded=unfolded,
         )
         newest = {row.id: row for row in (*arrays, *told)}
         found = [newest[number] for number in sorted(newest, reverse=True)[: limit + 1]]

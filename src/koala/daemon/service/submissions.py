@@ -22,11 +22,11 @@ from koala.core.refusals import closed_refusal
 from koala.daemon.engine.loop import Engine
 from koala.daemon.launches import check_launch
 from koala.daemon.offload import query
-from koala.daemon.service.answers import dry_run, refusal_info
+from koala.daemon.service.answers import dry_run, refusal_info, with_prospect
 from koala.daemon.service.principal import Principal
 from koala.daemon.service.submission_notes import some_sites, submission_notes
 from koala.daemon.workers.pool import Workers
-from koala.descriptions import DescriptionError, job_notes, read_graph, read_job, write_job_yaml
+from koala.descriptions import DescriptionError, job_notes, place_of_job, read_graph, read_job, write_job_yaml
 from koala.model.api import DryRun, ProblemAt, Scope, Submission
 from koala.model.errors import ForbiddenError, InvalidError, TooManyError
 from koala.model.grid import Grid
@@ -37,7 +37,7 @@ from koala.model.request import GraphJob, InvalidRequestError, Priority, Refusal
 from koala.model.request_size import REQUEST_CHARACTERS_MAX, check_size, request_characters
 from koala.model.travelling import TravellingError, TravellingFile, read_manifest, unsent
 from koala.policies import Catalogue, PolicyError, UnknownPolicyError, UnknownSiteError
-from koala.policies.front_door import can_ever_fit, compile_demand, to_placement
+from koala.policies.front_door import can_ever_fit, compile_demand, staging_s, to_placement
 from koala.policies.tasks.wase import ClusteredTasks
 from koala.store import NUMBER_MAX, StoredJob
 
@@ -198,24 +198,42 @@ def read_graph_submission(
             check_launch(request)
             characters += request_characters(request)
             if characters > REQUEST_CHARACTERS_MAX:
-                return _graph_too_large(name)
+                return _graph_too_large(wish, name)
             graph.append(msgspec.structs.replace(job, request=request))
         return tuple(graph)
     except DescriptionError as error:
         return _unreadable(error)
     except (TravellingError, LaunchError) as error:
-        told = f"job {name}: {error.for_user()}" if name else error.for_user()
-        return Unreadable(told, [ProblemAt(message=told)])
+        if not name:
+            return Unreadable(error.for_user(), [ProblemAt(message=error.for_user())])
+        return _in_graph(wish, name, error.for_user())
     except InvalidRequestError as error:
-        return Unreadable(f"job {name}: it is too large: {error}", [ProblemAt(message=f"job {name}: {error}")])
+        return _in_graph(wish, name, f"it is too large: {error}")
 
 
-def _graph_too_large(name: str) -> Unreadable:
+def _in_graph(wish: Submission, name: str, message: str) -> Unreadable:
+    """What is wrong with one job of a graph, at its place there."""
+    line, column = place_of_job(wish.description, wish.source, name)
+    told = f"job {name}: {message}"
+    return Unreadable(f"{wish.source}:{line}:{column}: {told}", [ProblemAt(line=line, column=column, message=told)])
+
+
+@contextlib.contextmanager
+def about_job(wish: Submission, name: str) -> Iterator[None]:
+    """What is wrong with a job of a graph beside the others is told with its name and place."""
+    try:
+        yield
+    except InvalidError as error:
+        found = _in_graph(wish, name, error.for_user())
+        raise InvalidError(found.message, found.problems) from None
+
+
+def _graph_too_large(wish: Submission, name: str) -> Unreadable:
     told = (
-        f"job {name}: with it the jobs of the graph have more than {REQUEST_CHARACTERS_MAX} characters together "
+        f"with it the jobs of the graph have more than {REQUEST_CHARACTERS_MAX} characters together "
         "(REQUEST_CHARACTERS_MAX), the list of files counted for each; send fewer files, or submit several graphs"
     )
-    return Unreadable(told, [ProblemAt(message=told)])
+    return _in_graph(wish, name, told)
 
 
 def _files_of(wish: Submission) -> tuple[TravellingFile, ...]:
@@ -378,6 +396,7 @@ def try_out(
     scheduler: Scheduler,
     owner: str,
     sees_all: bool,
+    now: float,
 ) -> DryRun:
     """What the core would answer if it were asked now. Of jobs of others a caller who does not see all learns how
     many would be preempted, and neither which nor what they have done."""
@@ -404,10 +423,19 @@ def try_out(
             }
             return answer.model_copy(update=update)
         if not isinstance(found, Refusal):
-            return dry_run(to_placement(demand, found, view))
+            answer = dry_run(to_placement(demand, found, view))
+            return answer.model_copy(update={"expected_at": now + staging_s(demand, found, view)})
+        answer = DryRun(policy=demand.policy.name, refusal=refusal_info(found))
+        if found.permanent:
+            return answer
+        prospect = scheduler.prospect_of_new(demand, request, owner)
     except (UnknownPolicyError, UnknownSiteError, PolicyError) as error:
         raise InvalidError(error.for_user()) from None
-    return DryRun(policy=demand.policy.name, refusal=refusal_info(found))
+    queue = scheduler.ledger.high if request.priority is Priority.HIGH else scheduler.ledger.low
+    answer = answer.model_copy(update={"place_in_line": len(queue) + 1})
+    return (
+        answer if prospect is None else with_prospect(answer, prospect, scheduler.ledger, None if sees_all else owner)
+    )
 
 
 def _unreadable(error: DescriptionError) -> Unreadable:

@@ -40,6 +40,7 @@ from koala.model.grid import (
     PLAN_DEPTH_DEFAULT,
     PLAN_DEPTH_MAX,
     RESTART_REST_S_MAX,
+    SCAN_INTERVAL_S_DEFAULT,
     SITES_MAX,
     Estimates,
     Grid,
@@ -107,8 +108,9 @@ class SchedulerText(Description):
 
     policy: PolicyName = Field(default=_SCHEDULER.policy, description="the placement policy for jobs that name none")
     scan_interval_s: Seconds = Field(
-        default=_SCHEDULER.scan_interval_s,
-        description="seconds between scans of the placement queues; 0 scans at every event that could help",
+        default=SCAN_INTERVAL_S_DEFAULT,
+        description="seconds between scans of the placement queues, as in the papers; 0 scans whenever something "
+        "happened that could help, and when the time of a plan comes",
     )
     high_scans_per_low_scan: Count = Field(
         default=_SCHEDULER.high_scans_per_low_scan,

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import BeforeValidator, Field
 
-from koala.descriptions.errors import Problem, printable, refuse_any
+from koala.descriptions.errors import DescriptionError, Problem, printable, refuse_any
 from koala.descriptions.fields import ANY_NAMES, Description, KnownNames, Label
 from koala.descriptions.job.form import JobText, job_request, unknown_names
-from koala.descriptions.job.order import NUMBER_MAX, AfterText, JobNumber, job_number
+from koala.descriptions.job.order import NUMBER_MAX, AfterText, JobNumber, both_ends, job_number
+from koala.descriptions.yaml.nodes import Composed, compose
 from koala.descriptions.yaml.problems import nearest, wrong
-from koala.descriptions.yaml.text import Document, read_document
+from koala.descriptions.yaml.text import Document, read_composed
 from koala.model.dependency import DEPENDENCIES_MAX, Condition, Dependency
 from koala.model.outputs import ARCHIVE_ENDING, OUTPUT_PREFIX, OutputOfGraph, job_of_output
 from koala.model.request import GRAPH_JOBS_MAX, GraphJob, Request
@@ -77,8 +79,43 @@ class JobGraphText(Description):
 
 def read_graph_yaml(text: str, source: str, known: KnownNames = ANY_NAMES) -> tuple[GraphJob, ...]:
     """The jobs of a graph, those that others wait for first, else in the order of the text. DescriptionError with all
-    problems where it describes none."""
-    document = read_document(text, source, JobGraphText)
+    problems where it describes none, each with the name of the job that has it."""
+    composed = compose(text, source)
+    try:
+        return _read(composed, source, known)
+    except DescriptionError as error:
+        names = _JobNames(composed)
+        raise error.reworded(names.told) from None
+
+
+def place_of_job(text: str, source: str, name: str) -> tuple[int, int]:
+    """The line and the column at which a job of a graph stands."""
+    return _JobNames(compose(text, source)).place(name)
+
+
+class _JobNames:
+    """Where each job of a graph begins, by its name."""
+
+    def __init__(self, composed: Composed) -> None:
+        self._content = composed.content
+        root = composed.root.content
+        jobs = root["jobs"][1].content if isinstance(root, dict) and "jobs" in root else None
+        found = {name: key.index for name, (key, _) in jobs.items()} if isinstance(jobs, dict) else {}
+        self._indices = dict(sorted(found.items(), key=lambda each: each[1]))
+
+    def place(self, name: str) -> tuple[int, int]:
+        at = self._content.problem(self._indices[name], "", "")
+        return at.line or 1, at.column or 1
+
+    def told(self, problem: Problem) -> str:
+        """The message with the job in which the problem stands, if any."""
+        names = [*self._indices]
+        where = bisect_right(names, (problem.line or 0, problem.column or 0), key=self.place)
+        return f"job {printable(names[where - 1])}: {problem.message}" if where else problem.message
+
+
+def _read(composed: Composed, source: str, known: KnownNames) -> tuple[GraphJob, ...]:
+    document = read_composed(composed, JobGraphText)
     refuse_any(source, _reference_problems(document))
     order = _in_order(document)
     parts = {name: _part(document, name) for name in document.model.jobs}
@@ -138,12 +175,15 @@ def _reference_problems(document: Document[JobGraphText]) -> Iterator[Problem]:
 
     jobs = document.model.jobs
     for name in jobs:
-        for _, other, index, where in _within(document, name):
+        failing = _failing(document, name)
+        for condition, other, index, where in _within(document, name):
             shown = printable(other)
             if other not in jobs:
                 yield document.problem(where, f"there is no job {shown!r} in this graph", nearest(other, [*jobs]))
             elif other == name:
                 yield document.problem(where, f"{shown} waits for itself", "take it out: it would never start")
+            elif condition is Condition.DONE and (other, index) in failing:
+                yield document.problem(where, *both_ends(shown if index is None else f"{shown}_{index}"))
             elif index is not None:
                 array = jobs[other].array
                 if array is None or read_array(array).position_of(index) is None:
@@ -151,6 +191,13 @@ def _reference_problems(document: Document[JobGraphText]) -> Iterator[Problem]:
                     yield document.problem(
                         where, f"{shown} has no element {index}", f"{indices}; name one that it has"
                     )
+
+
+def _failing(document: Document[JobGraphText], name: str) -> set[tuple[str, int | None]]:
+    """Those of the graph that must have failed before a job is tried."""
+    if not document.model.jobs[name].after.failed:
+        return set()
+    return {(other, index) for condition, other, index, _ in _within(document, name) if condition is Condition.FAILED}
 
 
 def _number_problems(document: Document[JobGraphText], graph: Iterable[GraphJob]) -> Iterator[Problem]:

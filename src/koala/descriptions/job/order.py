@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from koala.descriptions.errors import shown
 from koala.descriptions.fields import DURATION_S_MAX, Description, duration_s
@@ -188,6 +188,22 @@ class AfterText(Description):
     ended: JobNumbers = Field(default=(), description="jobs that must have ended, in whatever way")
     started: JobNumbers = Field(default=(), description="jobs that must have started")
     failed: JobNumbers = Field(default=(), description="jobs that must have failed")
+
+    @model_validator(mode="after")
+    def _can_be_met(self) -> AfterText:
+        for place, number in enumerate(self.failed):
+            if number in self.done:
+                job = f"job {number.job}" if number.element is None else f"job {number.job}_{number.element}"
+                raise wrong(*both_ends(job), "failed", place)
+        return self
+
+
+def both_ends(job: str) -> tuple[str, str]:
+    """What is wrong with waiting for both ends of a job, and what to write."""
+    return (
+        f"it waits for {job} to be done and to fail, and {job} cannot do both",
+        "name it under one of them, or under ended, which is either",
+    )
 
 
 def dependencies(after: AfterText) -> tuple[Dependency, ...]:

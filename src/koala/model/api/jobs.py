@@ -282,7 +282,8 @@ class Explanation(Answer):
     ``expected_at`` and ``expected_sites`` are when and where a job that has a plan is likely to start, by how long
     jobs of their users took lately, if nobody comes before; ``latest_at`` is when if every job uses its whole
     walltime. ``ends_before`` are those of the caller's jobs, for an operator all, that end last before it.
-    ``planned_before`` are the plans of jobs before it for which what is idle is kept. A job that somebody holds
+    ``planned_before`` are the plans of jobs before it for which what is idle is kept. ``elements_before`` elements of
+    arrays, which are no jobs yet, come before it beside those in the queue. A job that somebody holds
     (``held``), that ``waits_for`` others or that has not come to its time (``begins_at``) is not tried yet.
     ``traffic`` is what one at several sites sends between them; ``checkpoint`` is for a job that saves its state.
     """
@@ -302,6 +303,7 @@ class Explanation(Answer):
     gpu_s: float = 0.0
     place_in_line: int | None = None
     queue_length: int | None = None
+    elements_before: int = 0
     refusal: RefusalInfo | None = None
     expected_at: float | None = None
     expected_sites: list[str] = []
@@ -426,7 +428,9 @@ class DryRun(Answer):
     priority may take places of other jobs: ``preempts`` are those of them that the caller sees, with which
     ``lost_processor_s`` of work is lost, and ``preempts_others`` is how many more there are, of other users.
     ``kept_back`` says why it would not be tried yet, wherever there is room: for other jobs, for its time or for a
-    word of its user. ``notes`` as of a submission."""
+    word of its user. ``expected_at`` is when it would start: when its files are there, or by the plan that it would
+    get; then ``expected_sites``, ``latest_at`` and ``ends_before`` are as in an explanation. A job that would wait
+    would be number ``place_in_line`` of its queue. ``notes`` as of a submission."""
 
     policy: str
     places: list[DryRunPlace] = []
@@ -435,14 +439,22 @@ class DryRun(Answer):
     lost_processor_s: float = 0.0
     refusal: RefusalInfo | None = None
     kept_back: str = ""
+    expected_at: float | None = None
+    expected_sites: list[str] = []
+    latest_at: float | None = None
+    ends_before: list[int] = []
+    place_in_line: int | None = None
     notes: list[str] = []
 
 
 class DryRunGraphJob(Answer):
-    """Where one job of a graph would go if it were alone and nothing kept it back."""
+    """Where one job of a graph would go if it were alone and nothing kept it back, and how many processors it, or
+    each of its ``elements``, asks for."""
 
     name: str
     waits_for: list[str] = []
+    processors: int = 0
+    elements: int = 0
     dry_run: DryRun
 
 

@@ -63,6 +63,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     - ``turned``: jobs that have started or ended, which those who wait for them are not all told yet; of the first
       those up to the job ``turned_told`` are;
     - ``last_runs``: by user, how long the last runs took, the user that was seen last at the end;
+      ``last_named_runs`` the same by user and name of the jobs;
     - ``preempted_at``: when jobs were preempted for places of others, within the last hour;
     - ``kept_early``: what jobs keep, or kept lately, before the times of their plans: job, processors, since, until.
 
@@ -92,6 +93,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     requests: tuple[Request, ...] = ()
     probes: tuple[int, Time] | None = None
     last_runs: dict[str, tuple[float, ...]] = {}
+    last_named_runs: dict[str, tuple[float, ...]] = {}
     preempted_at: tuple[float, ...] = ()
     learned: tuple[LearnedApplication, ...] = ()
     turned: tuple[EndedJob, ...] = ()
@@ -157,6 +159,7 @@ def take_snapshot(
         requests=tuple(requests),
         probes=_probes(ledger.forecasts),
         last_runs=dict(ledger.last_runs),
+        last_named_runs=dict(ledger.last_named_runs),
         preempted_at=tuple(ledger.preempted_at),
         learned=tuple(each.copied() for each in ledger.links.learned.applications.values()),
         turned=tuple(ledger.turned),
