@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
-import signal
+import tempfile
 import threading
-import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from koala.model.request import Application, Component, InputFile, Request
 from koala.policies import Catalogue
 from koala.sites import LocalSite, Stream
 from koala.store import Batch, Store, StoredJob, StoreError
+from tests.support.live_sites import left_no_process
 from tests.support.local_areas import local_areas
 
 WAIT_S = 120.0
@@ -157,10 +157,23 @@ class EngineWorld:
         await self.until(nothing_left)
 
 
+@cache
+def empty_database() -> bytes:
+    """A new database in a file, made once for all tests of a process: its tables take longer than all else in it."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = Path(directory) / "koala.db"
+        Store.open(path).close()
+        return path.read_bytes()
+
+
 def open_store(root: Path, url: str | None = None) -> Store:
     """The store of an engine below ``root``, or elsewhere."""
     root.mkdir(parents=True, exist_ok=True)
-    return Store.open(url or f"sqlite:///{root / 'koala.db'}")
+    path = root / "koala.db"
+    if url is None and not path.exists():
+        path.touch(mode=0o600)
+        path.write_bytes(empty_database())
+    return Store.open(url or f"sqlite:///{path}")
 
 
 class DisturbedStore:
@@ -240,27 +253,8 @@ async def open_engine(
         own.close()
 
 
-def processes_below(directory: Path) -> list[int]:
-    """Every living process that was started for a component below this directory."""
-    mark = os.fsencode(f"KOALA_HOME={directory.resolve()}/")
-    found = []
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit() or int(entry.name) == os.getpid():
-            continue
-        with contextlib.suppress(OSError):
-            if any(line.startswith(mark) for line in (entry / "environ").read_bytes().split(b"\0")):
-                found.append(int(entry.name))
-    return found
-
-
 @pytest.fixture
 def root(tmp_path: Path) -> Iterator[Path]:
     """A directory for one engine; at the end of the test no process may be left of it."""
     yield tmp_path
-    deadline = time.monotonic() + WAIT_S
-    while (left := processes_below(tmp_path)) and time.monotonic() < deadline:
-        time.sleep(0.02)
-    for pid in left:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
-    assert not left, "the test left processes behind"
+    left_no_process(tmp_path)

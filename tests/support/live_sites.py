@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import signal
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from koala.model.launch import Launch
 from koala.model.messages import Token
@@ -57,14 +60,14 @@ async def file_appears(path: Path) -> None:
 
 def processes_of(directory: Path) -> list[int]:
     """Every living process that was started for a component below this directory."""
-    mark = os.fsencode(f"KOALA_HOME={directory.resolve()}/")
+    mark = os.fsencode(f"\0KOALA_HOME={directory.resolve()}/")
     found = []
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+    for pid in os.listdir("/proc"):  # noqa: PTH208  # after every test, so it is to be quick
+        if not pid.isdigit() or int(pid) == os.getpid():
             continue
-        with contextlib.suppress(OSError):
-            if any(line.startswith(mark) for line in (entry / "environ").read_bytes().split(b"\0")):
-                found.append(int(entry.name))
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb", buffering=0) as environment:  # noqa: PTH123
+            if mark in b"\0" + environment.readall():
+                found.append(int(pid))
     return found
 
 
@@ -76,3 +79,13 @@ def all_gone(directory: Path) -> bool:
             return False
         time.sleep(0.02)
     return True
+
+
+def left_no_process(directory: Path) -> None:
+    """Fail where processes started below this directory go on after a test, and end them."""
+    if all_gone(directory):
+        return
+    for pid in processes_of(directory):
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    pytest.fail("the test left processes behind")

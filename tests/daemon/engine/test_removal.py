@@ -18,15 +18,8 @@ from koala.model.dependency import DEPENDENCIES_TOLD_MAX, Dependency
 from koala.model.job_array import ElementCounts, read_array
 from koala.model.messages import CancelAsked, ChangeAsked, HoldAsked, JobSubmitted, UnholdAsked
 from koala.model.request import Priority
-from tests.support.engine_world import (
-    EngineWorld,
-    a_request,
-    local_grid,
-    open_engine,
-    open_store,
-    processes_below,
-    root,
-)
+from tests.support.engine_world import EngineWorld, a_request, local_grid, open_engine, open_store, root
+from tests.support.live_sites import processes_of
 
 __all__ = ["root"]
 
@@ -91,7 +84,7 @@ def test_a_running_job_that_is_removed_is_gone_after_a_restart_with_its_processe
             await world.in_state(waiting, "running")
             assert await world.submit(a_request()) == waiting + 1, "numbers are not used again"
             await cancel_all(world)
-        assert processes_below(root) == []
+        assert processes_of(root) == []
 
     asyncio.run(scenario())
 
@@ -213,7 +206,7 @@ def test_a_job_that_waited_behind_one_that_cannot_be_replayed_runs_once_after_th
             assert [(row.state, row.runs, row.failures) for row in rows] == [("done", 1, 0), ("done", 1, 0)]
             assert world.store.job(poison) is None
         assert (root / "runs").read_text() == "run\nrun\n"
-        assert processes_below(root) == []
+        assert processes_of(root) == []
 
     asyncio.run(scenario())
 
@@ -340,7 +333,7 @@ def test_jobs_that_ran_or_ended_beside_one_that_cannot_be_replayed_go_back_or_st
             await cancel_all(world)
         runs = (root / "runs").read_text().split()
         assert sorted(runs) == sorted(["done", "1", "1", *("2" for _ in removed.put_back)])
-        assert processes_below(root) == []
+        assert processes_of(root) == []
 
     asyncio.run(scenario())
 
