@@ -44,13 +44,29 @@ class Operation(NamedTuple):
     is_answered: Callable[[], None]
 
 
-def every_operation(document: Any, served: Served, examples: int, *, without_posts: str = "") -> Iterator[Operation]:
-    """With so many requests for each; ``without_posts`` is a pattern of paths to which nothing is posted."""
+def every_operation(
+    document: Any, served: Served, examples: int, *, without_posts: str = "", reads_again: bool = False
+) -> Iterator[Operation]:
+    """With so many requests for each, and one for every odd value of every parameter. ``without_posts`` is a pattern
+    of paths to which nothing is posted. What only reads gets no odd values where it is asked again, by another
+    caller."""
     load_all_checks()
+    if not reads_again:
+        yield from _sent(_read(document, without_posts), served, examples)
+        return
+    yield from _sent(_read(document, without_posts).exclude(method="GET"), served, examples)
+    reads = _read(document, without_posts).include(method="GET")
+    reads.config.phases.coverage.enabled = False
+    yield from _sent(reads, served, examples)
+
+
+def _read(document: Any, without_posts: str) -> Any:
     # A stream and a wait do not end by themselves; both have tests of their own.
     api = schemathesis.openapi.from_dict(document).exclude(path_regex="/(stream|wait)$")
-    if without_posts:
-        api = api.exclude(method="POST", path_regex=without_posts)
+    return api.exclude(method="POST", path_regex=without_posts) if without_posts else api
+
+
+def _sent(api: Any, served: Served, examples: int) -> Iterator[Operation]:
     with requests.Session() as session:
         session.trust_env = False  # and is not looked through for proxies before every request
         for made in get_all_tests(

