@@ -245,7 +245,12 @@ def test_a_user_sees_and_touches_nothing_of_anothers_job_by_any_route(stage: Sta
                     refused = await bob.post(route, json=waits)
                     assert refused.status_code == 422, refused.text
                     assert "there is no " in error_of(refused)["message"]
-            assert (await bob.get(f"/v1/jobs?array={array}")).json()["items"] == []
+            for none in (array, 987654):
+                listing = await bob.get(f"/v1/jobs?array={none}")
+                assert (listing.status_code, error_of(listing)["message"]) == (
+                    404,
+                    f"there is no job {none}; look at the list of jobs",
+                )
             assert (await bob.post(f"/v1/jobs/{array + 1}/hold")).status_code == 404
             of_job = await bob.get(f"/v1/events?job={job}")
             assert of_job.status_code == 404 or of_job.json() == []
