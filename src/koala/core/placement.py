@@ -28,6 +28,8 @@ from koala.policies.front_door import Demand, DemandKey, Spots, can_ever_fit, co
 
 # Equal requests share one compiled demand; this many different ones are remembered at a time.
 DEMANDS_REMEMBERED = 10_000
+# Requests met last are known again by their identity.
+LAST_MET_MAX = 256
 # So many elements of an array are made and wait. Two, so that a scan that places one finds the next in its place.
 MADE_AHEAD_MAX = 2
 # Elements with so many components are made at once, where one after the other finds its place or ends: then others
@@ -59,6 +61,8 @@ class JobPlacing:
         self.staging = staging
         self.claiming = claiming
         self._demands: dict[DemandKey, Demand] = {}
+        # By the identity of a request, and whether it is a guest's, what it asks for. It is kept beside that.
+        self._last_met: dict[tuple[int, bool], tuple[Request, Demand]] = {}
         self.last_job: JobId = -1
         self.last_removed: JobId = -1  # an operator took it out before it was in a snapshot
         self.plans = JobPlans(ledger)
@@ -75,9 +79,10 @@ class JobPlacing:
         ledger = self.ledger
         if event.job <= self.last_job:
             return
-        self.last_job = event.job + (0 if event.request.array is None else event.request.array.size)
+        request, array = event.request, event.request.array
+        self.last_job = event.job + (0 if array is None else array.size)
         job = Job(event.job, event.at, event.at, ledger.parameters.claim_fraction)
-        job.bind(event.request, ledger.states)
+        job.bind(request, ledger.states)
         job.guest = event.guest
         job.submitter = event.owner
         ledger.add(job)
@@ -88,7 +93,8 @@ class JobPlacing:
             job.move(JobState.QUARANTINED)
             job.tell(event.at, "quarantined", event.defect)
             return
-        if ledger.plans_made and not job.is_kept_back and job.spec is None:
+        kept_back = job.is_kept_back
+        if ledger.plans_made and not kept_back and array is None:
             ledger.queue_of(job).note_arrival(job)
         try:
             job.demand = self.demand_for(job)
@@ -97,9 +103,9 @@ class JobPlacing:
             return
         if job.demand.barred and self._no_site_left(job):
             return
-        if job.is_kept_back:
+        if kept_back:
             self.ending.keep_back(job)
-        elif job.spec is not None:
+        elif array is not None:
             self.holding.unfold_later(job)
             self._unfold(job, self._try_new)
         else:
@@ -171,9 +177,18 @@ class JobPlacing:
 
     def demand_for(self, job: Job) -> Demand:
         """What the job asks for, without the sites that are closed to it."""
-        demand = self.demand_of(job.request)
-        closed = self.ledger.sites.closed_to(job.request, guest=job.guest)
-        return demand.barring(site for each in closed for site in each.sites) if closed else demand
+        request = job.request
+        met = self._last_met.get((id(request), job.guest))
+        if met is not None:  # many jobs of a workload have the very same request
+            return met[1]
+        demand = self.demand_of(request)
+        closed = self.ledger.sites.closed_to(request, guest=job.guest)
+        if closed:
+            demand = demand.barring(site for each in closed for site in each.sites)
+        if len(self._last_met) >= LAST_MET_MAX:
+            self._last_met.clear()
+        self._last_met[id(request), job.guest] = request, demand
+        return demand
 
     def _no_site_left(self, job: Job) -> bool:
         """Tell the job which sites are closed to it. Where it would fit at those alone it ends at once, with the

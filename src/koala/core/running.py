@@ -82,12 +82,14 @@ class JobRunning:
         site, size = job.spots.sites[component], job.spots.sizes[component]
         claim = ComponentClaim(job.next_token(), job.id, component, site, size)
         claim.bind(job)
-        claim.placed_at = ledger.now if job.placed_at is None else job.placed_at
-        claim.held_at = ledger.now
+        claim.held_at = now = ledger.now
+        claim.placed_at = now if job.placed_at is None else job.placed_at
         job.claims[component] = claim
         ledger.claims[claim.token] = claim
         ledger.sites.claim(claim)
-        excluded = self.blame.excluded_nodes(job, claim)
+        excluded: tuple[str, ...] = ()
+        if job.failed_nodes or ledger.sites.node_accused:
+            excluded = self.blame.excluded_nodes(job, claim)
         if excluded:
             job.tell(ledger.now, "not_on_nodes", site, excluded)
         ledger.commands.append(
@@ -374,28 +376,29 @@ class JobRunning:
         claim = ledger.claims.pop(event.token, None)
         if claim is None:
             return
-        ledger.about = (claim.job,)
+        job, sites, outcome = claim.job, ledger.sites, event.outcome
+        site = sites.sites[claim.site]
+        ledger.about = (job,)
         if still_runs(claim):
             ledger.count_run(claim)
         claim.stop_timer()
-        if claim.held_at != INFINITY and event.outcome not in NEVER_HELD:
+        if claim.held_at != INFINITY and outcome not in NEVER_HELD:
             ledger.count_held(claim)
-        ledger.sites.free(claim)
-        if event.outcome in _ERRORS_OF_SITES:
-            error = event.reason or str(event.outcome)
-            site = ledger.sites.sites[claim.site]
+        sites.free(claim)
+        if outcome in _ERRORS_OF_SITES:
+            error = event.reason or str(outcome)
             site.last_error = error[:ERROR_CHARACTERS_MAX]
-            site.last_error_of = claim.job.submitter
-        ran = claim.phase is ComponentPhase.RUNNING
-        if event.outcome is Outcome.DONE and ran and ledger.sites.success(claim.site, claim.job_id):
-            claim.job.tell(ledger.now, "site_back", claim.site)
+            site.last_error_of = job.submitter
+        done = outcome is Outcome.DONE
+        if done and claim.phase is ComponentPhase.RUNNING and sites.success(claim.site, job.id):
+            job.tell(ledger.now, "site_back", claim.site)
         if claim.aborting:
             self.ending.let_go(claim)
-        elif event.outcome is Outcome.DONE and claim.job.state is JobState.RUNNING:
-            self._one_done(claim.job, claim, event.nodes)
+        elif done and job.state is JobState.RUNNING:
+            self._one_done(job, claim, event.nodes)
         else:
-            self._broken(claim.job, claim, event)
-        if ledger.sites.sites[claim.site].waiters:
+            self._broken(job, claim, event)
+        if site.waiters:
             self.wake_waiters(claim.site)
 
     def wake_waiters(self, index: int) -> None:
@@ -414,10 +417,11 @@ class JobRunning:
         if job.request.outputs_of(claim.component):
             job.workspaces[claim.component] = claim.token
         sites = self.ledger.sites
-        if sites.node_accused:
+        accused, node_accused = sites.accused, sites.node_accused
+        if node_accused:
             self.blame.component_done(job, claim, nodes)
         if job.outstanding == 0:
-            if sites.accused or sites.node_accused:
+            if accused or node_accused:
                 self.blame.job_done(job, nodes)
             if job.workspaces:
                 self.collecting.begin(job)

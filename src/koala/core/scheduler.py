@@ -161,14 +161,15 @@ class Scheduler:
             if kind is JobQuarantined:
                 self._handlers[kind](event)  # and nothing that is due: that may be what raised
             else:
-                instant_is_new = event.at > ledger.now
+                now = ledger.now
+                instant_is_new = event.at > now
                 if instant_is_new:
-                    ledger.now = event.at
+                    ledger.now = now = event.at
                     if ledger.preempted_at:
                         self._placement.preemption.pass_time()
                     if ledger.planned:
                         self._placement.plans.look_for_late()
-                if self._due_at <= ledger.now:
+                if self._due_at <= now:
                     self._run_due(instant_is_new=instant_is_new, instant_is_over=kind is Tick)
                     ledger.about = ()
                 self._handlers[kind](event)
@@ -178,16 +179,12 @@ class Scheduler:
                     self._settle()
                 if ledger.to_leave:
                     self._loss.leave_unusable_sites()
-                while ledger.claiming.next_at <= ledger.now:
-                    self._claiming.claim(ledger.claiming.head())
-                if ledger.kept_early or (ledger.planned and self._placement.early.on):
-                    self._placement.claim_early()
-                if ledger.turned or ledger.to_unfold:  # claims end jobs, too, and no snapshot tells what is left
-                    self._settle()
-                if ledger.forecasts.probe_at <= ledger.now:
+                if ledger.claiming.next_at <= now or ledger.planned or ledger.kept_early:
+                    self._claim_what_is_due()
+                if ledger.forecasts.probe_at <= now:
                     self._probing.look()
-                if ledger.links.learned.forget_at <= ledger.now:
-                    ledger.links.learned.forget_old(ledger.now)
+                if ledger.links.learned.forget_at <= now:
+                    ledger.links.learned.forget_old(now)
             self._plan_what_is_due(commands)
         except Exception as error:
             about: Sequence[Job] = ledger.about
@@ -201,32 +198,42 @@ class Scheduler:
             left = self._holding.settle(left)
             self._placement.unfold()
 
+    def _claim_what_is_due(self) -> None:
+        ledger = self.ledger
+        while ledger.claiming.next_at <= ledger.now:
+            self._claiming.claim(ledger.claiming.head())
+        if ledger.kept_early or (ledger.planned and self._placement.early.on):
+            self._placement.claim_early()
+        if ledger.turned or ledger.to_unfold:  # claims end jobs, too, and no snapshot tells what is left
+            self._settle()
+
     def _plan_what_is_due(self, commands: list[AnyCommand]) -> None:
         """Make sure that the driver will come back when the next thing is due."""
         ledger = self.ledger
         ledger.about = ()
-        if ledger.sites.doors_changed:
-            ledger.sites.doors_changed = False
+        sites = ledger.sites
+        if sites.doors_changed:
+            sites.doors_changed = False
             self._avoidance.review()
-        if ledger.sites.shrunk:
-            ledger.sites.shrunk = False
+        if sites.shrunk:
+            sites.shrunk = False
             if ledger.planned:  # a plan may come to nothing by that, and keep what others could have
                 ledger.try_everybody()
         due_at = ledger.timers.next_at() if ledger.timers.heap else INFINITY
         if ledger.turned or ledger.to_cancel:  # more than fits into one event
             due_at = ledger.now
-        if ledger.claiming.next_at < due_at:
-            due_at = ledger.claiming.next_at
-        if ledger.high.size and (scan_at := self._placement.plan_scan(ledger.high)) < due_at:
-            due_at = scan_at
+        if (claim_at := ledger.claiming.next_at) < due_at:
+            due_at = claim_at
+        if ledger.high.size:
+            due_at = min(due_at, self._placement.plan_scan(ledger.high))
+            if (next_at := self._placement.preemption.next_at) is not None:
+                due_at = min(due_at, next_at)
         if ledger.low.size and (scan_at := self._placement.plan_scan(ledger.low)) < due_at:
             due_at = scan_at
-        if ledger.planned and (look_at := self._placement.plans.look_at) < due_at:
-            due_at = look_at
-        if ledger.planned and self._placement.early.on:
-            due_at = min(due_at, self._placement.early.next_at)
-        if ledger.high.size and (next_at := self._placement.preemption.next_at) is not None:
-            due_at = min(due_at, next_at)
+        if ledger.planned:
+            due_at = min(due_at, self._placement.plans.look_at)
+            if self._placement.early.on:
+                due_at = min(due_at, self._placement.early.next_at)
         self._due_at = due_at
         if ledger.jobs and ledger.forecasts.probe_at < due_at:  # with no jobs, whatever else happens is soon enough
             due_at = ledger.forecasts.probe_at

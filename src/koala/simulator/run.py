@@ -9,6 +9,7 @@ import gc
 import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import msgspec
 
@@ -46,7 +47,8 @@ HORIZON_S = HORIZON_DAYS * 86_400.0
 EVENTS_MAX = 1_000_000_000
 PROGRESS_EVENTS = 4_096
 
-_RECORDS = frozenset({JobPlaced, JobRequeued, JobEnded, ElementMade})
+# What helps no job that waits.
+_HELPS_NOBODY = frozenset({WakeAt, ProbeLink})
 
 
 class BrokenPolicyError(ValueError):
@@ -142,6 +144,12 @@ class _Run:
         # The end of the period that is measured, and the processor-seconds (ours, others) used by then.
         self._measured_s: float | None = None
         self._used: dict[SiteName, tuple[float, float]] = {}
+        self._records: dict[type[AnyCommand], Callable[[Any], None]] = {
+            JobPlaced: self._place,
+            JobRequeued: self._requeue,
+            ElementMade: self._make_element,
+            JobEnded: self._end,
+        }
         self._with_users = [
             self._world.sites[site.name] for site in grid.sites if site.simulation.background is not None
         ]
@@ -196,35 +204,34 @@ class _Run:
 
     def _perform(self, commands: list[AnyCommand], now: float) -> bool:
         """Do all the scheduler commands; says whether anything but a later wake-up was among it."""
-        performers = self._world.performers
+        performers, records = self._world.performers, self._records
         acted = False
         for command in commands:
             kind = type(command)
             performers[kind](command, now)
-            if kind is not WakeAt:
-                acted = acted or kind is not ProbeLink  # which helps no job that waits
-                if kind in _RECORDS:
-                    self._record(command, now)
+            if kind in records:
+                records[kind](command)
+            if kind not in _HELPS_NOBODY:
+                acted = True
         return acted
 
-    def _record(self, command: AnyCommand, now: float) -> None:
-        if isinstance(command, JobPlaced):
-            self._placed.add(command.job)
-        elif isinstance(command, ElementMade):
-            self._requests[command.job] = self._requests[command.array]
-            self._arrays.add(command.array)
-        elif isinstance(command, JobRequeued):
-            self._placed.discard(command.job)
-        elif isinstance(command, JobEnded):
-            self._end(command)
-            if not self._placed:  # it may be the last end of all
-                self._mark_end(now)
+    def _place(self, command: JobPlaced) -> None:
+        self._placed.add(command.job)
+
+    def _requeue(self, command: JobRequeued) -> None:
+        self._placed.discard(command.job)
+
+    def _make_element(self, command: ElementMade) -> None:
+        self._requests[command.job] = self._requests[command.array]
+        self._arrays.add(command.array)
 
     def _end(self, command: JobEnded) -> None:
         request, _ = self._requests.pop(command.job)
-        if command.job in self._arrays:
-            return  # its elements are the jobs
+        if command.job in self._arrays:  # its elements are the jobs
+            self._mark_if_last()
+            return
         self._placed.discard(command.job)
+        self._mark_if_last()
         self._ended.append((command, request))
         if self._told is not None:
             self._told.ended(command)
@@ -264,8 +271,12 @@ class _Run:
 
     # ------------------------------------------------------------------------------------- the result
 
-    def _mark_end(self, now: float) -> None:
-        """Take down what was used until now, of every site where more may be used after the last end of a job."""
+    def _mark_if_last(self) -> None:
+        """It may be the last end of all: take down what was used until now, of every site where more may be used
+        after it."""
+        if self._placed:
+            return
+        now = self._world.now
         still_used = self._world.sites.values() if self._world.components.alive else self._with_users
         self._measured_s = now
         self._used = {site.name: _used(site, now) for site in still_used}

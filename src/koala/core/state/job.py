@@ -270,9 +270,10 @@ class Job(_JobLinks):
         self.demand = None
         self.claims = []
         self.transfers = {}
-        self.transfers_open = 0
+        self.transfers_open = self.not_made = 0
         self.link_demands = []
-        self.not_done_as, self.not_made, self.element_states = _NO_ELEMENTS, 0, _NO_STATES
+        self.not_done_as = _NO_ELEMENTS
+        self.element_states = _NO_STATES
         if request.array is not None:
             self.element_states = dict.fromkeys(JobState, 0)
             self.not_done_as = Counter(self.not_done.values())
@@ -335,12 +336,13 @@ class Job(_JobLinks):
 
     def move(self, target: JobState) -> None:
         """Change state by the table, or fail with the job's story."""
-        if target not in TRANSITIONS[self.state]:
-            raise InvalidTransitionError(self.id, self.state, target, [repr(entry) for entry in self.story])
-        self.states[self.state] -= 1
-        self.states[target] += 1
+        state, states = self.state, self.states
+        if target not in TRANSITIONS[state]:
+            raise InvalidTransitionError(self.id, state, target, [repr(entry) for entry in self.story])
+        states[state] -= 1
+        states[target] += 1
         if self.array:
-            self.element_states[self.state] -= 1
+            self.element_states[state] -= 1
             self.element_states[target] += 1
         self.state = target
 
@@ -349,12 +351,13 @@ class Job(_JobLinks):
 
         A very long story keeps its beginning and its end.
         """
-        self.story.append((at, what, *details))
-        if len(self.story) > STORY_LINES_MAX:
+        story = self.story
+        story.append((at, what, *details))
+        if len(story) > STORY_LINES_MAX:
             cut = slice(STORY_HEAD_LINES, STORY_HEAD_LINES + STORY_LINES_MAX // 2)
-            gone = self.story[cut]
+            gone = story[cut]
             lines = sum(entry[2] if entry[1] == "left_out" else 1 for entry in gone)
-            self.story[cut] = [(gone[0][0], "left_out", lines)]
+            story[cut] = [(gone[0][0], "left_out", lines)]
 
     def next_token(self) -> Token:
         """A name for the next start of a component, never used before or after."""

@@ -139,7 +139,7 @@ class Ledger:
         """A job is known from now on."""
         self.jobs[job.id] = job
         self.states[job.state] += 1
-        if job.spec is not None:
+        if job.request.array is not None and not job.array:
             self.arrays[job.id] = job
             insort(self._array_numbers, job.id)
 
@@ -288,11 +288,12 @@ class Ledger:
     def count_held(self, claim: ComponentClaim) -> None:
         """The wait of a component that holds its processors is over: the barrier opens, or it is given up. What was
         gained by not claiming it at its placement, and what it wasted since it was claimed, counts once."""
-        held_at, claim.held_at = claim.held_at, INFINITY
-        if held_at == INFINITY:
+        held_at, now = claim.held_at, self.now
+        claim.held_at = INFINITY
+        if held_at == INFINITY or (held_at == now and claim.placed_at >= now):
             return
         gained = claim.processors * max(0.0, held_at - claim.placed_at)
-        wasted = claim.processors * (self.now - held_at)
+        wasted = claim.processors * (now - held_at)
         job, site = claim.job, self.sites.sites[claim.site]
         for counted in (job, site):
             counted.gained_processor_s += gained
@@ -304,6 +305,8 @@ class Ledger:
     def count_run(self, claim: ComponentClaim) -> None:
         """A component that ran ends, or is ended now: the time for which it used its GPUs counts once."""
         job = claim.job
+        if job.demand is not None and not job.demand.groups:
+            return  # its tasks are plain, as nearly all are
         if claim.phase is not ComponentPhase.RUNNING or job.started_at is None:
             return
         shape = job.request.shape_of(claim.component)

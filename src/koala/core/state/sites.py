@@ -212,17 +212,16 @@ class Sites:
         site.pool = None
         free = site.limit - site.others - site.ours - site.earmarked
         idle = free - site.promised if self.hold_placed else free
-        shut = site.is_closed
-        if site.trust is not Trust.USABLE:
-            shut = site.is_shut
+        shut = site.drained or site.lost != "" or (site.trust is not Trust.USABLE and site.is_shut)
         if idle < 0 or shut:
             idle = 0
-        before = self.view.idle[index]
+        seen = self.view.idle
+        before = seen[index]
         if idle != before:
             self.changed += 1
             if idle > before:
                 self.helped += 1
-            self.view.idle[index] = idle
+            seen[index] = idle
         if self.availability is not None:
             self.availability.set_base(index, CLOSED if shut else free - site.promised)
 
