@@ -53,13 +53,13 @@ def check_report(text: str, source: str) -> None:
         report.encode("utf-8")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(requests())
 def test_a_request_written_as_rsl_is_read_as_the_same_request(request_: Request) -> None:
     assert read_job(write_rsl(request_), "job.rsl") == request_
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(requests())
 def test_a_request_written_as_yaml_is_read_as_the_same_request(request_: Request) -> None:
     assert read_job(write_job_yaml(request_), "job.yaml") == request_
@@ -78,7 +78,7 @@ def test_no_text_raises_anything_but_a_description_error(source: str) -> None:
 
 @pytest.mark.parametrize("source", ["job.yaml", "job.rsl", "job.sbatch", "grid.yaml"])
 def test_no_damaged_document_raises_anything_but_a_description_error(source: str) -> None:
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=60, deadline=None)
     @given(mutated(SAMPLES.get(source, GRID_YAML)))
     def check(text: str) -> None:
         check_report(text, source)

@@ -96,7 +96,7 @@ def worlds(idle: list[int]) -> Worlds:
     return Worlds(PlacementQueue(high=False), book, [], naive_view)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_a_scan_places_the_same_jobs_in_the_same_order_as_trying_every_one(data: st.DataObject) -> None:
     sites = data.draw(st.integers(1, SITES_MAX))

@@ -39,7 +39,7 @@ def without(scheduler: Scheduler, job: int) -> Scheduler:
     return again
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_without_any_job_at_any_moment_the_scheduler_goes_on(data: st.DataObject) -> None:
     storm = Storm(data)

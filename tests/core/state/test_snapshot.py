@@ -136,7 +136,7 @@ class TwinnedStorm(Storm):
             self.scheduler.make_twin()
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.data())
 def test_after_a_restart_at_any_moment_every_answer_is_the_same(data: st.DataObject) -> None:
     storm = TwinnedStorm(data)
@@ -669,7 +669,7 @@ def holders(value: Any) -> list[Any]:
     return ([value] if below else []) + [found for each in below for found in holders(each)]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(st.data())
 def test_a_snapshot_with_a_piece_lost_or_changed_is_read_or_refused_and_never_breaks_the_reader(
     data: st.DataObject,

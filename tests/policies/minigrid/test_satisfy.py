@@ -92,7 +92,7 @@ def ask(
 
 
 @pytest.mark.parametrize("pattern", EXACT_PATTERNS)
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(instances())
 def test_index_order_is_the_first_solution_when_each_site_tries_its_largest_part_first(
     pattern: int, instance: tuple[list[int], int, list[int], list[int], float, float]
@@ -103,7 +103,7 @@ def test_index_order_is_the_first_solution_when_each_site_tries_its_largest_part
 
 
 @pytest.mark.parametrize("pattern", EXACT_PATTERNS)
-@settings(max_examples=150)
+@settings(max_examples=60)
 @given(instances())
 def test_most_free_order_is_the_first_solution_with_the_most_idle_sites_first(
     pattern: int, instance: tuple[list[int], int, list[int], list[int], float, float]
@@ -125,7 +125,7 @@ def test_most_free_order_is_the_first_solution_with_the_most_idle_sites_first(
     assert ask(MOST_FREE_ORDER, pattern, *instance) == expected
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(instances())
 def test_fewest_clusters_is_a_solution_on_the_fewest_sites_and_of_those_one_that_sends_least(
     instance: tuple[list[int], int, list[int], list[int], float, float],
@@ -139,7 +139,7 @@ def test_fewest_clusters_is_a_solution_on_the_fewest_sites_and_of_those_one_that
         assert (used(answer), sent(answer)) == min((used(parts), sent(parts)) for parts in known)
 
 
-@settings(max_examples=300)
+@settings(max_examples=120)
 @given(instances())
 def test_least_bandwidth_is_a_solution_that_sends_least_and_of_those_one_on_the_fewest_sites(
     instance: tuple[list[int], int, list[int], list[int], float, float],
