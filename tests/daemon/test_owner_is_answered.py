@@ -35,6 +35,8 @@ RATIO_MAX = 1_000.0
 # Calls at rest, whose median is the measure.
 CALLS_AT_REST = 30
 POSTED_AT_ONCE = 8
+# Between an answer and the next call: a small part of what would be too long, and most of a processor for others.
+PAUSE_S = 0.02
 
 
 class Unix(http.client.HTTPConnection):
@@ -84,13 +86,13 @@ class Watched:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Ask without a pause while the block lasts."""
+        """Ask again and again while the block lasts."""
         over = threading.Event()
         failed: list[BaseException] = []
 
         def ask() -> None:
             try:
-                while not over.is_set():
+                while not over.wait(PAUSE_S):
                     self.longest_s = max(self.longest_s, self._asked())
             except BaseException as error:
                 failed.append(error)
