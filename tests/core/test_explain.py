@@ -33,12 +33,15 @@ from koala.model.messages import (
     SiteDrained,
     SiteLost,
     SiteSilent,
+    SpawnAsked,
+    StartComponent,
     Tick,
     TrafficMeasured,
     UnholdAsked,
 )
 from koala.model.outputs import JobOutput, MadeOutput
-from koala.model.request import Application, Component, Priority
+from koala.model.request import Application, Component, Flexibility, Priority
+from koala.model.task_graph import SpawnedTasks, TaskGraph
 from tests.support.core_driver import CoreDriver, ask, ask_total, kind, part
 
 
@@ -400,6 +403,19 @@ def story_of_a_bad_site() -> list[str]:
     return driver.story(2)
 
 
+def story_of_spawned_tasks() -> list[str]:
+    driver = CoreDriver({"a": 10})
+    graph = TaskGraph.of({"x": 1.0, "y": 1.0}, [("x", "y", 1.0)], 1.0)
+    driver.run(ask(2, flexible=Flexibility(), tasks=graph))
+    for names in ("e", "e", "fg"):
+        tasks = SpawnedTasks.of(dict.fromkeys(names, 1.0))
+        started = kind(driver.send(SpawnAsked(at=driver.now, job=1, tasks=tasks)), StartComponent)
+        if names == "e":
+            driver.ready(*[each.token for each in started])
+    driver.end(*[each.token for each in started], outcome=Outcome.REFUSED, reason="queue closed")
+    return driver.story(1)
+
+
 def story_of_outputs() -> list[str]:
     driver = CoreDriver({"a": 10})
     component = Component(processors=5, outputs=(JobOutput(path="result.h5"),))
@@ -483,6 +499,13 @@ TOLD: dict[str, tuple[Callable[[], list[str]], str]] = {
     "asked_to_save": (
         story_of_a_checkpoint,
         "1 component is asked to save, and may run for 60 s more (grace)",
+    ),
+    "spawns": (story_of_spawned_tasks, "spawned task e; placed: 1 on a"),
+    "spawn_begins": (story_of_spawned_tasks, "the spawned task e began"),
+    "spawn_refused": (story_of_spawned_tasks, "did not spawn task e: task e: there is one already"),
+    "spawn_withdrawn": (
+        story_of_spawned_tasks,
+        "the spawned tasks f, g never began, and left it: a did not start them: queue closed",
     ),
     "started": (story_of_a_failure, "the barrier opened: all components started together"),
     "collecting": (story_of_outputs, "every component is done; what it made is collected on a"),

@@ -14,7 +14,6 @@ from koala.core.state.availability import GRACE_S, Availability, expected_at
 from koala.core.state.reservations import PlanFinder, Reservation
 from koala.core.story import JobPlan
 from koala.model.messages import (
-    RELEASES_MAX,
     AnyEvent,
     JobPlaced,
     Outcome,
@@ -23,6 +22,7 @@ from koala.model.messages import (
     SiteSilent,
     Tick,
 )
+from koala.model.nodes import RELEASES_MAX
 from koala.model.request import Priority, Refusal, Request
 from koala.policies import Catalogue
 from koala.policies.front_door import Demand, Spots, View, compile_demand, place_on

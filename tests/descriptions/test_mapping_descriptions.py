@@ -10,10 +10,11 @@ from koala.descriptions import DescriptionError, read_application, read_job, rea
 from koala.descriptions.errors import TEXT_BYTES_MAX, Limit
 from koala.descriptions.mapping import application as mapping_application
 from koala.descriptions.mapping import grid as mapping_grid
+from koala.descriptions.mapping.spawned import read_spawned
 from koala.descriptions.yaml.nodes import LARGE, NODES_MAX
 from koala.model.dendrogram import MACHINES_MAX, Dendrogram, Lan, Machine, Man, Wan
 from koala.model.request import JOB_EDGES_MAX, JOB_TASKS_MAX, Component, Flexibility, InvalidRequestError, Request
-from koala.model.task_graph import TaskGraph
+from koala.model.task_graph import SpawnedTasks, TaskGraph
 
 APP = "mcr: 50\ntasks: {a: 1.0, b: 2.5, 3: 4}\nedges: [[a, b, 3.0], [3, a, 1]]\n"
 GRID = """\
@@ -259,3 +260,24 @@ def test_a_mistake_in_the_nodes_of_a_site_is_reported_at_its_place(
     text: str, expected: list[tuple[int, int, str]]
 ) -> None:
     assert problems(text, grid=True) == expected
+
+
+def test_spawned_tasks_are_read_with_edges_to_tasks_of_the_job() -> None:
+    tasks = read_spawned("tasks: {e: 1, f: {rcr: 2}}\nedges: [[e, mix, 5], {between: [f, e], rqoc: 1}]\n", "x.yaml")
+    assert tasks == SpawnedTasks.of({"e": 1.0, "f": 2.0}, [("e", "mix", 5.0), ("f", "e", 1.0)])
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("tasks: {}\n", "tasks: "),
+        ("tasks: {e: 0}\n", "rcr"),
+        ("tasks: {e: 1}\nmcr: 5\n", "mcr"),
+        ("tasks: {e: 1}\nedges: [[a, b, 1]]\n", "the edge between 'a' and 'b' joins none of the new tasks"),
+        ("tasks: {e: 1}\nedges: [[e, e, 1]]\n", "the edge joins 'e' with itself"),
+        ("tasks: {e: 1}\nedges: [[e, a, 1], [a, e, 1]]\n", "is given twice"),
+    ],
+)
+def test_a_text_that_names_no_spawned_tasks_is_refused(text: str, problem: str) -> None:
+    with pytest.raises(DescriptionError, match=problem):
+        read_spawned(text, "x.yaml")

@@ -29,6 +29,7 @@ from koala.model.messages import (
 from koala.model.nodes import NodeClass, NodeSize
 from koala.model.outputs import JobOutput, MadeOutput
 from koala.model.request import Application, Component, Flexibility, InputFile, InputMode, JobType, Priority, Request
+from koala.model.task_graph import SpawnedTasks
 
 EVENTS: tuple[type[msgspec.Struct], ...] = typing.get_args(AnyEvent)
 COMMANDS: tuple[type[msgspec.Struct], ...] = typing.get_args(AnyCommand)
@@ -97,6 +98,9 @@ OF_TYPE: dict[typing.Any, st.SearchStrategy[typing.Any]] = {
     tuple[tuple[str, int], ...]: st.lists(st.tuples(texts, counts), max_size=3).map(tuple),
     tuple[tuple[float, int], ...]: st.lists(st.tuples(times, counts), max_size=3).map(tuple),
     tuple[tuple[int, float, float], ...]: st.lists(st.tuples(counts, times, times), max_size=3).map(tuple),
+    SpawnedTasks: st.dictionaries(texts.filter(bool), st.floats(0.1, 10.0), min_size=1, max_size=3).map(
+        lambda rcr: SpawnedTasks.of(rcr, [(name, "partner", 1.0) for name in rcr])
+    ),
     Request: st.builds(
         Request,
         components=st.lists(

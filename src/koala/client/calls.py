@@ -45,6 +45,8 @@ from koala.model.api import (
     Scope,
     SiteHistory,
     SiteInfo,
+    Spawned,
+    SpawnWish,
     Submission,
     Submitted,
     SubmittedGraph,
@@ -112,7 +114,7 @@ _JOURNAL = TypeAdapter(list[JournalEntry])
 # ------------------------------------------------------------------------------------------------ jobs
 
 
-def _described(path: str, wish: Submission, read: Callable[[bytes], Value]) -> Call[Value]:
+def _described(path: str, wish: Submission | SpawnWish, read: Callable[[bytes], Value]) -> Call[Value]:
     """A call whose description the daemon has to read."""
     return Call(method="POST", path=path, body=wish, read=read, timeout_s=DESCRIPTION_TIMEOUT_S)
 
@@ -234,6 +236,13 @@ def change(job: int, *, walltime_s: float | None = None, priority: str | None = 
     """Another walltime or priority for a job that waits for a place; when this returns it is durable."""
     wish = JobChange(walltime_s=walltime_s, priority=None if priority is None else Priority(priority))
     return Call(method="POST", path=f"/v1/jobs/{job}/change", body=wish, read=JobSummary.model_validate_json)
+
+
+def spawn(job: int, description: str, *, source: str = "spawn") -> Call[Spawned]:
+    """More tasks for a job of tasks that runs, by a text with ``tasks`` and ``edges``; they have places when this
+    returns, near those that they exchange with. The same tasks again change nothing."""
+    wish = SpawnWish(description=description, source=source)
+    return _described(f"/v1/jobs/{job}/spawn", wish, Spawned.model_validate_json)
 
 
 def output(

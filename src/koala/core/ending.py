@@ -226,6 +226,7 @@ class JobEnding:
             except Exception as error:
                 job.tell(at, "not_given_back", repr(error))
         job.stop_timer()
+        job.joining = 0
         self._forget_places(job)
         job.demand = None
         job.avoiding = ()
@@ -271,6 +272,7 @@ class JobEnding:
     def give_back(self, job: Job, *, saving: bool = False) -> None:
         """Let go of everything that the job holds, is promised or waits for."""
         job.stop_timer()
+        job.joining = 0
         if job.spots is None or job.state in GIVEN_BACK:
             return  # it has none, or has given them back already
         if job.link_demands:

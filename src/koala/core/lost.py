@@ -100,6 +100,9 @@ class SiteLoss:
             ledger.about = (job,)
             job.tell(ledger.now, "site_lost", index, reason)
             here = [claim for claim in held if claim.job is job and not claim.aborting]
+            if job.joining and all(claim.phase is not ComponentPhase.RUNNING for claim in here):
+                ledger.to_join[job.id] = why  # spawned tasks that have not begun: the run of the others goes on
+                continue
             if not self._moved(job, here):
                 self.ending.back_to_queue(job, why, lower=False)
         self.running.collecting.site_lost(index, reason)

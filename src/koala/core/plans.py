@@ -102,6 +102,10 @@ class JobPlans:
         reserved = self._as_planned_before(planned)
         return PlanFinder(self._availability, ledger.sites.view, ledger.now, reserved, ledger.sites.ahead)
 
+    def beside_all(self) -> PlanFinder:
+        """What all plans leave, as they are. Changes nothing."""
+        return self._finder_beside(sorted(self.ledger.planned.values(), key=self.rank))
+
     def coming(self, demand: Demand, request: Request, owner: str = "") -> Job:
         """A job of that user as if it came now, with the plan that it would get, if any. Changes nothing."""
         ledger = self.ledger

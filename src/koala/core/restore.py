@@ -430,7 +430,7 @@ def _fit_to_grid(ledger: Ledger) -> None:
         queue.untried = queue.size > 0
     interval_s = ledger.parameters.check_interval_s
     for job in ledger.jobs.values():
-        if job.state is not JobState.RUNNING:
+        if job.state is not JobState.RUNNING or job.joining:
             continue
         if interval_s is None:
             job.stop_timer()

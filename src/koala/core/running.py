@@ -82,8 +82,9 @@ class JobRunning:
         site, size = job.spots.sites[component], job.spots.sizes[component]
         claim = ComponentClaim(job.next_token(), job.id, component, site, size)
         claim.bind(job)
+        runs = job.state is JobState.RUNNING  # then it holds tasks that were spawned
         claim.held_at = now = ledger.now
-        claim.placed_at = now if job.placed_at is None else job.placed_at
+        claim.placed_at = now if job.placed_at is None or runs else job.placed_at
         job.claims[component] = claim
         ledger.claims[claim.token] = claim
         ledger.sites.claim(claim)
@@ -104,9 +105,9 @@ class JobRunning:
                 tasks=tasks_of(job.demand, job.spots, component),
                 begin_at=_finite(job.start_estimate),
                 barrier_timeout_s=self._barrier_patience_s(job),
-                run=job.runs + 1,
+                run=job.runs if runs else job.runs + 1,
                 exclude_nodes=excluded,
-                walltime_s=job.changed_walltime_s,
+                walltime_s=self.walltime_left_s(job) if runs else job.changed_walltime_s,
                 array=job.array or None,
                 index=job.index,
             )
@@ -132,6 +133,12 @@ class JobRunning:
 
     def _patience_s(self) -> float:
         return 2 * self.ledger.parameters.barrier_timeout_s + self.ledger.parameters.answer_timeout_s
+
+    def walltime_left_s(self, job: Job) -> float | None:
+        """What a running job has left of its walltime, not less than a second; None where it has none."""
+        if job.walltime_s is None or job.started_at is None:
+            return None
+        return max(1.0, job.walltime_s - (self.ledger.now - job.started_at))
 
     def all_claimed(self, job: Job) -> None:
         """Every component is claimed: the barrier has until the deadline to fill."""
@@ -188,9 +195,9 @@ class JobRunning:
 
     def be_patient(self, claim: ComponentClaim) -> None:
         """The component waits in its site's own queue: come back to it if that takes long. Before the job start time
-        it may wait as it likes, and one that was moved for it once has come to stay."""
+        it may wait as it likes, and one that was moved for it once has come to stay, as has one of spawned tasks."""
         job, patience_s = claim.job, self.ledger.parameters.queue_patience_s
-        if patience_s is None or claim.moved:
+        if patience_s is None or claim.moved or job.state is JobState.RUNNING:
             return
         assert job.start_estimate is not None
         since = max(self.ledger.now, job.start_estimate)
@@ -222,6 +229,8 @@ class JobRunning:
             job.ready += 1
             if job.state is JobState.STARTING:
                 self.open_barrier_if_complete(job)
+            elif job.joining:
+                self.ledger.to_join.setdefault(job.id, "")
         elif claim.phase is ComponentPhase.RUNNING:
             # It still waits at the barrier: it has not heard that the others are there.
             self._release(job, [claim])
@@ -256,6 +265,22 @@ class JobRunning:
         self.checkpoints.note_run(job)
         self._release(job, claims)
         if ledger.parameters.check_interval_s is not None:
+            self.look_after_later(job)
+
+    def open_for_spawned(self, job: Job) -> None:
+        """The components of spawned tasks have all reported: they begin together, in the run that goes on."""
+        claims = [claim for claim in job.claims[-job.joining :] if claim is not None]
+        for claim in claims:
+            claim.phase = ComponentPhase.RUNNING
+            self.ledger.count_held(claim)
+        self.joining_is_over(job)
+        self._release(job, claims)
+
+    def joining_is_over(self, job: Job) -> None:
+        """No component of a running job is on its way any more."""
+        job.joining = 0
+        job.stop_timer()
+        if self.ledger.parameters.check_interval_s is not None:
             self.look_after_later(job)
 
     def _element_started(self, job: Job) -> None:
@@ -324,12 +349,12 @@ class JobRunning:
     def look_after_later(self, job: Job) -> None:
         """Come back to the job when it has been quiet for a while."""
         ledger = self.ledger
-        if job.state is JobState.RUNNING:
+        if job.state is JobState.RUNNING and not job.joining:
             assert ledger.parameters.check_interval_s is not None
             at = ledger.now + ledger.parameters.check_interval_s
         else:
             at = ledger.now + ledger.parameters.answer_timeout_s
-            if job.state is JobState.STARTING:
+            if job.state is JobState.STARTING or job.joining:
                 at = min(at, job.deadline)
         job.timer = ledger.timers.set(at, Alarm.LOOK_AFTER, job.id)
 
@@ -341,7 +366,10 @@ class JobRunning:
         job.timer = None
         if job.state is JobState.RUNNING:
             self._ask(claim for claim in job.claims if claim is not None)
-            self.look_after_later(job)
+            if job.joining and ledger.now >= job.deadline:
+                ledger.to_join[job_id] = "they did not reach the barrier in time"
+            else:
+                self.look_after_later(job)
             return
         quiet = [claim for claim in job.claims if claim is not None and claim.phase < ComponentPhase.READY]
         if not quiet and job.early_until is None:
@@ -417,16 +445,20 @@ class JobRunning:
         if job.request.outputs_of(claim.component):
             job.workspaces[claim.component] = claim.token
         sites = self.ledger.sites
-        accused, node_accused = sites.accused, sites.node_accused
-        if node_accused:
+        if sites.node_accused:
             self.blame.component_done(job, claim, nodes)
         if job.outstanding == 0:
-            if accused or node_accused:
-                self.blame.job_done(job, nodes)
-            if job.workspaces:
-                self.collecting.begin(job)
-            else:
-                self.ending.end(job, JobState.DONE)
+            self.all_done(job, nodes)
+
+    def all_done(self, job: Job, nodes: tuple[str, ...] = ()) -> None:
+        """Every component has returned success."""
+        sites = self.ledger.sites
+        if sites.accused or sites.node_accused:
+            self.blame.job_done(job, nodes)
+        if job.workspaces:
+            self.collecting.begin(job)
+        else:
+            self.ending.end(job, JobState.DONE)
 
     def _broken(self, job: Job, claim: ComponentClaim, event: ComponentEnded) -> None:
         """A component that we wanted to go on has ended: the job as a whole cannot go on."""
@@ -435,7 +467,12 @@ class JobRunning:
         job.claims[claim.component] = None
         if claim.phase is ComponentPhase.READY:
             job.ready -= 1
-        if event.outcome is Outcome.TIMED_OUT:
+        if job.state is JobState.RUNNING and claim.phase is not ComponentPhase.RUNNING:
+            # Spawned tasks that have not begun: the run of the others goes on.
+            if event.outcome in _ERRORS_OF_SITES:
+                ledger.site_error(claim.site)
+            ledger.to_join[job.id] = f"{site} did not start them: {event.reason or event.outcome}"
+        elif event.outcome is Outcome.TIMED_OUT:
             self._given_back(job, claim)
             self.ending.end(job, JobState.FAILED, f"it ran longer than its walltime on {site}")
         elif event.outcome is Outcome.FAILED:

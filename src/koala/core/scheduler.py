@@ -3,9 +3,9 @@
 ``Scheduler.handle`` is the only way in. The modules behind it follow the life of a job: ``placement`` finds places,
 ``preemption`` says who makes room for whom, ``claiming`` claims on every site or none, ``staging`` has files
 transferred, ``running`` opens the barrier and watches the components, ``holding`` keeps jobs back that are not to be
-tried yet, ``ending`` frees everything; ``probing`` has links measured; ``lost`` takes
-jobs away from sites that are of no use any more.
-Each uses only those named after it (``lost`` those from ``claiming`` on), and the ``ledger``.
+tried yet, ``ending`` frees everything; ``probing`` has links measured; ``lost`` takes jobs away from sites that are
+of no use any more, ``tasks`` brings more tasks to jobs of tasks that run.
+Each uses only those named after it (``lost`` and ``tasks`` those from ``claiming`` on), and the ``ledger``.
 """
 
 from __future__ import annotations
@@ -38,6 +38,7 @@ from koala.core.state.ledger import Ledger
 from koala.core.state.outlook import Outlook, Prospect
 from koala.core.state.snapshots.snapshot import Snapshot, grid_digest, take_snapshot
 from koala.core.story import JobExplanation, JobTraffic, explain, job_traffic
+from koala.core.tasks.spawning import JobSpawning
 from koala.model.grid import Grid
 from koala.model.messages import (
     MACHINE_CLASSES_MAX,
@@ -65,6 +66,7 @@ from koala.model.messages import (
     SiteReported,
     SiteResumed,
     SiteSilent,
+    SpawnAsked,
     Tick,
     TrafficMeasured,
     TransferEnded,
@@ -72,6 +74,7 @@ from koala.model.messages import (
     WakeAt,
 )
 from koala.model.request import JobId, Priority, Refusal, Request
+from koala.model.task_graph import SpawnedTasks
 from koala.policies import Catalogue
 from koala.policies.front_door import Demand, Spots, try_place
 
@@ -105,6 +108,7 @@ class Scheduler:
             self._staging,
             self._claiming,
         )
+        self._spawning = JobSpawning(ledger, self._ending, self._running, self._placement)
         self._probing = LinkProbing(ledger, grid)
         self._outlook = Outlook(ledger)
         self._due_at = INFINITY
@@ -115,6 +119,7 @@ class Scheduler:
             HoldAsked: self._holding.on_hold_asked,
             RestartAsked: self._holding.on_restart_asked,
             ChangeAsked: self._holding.on_change_asked,
+            SpawnAsked: self._spawning.on_spawn_asked,
             UnholdAsked: self._holding.on_unhold_asked,
             CancelAsked: self._on_cancel_asked,
             JobQuarantined: self._on_quarantined,
@@ -175,6 +180,8 @@ class Scheduler:
                 self._handlers[kind](event)
                 if ledger.to_cancel:
                     self._cancel_elements()
+                if ledger.to_join:
+                    self._spawning.settle()
                 if ledger.turned or ledger.to_unfold:
                     self._settle()
                 if ledger.to_leave:
@@ -326,6 +333,14 @@ class Scheduler:
             return ""
         found = self._placement.preemption.look(job)
         return found if isinstance(found, str) else "it preempts jobs of low priority for its places at its next try"
+
+    def why_not_spawned(self, job_id: JobId, tasks: SpawnedTasks) -> str:
+        """Why a job would get no such tasks now; empty where it would. Changes nothing."""
+        job = self.ledger.jobs.get(job_id)
+        if job is None:
+            return "it has ended; submit it again"
+        found = self._spawning.places_for(job, tasks)
+        return found if isinstance(found, str) else ""
 
     def told(self, job_id: JobId) -> tuple[float, float] | None:
         """When a waiting job is expected to start, and when at the latest; None where it has no plan."""

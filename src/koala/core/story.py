@@ -29,6 +29,8 @@ from koala.policies.front_door import Spots
 TOLD = "told"
 # Of how many jobs that another waits for each is named.
 WAITED_FOR_NAMED_MAX = 5
+# So many tasks of those that were spawned together are named.
+TASKS_TOLD_MAX = 8
 
 
 class StoryEntry(msgspec.Struct, frozen=True, kw_only=True):
@@ -109,7 +111,7 @@ class JobExplanation(JobCounts, frozen=True, kw_only=True):
 
 def tell(job: Job, names: Sequence[SiteName]) -> tuple[StoryEntry, ...]:
     """The whole story, from the submission on."""
-    request = job.request
+    request = job.described
     first = StoryEntry(at=job.submitted_at, text=f"submitted: {request.kind} request for {request.in_words}")
     return (first, *(StoryEntry(at=entry[0], text=words(job, entry, names)) for entry in job.story))
 
@@ -446,6 +448,10 @@ _WORDS: dict[str, Callable[..., str]] = {
         f"{components} {'component is' if components == 1 else 'components are'} asked to save, and may run for "
         f"{grace_s:g} s more (grace)"
     ),
+    "spawns": lambda names, tasks, sites, sizes: f"spawned {_tasks(tasks)}; {_placed(names, sites, sizes, 0.0)}",
+    "spawn_begins": lambda _, tasks: f"the spawned {_tasks(tasks)} began",
+    "spawn_refused": lambda _, tasks, reason: f"did not spawn {_tasks(tasks)}: {reason}",
+    "spawn_withdrawn": lambda _, tasks, reason: f"the spawned {_tasks(tasks)} never began, and left it: {reason}",
     "started": lambda _: "the barrier opened: all components started together",
     "traffic": lambda _, bit_s: f"measured: it sends {bit_s / BIT_S_PER_MBIT_S:.3g} Mbit/s between its sites",
     "collecting": lambda names, sites: (
@@ -493,6 +499,12 @@ _WORDS: dict[str, Callable[..., str]] = {
     "requeued": lambda _: "put back into its placement queue",
     "ended": lambda _, state, reason: f"{state}: {reason}" if reason not in ("", state) else str(state),
 }
+
+
+def _tasks(tasks: Sequence[str]) -> str:
+    more = len(tasks) - TASKS_TOLD_MAX
+    told = ", ".join(tasks[:TASKS_TOLD_MAX]) + (f" and {more} more" if more > 0 else "")
+    return f"{'task' if len(tasks) == 1 else 'tasks'} {told}"
 
 
 def _jobs(ids: tuple[int, ...]) -> str:

@@ -60,7 +60,12 @@ class NoPlace(msgspec.Struct, frozen=True, kw_only=True):
 
     def for_user(self) -> str:
         """Who found no place, what was missing and what to do."""
-        return f"{self._who()} {self._lack()}; lower mcr, give the grid more power or try another method"
+        return f"{self.who_lacks_what}; lower mcr, give the grid more power or try another method"
+
+    @property
+    def who_lacks_what(self) -> str:
+        """The same without what to do."""
+        return f"{self._who()} {self._lack()}"
 
     def _who(self) -> str:
         if self.task is not None:

@@ -22,7 +22,6 @@ The contract that both drivers keep:
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable
 from typing import TypeAlias
 
 import msgspec
@@ -32,6 +31,7 @@ from koala.model.dependency import Dependency
 from koala.model.nodes import NodeClass
 from koala.model.outputs import JobOutput, MadeOutput
 from koala.model.request import FileName, JobId, Priority, Request, SiteName
+from koala.model.task_graph import SpawnedTasks
 
 Token: TypeAlias = str
 TransferId: TypeAlias = str
@@ -50,8 +50,6 @@ class Outcome(enum.StrEnum):
     UNSUITABLE = "unsuitable"  # the site will never run what is asked for, as too long; it never held processors
 
 
-# So many ends of other users' jobs a site tells of at most; the later ones count as one.
-RELEASES_MAX = 256
 # So many nodes of a component that ended are told at most.
 ENDED_NODES_MAX = 16
 # A component is kept off so many nodes of its site at most: those of the last failures.
@@ -178,6 +176,14 @@ class ChangeAsked(Event, frozen=True, kw_only=True, tag=True):
     job: JobId
     walltime_s: float | None = None
     priority: Priority | None = None
+
+
+class SpawnAsked(Event, frozen=True, kw_only=True, tag=True):
+    """More tasks for a job of tasks that runs, from now on and in every later run. They are placed near those that
+    they exchange with, which stay where they are. Answered by ``TasksSpawned``, for a job that is known."""
+
+    job: JobId
+    tasks: SpawnedTasks
 
 
 class ComponentAccepted(Event, frozen=True, kw_only=True, tag=True):
@@ -313,22 +319,6 @@ class SiteMachines(Event, frozen=True, kw_only=True, tag=True):
     machines: tuple[tuple[int, float, float], ...] = ()
 
 
-def releases_within(releases: Iterable[tuple[float, int]], others: int) -> list[tuple[float, int]]:
-    """What a site tells of ends, by time: no more ends than ``RELEASES_MAX``, the last ones as one, and no more
-    processors than others hold. What is too many is left out where it ends first: it may have ended already."""
-    told = sorted((at, processors) for at, processors in releases if processors > 0)
-    if len(told) > RELEASES_MAX:
-        rest = told[RELEASES_MAX - 1 :]
-        told[RELEASES_MAX - 1 :] = [(rest[-1][0], sum(processors for _, processors in rest))]
-    kept: list[tuple[float, int]] = []
-    for at, processors in reversed(told):
-        if others <= 0:
-            break
-        kept.append((at, min(processors, others)))
-        others -= processors
-    return kept[::-1]
-
-
 class SiteSilent(Event, frozen=True, kw_only=True, tag=True):
     """The driver could not reach the site. Nothing is known of what it holds; it counts as an error of the site.
 
@@ -375,6 +365,7 @@ AnyEvent: TypeAlias = (
     | RequeueAsked
     | RestartAsked
     | ChangeAsked
+    | SpawnAsked
     | ComponentAccepted
     | ComponentStarting
     | ComponentReady
@@ -533,6 +524,16 @@ class JobPlaced(Command, frozen=True, kw_only=True, tag=True):
     places: tuple[tuple[SiteName, int], ...]
 
 
+class TasksSpawned(Command, frozen=True, kw_only=True, tag=True):
+    """For the record: these tasks are part of the job from now on, in new components behind those that it has, one
+    (site, processors) each. With a ``reason`` they are not: they were refused, or withdrawn before they began."""
+
+    job: JobId
+    tasks: tuple[str, ...]
+    places: tuple[tuple[SiteName, int], ...] = ()
+    reason: str = ""
+
+
 class JobRequeued(Command, frozen=True, kw_only=True, tag=True):
     """For the record: the job has lost its places and returns to its placement queue, and why."""
 
@@ -625,6 +626,7 @@ AnyCommand: TypeAlias = (
     | AskSite
     | WakeAt
     | JobPlaced
+    | TasksSpawned
     | JobRequeued
     | ElementMade
     | OutputRegistered

@@ -25,6 +25,9 @@ NODE_CLASSES_MAX = 256
 # So many it tells of where it says who holds what of them; of more it does not say that.
 HELD_CLASSES_MAX = 2_048
 
+# So many ends of other users' jobs a site tells of at most; the later ones count as one.
+RELEASES_MAX = 256
+
 # For so many pairs of a node and a shape it is remembered how many tasks fit.
 PLACES_REMEMBERED = 65_536
 
@@ -393,3 +396,19 @@ def _least_of_alike(
         )
         merged[whole, features, least] = sum(count for _, count in members)
     return merged
+
+
+def releases_within(releases: Iterable[tuple[float, int]], others: int) -> list[tuple[float, int]]:
+    """What a site tells of ends, by time: no more ends than ``RELEASES_MAX``, the last ones as one, and no more
+    processors than others hold. What is too many is left out where it ends first: it may have ended already."""
+    told = sorted((at, processors) for at, processors in releases if processors > 0)
+    if len(told) > RELEASES_MAX:
+        rest = told[RELEASES_MAX - 1 :]
+        told[RELEASES_MAX - 1 :] = [(rest[-1][0], sum(processors for _, processors in rest))]
+    kept: list[tuple[float, int]] = []
+    for at, processors in reversed(told):
+        if others <= 0:
+            break
+        kept.append((at, min(processors, others)))
+        others -= processors
+    return kept[::-1]

@@ -77,6 +77,43 @@ class TaskGraph(msgspec.Struct, frozen=True, kw_only=True):
             found.append((low, high, rqoc))
         return cls(names=tuple(rcr), rcr=tuple(rcr.values()), edges=tuple(found), mcr=mcr)
 
+    def grown(self, rcr: Mapping[str, float], edges: Iterable[tuple[str, str, float]]) -> TaskGraph:
+        """The graph with more tasks behind those it has, and with edges that join them, old and new, by name."""
+        names = self.names
+        for name in names:
+            if name in rcr:
+                raise InvalidTaskGraphError(
+                    f"task {name}", "there is one already; give the spawned task another name"
+                )
+        before = [(names[one], names[other], rqoc) for one, other, rqoc in self.edges]
+        return TaskGraph.of({**dict(zip(names, self.rcr, strict=True)), **rcr}, [*before, *edges], self.mcr)
+
+
+class SpawnedTasks(msgspec.Struct, frozen=True, kw_only=True):
+    """Tasks that come to an application while it runs, by name with their rcr, and what they exchange with each other
+    and with those that are there. Valid once built; that their partners are there is known with the graph alone."""
+
+    names: tuple[str, ...]
+    rcr: tuple[float, ...]
+    edges: tuple[tuple[str, str, float], ...] = ()
+
+    def __post_init__(self) -> None:
+        _check_tasks(self.names, self.rcr)
+        mine = set(self.names)
+        for one, other, _ in self.edges:
+            if one not in mine and other not in mine:
+                part = f"edge {one} - {other}"
+                raise InvalidTaskGraphError(part, "neither of the two is spawned here; leave the edge out")
+
+    @classmethod
+    def of(cls, rcr: Mapping[str, float], edges: Iterable[tuple[str, str, float]] = ()) -> SpawnedTasks:
+        """The tasks and edges by name."""
+        return cls(names=tuple(rcr), rcr=tuple(rcr.values()), edges=tuple(edges))
+
+    def join(self, graph: TaskGraph) -> TaskGraph:
+        """The graph with these tasks behind those it has."""
+        return graph.grown(dict(zip(self.names, self.rcr, strict=True)), self.edges)
+
 
 def _check_names(names: tuple[str, ...]) -> None:
     if not names:

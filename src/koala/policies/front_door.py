@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from koala.mapping.result import NoPlace
 from koala.model.request import FileSource, PlacedComponent, Placement
 from koala.policies.attempt import place_on
 from koala.policies.demand import Demand, DemandKey, compile_demand, demand_key
@@ -16,6 +17,7 @@ from koala.policies.forms import Form
 from koala.policies.koala.close_to_files import closest_site
 from koala.policies.places import needs_nodes, places_at
 from koala.policies.refusals.refusal import refuse
+from koala.policies.tasks.wase import TaskSpots, with_spawned
 from koala.policies.transfer_estimates import (
     Input,
     Spots,
@@ -47,6 +49,7 @@ __all__ = [
     "link_s",
     "needs_nodes",
     "place_on",
+    "place_spawned",
     "places_at",
     "quota_processors",
     "refuse",
@@ -56,6 +59,7 @@ __all__ = [
     "to_placement",
     "transfer_s",
     "try_place",
+    "with_spawned",
 ]
 
 
@@ -123,6 +127,15 @@ def replace_one(
         return closest_site(left, spots.sizes[part], row_s, transfer_s_max)
     only_there = [idle if site == pinned_to else 0 for site, idle in enumerate(left)]
     return closest_site(only_there, spots.sizes[part], row_s, transfer_s_max)
+
+
+def place_spawned(demand: Demand, spots: Spots, idle: Sequence[int], view: View) -> Spots | NoPlace:
+    """Where those tasks of the demand go that a running job does not hold at these spots: near those that they
+    exchange with, on these idle processors. The spots of new components alone."""
+    assert demand.tasks is not None
+    before = TaskSpots(spots.sites, spots.tasks)
+    found = view.lans.spawned(demand.tasks, before, demand.home, demand.allowed(idle))
+    return found if isinstance(found, NoPlace) else Spots(found.sites, tuple(map(len, found.tasks)), found.tasks)
 
 
 def tasks_of(demand: Demand, spots: Spots, part: int) -> tuple[str, ...]:

@@ -157,6 +157,7 @@ WORKED_OUT: dict[type, dict[str, Callable[[Any], Any]]] = {
     Job: {
         "claims": lambda job: [claim and claim.token for claim in job.claims],
         "demand": lambda job: (job.demand.key, job.demand.barred),
+        "described": lambda job: job.described,
         "element_states": lambda job: {s: count for s, count in job.element_states.items() if s not in ENDED},
         "high": lambda job: job.high,
         "link_demands": lambda job: job.link_demands,

@@ -48,6 +48,7 @@ TABLE: list[tuple[str, str, dict[str, Any] | None, frozenset[str]]] = [
     ("POST", "/v1/jobs/{job}/hold", None, frozenset({SUBMIT, OPERATE, "owner"})),
     ("POST", "/v1/jobs/{job}/release", None, frozenset({SUBMIT, OPERATE, "owner"})),
     ("POST", "/v1/jobs/{job}/change", {"priority": "low"}, frozenset({SUBMIT, OPERATE, "owner"})),
+    ("POST", "/v1/jobs/{job}/spawn", {"description": "tasks: {e: 1}"}, frozenset({SUBMIT, OPERATE, "owner"})),
     ("POST", "/v1/jobs/{job}/requeue", None, frozenset({SUBMIT, OPERATE, "owner"})),
     ("GET", "/v1/jobs/{job}/output", None, READERS),
     ("GET", "/v1/jobs/{job}/outputs", None, READERS),
@@ -225,8 +226,13 @@ def test_a_user_sees_and_touches_nothing_of_anothers_job_by_any_route(stage: Sta
                 ("POST", "/release"),
                 ("POST", "/requeue"),
                 ("POST", "/change"),
+                ("POST", "/spawn"),
             ):
-                body = {"walltime_s": 60.0} if path == "/change" else None
+                bodies: dict[str, dict[str, object]] = {
+                    "/change": {"walltime_s": 60.0},
+                    "/spawn": {"description": "tasks: {e: 1}"},
+                }
+                body = bodies.get(path)
                 answer = await bob.request(method, f"/v1/jobs/{job}{path}", json=body)
                 assert answer.status_code == 404, (path, answer.text)
                 no_such = await bob.request(method, f"/v1/jobs/987654{path}", json=body)

@@ -51,8 +51,10 @@ from koala.model.messages import (
     SiteReported,
     SiteResumed,
     SiteSilent,
+    SpawnAsked,
     StartComponent,
     StartTransfer,
+    TasksSpawned,
     Tick,
     TrafficMeasured,
     TransferEnded,
@@ -61,6 +63,7 @@ from koala.model.messages import (
 )
 from koala.model.outputs import JobOutput, MadeOutput
 from koala.model.request import Component, Priority, Request
+from koala.model.task_graph import SpawnedTasks
 
 FIRST, SECOND = "7.1", "7.2"
 REQUEST = Request(components=(Component(processors=3), Component(processors=1)), name="heat")
@@ -195,6 +198,12 @@ EXAMPLES: list[tuple[Any, str]] = [
         ChangeAsked(at=1, job=7, walltime_s=90.0, priority=Priority.HIGH),
         "job 7 is to have a walltime of 90 s and high priority",
     ),
+    (
+        SpawnAsked(at=1, job=7, tasks=SpawnedTasks.of({"e": 1.0, "f": 2.0}, [("e", "a", 1.0)])),
+        "job 7 is to get the tasks e, f",
+    ),
+    (TasksSpawned(job=7, tasks=("e",), places=(("A", 1),)), "job 7 gets the task e: 1 on A"),
+    (TasksSpawned(job=7, tasks=("e",), reason="it is done"), "job 7 does not get the task e: it is done"),
     (
         JobHeld(job=7, held=True, waits_for=(Dependency(job=3),), begins_at=9.0),
         "job 7 is kept back: it waits for job 3 to be done; it waits for its time; somebody holds it",

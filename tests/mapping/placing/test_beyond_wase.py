@@ -13,11 +13,11 @@ from koala.mapping.placing.catalogue import InvalidMappingError, MappingOptions,
 from koala.mapping.placing.closest_first import SearchOrders
 from koala.mapping.placing.power_left import Placing, PowerLeft, Spot
 from koala.mapping.placing.soft_bandwidth import LinkLoads, WantsBandwidth, bandwidth_measured
-from koala.mapping.placing.spawning import grown, left_by, map_spawned
+from koala.mapping.placing.spawning import left_by, map_spawned
 from koala.mapping.placing.whole_clusters import Lenient, map_whole
 from koala.mapping.result import NoPlace, TaskMapping, measured
 from koala.model.dendrogram import Dendrogram, Man, Wan
-from koala.model.task_graph import TaskGraph
+from koala.model.task_graph import InvalidTaskGraphError, TaskGraph
 from tests.support.naive_mapping import clustered, graphs, grids, lan, one_man, tasks
 
 Clustered = tuple[TaskGraph, tuple[tuple[int, ...], ...]]
@@ -291,7 +291,7 @@ def test_a_spawned_task_joins_the_cluster_that_it_exchanges_most_with() -> None:
     graph, grid = tasks(6, 5, 4), one_man(lan("a", 6, 5, 3, 2), lan("b", 4, 9))
     running = mapped(map_tasks(graph, [(0, 1), (2,)], grid, "wase-whole"))
     assert lans_of(grid, running) == ["a", "a", "b"]
-    more = grown(graph, {"s": 3.0, "u": 2.0}, [("s", "t0", 3), ("t1", "s", 2), ("s", "t2", 4), ("u", "s", 1)])
+    more = graph.grown({"s": 3.0, "u": 2.0}, [("s", "t0", 3), ("t1", "s", 2), ("s", "t2", 4), ("u", "s", 1)])
     answer = mapped(map_spawned(more, running, grid))
     assert answer.clusters == ((0, 1, 3, 4), (2,))
     assert answer.by_name(more, grid) == running.by_name(graph, grid) | {"s": "a2", "u": "a3"}
@@ -300,14 +300,14 @@ def test_a_spawned_task_joins_the_cluster_that_it_exchanges_most_with() -> None:
 def test_a_spawned_task_without_room_at_home_goes_near() -> None:
     graph, grid = tasks(6), one_man(lan("a", 6), lan("b", 9, uplink_mbit_s=1), lan("c", 9))
     running = mapped(map_tasks(graph, [(0,)], grid))
-    answer = mapped(map_spawned(grown(graph, {"s": 5.0}, [("s", "t0", 1)]), running, grid))
+    answer = mapped(map_spawned(graph.grown({"s": 5.0}, [("s", "t0", 1)]), running, grid))
     assert (lans_of(grid, answer), answer.homes) == (["a", "c"], (0,))
 
 
 def test_spawned_tasks_that_talk_to_nobody_placed_are_clusters_of_their_own() -> None:
     graph, grid = tasks(6), one_man(lan("a", 9), lan("b", 9))
     running = mapped(map_tasks(graph, [(0,)], grid))
-    more = grown(graph, {"s": 5.0, "u": 4.0, "v": 1.0}, [("s", "u", 1)])
+    more = graph.grown({"s": 5.0, "u": 4.0, "v": 1.0}, [("s", "u", 1)])
     answer = mapped(map_spawned(more, running, grid))
     assert answer.clusters == ((0,), (1, 2), (3,))
     assert lans_of(grid, answer) == ["a", "b", "b", "a"]
@@ -317,7 +317,7 @@ def test_spawned_tasks_are_packed_tightly_where_they_must() -> None:
     """s and u need 10 together, come first and would both take b0, which w alone needs."""
     graph, grid = tasks(6), one_man(lan("a", 6), lan("b", 12, 5, 5))
     running = mapped(map_tasks(graph, [(0,)], grid))
-    more = grown(graph, {"s": 5.0, "u": 5.0, "w": 9.0}, [("s", "t0", 1), ("u", "t0", 1)])
+    more = graph.grown({"s": 5.0, "u": 5.0, "w": 9.0}, [("s", "t0", 1), ("u", "t0", 1)])
     answer = mapped(map_spawned(more, running, grid))
     assert answer.scarce
     assert answer.by_name(more, grid) == {"t0": "a0", "s": "b1", "u": "b2", "w": "b0"}
@@ -326,14 +326,14 @@ def test_spawned_tasks_are_packed_tightly_where_they_must() -> None:
 def test_spawned_tasks_without_room_are_refused_by_name() -> None:
     graph, grid = tasks(6), one_man(lan("a", 6), lan("b", 7))
     running = mapped(map_tasks(graph, [(0,)], grid))
-    answer = map_spawned(grown(graph, {"s": 8.0}, [("s", "t0", 1)]), running, grid)
+    answer = map_spawned(graph.grown({"s": 8.0}, [("s", "t0", 1)]), running, grid)
     assert isinstance(answer, NoPlace)
     assert (answer.task, answer.wanted, answer.offered, answer.where) == ("s", 8, 7, "b0")
 
 
 def test_a_name_that_is_taken_is_refused() -> None:
-    with pytest.raises(InvalidMappingError, match="task t0 is there already"):
-        grown(tasks(1), {"t0": 1.0}, [])
+    with pytest.raises(InvalidTaskGraphError, match="task t0: there is one already"):
+        tasks(1).grown({"t0": 1.0}, [])
 
 
 def test_a_graph_smaller_than_what_runs_is_refused() -> None:
@@ -354,7 +354,7 @@ def test_spawning_moves_nothing(work: Clustered, grid: Dendrogram, rcr: list[int
     ends = st.tuples(st.sampled_from(list(spawned) or names), st.sampled_from(names))
     drawn = data.draw(st.lists(ends, unique_by=frozenset, max_size=6)) if spawned else []
     edges = [(one, other, float(weight)) for weight, (one, other) in enumerate(drawn, 1) if one != other]
-    more = grown(graph, spawned, edges)
+    more = graph.grown(spawned, edges)
     left = left_by(running, graph, grid)
     before = left.power.copy()
     answer = map_spawned(more, running, grid, left=left)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from unittest import mock
 
@@ -21,10 +21,14 @@ from koala.core.state.job import ComponentClaim, ComponentPhase, Job
 from koala.core.state.link_use import LinkUse
 from koala.core.state.sites import Closed, Sites
 from koala.core.state.transfers import Transfers
+from koala.core.tasks import spawning
+from koala.mapping.result import NoPlace
 from koala.model.checkpoint import CheckpointSource
 from koala.model.messages import ReleaseBarrier
 from koala.model.request import Request
+from koala.policies.front_door import Demand, Spots, View
 from koala.simulator.torture.checkpoints import LOSES, WHOLE
+from koala.simulator.torture.spawning import SPAWNED_ONCE
 from koala.simulator.torture.storms import Storm, draw_storm
 from koala.simulator.torture.torture import StormVerdict, minimise, torture, weather
 from koala.simulator.world.contention import Contention
@@ -33,7 +37,7 @@ from koala.simulator.world.contention import Contention
 SEEDS = 80
 HAPPENS_AT_LEAST = 10
 # Of these fewer are enough.
-SELDOM_AT_LEAST = {"distrusted": 3, "not_on_nodes": 2, "preempted": 3}
+SELDOM_AT_LEAST = {"distrusted": 3, "not_on_nodes": 2, "preempted": 3, "spawn_withdrawn": 1}
 # A planted defect must show within this many storms.
 SEEDS_TO_FIND_A_DEFECT = 120
 
@@ -112,6 +116,19 @@ def _ignore_what_others_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
         return original(self, index, job) + 8
 
     monkeypatch.setattr(Sites, "startable", startable)
+
+
+def _lose_a_spawned_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of the places of spawned tasks at several sites the last is forgotten."""
+    original = spawning.place_spawned
+
+    def place_spawned(demand: Demand, spots: Spots, idle: Sequence[int], view: View) -> Spots | NoPlace:
+        found = original(demand, spots, idle, view)
+        if isinstance(found, NoPlace) or len(found.sites) == 1:
+            return found
+        return Spots(found.sites[:-1], found.sizes[:-1], found.tasks[:-1])
+
+    monkeypatch.setattr(spawning, "place_spawned", place_spawned)
 
 
 def _lose_jobs_on_their_way_back(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -285,6 +302,10 @@ def _has_defects(storm: Storm) -> bool:
     return bool(storm.defects)
 
 
+def _has_spawns(storm: Storm) -> bool:
+    return any(arrival.spawns for arrival in storm.arrivals)
+
+
 def _has_guests(storm: Storm) -> bool:
     return any(arrival.guest for arrival in storm.arrivals)
 
@@ -305,6 +326,7 @@ CAN_SHOW: dict[str, Callable[[Storm], bool]] = {
     "images run where they can": _has_images,
     "links add up": _has_network,
     "nothing left behind": _has_network,
+    SPAWNED_ONCE: _has_spawns,
     "a job is kept off the node it failed on": _has_bad_nodes,
 }
 
@@ -337,6 +359,7 @@ PLANTED: list[tuple[Callable[[pytest.MonkeyPatch], None], str]] = [
     (_start_jobs_at_once, "no job starts before what it waits for"),
     (_forget_those_who_wait_for_what_never_comes, "a broken dependency ends the job"),
     (_let_held_jobs_go_at_once, "a job is held while there is a reason, and no longer"),
+    (_lose_a_spawned_task, SPAWNED_ONCE),
     (_forget_the_checkpoints, LOSES),
     (_read_checkpoints_that_are_being_written, WHOLE),
 ]

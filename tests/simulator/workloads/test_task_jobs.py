@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
+import pytest
 from click.testing import CliRunner
 
 from koala.cli import koala
+from koala.descriptions import DescriptionError, read_grid
+from koala.descriptions.workload.form import read_workload
+from koala.simulator import simulate
 
 GRID = """
 sites:
@@ -49,3 +54,45 @@ def test_jobs_of_tasks_run_where_the_power_is_and_wait_for_it(tmp_path: Path) ->
         (2, "near", "a b c d"),
         (2, "beside", "e f"),
     ]
+
+
+SPAWNING = f"""
+jobs:
+  - at_s: 5
+    execution_s: 100
+    job: {{name: film, mcr: 800, tasks: {TASKS}, edges: {EDGES}}}
+    spawns:
+      - {{after_s: 40, tasks: {{g: 1}}, edges: [[g, f, 9]]}}
+      - {{after_s: 50, tasks: {{h: 1, i: 1, j: 1}}, edges: [[h, g, 1]]}}
+"""
+
+
+def test_tasks_are_spawned_into_a_simulated_run_and_take_part_in_what_is_left_of_it() -> None:
+    pieces: list[bytes] = []
+    workload = read_workload(SPAWNING, "workload.yaml")
+    result = simulate(read_grid(GRID, "grid.yaml"), workload, log=pieces.append)
+    (row,) = result.rows()
+    assert (row.outcome, row.finished) == ("done", 105.0)
+    lines: list[dict[str, Any]] = [json.loads(line) for line in b"".join(pieces).splitlines()]
+    told = [line["do"] for line in lines if line.get("do", {}).get("command") == "TasksSpawned"]
+    assert [(each["tasks"], each.get("places")) for each in told] == [
+        (["g"], [["beside", 1]]),
+        (["h", "i", "j"], None),
+    ]
+    assert "found no machine" in told[1]["reason"], "the town has one processor left"
+
+
+@pytest.mark.parametrize(
+    ("spawns", "problem"),
+    [
+        ("[{after_s: 1, tasks: {a: 1}}]", "there is one already"),
+        ("[{after_s: 1, tasks: {g: 1}, edges: [[g, x, 1]]}]", "there is no task 'x'"),
+        ("[{after_s: 1, tasks: {g: 1}, edges: [[a, b, 1]]}]", "joins none of the new tasks"),
+    ],
+)
+def test_spawned_tasks_that_cannot_be_are_told_with_their_place(spawns: str, problem: str) -> None:
+    text = f"jobs: [{{at_s: 0, execution_s: 1, job: {{mcr: 1, tasks: {{a: 1, b: 1}}}}, spawns: {spawns}}}]\n"
+    with pytest.raises(DescriptionError, match=problem):
+        read_workload(text, "workload.yaml")
+    with pytest.raises(DescriptionError, match="the job has no tasks"):
+        read_workload(text.replace("mcr: 1, tasks: {a: 1, b: 1}", "processors: 2"), "workload.yaml")

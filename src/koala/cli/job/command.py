@@ -12,6 +12,7 @@ from koala.cli.connection import JOB_ID, complete_job, with_client
 from koala.cli.errors import UserError, for_user, say
 from koala.cli.job.fetch import fetch
 from koala.cli.job.logs import logs
+from koala.cli.job.spawn import spawn
 from koala.cli.job.views import print_explanation, print_job
 from koala.cli.job.waiting import end_with, watch_job
 from koala.cli.terminal.output import print_json
@@ -41,6 +42,7 @@ def job() -> None:
 
 job.add_command(logs)
 job.add_command(fetch)
+job.add_command(spawn)
 
 
 @job.command()

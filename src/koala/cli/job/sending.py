@@ -3,10 +3,38 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 from koala.cli.errors import UserError
 from koala.cli.terminal.words import clean
+
+STANDARD_INPUT = "standard input"
+
+
+def text_to_send(name: str, what: str, example: str) -> tuple[str, str] | None:
+    """The text of a file or of standard input, which is to be ``a job``, such as the ``example``, and what to call it
+    in messages; None where there is no such file."""
+    from koala.descriptions import decoded
+    from koala.model.api import DESCRIPTION_BYTES_MAX
+
+    if name == "-":
+        shown = STANDARD_INPUT
+        data = sys.stdin.buffer.read(DESCRIPTION_BYTES_MAX + 1)
+    elif Path(name).is_file():
+        shown = os.fsencode(name).decode("utf-8", errors="replace")
+        with Path(name).open("rb") as file:
+            data = file.read(DESCRIPTION_BYTES_MAX + 1)
+    else:
+        return None
+    if len(data) > DESCRIPTION_BYTES_MAX:
+        raise UserError(
+            f"{shown}: {what} has at most {DESCRIPTION_BYTES_MAX} bytes (DESCRIPTION_BYTES_MAX), and this has more; "
+            "put a large script into a file of its own that the job runs, and data into input files"
+        )
+    if not data.strip():
+        raise UserError(f"{shown} is empty; write {what} into it, such as {example}")
+    return decoded(data, shown), shown
 
 
 def files_of(text: str, source: str, description: Path | None, with_paths: tuple[str, ...]) -> dict[str, str | Path]:

@@ -7,7 +7,6 @@ What is wrong with a text is shown at its place: the daemon tells the place, and
 from __future__ import annotations
 
 import functools
-import os
 import sys
 import time
 from pathlib import Path
@@ -19,19 +18,17 @@ from koala.cli.connection import complete_example, with_client
 from koala.cli.errors import EXIT_REFUSED, UserError, say
 from koala.cli.examples import read_named
 from koala.cli.job.graph import Described, preempted, print_notes, submit_graph, when_words
-from koala.cli.job.sending import files_of
+from koala.cli.job.sending import files_of, text_to_send
 from koala.cli.job.text_problems import shown_at_place, source_to_send
 from koala.cli.job.waiting import end_with, warn_if_hopeless, watch_job
 from koala.cli.terminal.output import console, counted, print_json
 from koala.cli.terminal.progress import byte_counter
 from koala.cli.terminal.words import clean, span
-from koala.descriptions import decoded, is_graph
+from koala.descriptions import is_graph
 
 if TYPE_CHECKING:
     from koala.client import Client
     from koala.model.api import DryRun, JobSummary, Submitted
-
-STANDARD_INPUT = "standard input"
 
 
 @click.command()
@@ -88,7 +85,8 @@ def submit(
         raise UserError("--dry-run submits nothing; leave out --wait and --token-id")
     if token_id is not None:
         _check_token_id(token_id)
-    text, source = _read_text(job)
+    found = text_to_send(job, "a job", "the one of koala examples show hello")
+    text, source = found or read_named("job", job)
     files = files_of(text, source, Path(job) if Path(job).is_file() else None, with_paths)
     if is_graph(text, source):
         if to_wait:
@@ -201,26 +199,3 @@ def _print_places(answer: DryRun) -> None:
         whose = " of yours" if answer.preempts_others else ""
         lost = f": {span(answer.lost_processor_s)} of processor time{whose} would be lost" if answer.preempts else ""
         out.print(Text(f"It would preempt {victims} of low priority for these{lost}."))
-
-
-def _read_text(job: str) -> tuple[str, str]:
-    """The text of a file, of an example or of standard input, and what to call it in messages."""
-    from koala.model.api import DESCRIPTION_BYTES_MAX
-
-    if job == "-":
-        shown = STANDARD_INPUT
-        data = sys.stdin.buffer.read(DESCRIPTION_BYTES_MAX + 1)
-    elif Path(job).is_file():
-        shown = os.fsencode(job).decode("utf-8", errors="replace")
-        with Path(job).open("rb") as file:
-            data = file.read(DESCRIPTION_BYTES_MAX + 1)
-    else:
-        return read_named("job", job)
-    if len(data) > DESCRIPTION_BYTES_MAX:
-        raise UserError(
-            f"{shown}: a job has at most {DESCRIPTION_BYTES_MAX} bytes (DESCRIPTION_BYTES_MAX), and this has more; "
-            "put a large script into a file of its own that the job runs, and data into input files"
-        )
-    if not data.strip():
-        raise UserError(f"{shown} is empty; write a job into it, such as the one of koala examples show hello")
-    return decoded(data, shown), shown

@@ -20,7 +20,8 @@ from koala.model.job_array import ArraySpec
 from koala.model.messages import JobCounts, JobOutcome, Token, TransferId
 from koala.model.outputs import MadeOutput
 from koala.model.request import JobId, Priority, Request, SiteName
-from koala.policies.front_door import Demand, Spots
+from koala.model.task_graph import SpawnedTasks
+from koala.policies.front_door import Demand, Spots, with_spawned
 
 # The longest story that is kept of one job; beyond it the middle is left out.
 STORY_LINES_MAX = 400
@@ -120,6 +121,7 @@ class _JobLinks:
     __slots__ = (
         "claims",
         "demand",
+        "described",
         "element_states",
         "high",
         "link_demands",
@@ -131,6 +133,7 @@ class _JobLinks:
         "transfers",
         "transfers_open",
     )
+    described: Request  # as it was submitted; ``request`` has the tasks that were spawned since, too
     request: Request
     states: dict[JobState, int]  # how many jobs of its scheduler are in each state
     high: bool
@@ -248,6 +251,10 @@ class Job(_JobLinks):
     elements_live: int = 0
     elements_started: int = 0
     not_done: dict[int, str] = field(default_factory=dict)  # by position how it ended
+    # Of a job of tasks: those that came while it ran, and how many of its last components are on their way with the
+    # last of these.
+    spawned: list[SpawnedTasks] = field(default_factory=list)
+    joining: int = 0
     # What was changed after its submission; None where it is as its request says.
     changed_walltime_s: float | None = None
     changed_priority: Priority | None = None
@@ -264,7 +271,8 @@ class Job(_JobLinks):
 
         ``states`` are the counts that its changes of state are counted in.
         """
-        self.request = request
+        self.described = request
+        self.request = with_spawned(request, self.spawned) if self.spawned else request
         self.states = states
         self.high = (self.changed_priority or request.priority) is Priority.HIGH
         self.demand = None

@@ -101,6 +101,8 @@ class Ledger:
         self.ended: OrderedDict[JobId, Job] = OrderedDict()
         # Sites that components should leave before the event is over: they have become unusable, or still are.
         self.to_leave: list[int] = []
+        # Running jobs whose spawned tasks may have come to their barrier ("") or cannot begin any more (why not).
+        self.to_join: dict[JobId, str] = {}
         # With an interval of 0, every event that could help brings a scan.
         self.scans_every_event = self.parameters.scan_interval_s == 0
         self.high = PlacementQueue(high=True)

@@ -21,8 +21,8 @@ from koala.core.state.nodes.ahead import NodesAhead
 from koala.core.state.nodes.pools import BelievedPools
 from koala.core.state.timers import Timer
 from koala.model.grid import Grid, Site
-from koala.model.messages import SiteReported, Token, releases_within
-from koala.model.nodes import NodeClass, NodePool
+from koala.model.messages import SiteReported, Token
+from koala.model.nodes import NodeClass, NodePool, releases_within
 from koala.model.request import JobId, JobType, Request, SiteName
 from koala.policies.front_door import View, quota_processors
 

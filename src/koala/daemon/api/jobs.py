@@ -25,6 +25,8 @@ from koala.model.api import (
     Output,
     OutputInfo,
     Page,
+    Spawned,
+    SpawnWish,
     Submission,
     Submitted,
     SubmittedGraph,
@@ -57,6 +59,13 @@ SUBMISSIONS: dict[str, Example] = {
 CHANGES: dict[str, Example] = {
     "walltime": {"summary": "Half an hour", "value": {"walltime_s": 1800}},
     "priority": {"summary": "High priority", "value": {"priority": "high"}},
+}
+
+SPAWNS: dict[str, Example] = {
+    "yaml": {
+        "summary": "A task that exchanges with one of the job",
+        "value": {"description": "tasks: {encode-2: 2.0}\nedges: [[encode-2, mix, 5.0]]\n", "source": "spawn.yaml"},
+    },
 }
 
 EXAMPLE_GRAPH = """\
@@ -196,6 +205,18 @@ async def change_job(
 ) -> JobSummary:
     """Another walltime or priority for a job that waits for a place."""
     return await service.changes.change(who, job, change)
+
+
+@router.post("/jobs/{job}/spawn", summary="More tasks for a running job of tasks", responses=declared(409))
+async def spawn_tasks(
+    who: Who,
+    service: The,
+    job: JobPath,
+    wish: Annotated[SpawnWish, Body(openapi_examples=SPAWNS)],
+) -> Spawned:
+    """Tasks that are placed near those that they exchange with, at once or not at all. Those that the job has stay
+    where they are. The same tasks again change nothing."""
+    return await service.changes.spawn(who, job, await service.spawned_tasks(who, wish))
 
 
 @router.post("/jobs/{job}/requeue", summary="Put a job back into its queue", responses=declared(409))

@@ -47,8 +47,8 @@ from koala.model.messages import (
     TransferEnded,
     TransferId,
     WakeAt,
-    releases_within,
 )
+from koala.model.nodes import releases_within
 from koala.model.request import FileName, GraphJob, JobId, Request, SiteName
 from koala.store import Batch
 

@@ -35,6 +35,7 @@ from koala.model.messages import (
     ReleaseBarrier,
     StartComponent,
     StartTransfer,
+    TasksSpawned,
     TransferEnded,
 )
 from koala.model.request import JobId, SiteName
@@ -145,7 +146,7 @@ class Projector:
             case JobPlaced():
                 touched[command.job] = None
                 reasons[command.job] = ""
-            case JobHeld() | JobUnheld():
+            case JobHeld() | JobUnheld() | TasksSpawned():
                 touched[command.job] = None
             case JobRequeued() | JobEnded():
                 touched[command.job] = None
@@ -167,7 +168,7 @@ class Projector:
         return ComponentRow(
             token=command.token,
             job=command.job,
-            run=job.runs + 1,  # its barrier has not opened yet: it waits for this component
+            run=command.run,
             part=command.part,
             parts=command.parts,
             site=command.site,
@@ -227,6 +228,7 @@ class Projector:
             # It holds no processors itself: it has started when the first of its elements has.
             begun = event.at if job.elements_started else None
             changes["started_at"] = begun if before is None or before.started_at is None else before.started_at
+        changes["processors"] = job.request.processors
         changes["priority"] = str(job.changed_priority or job.request.priority)
         if job.ended_at is not None:
             changes["explanation"] = msgspec.to_builtins(self._scheduler.explain(job_id))
@@ -255,7 +257,6 @@ class Projector:
             job_type=str(request.job_type),
             kind=request.kind,
             policy=job.demand.policy.name if job.demand is not None else request.policy or self._default_policy,
-            processors=request.processors,
             since=job.submitted_at,
             client_token=submitter.client_token,
             **changes,

@@ -42,9 +42,12 @@ from koala.model.messages import (
     JobSubmitted,
     RequeueAsked,
     RestartAsked,
+    SpawnAsked,
+    TasksSpawned,
     UnholdAsked,
 )
 from koala.model.request import JobId, Priority, Request
+from koala.model.task_graph import SpawnedTasks
 from koala.policies import Catalogue
 from koala.store import SnapshotParts, Store, StoredJob, StoreError
 from koala.store.rows import JournalRow, LiveRecord, Recovered
@@ -283,7 +286,8 @@ class _Replay:
     @cached_property
     def _told(self) -> _ToldSince:
         """What was told of jobs since the last snapshot."""
-        told = _ToldSince({job.id: job.changed_walltime_s for job in self._origin.ledger.jobs.values()})
+        jobs = self._origin.ledger.jobs.values()
+        told = _ToldSince({job.id: job.changed_walltime_s for job in jobs}, {job.id: job.spawned for job in jobs})
         after = self._found.snapshot_seq
         while lines := self._store.journal(after=after, limit=_LINES_AT_ONCE):
             for line in lines:
@@ -336,6 +340,7 @@ class _Replay:
                 job.arrival = array.arrival + row.id - array.id - 1
                 job.high = array.high
         job.changed_walltime_s = self._told.walltime_s.get(row.id)
+        job.spawned, job.joining = self._told.spawned.get(row.id, []), 0
         priority = Priority(row.priority)
         job.changed_priority = None if priority is request.priority else priority
         if job.high is not (priority is Priority.HIGH):
@@ -366,9 +371,12 @@ class _Replay:
 
 
 class _ToldSince:
-    """What the journal says of jobs: what keeps them back, how long they may run by now, who was cancelled."""
+    """What the journal says of jobs: what keeps them back, how long they may run by now, which tasks they have got,
+    who was cancelled."""
 
-    def __init__(self, walltime_s: dict[JobId, float | None]) -> None:
+    def __init__(self, walltime_s: dict[JobId, float | None], spawned: dict[JobId, list[SpawnedTasks]]) -> None:
+        self.spawned = spawned
+        self._asked: dict[tuple[JobId, tuple[str, ...]], SpawnedTasks] = {}
         self.held: dict[JobId, JobHeld] = {}
         self.walltime_s = walltime_s
         self.cancelled: list[JobId] = []
@@ -380,6 +388,12 @@ class _ToldSince:
                 self.held[body.job] = body
             case ChangeAsked(walltime_s=float(walltime_s)):
                 self.walltime_s[body.job] = walltime_s
+            case SpawnAsked():
+                self._asked[body.job, body.tasks.names] = body.tasks
+            case TasksSpawned():
+                kept = [each for each in self.spawned.get(body.job, []) if each.names != body.tasks]
+                asked = None if body.reason else self._asked.get((body.job, body.tasks))
+                self.spawned[body.job] = kept if asked is None else [*kept, asked]
             case ElementMade():
                 self.walltime_s[body.job] = self.walltime_s.get(body.array)
             case CancelAsked():

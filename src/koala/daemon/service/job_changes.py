@@ -7,14 +7,24 @@ is durable.
 from __future__ import annotations
 
 from koala.core.lifecycle import JobState
+from koala.core.tasks.spawning import refused_last
 from koala.daemon.engine.loop import Engine
 from koala.daemon.offload import query
 from koala.daemon.service.job_records import JobRecords
 from koala.daemon.service.principal import Principal
 from koala.daemon.service.submissions import check_priority
-from koala.model.api import JobChange, JobSummary, Scope
+from koala.model.api import JobChange, JobSummary, Scope, Spawned, SpawnedComponent
 from koala.model.errors import ConflictError, InvalidError
-from koala.model.messages import CancelAsked, ChangeAsked, HoldAsked, RequeueAsked, RestartAsked, UnholdAsked
+from koala.model.messages import (
+    CancelAsked,
+    ChangeAsked,
+    HoldAsked,
+    RequeueAsked,
+    RestartAsked,
+    SpawnAsked,
+    UnholdAsked,
+)
+from koala.model.task_graph import SpawnedTasks
 
 
 class JobChanges:
@@ -71,6 +81,30 @@ class JobChanges:
             )
         now = self._engine.now()
         return await self._tell(who, ChangeAsked(at=now, job=job, walltime_s=wish.walltime_s, priority=wish.priority))
+
+    async def spawn(self, who: Principal, job: int, tasks: SpawnedTasks) -> Spawned:
+        """Bring more tasks to a job of tasks that runs; they are placed when this returns, or ``ConflictError`` says
+        why they are not. Rights as for ``cancel``. The same tasks again change nothing."""
+        row = await self._records.own_row(who, job)
+        scheduler = self._engine.scheduler
+        if row.ended_at is not None or (live := scheduler.ledger.jobs.get(job)) is None:
+            raise ConflictError(f"job {job} is {row.state}: tasks are spawned into a job that runs; submit it again")
+        if tasks not in live.spawned:
+            why_not = scheduler.why_not_spawned(job, tasks)
+            if why_not:
+                raise ConflictError(f"job {job}: {why_not}")
+            await self._engine.tell(SpawnAsked(at=self._engine.now(), job=job, tasks=tasks))
+        spots = live.spots
+        if tasks not in live.spawned or spots is None or live.request.tasks is None:
+            raise ConflictError(f"job {job}: {refused_last(live, tasks)}")
+        names = live.request.tasks.names
+        components = [
+            SpawnedComponent(part=part, site=scheduler.ledger.names[spots.sites[part]], tasks=held)
+            for part, here in enumerate(spots.tasks)
+            if (held := [names[task] for task in here if names[task] in tasks.names])
+        ]
+        row = await self._records.row(who, job)
+        return Spawned(job=self._records.summary(row), components=components)
 
     async def _tell(self, who: Principal, event: HoldAsked | UnholdAsked | ChangeAsked | RestartAsked) -> JobSummary:
         await self._engine.tell(event)

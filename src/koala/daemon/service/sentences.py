@@ -51,8 +51,10 @@ from koala.model.messages import (
     SiteReported,
     SiteResumed,
     SiteSilent,
+    SpawnAsked,
     StartComponent,
     StartTransfer,
+    TasksSpawned,
     Tick,
     TrafficMeasured,
     TransferEnded,
@@ -148,6 +150,17 @@ def _change_asked(body: ChangeAsked) -> str:
     return f"job {body.job} is to have {' and '.join(changes) or 'what it has'}"
 
 
+def _tasks(names: Sequence[str]) -> str:
+    return f"the {'task' if len(names) == 1 else 'tasks'} {_cut(_names(names))}"
+
+
+def _tasks_spawned(body: TasksSpawned) -> str:
+    if body.reason:
+        return f"job {body.job} does not get {_tasks(body.tasks)}{_because(body.reason)}"
+    places = _names([f"{size} on {site}" for site, size in body.places])
+    return f"job {body.job} gets {_tasks(body.tasks)}: {places}"
+
+
 def _job_held(body: JobHeld) -> str:
     reasons = [f"it waits for {in_words(each.condition, each.job)}" for each in body.waits_for[:NAMES_MAX]]
     reasons += ["it waits for more"] if body.more or len(body.waits_for) > NAMES_MAX else []
@@ -176,6 +189,8 @@ _WORDS: dict[type[Any], Callable[[Any], str]] = {
     UnholdAsked: lambda body: f"job {body.job} is let go by who held it",
     RestartAsked: lambda body: f"job {body.job} is to go back to its queue{' and to be held' if body.hold else ''}",
     ChangeAsked: _change_asked,
+    SpawnAsked: lambda body: f"job {body.job} is to get {_tasks(body.tasks.names)}",
+    TasksSpawned: _tasks_spawned,
     ElementMade: lambda body: f"element {body.index} of array {body.array} is job {body.job}",
     JobHeld: _job_held,
     JobUnheld: lambda body: f"nothing keeps job {body.job} back any more",

@@ -75,6 +75,7 @@ from koala.model.api import (
     Registration,
     Replication,
     Scope,
+    SpawnWish,
     Submission,
     Submitted,
     SubmittedGraph,
@@ -85,6 +86,7 @@ from koala.model.messages import EndedJob
 from koala.model.outputs import job_of_output
 from koala.model.request import GraphJob, InvalidRequestError, Request, numbered_from
 from koala.model.request_size import request_characters
+from koala.model.task_graph import SpawnedTasks
 from koala.policies.errors import suggest
 from koala.store import StoredJob
 
@@ -268,6 +270,12 @@ class Service:
         if shortage:
             raise UnavailableError(shortage)
         return await self._contents.receive(who, checksum, size_bytes, offset, data)
+
+    async def spawned_tasks(self, who: Principal, wish: SpawnWish) -> SpawnedTasks:
+        """The tasks that a text names. Needs ``submit`` or ``operate``; changes nothing."""
+        if not who.may(Scope.OPERATE):
+            who.need(Scope.SUBMIT)
+        return await self._submissions.read_spawned(who, wish)
 
     async def dry_run(self, who: Principal, wish: Submission) -> DryRun:
         """Where the job would go now. Needs ``submit``, since to read a description is work; changes nothing."""

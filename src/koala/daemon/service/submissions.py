@@ -10,9 +10,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from typing import TypeAlias, TypeVar
 
 import msgspec
 
@@ -27,7 +28,8 @@ from koala.daemon.service.principal import Principal
 from koala.daemon.service.submission_notes import some_sites, submission_notes
 from koala.daemon.workers.pool import Workers
 from koala.descriptions import DescriptionError, job_notes, place_of_job, read_graph, read_job, write_job_yaml
-from koala.model.api import DryRun, ProblemAt, Scope, Submission
+from koala.descriptions.mapping.spawned import read_spawned
+from koala.model.api import DryRun, ProblemAt, Scope, SpawnWish, Submission
 from koala.model.errors import ForbiddenError, InvalidError, TooManyError
 from koala.model.grid import Grid
 from koala.model.job_array import ArraySpec, element_number, read_array
@@ -35,11 +37,15 @@ from koala.model.launch import LaunchError
 from koala.model.messages import EndedJob, JobOutcome
 from koala.model.request import GraphJob, InvalidRequestError, Priority, Refusal, Request
 from koala.model.request_size import REQUEST_CHARACTERS_MAX, check_size, request_characters
+from koala.model.task_graph import SpawnedTasks
 from koala.model.travelling import TravellingError, TravellingFile, read_manifest, unsent
 from koala.policies import Catalogue, PolicyError, UnknownPolicyError, UnknownSiteError
 from koala.policies.front_door import can_ever_fit, compile_demand, staging_s, to_placement
 from koala.policies.tasks.wase import ClusteredTasks
 from koala.store import NUMBER_MAX, StoredJob
+
+Text: TypeAlias = Submission | SpawnWish
+Read = TypeVar("Read", Request, tuple[GraphJob, ...], SpawnedTasks)
 
 # Texts up to this size are read in a thread, so that a small job never waits for somebody's large one.
 SMALL_TEXT_CHARACTERS_MAX = 4_096
@@ -78,35 +84,40 @@ class SubmissionReader:
         """The request that a text describes, the clusters of its tasks included. ``InvalidError`` with every problem
         found in it, ``TooManyError`` when too much of this caller waits already, ``TooLargeError`` when it takes too
         long."""
-        size = len(wish.description)
-        small = size <= SMALL_TEXT_CHARACTERS_MAX
-        with self._turn_of(who, "small" if small else "large", size) as turn:
-            async with turn.alone:
-                if small:
-                    read = functools.partial(read_submission, wish, sites, policies)
-                    outcome = await asyncio.get_running_loop().run_in_executor(self._thread, read)
-                else:
-                    outcome = await self._workers.run(read_submission, wish, sites, policies)
-                if isinstance(outcome, Unreadable):
-                    raise InvalidError(outcome.message, outcome.problems)
-                return await self._workers.run(with_clusters, outcome) if _lacks_clusters(outcome) else outcome
+        async with self._turn(who, wish):
+            outcome = await self._outcome(wish, read_submission, sites, policies)
+            return await self._workers.run(with_clusters, outcome) if _lacks_clusters(outcome) else outcome
 
     async def read_graph(
         self, who: Principal, wish: Submission, *, sites: Collection[str], policies: Collection[str]
     ) -> tuple[GraphJob, ...]:
         """The jobs that a text describes; as ``read`` otherwise."""
-        size = len(wish.description)
-        small = size <= SMALL_TEXT_CHARACTERS_MAX
-        with self._turn_of(who, "small" if small else "large", size) as turn:
+        async with self._turn(who, wish):
+            return await self._with_clusters(await self._outcome(wish, read_graph_submission, sites, policies))
+
+    async def read_spawned(self, who: Principal, wish: SpawnWish) -> SpawnedTasks:
+        """The tasks for a running job that a text names; as ``read`` otherwise."""
+        async with self._turn(who, wish):
+            return await self._outcome(wish, read_spawned_submission)
+
+    async def _outcome(self, wish: Text, read: Callable[..., Read | Unreadable], *known: Collection[str]) -> Read:
+        """What a text says, read in a thread or by a worker."""
+        if _is_small(wish):
+            outcome = await asyncio.get_running_loop().run_in_executor(
+                self._thread, functools.partial(read, wish, *known)
+            )
+        else:
+            outcome = await self._workers.run(read, wish, *known)
+        if isinstance(outcome, Unreadable):
+            raise InvalidError(outcome.message, outcome.problems)
+        return outcome
+
+    @contextlib.asynccontextmanager
+    async def _turn(self, who: Principal, wish: Text) -> AsyncIterator[None]:
+        """The caller's turn to have a text read."""
+        with self._turn_of(who, "small" if _is_small(wish) else "large", len(wish.description)) as turn:
             async with turn.alone:
-                if small:
-                    read = functools.partial(read_graph_submission, wish, sites, policies)
-                    outcome = await asyncio.get_running_loop().run_in_executor(self._thread, read)
-                else:
-                    outcome = await self._workers.run(read_graph_submission, wish, sites, policies)
-                if isinstance(outcome, Unreadable):
-                    raise InvalidError(outcome.message, outcome.problems)
-                return await self._with_clusters(outcome)
+                yield
 
     async def _with_clusters(self, graph: tuple[GraphJob, ...]) -> tuple[GraphJob, ...]:
         lacking = [job.request for job in graph if _lacks_clusters(job.request)]
@@ -182,6 +193,18 @@ def read_submission(wish: Submission, sites: Collection[str], policies: Collecti
     except LaunchError as error:
         return Unreadable(f"the job cannot be run: {error.for_user()}", [ProblemAt(message=error.for_user())])
     return request
+
+
+def read_spawned_submission(wish: SpawnWish) -> SpawnedTasks | Unreadable:
+    """The tasks that the text names, or every problem found in it; slow for a large text."""
+    try:
+        return read_spawned(wish.description, wish.source)
+    except DescriptionError as error:
+        return _unreadable(error)
+
+
+def _is_small(wish: Text) -> bool:
+    return len(wish.description) <= SMALL_TEXT_CHARACTERS_MAX
 
 
 def read_graph_submission(

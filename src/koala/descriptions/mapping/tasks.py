@@ -6,7 +6,7 @@ one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
@@ -15,11 +15,21 @@ from koala.descriptions.errors import Problem, shown
 from koala.descriptions.fields import Description, Name, Number
 from koala.descriptions.yaml.problems import nearest, wrong
 from koala.descriptions.yaml.text import Document
-from koala.model.task_graph import EDGES_MAX, QUANTITY_MAX, QUANTITY_MIN, TASKS_MAX, TaskGraph, quantity_advice
+from koala.model.task_graph import (
+    EDGES_MAX,
+    QUANTITY_MAX,
+    QUANTITY_MIN,
+    TASKS_MAX,
+    SpawnedTasks,
+    TaskGraph,
+    quantity_advice,
+)
 
 Positive = Annotated[Number, Field(ge=QUANTITY_MIN, le=QUANTITY_MAX)]
 Clusters = tuple[tuple[int, ...], ...]
 
+# So many tasks are named in a problem.
+NAMED_MAX = 5
 _EDGE_FORM = "write two tasks and the quality of communication that they need: [render, encode, 3.0]"
 
 
@@ -80,6 +90,12 @@ def graph_of(tasks: Mapping[str, TaskText], edges: Sequence[EdgeText], mcr: floa
     return TaskGraph.of(rcr, [(*edge.between, edge.rqoc) for edge in edges], mcr)
 
 
+def spawned_of(tasks: Mapping[str, TaskText], edges: Sequence[EdgeText]) -> SpawnedTasks:
+    """Tasks that come to a running job, and edges, that have no problems."""
+    rcr = {name: task.rcr for name, task in tasks.items()}
+    return SpawnedTasks.of(rcr, [(*edge.between, edge.rqoc) for edge in edges])
+
+
 def clusters_of(tasks: Mapping[str, TaskText], clusters: Sequence[Sequence[str]] | None) -> Clusters | None:
     """Clusters that have no problems, by the indexes of their tasks."""
     index = {name: task for task, name in enumerate(tasks)}
@@ -108,23 +124,41 @@ def graph_problems(
         yield from _cluster_problems(document, tasks, clusters)
 
 
+def spawned_problems(
+    document: Document[Any], path: tuple[str | int, ...], tasks: Mapping[str, TaskText], edges: Sequence[EdgeText]
+) -> Iterator[Problem]:
+    """The same of tasks that come to a running job: an edge may lead to one that is there."""
+    for index, edge in enumerate(edges):
+        if not any(name in tasks for name in edge.between):
+            yield document.problem(
+                (*path, "edges", index),
+                f"the edge between {' and '.join(map(shown, edge.between))} joins none of the new tasks",
+                "name one of them: " + ", ".join(map(shown, list(tasks)[:NAMED_MAX])),
+            )
+    named = {name: None for edge in edges for name in edge.between}
+    yield from _edge_problems(document, named, edges, path)
+
+
 def _edge_problems(
-    document: Document[Any], tasks: Mapping[str, TaskText], edges: Sequence[EdgeText]
+    document: Document[Any],
+    tasks: Collection[str],
+    edges: Sequence[EdgeText],
+    path: tuple[str | int, ...] = (),
 ) -> Iterator[Problem]:
     seen: dict[frozenset[str], int] = {}
     for index, edge in enumerate(edges):
         unknown = [end for end, name in enumerate(edge.between) if name not in tasks]
         for end in unknown:
             # In the short form there is no "between" on the way, and the step is passed over.
-            yield _unknown_task(document, ("edges", index, "between", end), edge.between[end], tasks)
+            yield _unknown_task(document, (*path, "edges", index, "between", end), edge.between[end], tasks)
         both = frozenset(edge.between)
         if len(both) == 1 and not unknown:
             yield document.problem(
-                ("edges", index), f"the edge joins {shown(edge.between[0])} with itself", "leave it out"
+                (*path, "edges", index), f"the edge joins {shown(edge.between[0])} with itself", "leave it out"
             )
         elif both in seen:
             yield document.problem(
-                ("edges", index),
+                (*path, "edges", index),
                 f"the edge between {' and '.join(edge.between)} is given twice; first as entry {seen[both] + 1}",
                 "write it once, with the sum of what both carry; an edge has no direction",
             )
@@ -154,7 +188,5 @@ def _cluster_problems(
         )
 
 
-def _unknown_task(
-    document: Document[Any], path: tuple[str | int, ...], name: str, tasks: Mapping[str, TaskText]
-) -> Problem:
+def _unknown_task(document: Document[Any], path: tuple[str | int, ...], name: str, tasks: Collection[str]) -> Problem:
     return document.problem(path, f"there is no task {shown(name)}", nearest(name, list(tasks)))

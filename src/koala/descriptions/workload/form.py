@@ -33,14 +33,18 @@ from koala.descriptions.fields import (
     schema_of,
 )
 from koala.descriptions.job.form import JobText, job_request
+from koala.descriptions.mapping.spawned import SPAWNED_EDGES_WORDS
+from koala.descriptions.mapping.tasks import TASKS_WORDS, Edges, Tasks, spawned_of, spawned_problems
 from koala.descriptions.workload.communication import GeneratedCommunicationText, Home
 from koala.descriptions.yaml.problems import nearest, wrong
 from koala.descriptions.yaml.text import Document, read_document
 from koala.model.request import COMPONENTS_MAX, InputMode, Request
+from koala.model.task_graph import InvalidTaskGraphError, TaskGraph
 
 # Limits on one workload file.
 GENERATED_JOBS_MAX = 100_000_000
 LISTED_JOBS_MAX = 5_000
+LISTED_SPAWNS_MAX = 100
 MIX_MAX = 1_000
 
 
@@ -220,6 +224,15 @@ class GeneratorText(Description):
     )
 
 
+class SpawnsText(Description):
+    """Tasks that a job of tasks spawns while it runs. They take part in the work that is left: its execution does not
+    take longer by them."""
+
+    after_s: Seconds = Field(description="how long after the first start of the job, in seconds")
+    tasks: Tasks = Field(description=TASKS_WORDS)
+    edges: Edges = Field(default=(), description=SPAWNED_EDGES_WORDS)
+
+
 class ListedJobText(Description):
     """One job, given in full."""
 
@@ -230,6 +243,9 @@ class ListedJobText(Description):
     )
     per_extra_cluster: Annotated[Number, Field(ge=0)] | None = Field(
         default=None, description="by which fraction each further cluster lengthens it"
+    )
+    spawns: Annotated[tuple[SpawnsText, ...], Field(max_length=LISTED_SPAWNS_MAX)] = Field(
+        default=(), description="for a job of tasks: more of them, which come while it runs"
     )
 
 
@@ -320,6 +336,7 @@ def _contradictions(document: Document[WorkloadText], requests: tuple[Request, .
     if not workload.jobs and not workload.generate:
         yield document.problem((), "there are no jobs in it", "write jobs: or generate:")
     for index, (listed, request) in enumerate(zip(workload.jobs, requests, strict=True)):
+        yield from _spawn_problems(document, index, listed, request.tasks)
         name = request.components[0].application.name
         if listed.execution_s is None and name not in workload.applications:
             yield document.problem(
@@ -334,6 +351,26 @@ def _contradictions(document: Document[WorkloadText], requests: tuple[Request, .
     for index, generator in enumerate(workload.generate):
         for number, mix in enumerate(generator.mix):
             yield from _mix_problems(document, ("generate", index, "mix", number), generator, mix)
+
+
+def _spawn_problems(
+    document: Document[WorkloadText], index: int, listed: ListedJobText, graph: TaskGraph | None
+) -> Iterator[Problem]:
+    """The tasks come in this order, each with those before it in the job."""
+    for number, spawns in enumerate(listed.spawns):
+        path: tuple[str | int, ...] = ("jobs", index, "spawns", number)
+        if graph is None:
+            yield document.problem(path, "the job has no tasks", "write tasks: and mcr: in it, or leave spawns out")
+            return
+        problems = list(spawned_problems(document, path, spawns.tasks, spawns.edges))
+        yield from problems
+        if problems:
+            return
+        try:
+            graph = spawned_of(spawns.tasks, spawns.edges).join(graph)
+        except InvalidTaskGraphError as error:
+            yield document.problem(path, error.part, error.message)
+            return
 
 
 def _mix_problems(

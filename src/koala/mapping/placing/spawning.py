@@ -6,7 +6,7 @@ there is room. Those that exchange nothing with any that is placed are clusters 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
 from typing import TypeAlias
 
@@ -22,16 +22,6 @@ from koala.model.task_graph import TaskGraph
 
 # By task whom it exchanges with, and how much.
 Exchanged: TypeAlias = list[list[tuple[int, float]]]
-
-
-def grown(graph: TaskGraph, rcr: Mapping[str, float], edges: Iterable[tuple[str, str, float]]) -> TaskGraph:
-    """The graph with more tasks behind those it has, and with edges that join them, old and new, by name."""
-    names = graph.names
-    for name in names:
-        if name in rcr:
-            raise InvalidMappingError(f"task {name} is there already; give the spawned task another name")
-    before = [(names[one], names[other], rqoc) for one, other, rqoc in graph.edges]
-    return TaskGraph.of({**dict(zip(names, graph.rcr, strict=True)), **rcr}, [*before, *edges], graph.mcr)
 
 
 def left_by(mapping: TaskMapping, graph: TaskGraph, dendrogram: Dendrogram, *, exclusive: bool = False) -> PowerLeft:
@@ -59,7 +49,7 @@ def map_spawned(
     placed = len(mapping.machines)
     if placed > len(graph.names):
         raise InvalidMappingError(f"{placed} tasks are placed, and the graph has {len(graph.names)}; grow it first")
-    clusters = _joined(graph, mapping)
+    clusters = joined(graph, mapping.clusters)
     placing = Placing(graph, clusters, left_by(mapping, graph, dendrogram) if left is None else left)
     placing.machines[:placed] = mapping.machines
     placing.affinities[:placed] = mapping.affinities
@@ -105,18 +95,20 @@ def _pack_spawned(placing: Placing, mapping: TaskMapping) -> bool:
     return True
 
 
-def _joined(graph: TaskGraph, mapping: TaskMapping) -> tuple[tuple[int, ...], ...]:
-    """The clusters with the spawned tasks in them, and behind them those of tasks that no edges lead to."""
+def joined(graph: TaskGraph, clusters_before: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
+    """The clusters of the first tasks of the graph with the others, spawned ones, in them, and behind them those of
+    tasks that no edges lead to."""
     exchanged: Exchanged = [[] for _ in graph.names]
     for one, other, rqoc in graph.edges:
         exchanged[one].append((other, rqoc))
         exchanged[other].append((one, rqoc))
     label = [-1] * len(graph.names)
-    clusters = [list(cluster) for cluster in mapping.clusters]
+    clusters = [list(cluster) for cluster in clusters_before]
+    placed = sum(map(len, clusters))
     for index, cluster in enumerate(clusters):
         for task in cluster:
             label[task] = index
-    _join(exchanged, label, range(len(mapping.machines)), clusters)
+    _join(exchanged, label, range(placed), clusters)
     for task in range(len(label)):
         if label[task] < 0:
             label[task] = len(clusters)

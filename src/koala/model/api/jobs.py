@@ -356,6 +356,28 @@ class JobChange(Question):
     priority: Priority | None = None
 
 
+class SpawnWish(Question):
+    """Tasks for a job of tasks that runs: a YAML text with ``tasks`` and ``edges``."""
+
+    description: Annotated[str, Field(min_length=1, max_length=DESCRIPTION_BYTES_MAX)]
+    source: Annotated[str, Field(min_length=1, max_length=255, description="file name, for messages")] = "spawn"
+
+
+class SpawnedComponent(Answer):
+    """A component that holds spawned tasks: its number in the job, its site, and the tasks by name."""
+
+    part: int
+    site: str
+    tasks: list[str]
+
+
+class Spawned(Answer):
+    """The tasks are part of the job from now on, in these new components. They begin when all of these are there."""
+
+    job: JobSummary
+    components: list[SpawnedComponent]
+
+
 class ContentQuestion(Question):
     """Which contents are still to be sent? ``files`` is a list of files as in a submission."""
 

@@ -10,15 +10,18 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from koala.mapping.clustering.catalogue import cluster
 from koala.mapping.placing.catalogue import map_tasks
 from koala.mapping.placing.power_left import PowerLeft
-from koala.mapping.result import NoPlace
+from koala.mapping.placing.spawning import joined, map_spawned
+from koala.mapping.result import NoPlace, TaskMapping, plurality_lan
 from koala.mapping.site_lans import MachineClass, NodePowers, arranged, machines_of, seen_grid
 from koala.model.dendrogram import LAN, MACHINES_MAX, Dendrogram, Machine
 from koala.model.grid import Grid, Site
-from koala.model.request import Request
-from koala.model.task_graph import TaskGraph
+from koala.model.request import InvalidRequestError, Request
+from koala.model.task_graph import InvalidTaskGraphError, SpawnedTasks, TaskGraph
 
 # How many trees of machines are kept, by the number of tasks that they have room for.
 TREES_KEPT = 8
@@ -40,6 +43,11 @@ class ClusteredTasks(NamedTuple):
         clusters = request.task_clusters or _found(request.tasks)
         return cls(request.tasks, clusters)
 
+    def grown(self, spawned: SpawnedTasks) -> ClusteredTasks:
+        """The same with these tasks behind the others, each in the cluster that it exchanges most with."""
+        graph = spawned.join(self.graph)
+        return ClusteredTasks(graph, joined(graph, self.clusters))
+
     def dealt(self, sizes: Sequence[int]) -> tuple[tuple[int, ...], ...]:
         """The tasks over parts of these sizes, where a policy that knows nothing of them has made the parts: cluster
         by cluster, so that few are cut."""
@@ -49,6 +57,20 @@ class ClusteredTasks(NamedTuple):
             taken, in_order = in_order[:size], in_order[size:]
             parts.append(tuple(sorted(taken)))
         return tuple(parts)
+
+
+def with_spawned(request: Request, spawned: Sequence[SpawnedTasks]) -> Request:
+    """The request of a job of tasks with those that came while it ran. Raises ``InvalidRequestError``."""
+    tasks = ClusteredTasks.of(request)
+    if tasks is None:
+        raise InvalidRequestError("tasks", "it is no job of tasks; only such a job can spawn some")
+    for each in spawned:
+        try:
+            tasks = tasks.grown(each)
+        except InvalidTaskGraphError as error:
+            raise InvalidRequestError(error.part, error.message) from None
+    component = replace(request.components[0], processors=len(tasks.graph.names))
+    return replace(request, components=(component,), tasks=tasks.graph, task_clusters=tasks.clusters)
 
 
 @lru_cache(maxsize=CLUSTERINGS_KEPT)
@@ -127,21 +149,52 @@ class SiteLans:
     def placed(self, tasks: ClusteredTasks, method: str, home: int, idle: Sequence[int]) -> TaskSpots | NoPlace:
         """Where the tasks go on these idle processors, the search beginning at the home (-1: the first site)."""
         tree, site_of = self._tree(len(tasks.graph.names))
+        left = self._left(tree, site_of, idle, [0] * len(self._powers))
+        answer = map_tasks(tasks.graph, tasks.clusters, tree, method, user_lan=self._user_lan(home), left=left)
+        return answer if isinstance(answer, NoPlace) else _by_site(answer, tree, site_of)
+
+    def spawned(
+        self, tasks: ClusteredTasks, before: TaskSpots, home: int, idle: Sequence[int]
+    ) -> TaskSpots | NoPlace:
+        """Where those of the tasks go on these idle processors that ``before`` does not hold, near those that they
+        exchange with, which stay."""
+        tree, site_of = self._tree(len(tasks.graph.names))
         flat = tree.flat
-        left = PowerLeft(flat, exclusive=True)
+        held = [0] * len(self._powers)
+        lan_of = {site: lan for lan, site in enumerate(site_of)}
+        machines = [0] * sum(map(len, before.tasks))
+        for site, here in zip(before.sites, before.tasks, strict=True):
+            sons = flat.levels[LAN].sons[lan_of[site]]
+            for task in here:
+                machines[task] = sons[min(held[site], len(sons) - 1)]
+                held[site] += 1
+        first = [tuple(task for task in cluster if task < len(machines)) for cluster in tasks.clusters]
+        clusters = tuple(filter(None, first))
+        running = TaskMapping(
+            method="spawned",
+            clusters=clusters,
+            machines=tuple(machines),
+            affinities=(1.0,) * len(machines),
+            homes=tuple([plurality_lan(flat, [machines[task] for task in cluster]) for cluster in clusters]),
+        )
+        left = self._left(tree, site_of, idle, held)
+        answer = map_spawned(tasks.graph, running, tree, left=left, user_lan=self._user_lan(home))
+        return answer if isinstance(answer, NoPlace) else _by_site(answer, tree, site_of, len(machines))
+
+    def _left(self, tree: Dendrogram, site_of: Sequence[int], idle: Sequence[int], held: Sequence[int]) -> PowerLeft:
+        """What is left of the machines: of those of each LAN the first are held, as many as are idle follow."""
+        left = PowerLeft(tree.flat, exclusive=True)
         left.power.clear()
-        for lan, machines in enumerate(flat.levels[LAN].sons):
-            powers = self._powers[site_of[lan]].best_of_weakest(idle[site_of[lan]], len(machines))
+        for lan, machines in enumerate(tree.flat.levels[LAN].sons):
+            site = site_of[lan]
+            taken = min(held[site], len(machines))
+            powers = self._powers[site].best_of_weakest(idle[site], len(machines) - taken)
             left.lan_best[lan] = powers[0] if powers else 0.0
-            left.power += powers + [0.0] * (len(machines) - len(powers))
-        user_lan = self._grid.sites[max(home, 0)].name
-        answer = map_tasks(tasks.graph, tasks.clusters, tree, method, user_lan=user_lan, left=left)
-        if isinstance(answer, NoPlace):
-            return answer
-        by_site: dict[int, list[int]] = {}
-        for task, machine in enumerate(answer.machines):
-            by_site.setdefault(site_of[flat.machine_lan[machine]], []).append(task)
-        return TaskSpots(tuple(by_site), tuple(map(tuple, by_site.values())))
+            left.power += [0.0] * taken + powers + [0.0] * (len(machines) - taken - len(powers))
+        return left
+
+    def _user_lan(self, home: int) -> str:
+        return self._grid.sites[max(home, 0)].name
 
     def _tree(self, tasks: int) -> tuple[Dendrogram, list[int]]:
         """A tree in which each site has room for so many tasks, and by LAN the index of its site."""
@@ -152,6 +205,14 @@ class SiteLans:
             tree = arranged(self.seen, lambda site: _room(site, min(tasks, MACHINES_MAX // len(self._powers))))
             found = self._trees[tasks] = tree, [self.index[name] for name in tree.flat.levels[LAN].names]
         return found
+
+
+def _by_site(answer: TaskMapping, tree: Dendrogram, site_of: Sequence[int], first: int = 0) -> TaskSpots:
+    """The tasks from the first on, those of one site together."""
+    by_site: dict[int, list[int]] = {}
+    for task, machine in enumerate(answer.machines[first:], start=first):
+        by_site.setdefault(site_of[tree.flat.machine_lan[machine]], []).append(task)
+    return TaskSpots(tuple(by_site), tuple(map(tuple, by_site.values())))
 
 
 def _room(site: Site, most: int) -> tuple[Machine, ...]:

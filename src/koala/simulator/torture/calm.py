@@ -17,6 +17,7 @@ from koala.model.request import Component, JobId, Priority, Request
 from koala.policies import Catalogue
 from koala.policies.front_door import View, compile_demand, try_place
 from koala.simulator.torture.shapes import with_shapes
+from koala.simulator.torture.spawning import with_spawning
 from koala.simulator.torture.storms import DRAWS_MAX, Storm, any_request, with_early_claims
 from koala.simulator.workloads.draws import stream
 from koala.simulator.workloads.workload import Arrival
@@ -67,6 +68,7 @@ def draw_calm(seed: int) -> Storm:
         arrivals.append(Arrival(at_s, request, execution_s, 0.0))
     cancels = tuple((rng.uniform(0.0, 2 * at_s), index) for index in range(len(arrivals)) if rng.random() < 0.05)
     grid, shaped = with_shapes(stream(seed, "calm", "shapes"), grid, tuple(arrivals), share=1.0)
+    shaped = with_spawning(stream(seed, "calm", "spawning"), grid, shaped, 1.0)
     return Storm(seed=seed, grid=grid, arrivals=shaped, cancels=cancels, calm=True)
 
 

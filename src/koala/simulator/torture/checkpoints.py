@@ -80,6 +80,8 @@ class CheckpointPromises:
         if runs and set(command.tokens) <= set(runs[0]):
             return  # a component that had not heard of it
         request, components = self._requests[command.job], self._world.components.components
+        if runs and components[command.tokens[0]].run == components[runs[0][0]].run:
+            return  # tasks that were spawned into the run
         least = [self._least(request.checkpoint_part(part), request, runs) for part in range(len(command.tokens))]
         for token in command.tokens:
             begun = components[token].begun

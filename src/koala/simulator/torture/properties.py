@@ -164,9 +164,9 @@ class PromiseChecker:
         held = {claim.token for claim in job.claims if claim is not None}
         if not set(command.tokens) <= held:
             self.fail("all or nothing", f"job {command.job} is released with components that it does not hold")
-        if job.id not in self.released and len(command.tokens) != len(job.claims):
+        if job.id not in self.released and len(command.tokens) != len(job.claims) - job.joining:
             self.fail("all or nothing", f"job {job.id} starts {len(command.tokens)} of {len(job.claims)}")
-        self.released.setdefault(job.id, frozenset(command.tokens))
+        self.released[job.id] = self.released.get(job.id, frozenset()) | frozenset(command.tokens)
 
     def _one_run_counts(self, command: JobEnded) -> None:
         """A job is done by one run of it alone, the last: every component of that returned success, and none of them
@@ -193,7 +193,8 @@ class PromiseChecker:
         job_id, site = self.part_of[event.token][0], self.site_of[event.token]
         alone = all(command.job == job_id for command in commands if isinstance(command, JobRequeued))
         errors = self.ledger.sites.sites[self.ledger.index[site]].errors
-        if event.by_site or not alone or job_id not in self.released or errors <= self.errors_before.get(site, 0):
+        ran = event.token in self.released.get(job_id, ())
+        if event.by_site or not alone or not ran or errors <= self.errors_before.get(site, 0):
             return  # the run did not break, or what is due at this moment may have been the error
         if self.cost.setdefault(job_id, site) != site:
             self.fail(

@@ -51,6 +51,7 @@ from koala.simulator.torture.checkpoints import with_checkpoints
 from koala.simulator.torture.order import changes, holds, with_arrays, with_order
 from koala.simulator.torture.outputs import with_outputs
 from koala.simulator.torture.shapes import with_shapes
+from koala.simulator.torture.spawning import with_spawning
 from koala.simulator.torture.traffic import with_traffic
 from koala.simulator.workloads.draws import stream
 from koala.simulator.workloads.workload import Arrival
@@ -128,6 +129,7 @@ def draw_storm(seed: int) -> Storm:
     grid, arrivals = with_shapes(stream(seed, "storm", "shapes"), grid, arrivals)
     grid, arrivals = with_traffic(stream(seed, "storm", "traffic"), grid, arrivals)
     arrivals = with_outputs(stream(seed, "storm", "outputs"), arrivals, tuple(names))
+    arrivals = with_spawning(stream(seed, "storm", "spawning"), grid, arrivals, FITS_INTO_SHARE)
     return Storm(
         seed=seed,
         grid=grid,

@@ -10,6 +10,7 @@ import random
 from collections.abc import Iterator, Sequence
 from functools import partial
 
+from koala.descriptions.mapping.tasks import spawned_of
 from koala.descriptions.workload.communication import BandwidthsText, GeneratedCommunicationText
 from koala.descriptions.workload.form import (
     ApplicationModelText,
@@ -144,7 +145,9 @@ class _Listed:
                 assert application is not None, "checked when it was read"
                 execution = application.execution_s
             execution_s = ExecutionModel(execution).draw(request.processors, rng)
-            arrivals.append(Arrival(listed.at_s, request, execution_s, *slowdown))
+            spawns = [(each.after_s, spawned_of(each.tasks, each.edges)) for each in listed.spawns]
+            spawns.sort(key=lambda each: each[0])
+            arrivals.append(Arrival(listed.at_s, request, execution_s, *slowdown, spawns=tuple(spawns)))
         arrivals.sort(key=lambda arrival: arrival.at_s)
         return iter(arrivals)
 

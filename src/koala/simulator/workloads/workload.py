@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeAlias
 
 from koala.model.grid import Grid, StoredFile
 from koala.model.request import Application, Component, Request
+from koala.model.task_graph import SpawnedTasks
 from koala.policies import Catalogue
 
 
@@ -31,6 +32,8 @@ class Arrival(NamedTuple):
     latency_share: float = 0.0
     guest: bool = False
     owner: str = ""
+    # Of a job of tasks: how long after its first start which more come.
+    spawns: tuple[tuple[float, SpawnedTasks], ...] = ()
     breaks: int = 0  # with this exit code its application fails wherever it runs; 0 does well
 
 

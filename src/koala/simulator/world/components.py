@@ -128,6 +128,7 @@ class SimulatedComponents:
             return
         job = self._jobs.get(command.job)
         component = SimulatedComponent(token, site, job, command.processors, command.parts)
+        component.run = command.run
         if command.walltime_s is not None:
             component.limit_s = component.walltime_s = command.walltime_s
         if command.exclude_nodes:
@@ -211,9 +212,11 @@ class SimulatedComponents:
         flow = None if job is None or named[0].clusters else self.contention.flow(job, named)
         reached: dict[SiteName, bool] = {}
         begun = self._begun(command, now) if command.checkpoints else 0.0
+        late_s = _late_s(named[0], now) if named else 0.0
         for component in named:
             if not component.clusters:
                 component.begun = begun
+                component.late_s = late_s
                 component.clusters = clusters
                 component.slowness = slowness
                 component.flow = flow
@@ -293,6 +296,8 @@ class SimulatedComponents:
         if job.request.checkpoint is not None:
             component.progress = RunProgress(job.request.checkpoint, component.begun, execution_s, now)
             execution_s *= 1.0 - component.begun
+        if component.late_s:
+            execution_s = max(0.0, execution_s - component.late_s)
         component.state = SimulatedState.RUNNING
         if job.breaks:
             component.application_fails_at, component.exit_code = BREAKS_AT, job.breaks
@@ -523,3 +528,13 @@ class SimulatedComponents:
         elif news:
             self._unsaid[site.name] = news
         self.serve(site, now)
+
+
+def _late_s(component: SimulatedComponent, now: float) -> float:
+    """How long ago the run began that it is for; 0 where it begins now."""
+    job = component.job
+    if job is None or job.run_began[0] != component.run:
+        if job is not None:
+            job.run_began = component.run, now
+        return 0.0
+    return now - job.run_began[1]

@@ -13,8 +13,8 @@ from typing import Final, Literal
 import msgspec
 
 from koala.model.grid import LocalScheduler, Site
-from koala.model.messages import ENDED_NODES_MAX, AnyEvent, Outcome, SiteReported, Token, releases_within
-from koala.model.nodes import NodePool, TaskShape
+from koala.model.messages import ENDED_NODES_MAX, AnyEvent, Outcome, SiteReported, Token
+from koala.model.nodes import NodePool, TaskShape, releases_within
 from koala.model.request import JobId
 from koala.policies.places import needs_nodes
 from koala.simulator.workloads.workload import Arrival
@@ -50,6 +50,8 @@ class SimulatedJob:
         "latency_share",
         "per_extra_cluster",
         "request",
+        "run_began",
+        "spawns",
         "tokens",
     )
 
@@ -64,6 +66,8 @@ class SimulatedJob:
         self.bandwidth_share = arrival.bandwidth_share
         self.latency_share = arrival.latency_share
         self.tokens: list[Token] = []
+        self.run_began = (0, 0.0)  # its last run, and when the first of its components began
+        self.spawns = arrival.spawns  # those that are still to be asked for
 
     @property
     def minds_links(self) -> bool:
@@ -86,7 +90,8 @@ class SimulatedComponent(LocalJob):
     them for its application, ``flow`` its traffic on links that it shares with others, if any; ``outcome`` how its
     execution will end; ``shape`` is that of its tasks, None for plain ones; ``excluded`` the nodes, by their place,
     that it gets only where no others are free. Of a job with checkpoints ``begun`` is the fraction that was done
-    before, and ``progress`` how far it has come since its start.
+    before, and ``progress`` how far it has come since its start. ``run`` is the run that it is for, and ``late_s``
+    how long after that began it was released: spawned tasks take part in the work that is left.
     """
 
     __slots__ = (
@@ -98,11 +103,13 @@ class SimulatedComponent(LocalJob):
         "fails_at",
         "flow",
         "job",
+        "late_s",
         "limit_s",
         "newest",
         "outcome",
         "parts",
         "progress",
+        "run",
         "shape",
         "site",
         "slowness",
@@ -128,6 +135,8 @@ class SimulatedComponent(LocalJob):
         self.fails_at: float | None = None
         self.application_fails_at: float | None = None
         self.clusters = 0
+        self.run = 0
+        self.late_s = 0.0
         self.slowness = 1.0
         self.flow: Flow[SimulatedComponent] | None = None
         self.outcome = Outcome.DONE

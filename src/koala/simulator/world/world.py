@@ -34,8 +34,10 @@ from koala.model.messages import (
     ReleaseBarrier,
     SiteDistrusted,
     SiteSilent,
+    SpawnAsked,
     StartComponent,
     StartTransfer,
+    TasksSpawned,
     Tick,
     WakeAt,
 )
@@ -143,7 +145,7 @@ class World:
             StartComponent: self.components.start,
             AskCheckpoint: self.components.ask_checkpoint,
             AbortComponent: self.components.abort,
-            ReleaseBarrier: self.components.release,
+            ReleaseBarrier: self._release,
             CollectOutputs: self.transfers.collect,
             AskSite: self.components.ask,
             StartTransfer: self.transfers.start,
@@ -151,6 +153,7 @@ class World:
             ProbeLink: self.transfers.probe,
             WakeAt: self._wake_at,
             JobPlaced: self._job_placed,
+            TasksSpawned: self._for_the_record,
             JobRequeued: self._job_requeued,
             ElementMade: self._element_made,
             OutputRegistered: self._for_the_record,
@@ -286,7 +289,18 @@ class World:
         if self._hold_when_waiting is not None:
             self._waiting.add(command.job)
 
-    def _for_the_record(self, command: JobHeld | JobUnheld | OutputRegistered | SiteDistrusted, now: float) -> None:
+    def _release(self, command: ReleaseBarrier, now: float) -> None:
+        """The components run; with its first start it is known when a job spawns tasks."""
+        self.components.release(command, now)
+        job = self.jobs.get(command.job)
+        if job is not None and job.spawns:
+            for after_s, tasks in job.spawns:
+                self.plan(SpawnAsked(at=now + after_s, job=command.job, tasks=tasks))
+            job.spawns = ()
+
+    def _for_the_record(
+        self, command: JobHeld | JobUnheld | OutputRegistered | SiteDistrusted | TasksSpawned, now: float
+    ) -> None:
         """Nothing in the world notices it."""
 
     def _job_ended(self, command: JobEnded, now: float) -> None:

@@ -27,7 +27,8 @@ from koala.model.launch import (
     check_mail_name,
     check_token,
 )
-from koala.model.messages import AnyEvent, ComponentEnded, Outcome, SiteReported, SiteSilent, Token, releases_within
+from koala.model.messages import AnyEvent, ComponentEnded, Outcome, SiteReported, SiteSilent, Token
+from koala.model.nodes import releases_within
 from koala.sites import links
 from koala.sites.batch.component import BatchComponent
 from koala.sites.batch.components import BatchComponents

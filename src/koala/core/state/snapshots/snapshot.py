@@ -128,7 +128,7 @@ def take_snapshot(
     requests: list[Request] = []
     for number, job in enumerate((*ledger.jobs.values(), *gone.values()), start=1):
         jobs.append(_value(job))
-        requests.append(job.request)
+        requests.append(job.described)
         if number % STEP_JOBS == 0:
             yield
     claims = _values(ledger.claims.values())

@@ -1,0 +1,1 @@
+"""Jobs of tasks: what is theirs alone."""

@@ -1,0 +1,184 @@
+"""Tasks that come to a job of tasks while it runs: they are placed near those that they exchange with, in components
+of their own, which begin together and are a part of the run from then on.
+
+What is placed stays. Until its new components have all come to the barrier they may fail without harm to the run:
+then the tasks are withdrawn. From then on they are like all others: the failure of one ends the run, and a later run
+has them from its beginning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from koala.core.ending import JobEnding
+from koala.core.lifecycle import JobState
+from koala.core.placement import JobPlacing
+from koala.core.running import JobRunning
+from koala.core.state.availability import expected_at
+from koala.core.state.job import ComponentPhase, Job
+from koala.core.state.ledger import Ledger
+from koala.mapping.result import NoPlace
+from koala.model.messages import SpawnAsked, TasksSpawned
+from koala.model.request import COMPONENTS_MAX, InvalidRequestError, JobType
+from koala.model.task_graph import SpawnedTasks
+from koala.policies.front_door import Demand, Spots, place_spawned, with_spawned
+
+# A job gets spawned tasks so many times at most.
+SPAWNS_MAX = 1_000
+
+
+class JobSpawning:
+    """Brings tasks to running jobs."""
+
+    def __init__(self, ledger: Ledger, ending: JobEnding, running: JobRunning, placing: JobPlacing) -> None:
+        self.ledger = ledger
+        self.ending = ending
+        self.running = running
+        self.placing = placing
+
+    def on_spawn_asked(self, event: SpawnAsked) -> None:
+        """Claim places for the tasks now, or refuse them: nothing waits for places that a running job lacks."""
+        ledger = self.ledger
+        job = ledger.jobs.get(event.job)
+        if job is None:
+            return
+        ledger.about = (job,)
+        found = self.places_for(job, event.tasks)
+        names = event.tasks.names
+        if isinstance(found, str):
+            job.tell(ledger.now, "spawn_refused", names, found)
+            ledger.commands.append(TasksSpawned(job=job.id, tasks=names, reason=found))
+            return
+        assert job.spots is not None
+        first = len(job.claims)
+        self._hold(job, [*job.spawned, event.tasks], _joined(job.spots, found))
+        job.joining = len(found.sites)
+        job.outstanding += job.joining
+        job.tell(ledger.now, "spawns", names, found.sites, found.sizes)
+        ledger.commands.append(TasksSpawned(job=job.id, tasks=names, places=job.places[first:]))
+        for component in range(first, len(job.claims)):
+            self.running.start_component(job, component)
+        job.deadline = ledger.now + ledger.parameters.barrier_timeout_s
+        job.stop_timer()
+        self.running.look_after_later(job)
+
+    def places_for(self, job: Job, tasks: SpawnedTasks) -> Spots | str:
+        """Where the tasks would go now, or why they are refused. Changes nothing."""
+        problem = _problem(job)
+        if problem:
+            return problem
+        assert job.spots is not None
+        try:
+            demand = self._demand(job, [*job.spawned, tasks])
+        except InvalidRequestError as error:
+            return f"{error.field}: {error.message}"
+        found = self._places(job, demand)
+        if isinstance(found, NoPlace):
+            return f"{found.who_lacks_what}; spawn them when more is idle, or lower their rcr"
+        if len(job.spots.sites) + len(found.sites) > COMPONENTS_MAX:
+            return f"the job would have more than {COMPONENTS_MAX} components (COMPONENTS_MAX)"
+        return found
+
+    def _demand(self, job: Job, spawned: Sequence[SpawnedTasks]) -> Demand:
+        """What the job asks for with these tasks; the sites that are closed to it stay so."""
+        assert job.demand is not None
+        demand = self.placing.demand_of(with_spawned(job.described, spawned) if spawned else job.described)
+        return demand.barring(job.demand.barred) if job.demand.barred else demand
+
+    def _places(self, job: Job, demand: Demand) -> Spots | NoPlace:
+        """Near their partners, on what is idle and on no plan's way until the job is due to end."""
+        assert job.spots is not None
+        ledger, view = self.ledger, self.ledger.sites.view
+        if not ledger.planned:
+            return place_spawned(demand, job.spots, view.idle, view)
+        finder, end = self.placing.plans.beside_all(), expected_at(job.hold_until, ledger.now)
+        nodes, idle = finder.nodes_for(None), finder.spare(end)
+        if nodes is not None:
+            idle = nodes.spared(idle, None, end)
+        return place_spawned(demand, job.spots, idle, view)
+
+    def _hold(self, job: Job, spawned: list[SpawnedTasks], spots: Spots) -> None:
+        """The job has these spawned tasks, and these places; it keeps the claims that it has there."""
+        ledger = self.ledger
+        job.demand = self._demand(job, spawned)
+        job.spawned = spawned
+        job.request = with_spawned(job.described, spawned) if spawned else job.described
+        job.spots, before = spots, job.spots
+        job.places = ledger.places(spots)
+        job.claims = [*job.claims, *[None] * len(spots.sites)][: len(spots.sites)]
+        if ledger.links.concerns(job):
+            if job.link_demands:
+                ledger.links.remove(job)
+            ledger.links.add(job)
+        assert before is not None
+        for site in set(before.sites) - set(spots.sites):
+            ledger.sites.leave(site, job)
+
+    def settle(self) -> None:
+        """Let tasks begin that have all come to the barrier, and withdraw those that cannot begin any more."""
+        ledger = self.ledger
+        to_join, ledger.to_join = ledger.to_join, {}
+        for job_id, reason in to_join.items():
+            job = ledger.jobs.get(job_id)
+            if job is None or job.state is not JobState.RUNNING or not job.joining:
+                continue
+            ledger.about = (job,)
+            claims = job.claims[-job.joining :]
+            if reason:
+                self._withdraw(job, reason)
+            elif all(claim is not None and claim.phase is ComponentPhase.READY for claim in claims):
+                job.tell(ledger.now, "spawn_begins", job.spawned[-1].names)
+                self.running.open_for_spawned(job)
+        ledger.about = ()
+
+    def _withdraw(self, job: Job, reason: str) -> None:
+        """The tasks that were spawned last never begin; what was claimed for them is given back."""
+        assert job.spots is not None
+        ledger, names = self.ledger, job.spawned[-1].names
+        kept = len(job.claims) - job.joining
+        for claim in job.claims[kept:]:
+            if claim is not None:
+                job.ready -= claim.phase is ComponentPhase.READY
+                claim.given_up = True
+                self.ending.abort(claim)
+        job.outstanding -= job.joining
+        self._hold(job, job.spawned[:-1], _first(job.spots, kept))
+        job.tell(ledger.now, "spawn_withdrawn", names, reason)
+        ledger.commands.append(TasksSpawned(job=job.id, tasks=names, reason=reason))
+        self.running.joining_is_over(job)
+        if job.outstanding == 0:
+            self.running.all_done(job)
+
+
+def refused_last(job: Job, tasks: SpawnedTasks) -> str:
+    """Why the job does not have these tasks, which were asked for, by its story."""
+    for _, what, *details in reversed(job.story):
+        if what in ("spawn_refused", "spawn_withdrawn") and tuple(details[0]) == tasks.names:
+            return str(details[1])
+    return f"it is {job.state} by now"
+
+
+def _problem(job: Job) -> str:
+    """Why a job gets no more tasks, whatever they are; empty where it may."""
+    request = job.described
+    if request.tasks is None:
+        return "it is no job of tasks: it was submitted without tasks and mcr"
+    if job.state is not JobState.RUNNING:
+        return f"it is {job.state}, and tasks are spawned into a job that runs"
+    if job.joining:
+        return f"{', '.join(job.spawned[-1].names[:3])} are on their way; spawn more when they have begun"
+    if request.job_type is not JobType.PLAIN:
+        return f"its processes are one {request.job_type} world, which does not grow; only plain jobs spawn tasks"
+    if request.components[0].input_files:
+        return "it has input files, which are shared out when it is placed"
+    if len(job.spawned) >= SPAWNS_MAX:
+        return f"tasks were spawned {SPAWNS_MAX} times already (SPAWNS_MAX)"
+    return ""
+
+
+def _joined(spots: Spots, more: Spots) -> Spots:
+    return Spots((*spots.sites, *more.sites), (*spots.sizes, *more.sizes), (*spots.tasks, *more.tasks))
+
+
+def _first(spots: Spots, count: int) -> Spots:
+    return Spots(spots.sites[:count], spots.sizes[:count], spots.tasks[:count])

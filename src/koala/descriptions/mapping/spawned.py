@@ -1,0 +1,29 @@
+"""Texts that name tasks for a job that runs, and the way to them."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from koala.descriptions.errors import refuse_any
+from koala.descriptions.fields import Description
+from koala.descriptions.mapping.tasks import TASKS_WORDS, Edges, Tasks, spawned_of, spawned_problems
+from koala.descriptions.yaml.text import Document, read_document
+from koala.model.task_graph import SpawnedTasks
+
+SPAWNED_EDGES_WORDS = (
+    "the pairs of tasks that communicate, each with its rqoc: one is new, the other new or a task of the job"
+)
+
+
+class SpawnText(Description):
+    """Tasks for a job of tasks that runs."""
+
+    tasks: Tasks = Field(description=TASKS_WORDS)
+    edges: Edges = Field(default=(), description=SPAWNED_EDGES_WORDS)
+
+
+def read_spawned(text: str, source: str) -> SpawnedTasks:
+    """The tasks that a YAML text names; DescriptionError with all problems where it names none."""
+    document: Document[SpawnText] = read_document(text, source, SpawnText)
+    refuse_any(source, spawned_problems(document, (), document.model.tasks, document.model.edges))
+    return spawned_of(document.model.tasks, document.model.edges)

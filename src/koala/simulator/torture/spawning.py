@@ -1,0 +1,161 @@
+"""Jobs of tasks in a storm that spawn more while they run: they are drawn here, and their promise is checked.
+
+The check keeps its own record of which tasks a job has, and which components hold them.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+
+import msgspec
+
+from koala.core import Scheduler
+from koala.mapping.random_graphs import random_task_graph
+from koala.model.grid import Grid
+from koala.model.messages import (
+    AnyCommand,
+    AnyEvent,
+    ComponentEnded,
+    ElementMade,
+    JobEnded,
+    JobOutcome,
+    JobSubmitted,
+    Outcome,
+    ReleaseBarrier,
+    SpawnAsked,
+    StartComponent,
+    TasksSpawned,
+    Token,
+)
+from koala.model.request import Flexibility, JobId, JobType, Request
+from koala.model.task_graph import SpawnedTasks
+from koala.simulator.workloads.workload import Arrival
+
+SPAWNED_ONCE = "a spawned task runs once in each run, or is refused"
+# A job spawns so many times at most, so many tasks each.
+SPAWNS_MAX = 3
+SPAWNED_TASKS_MAX = 3
+_POLICIES = (None, None, "WASE", "WASE-whole", "FCM")
+
+
+def with_spawning(
+    rng: random.Random, grid: Grid, arrivals: tuple[Arrival, ...], fits_into: float
+) -> tuple[Arrival, ...]:
+    """In some storms jobs that may go anywhere are jobs of tasks, most of which spawn more, soon or late in their
+    first run: no more than fit into that share of the sites."""
+    if rng.random() < 0.5:
+        return arrivals
+    return tuple(
+        _with_spawns(rng, grid, arrival, fits_into) if _may_be(arrival.request) else arrival for arrival in arrivals
+    )
+
+
+def _may_be(request: Request) -> bool:
+    """Whether it may as well be a job of tasks."""
+    return (
+        all(component.site is None for component in request.components)
+        and request.job_type is JobType.PLAIN
+        and not (request.is_shaped or request.has_image or request.communication is not None)
+    )
+
+
+def _with_spawns(rng: random.Random, grid: Grid, arrival: Arrival, fits_into: float) -> Arrival:
+    """The tasks need so little of a processor that powers never refuse a job which its processors would not."""
+    request = arrival.request
+    graph = random_task_graph(request.processors, rng, mcr=1.0)
+    component = msgspec.structs.replace(request.components[0], processors=request.processors)
+    changed = msgspec.structs.replace(
+        request, components=(component,), tasks=graph, flexible=Flexibility(), policy=rng.choice(_POLICIES)
+    )
+    open_sites = (site for site in grid.sites if site.own_account or not arrival.guest)
+    room = sum(int(site.processors * site.quota * fits_into) for site in open_sites) - request.processors
+    spawns = []
+    for number in range(rng.randint(0, SPAWNS_MAX)):
+        names = [f"s{number}-{index}" for index in range(min(room, rng.randint(1, SPAWNED_TASKS_MAX)))]
+        partners = [*graph.names[:3], "nobody"] if rng.random() < 0.05 else graph.names
+        edges = [(name, rng.choice(partners), rng.uniform(1.0, 10.0)) for name in names if rng.random() < 0.8]
+        room -= len(names)
+        if names:
+            tasks = SpawnedTasks.of({name: rng.uniform(1.0, 3.0) for name in names}, edges)
+            spawns.append((rng.uniform(0.0, arrival.execution_s * rng.choice((0.2, 1.2))), tasks))
+    return arrival._replace(request=changed, spawns=tuple(spawns))
+
+
+class SpawnPromises:
+    """Follows one run; ``fail`` is called with the name of a broken promise and the detail."""
+
+    def __init__(self, scheduler: Scheduler, fail: Callable[[str, str], None]) -> None:
+        self._ledger = scheduler.ledger
+        self._fail = fail
+        self._tasks: dict[JobId, set[str]] = {}  # by job those that it is to run
+        self._holds: dict[Token, StartComponent] = {}  # components that hold tasks
+        self._begun: dict[JobId, dict[Token, int]] = {}  # by job its components that began, and in which run
+        self._done: set[Token] = set()
+
+    def after(self, event: AnyEvent, commands: list[AnyCommand]) -> None:
+        """Check what the event led to."""
+        if isinstance(event, JobSubmitted) and event.request.tasks is not None:
+            self._tasks[event.job] = set(event.request.tasks.names)
+        elif isinstance(event, ComponentEnded) and event.outcome is Outcome.DONE:
+            self._done.add(event.token)
+        for command in commands:
+            if isinstance(command, ElementMade) and command.array in self._tasks:
+                self._tasks[command.job] = set(self._tasks[command.array])
+            elif isinstance(command, TasksSpawned):
+                self._spawned(command)
+            elif isinstance(command, StartComponent) and command.tasks:
+                self._holds[command.token] = command
+            elif isinstance(command, ReleaseBarrier) and command.job in self._tasks:
+                self._begin(command)
+            elif isinstance(command, JobEnded) and command.job in self._tasks:
+                self._ended(command)
+        if isinstance(event, SpawnAsked):
+            self._is_answered(event, commands)
+
+    def _is_answered(self, event: SpawnAsked, commands: list[AnyCommand]) -> None:
+        answers = [each for each in commands if isinstance(each, TasksSpawned) and each.tasks == event.tasks.names]
+        if len(answers) != 1 and (answers or event.job in self._ledger.jobs):
+            self._fail(SPAWNED_ONCE, f"job {event.job} asks for {event.tasks.names}, and hears {answers}")
+
+    def _spawned(self, command: TasksSpawned) -> None:
+        """They are new where they have places; where they have none they never began, or were never there."""
+        known, names = self._tasks[command.job], set(command.tasks)
+        if not command.reason:
+            if known & names or sum(size for _, size in command.places) != len(names):
+                self._fail(SPAWNED_ONCE, f"job {command.job} gets {command.tasks} on {command.places}")
+            self._tasks[command.job] = known | names
+        elif names <= known:
+            began = [task for token in self._begun.get(command.job, ()) for task in self._holds[token].tasks]
+            if names & set(began):
+                self._fail(SPAWNED_ONCE, f"{command.tasks} of job {command.job} began, and are withdrawn")
+            self._tasks[command.job] = known - names
+
+    def _begin(self, command: ReleaseBarrier) -> None:
+        begun = self._begun.setdefault(command.job, {})
+        begun |= {token: self._holds[token].run for token in command.tokens}
+        run = max(begun.values())
+        twice = self._counted(command.job, run) - Counter(dict.fromkeys(self._tasks[command.job], 1))
+        if twice:
+            self._fail(SPAWNED_ONCE, f"job {command.job} runs {sorted(twice)} twice in run {run}, or not at all")
+
+    def _counted(self, job: JobId, run: int) -> Counter[str]:
+        """How many components of the run hold each task."""
+        begun = self._begun.get(job, {})
+        return Counter(task for token in begun if begun[token] == run for task in self._holds[token].tasks)
+
+    def _ended(self, command: JobEnded) -> None:
+        begun = self._begun.pop(command.job, {})
+        if command.outcome is not JobOutcome.DONE or command.job in self._ledger.arrays or not begun:
+            return
+        last = max(begun.values())
+        ran = [
+            task
+            for token in begun
+            if begun[token] == last and token in self._done
+            for task in self._holds[token].tasks
+        ]
+        if Counter(ran) != Counter(dict.fromkeys(self._tasks[command.job], 1)):
+            missing = sorted(self._tasks[command.job].symmetric_difference(ran))
+            self._fail(SPAWNED_ONCE, f"job {command.job} is done, and of its tasks {missing} are not, or done twice")

@@ -1,0 +1,89 @@
+"""Tasks are spawned into a job that runs at embedded sites, and belong to it from then on."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from koala.daemon.service.principal import Principal
+from koala.model.api import SpawnWish
+from koala.model.errors import ConflictError, InvalidError, NotFoundError
+from tests.support.daemon_world import ANNA, BERT, OWNER, DaemonWorld, open_daemon, small_grid
+
+
+def job(flag: Path) -> str:
+    """Two tasks that run until there is a file."""
+    return f"""\
+application:
+  script: |
+    echo "$KOALA_TASKS of $KOALA_COMPONENTS"
+    while [ ! -e '{flag}' ]; do sleep 0.1; done
+mcr: 1
+tasks: {{a: 1, b: 1}}
+edges: [[a, b, 1]]
+"""
+
+
+async def spawn(
+    world: DaemonWorld, number: int, text: str, who: Principal = OWNER
+) -> list[tuple[int, str, list[str]]]:
+    service = world.service
+    tasks = await service.spawned_tasks(who, SpawnWish(description=text, source="more.yaml"))
+    found = await service.changes.spawn(who, number, tasks)
+    return [(each.part, each.site, each.tasks) for each in found.components]
+
+
+def test_spawned_tasks_run_near_their_partners_and_survive_a_restart(tmp_path: Path) -> None:
+    flag, grid = tmp_path / "flag", small_grid((3, 3))
+    more = "tasks: {c: 1, d: 1}\nedges: [[c, a, 5], [d, c, 1]]\n"
+
+    async def story() -> None:
+        async with open_daemon(tmp_path / "daemon", grid, leave_running=True) as world:
+            number = await world.start(job(flag))
+            await world.in_state(number, "running")
+            near = await spawn(world, number, more)
+            assert near == [(1, "A", ["c"]), (2, "B", ["d"])], "A has room for one"
+            assert await spawn(world, number, more) == near, "the same again changes nothing"
+
+            async def all_released() -> bool:
+                components = (await world.service.job(OWNER, number)).components
+                return len(components) == 3 and all(each.released_at for each in components)
+
+            await world.until(all_released)
+            told = await world.service.job(OWNER, number)
+            assert (told.processors, [place.site for place in told.places]) == (4, ["A", "A", "B"])
+            assert {each.run for each in told.components} == {1}
+        async with open_daemon(tmp_path / "daemon", grid) as world:
+            assert (await world.service.job(OWNER, number)).state == "running"
+            with pytest.raises(ConflictError, match="task c: there is one already"):
+                await spawn(world, number, "tasks: {c: 2}\n")
+            flag.touch()
+            assert (await world.ended(number)).state == "done"
+            printed = [
+                await world.service.output(OWNER, number, part=part, run=None, stream="stdout", offset=0, limit=100)
+                for part in range(3)
+            ]
+            assert [each.text for each in printed] == ["a b of 1\n", "c of 3\n", "d of 3\n"]
+            with pytest.raises(ConflictError, match="is done: tasks are spawned into a job that runs"):
+                await spawn(world, number, "tasks: {e: 1}\n")
+
+    asyncio.run(story())
+
+
+def test_who_may_and_what_is_refused(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with open_daemon(tmp_path / "daemon", small_grid((2,))) as world:
+            number = await world.start(job(tmp_path / "never"), ANNA)
+            await world.in_state(number, "running")
+            with pytest.raises(NotFoundError):
+                await spawn(world, number, "tasks: {c: 1}\n", BERT)
+            with pytest.raises(ConflictError, match=f"job {number}: task c found no machine"):
+                await spawn(world, number, "tasks: {c: 1}\n", ANNA)
+            with pytest.raises(ConflictError, match="edge c - x: there is no task 'x'"):
+                await spawn(world, number, "tasks: {c: 1}\nedges: [[c, x, 1]]\n", ANNA)
+            with pytest.raises(InvalidError, match="joins none of the new tasks"):
+                await spawn(world, number, "tasks: {c: 1}\nedges: [[a, b, 1]]\n", ANNA)
+
+    asyncio.run(story())
