@@ -178,3 +178,28 @@ def test_a_graph_is_taken_whole_and_runs_in_order(shell: Shell, tmp_path: Path) 
     assert "did you mean 'make'?" in told
     assert len(shell.json("jobs")) == known
     assert "--wait is for one job" in shell("submit", "--wait", str(path), code=2).stderr
+
+
+def test_tasks_are_spawned_into_a_job_that_runs(shell: Shell, tmp_path: Path) -> None:
+    script = f"echo holds $KOALA_TASKS; while [ ! -e '{tmp_path}'/flag ]; do sleep 0.1; done"
+    job = str(shell.submit(tmp_path, script, "mcr: 1\ntasks: {mix: 1}"))
+    until(lambda: shell.json("job", "show", job)["state"] == "running", "it runs")
+    more = tmp_path / "more.yaml"
+    more.write_text("tasks: {encode-2: 1}\nedges: [[encode-2, mix, 5]]\n", encoding="utf-8")
+    told = shell("job", "spawn", job, str(more)).stdout.splitlines()
+    assert told == [
+        f"Job {job} has 1 task more; koala job explain {job} tells when it begins.",
+        "  component 1 on amsterdam: encode-2",
+    ]
+    again = shell.json("job", "spawn", job, str(more))
+    assert again["components"] == [{"part": 1, "site": "amsterdam", "tasks": ["encode-2"]}], "nothing comes twice"
+    wrong = shell("job", "spawn", job, "-", stdin="tasks: {x: 1}\nedges: [[a, b, 1]]\n", code=2).stderr
+    assert "standard input:2:" in wrong
+    assert "joins none of the new tasks" in wrong
+    assert "there is no such file" in shell("job", "spawn", job, str(tmp_path / "none"), code=2).stderr
+    until(lambda: "the spawned task encode-2 began" in shell("job", "explain", job).stdout, "it begins")
+    (tmp_path / "flag").touch()
+    shell("job", "wait", job)
+    assert "holds encode-2" in shell("job", "logs", job).stdout
+    assert f"job {job} gets the task encode-2" in shell("events", "--job", job).stdout
+    assert "tasks are spawned into a job that runs" in shell("job", "spawn", job, str(more), code=1).stderr

@@ -14,12 +14,13 @@ from tests.support.daemon_world import ANNA, BERT, OWNER, DaemonWorld, open_daem
 
 
 def job(flag: Path) -> str:
-    """Two tasks that run until there is a file."""
+    """Two tasks that run until there is a file, or for five minutes."""
     return f"""\
 application:
   script: |
     echo "$KOALA_TASKS of $KOALA_COMPONENTS"
-    while [ ! -e '{flag}' ]; do sleep 0.1; done
+    looks=0
+    while [ ! -e '{flag}' ] && [ $looks -lt 3000 ]; do sleep 0.1; looks=$((looks + 1)); done
 mcr: 1
 tasks: {{a: 1, b: 1}}
 edges: [[a, b, 1]]
@@ -55,6 +56,7 @@ def test_spawned_tasks_run_near_their_partners_and_survive_a_restart(tmp_path: P
             told = await world.service.job(OWNER, number)
             assert (told.processors, [place.site for place in told.places]) == (4, ["A", "A", "B"])
             assert {each.run for each in told.components} == {1}
+            assert told.asked == "2 processors, and 2 for spawned tasks"
         async with open_daemon(tmp_path / "daemon", grid) as world:
             assert (await world.service.job(OWNER, number)).state == "running"
             with pytest.raises(ConflictError, match="task c: there is one already"):

@@ -48,6 +48,7 @@ def spawn(client: Client, /, job_id: int, file: str, as_json: bool) -> None:
         print_json(spawned.model_dump(mode="json"))
         return
     tasks = sum(len(each.tasks) for each in spawned.components)
-    say(f"Job {job_id} has {counted(tasks, 'task')} more; koala job explain {job_id} tells when they began.")
+    began = "it begins" if tasks == 1 else "they begin"
+    say(f"Job {job_id} has {counted(tasks, 'task')} more; koala job explain {job_id} tells when {began}.")
     for each in spawned.components:
         say(f"  component {each.part} on {clean(each.site)}: {clean(listed(each.tasks))}")

@@ -122,11 +122,12 @@ def job_detail(
     workspace_of: Callable[[ComponentRow], str],
 ) -> JobDetail:
     """A job with its components and files."""
+    spawned = row.processors - request.processors  # one for each
     return JobDetail(
         **_shared(row, JobDetail) | {"place_in_line": place_in_line, "placement_tries": placement_tries},
         begins_at=_begins_at(row, ledger),
         description=description,
-        asked=request.in_words,
+        asked=request.in_words + (f", and {spawned} for spawned tasks" if spawned > 0 else ""),
         tasks=task_infos(request),
         walltime_s=request.walltime_s if row.id not in ledger.jobs else ledger.jobs[row.id].walltime_s,
         components=[component_run(component, workspace_of(component)) for component in components],
