@@ -26,6 +26,7 @@ from koala.mapping.result import NoPlace
 from koala.model.checkpoint import CheckpointSource
 from koala.model.messages import ReleaseBarrier
 from koala.model.request import Request
+from koala.policies import front_door
 from koala.policies.front_door import Demand, Spots, View
 from koala.simulator.torture.checkpoints import LOSES, WHOLE
 from koala.simulator.torture.spawning import SPAWNED_ONCE
@@ -120,7 +121,7 @@ def _ignore_what_others_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _lose_a_spawned_task(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the places of spawned tasks at several sites the last is forgotten."""
-    original = spawning.place_spawned
+    original = front_door.place_spawned
 
     def place_spawned(demand: Demand, spots: Spots, idle: Sequence[int], view: View) -> Spots | NoPlace:
         found = original(demand, spots, idle, view)
