@@ -150,15 +150,14 @@ class Live2005Findings:
             )
             for system in SYSTEMS
         }
-        drawn = [
-            ("placement", "Placement time by priority", "From submission to the last placement.", placement, "(s)"),
-            ("claiming", "Processor time gained and wasted", "By job, of claiming.", claiming, "(processor s)"),
-        ]
+        since = "From submission to the last placement."
+        by_job = "Until the claim, and from there to the start."
         return [
-            ReportFigure(
-                name, title, f"{caption} {seeds}", partial(bars, panels, f"{title.lower()} {unit}", shared_y=True)
+            ReportFigure(name, title, f"{caption} {seeds}", partial(bars, panels, label, shared_y=True))
+            for name, title, caption, panels, label in (
+                ("placement", "Placement time by priority", since, placement, "placement time (s)"),
+                ("claiming", "Processor time gained and wasted", by_job, claiming, "processor seconds by job"),
             )
-            for name, title, caption, panels, unit in drawn
         ]
 
     def _bars(self, system: str, wanted: Mapping[str, tuple[Measure, str | None]]) -> dict[str, Interval]:
@@ -189,7 +188,13 @@ class Live2005Findings:
         live = self._data.runs(STABLE)
         both = sorted(live.keys() & self._predicted.keys())
         parts = []
-        for name, words in (("response_s", "response"), ("queue_s", "placement"), ("overhead_s", "start-up")):
+        times = {
+            "response_s": "response",
+            "queue_s": "placement",
+            "overhead_s": "start-up",
+            "execution_s": "execution",
+        }
+        for name, words in times.items():
             measured = fmean(live[seed]["means"][name] for seed in both)
             predicted = fmean(self._predicted[seed]["means"][name] for seed in both)
             parts.append(f"{words} {measured:.1f} s live and {predicted:.1f} s simulated")
