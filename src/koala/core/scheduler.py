@@ -344,9 +344,13 @@ class Scheduler:
 
     def told(self, job_id: JobId) -> tuple[float, float] | None:
         """When a waiting job is expected to start, and when at the latest; None where it has no plan."""
-        job = self.ledger.jobs.get(job_id)
-        prospect = None if job is None else self._prospect(job)
+        prospect = self.prospect(job_id)
         return None if prospect is None else (prospect.at, prospect.latest_at)
+
+    def prospect(self, job_id: JobId) -> Prospect | None:
+        """The same, with where, and the jobs whose ends it waits for."""
+        job = self.ledger.jobs.get(job_id)
+        return None if job is None else self._prospect(job)
 
     def _prospect(self, job: Job) -> Prospect | None:
         if job.state is not JobState.WAITING or job.plan_at is None:

@@ -19,6 +19,7 @@ from koala.core.running import JobRunning
 from koala.core.state.checkpoints import JobCheckpoints
 from koala.core.state.job import ComponentClaim, ComponentPhase, Job
 from koala.core.state.link_use import LinkUse
+from koala.core.state.outlook import Outlook
 from koala.core.state.sites import Closed, Sites
 from koala.core.state.transfers import Transfers
 from koala.core.tasks import spawning
@@ -29,6 +30,7 @@ from koala.model.request import Request
 from koala.policies import front_door
 from koala.policies.front_door import Demand, Spots, View
 from koala.simulator.torture.checkpoints import LOSES, WHOLE
+from koala.simulator.torture.early_promises import TOLD
 from koala.simulator.torture.spawning import SPAWNED_ONCE
 from koala.simulator.torture.storms import Storm, draw_storm
 from koala.simulator.torture.torture import StormVerdict, minimise, torture, weather
@@ -295,6 +297,15 @@ def _read_checkpoints_that_are_being_written(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(JobCheckpoints, "sources", sources)
 
 
+def _leave_files_out_of_told_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Outlook, "_files_s", lambda *_, **__: 0.0)
+
+
+def _has_plans_and_files(storm: Storm) -> bool:
+    reads = any(part.input_files for each in storm.arrivals for part in each.request.components)
+    return reads and storm.grid.scheduler.plan_depth > 0
+
+
 def _has_network(storm: Storm) -> bool:
     return storm.grid.network is not None
 
@@ -322,6 +333,7 @@ def _has_bad_nodes(storm: Storm) -> bool:
 
 # Where a defect can show at all. Others cannot show it, and need not be lived through.
 CAN_SHOW: dict[str, Callable[[Storm], bool]] = {
+    TOLD: _has_plans_and_files,
     "a quarantined job holds nothing": _has_defects,
     "guests kept out": _has_guests,
     "images run where they can": _has_images,
@@ -363,6 +375,7 @@ PLANTED: list[tuple[Callable[[pytest.MonkeyPatch], None], str]] = [
     (_lose_a_spawned_task, SPAWNED_ONCE),
     (_forget_the_checkpoints, LOSES),
     (_read_checkpoints_that_are_being_written, WHOLE),
+    (_leave_files_out_of_told_starts, TOLD),
 ]
 
 

@@ -165,7 +165,7 @@ def _print_dry_run(ctx: click.Context, answer: DryRun, as_json: bool) -> None:
         _print_places(answer)
     if not as_json:
         for told in when_words(answer, time.time()):
-            say(told)
+            console().print(told, markup=False, highlight=False)
         print_notes({"": answer.notes})
         if answer.kept_back:
             say(f"It would not go now: {clean(answer.kept_back)}.")

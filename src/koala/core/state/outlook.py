@@ -204,6 +204,11 @@ class Outlook:
             return None if claim is None else claim.job
         return ledger.jobs.get(key) if isinstance(key, int) else None
 
+    def _ender(self, key: Hashable) -> Job | None:
+        """The same, unless it has let go already, and only its site has not said so yet."""
+        claim = self._ledger.claims.get(key) if isinstance(key, str) else None
+        return None if claim is not None and claim.aborting else self._job_of(key)
+
     def _ends_before(self, job: Job, at: float, spots: Spots) -> tuple[JobId, ...]:
         """The jobs whose ends it waits for: at each of its sites those that end last until then, as many as it takes
         to have its processors. Jobs with plans before it count, where they end before it starts; whoever made room
@@ -212,7 +217,7 @@ class Outlook:
         ends: dict[JobId, float] = {}
         for site in set(spots.sites):
             profile = self._likely.availability.profiles[site]
-            enders = [(each[0], each[2], self._job_of(each[3])) for each in profile.in_order() if each[0] <= at]
+            enders = [(each[0], each[2], self._ender(each[3])) for each in profile.in_order() if each[0] <= at]
             missing = _processors(spots, site) - profile.base
             for each in self._likely.reserved:
                 if each.job is not job and each.until <= at:

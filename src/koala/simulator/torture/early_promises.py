@@ -1,4 +1,5 @@
-"""Promises about early claims: what is kept before the times of plans stays within the budget, and is given back."""
+"""Promises about the times of plans: what is kept before them stays within the budget and is given back, and what is
+told of starts can be true."""
 
 from __future__ import annotations
 
@@ -7,11 +8,14 @@ from collections.abc import Callable
 
 from koala.core import Scheduler
 from koala.core.lifecycle import JobState
+from koala.core.state.encoded import INFINITY
 from koala.model.messages import AnyEvent
 from koala.model.request import JobId
+from koala.policies.front_door import staging_s
 
 WITHIN = "what is held stays within the budget"
 GIVEN_BACK = "what is held early is given back"
+TOLD = "a told start can be true"
 # Sums of floating-point numbers: less than this is nothing.
 LITTLE_S = 1e-3
 _BEFORE_BARRIER = (JobState.PLACED, JobState.CLAIMING, JobState.STARTING)
@@ -58,3 +62,40 @@ class EarlyClaimPromises:
                 self._fail(WITHIN, f"job {job_id} has kept {kept_s:.0f} s of processor time")
         if sum(by_job.values()) > parameters.hold_budget * all_s + LITTLE_S:
             self._fail(WITHIN, f"{sum(by_job.values()):.0f} s of processor time were kept")
+
+
+class ToldPromises:
+    """Asks about each job that has a new plan. ``fail`` is as above."""
+
+    def __init__(self, scheduler: Scheduler, fail: Callable[[str, str], None]) -> None:
+        self._scheduler = scheduler
+        self._fail = fail
+        self._asked: dict[JobId, float | None] = {}
+
+    def after(self) -> None:
+        """Check what is told of plans that are not as they were."""
+        planned = self._scheduler.ledger.planned
+        if not planned and not self._asked:
+            return
+        for job_id, job in planned.items():
+            if self._asked.get(job_id) != job.plan_at:
+                self._check(job_id)
+        self._asked = {job_id: job.plan_at for job_id, job in planned.items()}
+
+    def _check(self, job_id: JobId) -> None:
+        ledger = self._scheduler.ledger
+        prospect, demand = self._scheduler.prospect(job_id), ledger.jobs[job_id].demand
+        if prospect is None or demand is None:
+            self._fail(TOLD, f"job {job_id} has a plan, and nothing is told of it")
+            return
+        files_s = staging_s(demand, prospect.spots, ledger.sites.view) if demand.has_files else 0.0
+        earliest = ledger.now + (files_s if files_s < INFINITY else 0.0)
+        if not earliest - LITTLE_S <= prospect.at <= prospect.latest_at + LITTLE_S:
+            self._fail(
+                TOLD,
+                f"job {job_id} is expected at {prospect.at:.3f} and at the latest at {prospect.latest_at:.3f}; its "
+                f"files can be there at {earliest:.3f}",
+            )
+        for other in prospect.ends_before:
+            if other not in ledger.jobs or other == job_id:
+                self._fail(TOLD, f"job {job_id} is told to wait for the end of job {other}")

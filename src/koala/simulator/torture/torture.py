@@ -22,7 +22,7 @@ from koala.model.messages import (
 from koala.model.request import JobId
 from koala.simulator.torture.calm import PlanPromises, draw_calm
 from koala.simulator.torture.checkpoints import CheckpointPromises
-from koala.simulator.torture.early_promises import EarlyClaimPromises
+from koala.simulator.torture.early_promises import EarlyClaimPromises, ToldPromises
 from koala.simulator.torture.link_promises import LinkPromises
 from koala.simulator.torture.order import OF_USERS, OrderPromises, numbers_of, renumbered, without_arrivals
 from koala.simulator.torture.outputs import OutputPromises, renumbered_inputs
@@ -102,6 +102,7 @@ class _Run:
         self.plans = PlanPromises(self.scheduler, storm, self.watch.fail)
         self.preemption = PreemptionPromises(self.scheduler, self.watch.fail)
         self.early = EarlyClaimPromises(self.scheduler, self.watch.fail)
+        self.told = ToldPromises(self.scheduler, self.watch.fail)
         self.outputs = OutputPromises(self.scheduler, self.watch.fail)
         self.spawning = SpawnPromises(self.scheduler, self.watch.fail)
         self.twin = Twin(self.scheduler, storm.seed)
@@ -157,6 +158,7 @@ class _Run:
         self.plans.after(event, commands)
         self.preemption.after(event, commands)
         self.early.after(event)
+        self.told.after()
         self.outputs.after(event, commands)
         self.spawning.after(event, commands)
         self.twin.after(event, commands)
