@@ -16,8 +16,9 @@ from koala.daemon.engine.recovery import RecoveryError
 from koala.daemon.engine.removal import remove_job
 from koala.model.dependency import DEPENDENCIES_TOLD_MAX, Dependency
 from koala.model.job_array import ElementCounts, read_array
-from koala.model.messages import CancelAsked, ChangeAsked, HoldAsked, JobSubmitted, UnholdAsked
-from koala.model.request import Priority
+from koala.model.messages import CancelAsked, ChangeAsked, HoldAsked, JobSubmitted, SpawnAsked, UnholdAsked
+from koala.model.request import Flexibility, Priority
+from koala.model.task_graph import SpawnedTasks, TaskGraph
 from tests.support.engine_world import EngineWorld, a_request, local_grid, open_engine, open_store, root
 from tests.support.live_sites import processes_of
 
@@ -334,6 +335,34 @@ def test_jobs_that_ran_or_ended_beside_one_that_cannot_be_replayed_go_back_or_st
         runs = (root / "runs").read_text().split()
         assert sorted(runs) == sorted(["done", "1", "1", *("2" for _ in removed.put_back)])
         assert processes_of(root) == []
+
+    asyncio.run(scenario())
+
+
+def test_a_job_that_is_put_back_keeps_the_tasks_that_were_spawned_into_it(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scenario() -> None:
+        async with open_engine(root, local_grid((4,))) as world:
+            poison = await world.submit(a_request("sleep 600"))
+            script = f'if [ "$KOALA_RUN" = 1 ]; then exec sleep 600; fi; echo $KOALA_TASKS >> {root}/runs'
+            graph = TaskGraph.of({"a": 1.0}, [], 1.0)
+            job = await world.submit(a_request(script, flexible=Flexibility(), tasks=graph, task_clusters=((0,),)))
+            await world.in_state(job, "running")
+            for name in ("b", "a"):
+                tasks = SpawnedTasks.of({name: 1.0})
+                await world.engine.tell(SpawnAsked(at=0.0, job=job, tasks=tasks))
+            monkeypatch.setattr(engine_module.Engine, "_snapshot", no_snapshot)
+        monkeypatch.undo()
+        store = open_store(root)
+        with monkeypatch.context() as defective:
+            defective.setattr(Scheduler, "handle", broken_for_all)
+            assert remove_job(store, poison).put_back == (job,)
+        store.close()
+        async with open_engine(root, local_grid((4,))) as world:
+            assert (await world.ended(job))[0].state == "done"
+            await cancel_all(world)
+        assert (root / "runs").read_text().split() == ["a", "b"]
 
     asyncio.run(scenario())
 
