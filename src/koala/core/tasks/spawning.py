@@ -8,8 +8,6 @@ has them from its beginning.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from koala.core.ending import JobEnding
 from koala.core.lifecycle import JobState
 from koala.core.placement import JobPlacing
@@ -19,7 +17,7 @@ from koala.core.state.job import ComponentPhase, Job
 from koala.core.state.ledger import Ledger
 from koala.mapping.result import NoPlace
 from koala.model.messages import SpawnAsked, TasksSpawned
-from koala.model.request import COMPONENTS_MAX, InvalidRequestError, JobType
+from koala.model.request import COMPONENTS_MAX, InvalidRequestError, JobType, Request
 from koala.model.task_graph import SpawnedTasks
 from koala.policies.front_door import Demand, Spots, place_spawned, with_spawned
 
@@ -50,11 +48,12 @@ class JobSpawning:
             ledger.commands.append(TasksSpawned(job=job.id, tasks=names, reason=found))
             return
         assert job.spots is not None
+        request, spots = found
         first = len(job.claims)
-        self._hold(job, [*job.spawned, event.tasks], _joined(job.spots, found))
-        job.joining = len(found.sites)
+        self._hold(job, [*job.spawned, event.tasks], request, _joined(job.spots, spots))
+        job.joining = len(spots.sites)
         job.outstanding += job.joining
-        job.tell(ledger.now, "spawns", names, found.sites, found.sizes)
+        job.tell(ledger.now, "spawns", names, spots.sites, spots.sizes)
         ledger.commands.append(TasksSpawned(job=job.id, tasks=names, places=job.places[first:]))
         for component in range(first, len(job.claims)):
             self.running.start_component(job, component)
@@ -62,27 +61,27 @@ class JobSpawning:
         job.stop_timer()
         self.running.look_after_later(job)
 
-    def places_for(self, job: Job, tasks: SpawnedTasks) -> Spots | str:
-        """Where the tasks would go now, or why they are refused. Changes nothing."""
+    def places_for(self, job: Job, tasks: SpawnedTasks) -> tuple[Request, Spots] | str:
+        """The request with the tasks and where these would go now, or why they are refused. Changes nothing."""
         problem = _problem(job)
         if problem:
             return problem
         assert job.spots is not None
         try:
-            demand = self._demand(job, [*job.spawned, tasks])
+            request = with_spawned(job.described, [*job.spawned, tasks])
         except InvalidRequestError as error:
             return f"{error.field}: {error.message}"
-        found = self._places(job, demand)
+        found = self._places(job, self._demand(job, request))
         if isinstance(found, NoPlace):
             return f"{found.who_lacks_what}; spawn them when more is idle, or lower their rcr"
         if len(job.spots.sites) + len(found.sites) > COMPONENTS_MAX:
             return f"the job would have more than {COMPONENTS_MAX} components (COMPONENTS_MAX)"
-        return found
+        return request, found
 
-    def _demand(self, job: Job, spawned: Sequence[SpawnedTasks]) -> Demand:
-        """What the job asks for with these tasks; the sites that are closed to it stay so."""
+    def _demand(self, job: Job, request: Request) -> Demand:
+        """What the job asks for by this request; the sites that are closed to it stay so."""
         assert job.demand is not None
-        demand = self.placing.demand_of(with_spawned(job.described, spawned) if spawned else job.described)
+        demand = self.placing.demand_of(request)
         return demand.barring(job.demand.barred) if job.demand.barred else demand
 
     def _places(self, job: Job, demand: Demand) -> Spots | NoPlace:
@@ -97,12 +96,12 @@ class JobSpawning:
             idle = nodes.spared(idle, None, end)
         return place_spawned(demand, job.spots, idle, view)
 
-    def _hold(self, job: Job, spawned: list[SpawnedTasks], spots: Spots) -> None:
-        """The job has these spawned tasks, and these places; it keeps the claims that it has there."""
+    def _hold(self, job: Job, spawned: list[SpawnedTasks], request: Request, spots: Spots) -> None:
+        """The job has these spawned tasks, this request with them, and these places; it keeps the claims that it has
+        there."""
         ledger = self.ledger
-        job.demand = self._demand(job, spawned)
-        job.spawned = spawned
-        job.request = with_spawned(job.described, spawned) if spawned else job.described
+        job.demand = self._demand(job, request)
+        job.spawned, job.request = spawned, request
         job.spots, before = spots, job.spots
         job.places = ledger.places(spots)
         job.claims = [*job.claims, *[None] * len(spots.sites)][: len(spots.sites)]
@@ -142,7 +141,9 @@ class JobSpawning:
                 claim.given_up = True
                 self.ending.abort(claim)
         job.outstanding -= job.joining
-        self._hold(job, job.spawned[:-1], _first(job.spots, kept))
+        left = job.spawned[:-1]
+        request = with_spawned(job.described, left) if left else job.described
+        self._hold(job, left, request, _first(job.spots, kept))
         job.tell(ledger.now, "spawn_withdrawn", names, reason)
         ledger.commands.append(TasksSpawned(job=job.id, tasks=names, reason=reason))
         self.running.joining_is_over(job)

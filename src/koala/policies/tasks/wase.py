@@ -64,13 +64,23 @@ def with_spawned(request: Request, spawned: Sequence[SpawnedTasks]) -> Request:
     tasks = ClusteredTasks.of(request)
     if tasks is None:
         raise InvalidRequestError("tasks", "it is no job of tasks; only such a job can spawn some")
-    for each in spawned:
-        try:
-            tasks = tasks.grown(each)
-        except InvalidTaskGraphError as error:
-            raise InvalidRequestError(error.part, error.message) from None
+    try:
+        tasks = tasks.grown(_together(spawned))
+    except InvalidTaskGraphError as error:
+        raise InvalidRequestError(error.part, error.message) from None
     component = replace(request.components[0], processors=len(tasks.graph.names))
     return replace(request, components=(component,), tasks=tasks.graph, task_clusters=tasks.clusters)
+
+
+def _together(spawned: Sequence[SpawnedTasks]) -> SpawnedTasks:
+    """All of them at once: a graph is large, and to grow it takes its time."""
+    rcr: dict[str, float] = {}
+    for each in spawned:
+        for name in each.names:
+            if name in rcr:
+                raise InvalidTaskGraphError(f"task {name}", "there is one already; give the spawned one another name")
+        rcr |= dict(zip(each.names, each.rcr, strict=True))
+    return SpawnedTasks.of(rcr, [edge for each in spawned for edge in each.edges])
 
 
 @lru_cache(maxsize=CLUSTERINGS_KEPT)
