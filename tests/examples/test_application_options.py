@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from koala.examples.applications.alternate import Alternate
 from koala.examples.applications.clusters import ProcessClusters, clusters_from
 from koala.examples.applications.errors import ApplicationError
 from koala.examples.applications.heat import Heat
@@ -17,6 +18,8 @@ from koala.examples.applications.options import (
     LATENCY_MS_MAX,
     SIZE_MAX,
 )
+from koala.examples.applications.poisson import Poisson
+from koala.examples.applications.program import Solver
 from koala.examples.applications.program import run as run_here
 from tests.support.application_runs import comm_of_one, python, run, told
 from tests.support.mpi_crew import MpiCrew
@@ -50,6 +53,21 @@ def test_a_bad_argument_is_named_with_what_to_do(
     assert "Traceback" not in err
     assert len(err.splitlines()) == 1
     assert out == ""
+
+
+@pytest.mark.parametrize(
+    ("application", "times"),
+    [(Laplace, "--iterations-max"), (Poisson, "--iterations-max"), (Heat, "--steps"), (Alternate, "--steps")],
+)
+def test_every_iteration_rests_as_long_as_asked(
+    application: type[Solver], times: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rests_s: list[float] = []
+    monkeypatch.setattr("koala.examples.applications.world.time.sleep", rests_s.append)
+    everything = ["--tolerance", "0"] if times == "--iterations-max" else []
+    wishes = ["--size", "8", "--work-ms", "20", times, "3", *everything]
+    assert run_here(application, wishes, comm_of_one()) == 0
+    assert rests_s == [0.02] * 3
 
 
 @pytest.mark.parametrize("arguments", ["--size none", "--size 1", "--groups 9"])

@@ -96,12 +96,12 @@ def comm_of_one() -> MPI.Comm:
     return cast("MPI.Comm", _Alone())
 
 
-def world_of_one() -> MpiWorld:
+def world_of_one(work_s: float = 0.0) -> MpiWorld:
     """A world in which no message is ever sent."""
-    return MpiWorld(comm_of_one(), ProcessClusters((1,)), WanEmulation())
+    return MpiWorld(comm_of_one(), ProcessClusters((1,)), WanEmulation(), work_s=work_s)
 
 
 def alone(application: type[Solver], *arguments: str) -> Solver:
     """An application that runs in this process alone."""
     options: argparse.Namespace = application.parser().parse_args(arguments)
-    return application(world_of_one(), options)
+    return application(world_of_one(options.work_ms / 1e3), options)
