@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
+from itertools import islice
 
 from koala.core.lifecycle import JobState
 from koala.core.state.availability import Availability
@@ -18,7 +19,7 @@ from koala.core.state.encoded import INFINITY
 from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
 from koala.core.state.nodes.beside import has_places
-from koala.core.state.queues import PlacementQueue
+from koala.core.state.queues import DemandGroup, PlacementQueue
 from koala.core.state.reservations import PlanFinder, Reservation, fits
 from koala.model.request import JobId, Priority, Request
 from koala.policies.front_door import Demand, Spots, try_place
@@ -328,17 +329,17 @@ class JobPlans:
             return None
         return job.plan_spots if not job.demand.groups or has_places(job.demand, job.plan_spots, view) else None
 
-    def first_to_end_by(self, jobs: Sequence[Job], start: int, end: float) -> int:
+    def first_to_end_by(self, group: DemandGroup, start: int, end: float) -> int:
         """See ``koala.core.state.queues.PassPlans``."""
         ledger = self.ledger
         longest_s = end - ledger.now
         if ledger.estimates_runs:
+            jobs = group.jobs
             return next(
                 (index for index in range(start, len(jobs)) if ledger.planned_s(jobs[index]) <= longest_s), -1
             )
         default_s = ledger.parameters.default_walltime_s
-        for index in range(start, len(jobs)):
-            walltime_s = jobs[index].walltime_s
+        for index, walltime_s in enumerate(islice(group.walltimes_s, start, None), start):
             if (default_s if walltime_s is None else walltime_s) <= longest_s:
                 return index
         return -1

@@ -54,7 +54,10 @@ def _place_groups(demand: Demand, idle: Sequence[int], view: View) -> Spots | No
     room = Room(idle, view)
     if len(demand.groups) == 1:
         shape, _, inner = demand.groups[0]
-        spots = place_on(inner, room.places(shape), view)
+        places = room.places(shape)
+        if sum(places) < inner.total:
+            return None
+        spots = place_on(inner, places, view)
         return (
             None if spots is None else spots._replace(sizes=tuple([size * shape.processors for size in spots.sizes]))
         )

@@ -40,7 +40,16 @@ class Room:
         self._own: dict[int, TaskPool] = {}
 
     def places(self, shape: TaskShape) -> list[int]:
-        """By site, for tasks of the shape."""
+        """By site, for tasks of the shape; not to be changed."""
+        if self._own:
+            return self._places(shape)
+        known = self._view.places_known(shape, self.idle)
+        if known is None:
+            known = self._places(shape)
+            self._view.know_places(shape, list(self.idle), known)
+        return known
+
+    def _places(self, shape: TaskShape) -> list[int]:
         least = shape.processors
         return [
             places_at(shape, idle, self.pool(site)) if idle >= least else 0 for site, idle in enumerate(self.idle)

@@ -5,6 +5,7 @@ The core keeps one view up to date, ``koala place`` makes one for a single quest
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from decimal import Decimal
 from functools import lru_cache
 from typing import Protocol
@@ -35,6 +36,8 @@ __all__ = [
 
 # The scheduler asks for the same few quotas at every event; the decimal arithmetic is done once for each.
 QUOTAS_REMEMBERED_MAX = 4_096
+# For so many shapes of tasks it is remembered how many places there are.
+SHAPES_KNOWN_MAX = 1_000
 
 
 @lru_cache(maxsize=QUOTAS_REMEMBERED_MAX)
@@ -57,7 +60,10 @@ class TaskPool(Protocol):
 
 
 class SitePools(Protocol):
-    """The nodes of each site, for tasks that are more than a processor; None of a site that does not tell."""
+    """The nodes of each site, for tasks that are more than a processor; None of a site that does not tell.
+    ``changes`` is another number once anything of it is different."""
+
+    changes: int
 
     def free(self, site: int) -> TaskPool | None:
         """What nobody holds now. It is not to be changed."""
@@ -68,6 +74,8 @@ class SitePools(Protocol):
 
 class GridPools:
     """The nodes as the grid file has them, all idle."""
+
+    changes = 0
 
     def __init__(self, grid: Grid) -> None:
         self._pools = [described_pool(site) for site in grid.sites]
@@ -92,6 +100,8 @@ def described_pool(site: Site) -> NodePool | None:
 
 class NoPools:
     """No site tells of its nodes."""
+
+    changes = 0
 
     def free(self, site: int) -> NodePool | None:
         """See ``SitePools``."""
@@ -198,6 +208,7 @@ class View:
     """
 
     __slots__ = (
+        "_places",
         "_slowness",
         "_slowness_as_of",
         "bytes_per_s",
@@ -250,6 +261,8 @@ class View:
         self.learned_bisection_bit_s = {} if learned_bisection_bit_s is None else learned_bisection_bit_s
         self.lans = SiteLans.alike(names, limit) if lans is None else lans
         self.pools: SitePools = NoPools() if pools is None else pools
+        # By shape: of what, and as it was when, the places were worked out, and these.
+        self._places: dict[TaskShape, tuple[SitePools, tuple[int, bool], Sequence[int], list[int]]] = {}
         self.whole_nodes = whole_nodes
         self.units = units
         self._slowness = SlownessRows(latency_s, bytes_per_s)
@@ -276,6 +289,20 @@ class View:
     def pool(self, site: int) -> TaskPool | None:
         """The nodes that tasks may have at the site, not to be changed; None where it does not tell."""
         return self.pools.whole(site) if self.whole_nodes else self.pools.free(site)
+
+    def places_known(self, shape: TaskShape, idle: Sequence[int]) -> list[int] | None:
+        """The places by site for tasks of the shape, if they were worked out of these idle processors, and of the
+        nodes as they are."""
+        known = self._places.get(shape)
+        if known is None or known[0] is not self.pools or known[1] != (self.pools.changes, self.whole_nodes):
+            return None
+        return known[3] if known[2] == idle else None
+
+    def know_places(self, shape: TaskShape, idle: Sequence[int], places: list[int]) -> None:
+        """See ``places_known``."""
+        if len(self._places) >= SHAPES_KNOWN_MAX:
+            self._places.clear()
+        self._places[shape] = self.pools, (self.pools.changes, self.whole_nodes), idle, places
 
     def with_whole_nodes(self) -> View:
         """The same with nobody on any node."""

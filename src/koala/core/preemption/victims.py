@@ -57,6 +57,8 @@ class SpareRoom(NamedTuple):
 class _PoolsWithout:
     """The nodes of the sites as they would be without some components of ours; ``known`` are those looked at."""
 
+    changes = 0
+
     def __init__(
         self,
         pools: BelievedPools,

@@ -43,19 +43,21 @@ class PassPlans(Protocol):
     def plan(self, job: Job) -> bool:
         """Plan a job that cannot start; False where no time is known at which it could."""
 
-    def first_to_end_by(self, jobs: Sequence[Job], start: int, end: float) -> int:
+    def first_to_end_by(self, group: DemandGroup, start: int, end: float) -> int:
         """The first of the jobs, from this one on, that would end by then if it started now; -1 for none."""
 
 
 class DemandGroup:
-    """The waiting jobs of one demand, by position."""
+    """The waiting jobs of one demand, by position. Where plans are made their walltimes stand beside: many are looked
+    at for the first that ends early enough."""
 
-    __slots__ = ("demand", "jobs", "positions")
+    __slots__ = ("demand", "jobs", "positions", "walltimes_s")
 
     def __init__(self, demand: Demand) -> None:
         self.demand = demand
         self.positions: list[int] = []
         self.jobs: list[Job] = []
+        self.walltimes_s: list[float | None] = []
 
 
 class _QueueLinks:
@@ -210,6 +212,8 @@ class PlacementQueue(_QueueLinks):
         place = bisect_left(group.positions, job.position)
         group.positions.insert(place, job.position)
         group.jobs.insert(place, job)
+        if self.by_arrival:
+            group.walltimes_s.insert(place, job.walltime_s)
         self.size += 1
         if demand.groups:
             self.shaped += 1
@@ -254,6 +258,8 @@ class PlacementQueue(_QueueLinks):
     def _take(self, group: DemandGroup, place: int) -> Job:
         del group.positions[place]
         job = group.jobs.pop(place)
+        if self.by_arrival:
+            del group.walltimes_s[place]
         job.position = -1
         if job.exhausted_at_scan is not None:
             job.exhausted_at_scan = None
@@ -388,7 +394,7 @@ class PlacementQueue(_QueueLinks):
             at = bisect_left(group.positions, position)
             limit = latest_end.get(sequence)
             if limit is not None:
-                found = plans.first_to_end_by(group.jobs, at, limit)
+                found = plans.first_to_end_by(group, at, limit)
                 if found != at:
                     if found >= 0:
                         heapq.heappush(candidates, (group.positions[found], sequence, group))

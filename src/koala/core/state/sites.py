@@ -208,8 +208,9 @@ class Sites:
 
     def refresh(self, index: int) -> None:
         """Work out again what policies may use of the site."""
-        site = self.sites[index]
+        site, pools = self.sites[index], self.pools
         site.pool = None
+        pools.changes += 1
         free = site.limit - site.others - site.ours - site.earmarked
         idle = free - site.promised if self.hold_placed else free
         shut = site.drained or site.lost != "" or (site.trust is not Trust.USABLE and site.is_shut)
@@ -302,7 +303,8 @@ class Sites:
         site = self.sites[index]
         shown = dict.fromkeys(event.shown)
         if event.nodes != site.nodes or shown != site.shown:
-            site.nodes, site.shown, site.pool = event.nodes, shown, None
+            site.nodes, site.shown = event.nodes, shown
+            self.pools.changed(index)
             if awaited:
                 self.changed += 1
                 self.helped += 1

@@ -124,6 +124,8 @@ class _SparePool:
 class _SparePools:
     """The ``SitePools`` of a time: what is sure to be there, and needed by no plan that begins before that end."""
 
+    changes = 0
+
     def __init__(self, beside: NodesBeside, view: View, at: float | None, until: float) -> None:
         self._beside = beside
         self._view = view

@@ -31,8 +31,14 @@ class BelievedPools:
         self._hold_placed = hold_placed
         self._whole: list[tuple[Sequence[NodeClass], NodePool] | None] = [None] * len(sites)  # with what it is of
         self._told: list[_Told | None] = [None] * len(sites)
+        self.changes = 0  # see ``changed``
         self.placed: Iterable[Job] = ()  # jobs that have places and have not claimed them all
         self.jobs: Mapping[JobId, Job] = {}  # all that there are
+
+    def changed(self, site: int) -> None:
+        """Something of the site may be different."""
+        self._sites[site].pool = None
+        self.changes += 1
 
     def free(self, site: int) -> NodePool | None:
         """What is free now, and neither claimed, nor kept for somebody, as far as anybody knows."""
