@@ -36,7 +36,7 @@ RATIO_MAX = 1_000.0
 CALLS_AT_REST = 30
 POSTED_AT_ONCE = 8
 # Between an answer and the next call: a small part of what would be too long, and most of a processor for others.
-PAUSE_S = 0.02
+PAUSE_S = 0.05
 
 
 class Unix(http.client.HTTPConnection):

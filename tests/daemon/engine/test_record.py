@@ -65,22 +65,22 @@ def test_no_caller_is_answered_and_no_site_told_before_the_commit(root: Path, da
 def test_what_gathers_while_a_commit_runs_is_committed_together_up_to_the_limit(root: Path, database: str) -> None:
     async def scenario() -> None:
         store = disturbed(root, database)
-        async with open_engine(root, local_grid((10,)), store=store, batch_events_max=20) as world:
+        async with open_engine(root, local_grid((10,)), store=store, batch_events_max=10) as world:
             first = await world.submit(a_request(f"until [ -e {root}/gate ]; do sleep 0.05; done"))
             await world.in_state(first, "running")
             await world.until(lambda: not world.engine.outbox.commands and not world.engine.outbox.has_settled())
             store.gate.clear()
-            calls = [asyncio.create_task(world.submit(a_request())) for _ in range(50)]
+            calls = [asyncio.create_task(world.submit(a_request())) for _ in range(25)]
             # Each waits in the inbox, or is in the commit that waits at the gate.
-            await world.until(lambda: len(world.engine._inbox) + len(world.engine.scheduler.ledger.jobs) == 51)
+            await world.until(lambda: len(world.engine._inbox) + len(world.engine.scheduler.ledger.jobs) == 26)
             done_before = len(store.batches)
             store.gate.set()
             jobs = await asyncio.gather(*calls)
             sizes = [
                 sum(entry.what == "JobSubmitted" for entry in batch.entries) for batch in store.batches[done_before:]
             ]
-            assert sum(sizes) == 50
-            assert max(sizes) == 20
+            assert sum(sizes) == 25
+            assert max(sizes) == 10
             assert len([size for size in sizes if size]) <= 5
             (root / "gate").touch()
             assert {row.state for row in await world.ended(first, *jobs)} == {"done"}
