@@ -30,7 +30,7 @@ from koala.daemon.service.tokens import AccessTokens
 from koala.model.api import Scope
 from tests.support.api_world import OWNER, Stage, World
 
-EXAMPLES = int(os.environ.get("KOALA_API_EXAMPLES", "4"))
+EXAMPLES = int(os.environ.get("KOALA_API_EXAMPLES", "2"))
 OWNER_EXAMPLES = int(os.environ.get("KOALA_API_OWNER_EXAMPLES", "1"))
 
 
