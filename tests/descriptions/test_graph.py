@@ -129,3 +129,6 @@ def test_a_job_cannot_wait_for_both_ends_of_another() -> None:
     with pytest.raises(DescriptionError, match="it waits for job 7_3 to be done and to fail"):
         read_job(f"{{{RUN}, after: {{done: [7_3], failed: [7_3]}}}}", "job.yaml")
     assert len(read_job(f"{{{RUN}, after: {{done: [7_3], failed: [7_4]}}}}", "job.yaml").after) == 2
+    script = "#!/bin/sh\n#SBATCH -n 1 --dependency=afterok:7:8,afternotok:8\ntrue\n"
+    with pytest.raises(DescriptionError, match="it waits for job 8 to be done and to fail"):
+        read_job(script, "job.sbatch")

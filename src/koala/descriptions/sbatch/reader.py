@@ -29,7 +29,7 @@ from koala.descriptions.fields import (
     is_name,
 )
 from koala.descriptions.job.invalid import told
-from koala.descriptions.job.order import Moment
+from koala.descriptions.job.order import Moment, both_ends
 from koala.descriptions.job.outputs import OutputText, outputs_of, pattern_problem
 from koala.descriptions.sbatch.begin import BEGIN_ADVICE, begin_of
 from koala.descriptions.sbatch.needs import NEEDS_OPTIONS, Layout, NeedsError, gpus_of_task, needs_of
@@ -496,7 +496,7 @@ class _Reader:
         return found.moment
 
     def _dependencies(self, word: OptionWord) -> tuple[Dependency, ...]:
-        found = []
+        found: dict[Dependency, None] = {}
         for each in word.text.split(","):
             kind, _, numbers = each.partition(":")
             for number in numbers.split(":"):
@@ -504,8 +504,11 @@ class _Reader:
                 if kind not in _CONDITIONS or job is None:
                     self._refuse(word, f"{shown(each)} is nothing that a job can wait for", _DEPENDENCY_ADVICE)
                 index = None if job[2] is None else int(job[2])
-                found.append(Dependency(job=int(job[1]), condition=_CONDITIONS[kind], index=index))
-        return tuple(dict.fromkeys(found))
+                found[Dependency(job=int(job[1]), condition=_CONDITIONS[kind], index=index)] = None
+                ends = (Condition.DONE, Condition.FAILED)
+                if all(Dependency(job=int(job[1]), condition=end, index=index) in found for end in ends):
+                    self._refuse(word, *both_ends(f"job {number}"))
+        return tuple(found)
 
     def _name(self, word: OptionWord, pattern: str = NAME_PATTERN) -> str:
         if not is_name(word.text, pattern):
