@@ -99,7 +99,7 @@ class Live2006Parameters(Parameters, frozen=True, kw_only=True):
 
     jobs: Jobs = 8
     interarrival_s: AboveZero = 10.0
-    calibrations: Count = 3
+    calibrations: Count = 5
     size: Count = 64
     laplace_iterations: Count = 160
     heat_iterations: Count = 200
