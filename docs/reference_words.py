@@ -262,6 +262,7 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
     ("koala.experiments.study.findings", "PAGE_ROWS_MAX", "rows of a table on the page of a study"),
     ("koala.cli.study", "REPORT_BYTES_MAX", "bytes of a report that `koala study show` reads"),
     ("koala.core.tasks.spawning", "SPAWNS_MAX", "times that one job gets spawned tasks"),
+    ("koala.core.tasks.spawning", "SPAWN_EDGES_MAX", "edges of tasks that are spawned at once"),
     ("koala.core.story", "TASKS_TOLD_MAX", "spawned tasks that a story names"),
     ("koala.descriptions.workload.form", "LISTED_SPAWNS_MAX", "spawns of one listed job of a workload"),
     ("koala.descriptions.workload.form", "LISTED_JOBS_MAX", "jobs listed one by one in a workload"),

@@ -223,3 +223,71 @@ def test_spawned_tasks_put_no_plan_off() -> None:
     driver.settle()
     assert driver.ledger.jobs[3].plan_at is not None
     assert "found no machine" in refused(spawn(driver, ("e", "a", 1.0), e=1.0))
+
+
+def test_the_same_tasks_asked_for_twice_are_answered_twice_and_spawned_once() -> None:
+    driver = running()
+    commands = spawn(driver, ("e", "a", 5.0), e=1.0)
+    (told,) = kind(commands, TasksSpawned)
+    assert without_wakes(spawn(driver, ("e", "a", 5.0), e=1.0)) == [told]
+    driver.ready(*tokens(commands))
+    assert without_wakes(spawn(driver, ("e", "a", 5.0), e=1.0)) == [told]
+    assert len(driver.ledger.jobs[1].spawned) == 1
+
+
+def test_a_spawned_task_that_is_done_before_its_barrier_ends_nothing_else() -> None:
+    driver = running({"C1": 3, "C2": 3, "C3": 8})
+    old = [each.token for each in driver.all(StartComponent)]
+    new = tokens(spawn(driver, ("d", "e", 5.0), ("f", "a", 5.0), e=1.0, f=1.0))
+    commands = driver.end(new[0])
+    assert kind(commands, TasksSpawned)[0].reason == "C2 did not start them: done"
+    driver.end(new[1], outcome=Outcome.ABORTED)
+    driver.end(old[0])
+    assert driver.state(1) is JobState.RUNNING, "the other still runs"
+    driver.end(old[1])
+    assert driver.ended(1).outcome is JobOutcome.DONE
+    assert_clean(driver.ledger)
+
+
+def test_a_site_that_does_not_suit_spawned_tasks_is_not_chosen_again() -> None:
+    driver = running({"C1": 3, "C2": 4, "C3": 8})
+    first = spawn(driver, ("e", "a", 5.0), e=1.0)
+    assert starts(first)[0][0] == "C1"
+    driver.end(*tokens(first), outcome=Outcome.UNSUITABLE, reason="too long for its queue")
+    assert driver.ledger.jobs[1].barred == {"C1": "too long for its queue"}
+    assert starts(spawn(driver, ("e", "a", 5.0), e=1.0))[0][0] != "C1"
+    written = encode_snapshot(driver.scheduler.snapshot())
+    again = Scheduler.from_snapshot(driver.scheduler.grid, None, decode_snapshot(written))
+    restored, live = again.ledger.jobs[1].demand, driver.ledger.jobs[1].demand
+    assert restored is not None
+    assert live is not None
+    assert restored.barred == live.barred == (0,)
+
+
+def test_the_only_site_of_a_job_stays_open_to_it() -> None:
+    driver = running({"C1": 5})
+    first = spawn(driver, ("e", "a", 5.0), e=1.0)
+    driver.end(*tokens(first), outcome=Outcome.UNSUITABLE, reason="too long for its queue")
+    assert driver.ledger.jobs[1].barred == {}, "else no later run has a place"
+
+
+def test_what_is_refused_is_not_remembered() -> None:
+    driver = running({"C1": 4})
+    for number in range(3):
+        assert driver.scheduler.why_not_spawned(1, SpawnedTasks.of({f"e{number}": 1.0}))
+    assert len(driver.scheduler._placement._demands) == 1, "that of the job itself"
+
+
+def test_too_many_tasks_and_edges_are_refused_before_they_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    def looked_at(*_: object) -> Request:
+        raise AssertionError
+
+    driver = running()
+    monkeypatch.setattr(spawning, "with_spawned", looked_at)
+    monkeypatch.setattr(spawning, "SPAWN_EDGES_MAX", 1)
+    assert "(SPAWN_EDGES_MAX)" in refused(spawn(driver, ("e", "a", 1.0), ("e", "b", 1.0), e=1.0))
+    monkeypatch.setattr(spawning, "JOB_TASKS_MAX", 4)
+    assert "(JOB_TASKS_MAX)" in refused(spawn(driver, e=1.0))
+    monkeypatch.setattr(spawning, "JOB_TASKS_MAX", 5)
+    monkeypatch.setattr(spawning, "JOB_EDGES_MAX", 2)
+    assert "(JOB_EDGES_MAX)" in refused(spawn(driver, ("e", "a", 1.0), e=1.0))

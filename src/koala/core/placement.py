@@ -22,7 +22,7 @@ from koala.core.state.queues import PlacementQueue
 from koala.core.state.timers import Alarm
 from koala.model.messages import ElementMade, JobOutcome, JobPlaced, JobRequeued, JobSubmitted, RequeueAsked
 from koala.model.request import JobId, Request
-from koala.policies import Catalogue, Form, PolicyError, UnknownPolicyError, UnknownSiteError
+from koala.policies import Catalogue, Form, Policy, PolicyError, UnknownPolicyError, UnknownSiteError
 from koala.policies.demand import application_of
 from koala.policies.front_door import Demand, DemandKey, Spots, can_ever_fit, compile_demand, demand_key, try_place
 
@@ -209,19 +209,27 @@ class JobPlacing:
 
     def demand_of(self, request: Request) -> Demand:
         """The request in numbers; equal ones are shared by all jobs."""
-        if request.policy is None and request.flexible is None:
-            policy = self._grids_policy  # what would be chosen: most jobs are like this
-        else:
-            policy = self.catalogue.choose(request, self.ledger.parameters.policy)
+        policy = self._policy_of(request)
         key = demand_key(request, policy.name, application_of(request, policy))
         demand = self._demands.get(key)
         if demand is None:
             if len(self._demands) >= DEMANDS_REMEMBERED:
                 self._demands.clear()
-            shared_links = not self.ledger.sites.view.wiring.is_star
-            demand = compile_demand(request, policy, self.ledger.index, shared_links=shared_links)
-            self._demands[key] = demand
+            demand = self._demands[key] = self._compiled(request, policy)
         return demand
+
+    def demand_of_one(self, request: Request) -> Demand:
+        """The same of a request that no other job has: it is not remembered."""
+        return self._compiled(request, self._policy_of(request))
+
+    def _policy_of(self, request: Request) -> Policy:
+        if request.policy is None and request.flexible is None:
+            return self._grids_policy  # what would be chosen: most jobs are like this
+        return self.catalogue.choose(request, self.ledger.parameters.policy)
+
+    def _compiled(self, request: Request, policy: Policy) -> Demand:
+        shared_links = not self.ledger.sites.view.wiring.is_star
+        return compile_demand(request, policy, self.ledger.index, shared_links=shared_links)
 
     # ---------------------------------------------------------------------------------------- arrays
 

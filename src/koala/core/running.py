@@ -394,8 +394,8 @@ class JobRunning:
         by_site: dict[int, list[Token]] = {}
         for claim in claims:
             by_site.setdefault(claim.site, []).append(claim.token)
-        for site, tokens in by_site.items():
-            self.ledger.commands.append(AskSite(site=self.ledger.names[site], tokens=tuple(tokens)))
+        names = self.ledger.names
+        self.ledger.commands += [AskSite(site=names[site], tokens=tuple(each)) for site, each in by_site.items()]
 
     # ------------------------------------------------------------------------------- when it has ended
 
@@ -422,7 +422,7 @@ class JobRunning:
             job.tell(ledger.now, "site_back", claim.site)
         if claim.aborting:
             self.ending.let_go(claim)
-        elif done and job.state is JobState.RUNNING:
+        elif done and job.state is JobState.RUNNING and claim.phase is ComponentPhase.RUNNING:
             self._one_done(job, claim, event.nodes)
         else:
             self._broken(job, claim, event)
@@ -444,8 +444,7 @@ class JobRunning:
         job.outstanding -= 1
         if job.request.outputs_of(claim.component):
             job.workspaces[claim.component] = claim.token
-        sites = self.ledger.sites
-        if sites.node_accused:
+        if self.ledger.sites.node_accused:
             self.blame.component_done(job, claim, nodes)
         if job.outstanding == 0:
             self.all_done(job, nodes)
@@ -471,6 +470,8 @@ class JobRunning:
             # Spawned tasks that have not begun: the run of the others goes on.
             if event.outcome in _ERRORS_OF_SITES:
                 ledger.site_error(claim.site)
+            elif event.outcome is Outcome.UNSUITABLE:
+                self._bar_spawned(job, claim, event.reason or "it does not say why")
             ledger.to_join[job.id] = f"{site} did not start them: {event.reason or event.outcome}"
         elif event.outcome is Outcome.TIMED_OUT:
             self._given_back(job, claim)
@@ -555,6 +556,14 @@ class JobRunning:
             self.ending.end(job, JobState.FAILED, f"no place is left for it: {reasons}")
             return
         self.ending.back_to_queue(job, f"{site} will never run component {claim.component}: {reason}", lower=False)
+
+    def _bar_spawned(self, job: Job, claim: ComponentClaim, reason: str) -> None:
+        """The same of spawned tasks, whose job runs on: it does not go there again while it has other places."""
+        assert job.demand is not None
+        ledger, sites, other = self.ledger, self.ledger.sites, job.demand.barring((claim.site,))
+        if not self.blame.allow_all_nodes(job, claim) and can_ever_fit(other, sites.most(), sites.view):
+            job.barred[ledger.names[claim.site]], job.demand = reason, other
+            job.tell(ledger.now, "unsuitable", claim.component, claim.site, reason)
 
     def _given_back(self, job: Job, claim: ComponentClaim) -> None:
         """While the job is still in the claiming queue, a component without a claim counts as promised."""

@@ -66,27 +66,18 @@ class TaskGraph(msgspec.Struct, frozen=True, kw_only=True):
     @classmethod
     def of(cls, rcr: Mapping[str, float], edges: Iterable[tuple[str, str, float]], mcr: float) -> TaskGraph:
         """The graph of tasks and edges by name; tasks keep their order, and an edge may name its ends in either."""
-        index = {name: task for task, name in enumerate(rcr)}
-        found: list[Edge] = []
-        for one, other, rqoc in edges:
-            for name in (one, other):
-                if name not in index:
-                    part = f"edge {one} - {other}"
-                    raise InvalidTaskGraphError(part, f"there is no task {name!r}; name two of the tasks")
-            low, high = sorted((index[one], index[other]))
-            found.append((low, high, rqoc))
-        return cls(names=tuple(rcr), rcr=tuple(rcr.values()), edges=tuple(found), mcr=mcr)
+        return cls(names=tuple(rcr), rcr=tuple(rcr.values()), edges=_by_index(tuple(rcr), edges), mcr=mcr)
 
     def grown(self, rcr: Mapping[str, float], edges: Iterable[tuple[str, str, float]]) -> TaskGraph:
         """The graph with more tasks behind those it has, and with edges that join them, old and new, by name."""
-        names = self.names
-        for name in names:
+        for name in self.names:
             if name in rcr:
                 raise InvalidTaskGraphError(
                     f"task {name}", "there is one already; give the spawned task another name"
                 )
-        before = [(names[one], names[other], rqoc) for one, other, rqoc in self.edges]
-        return TaskGraph.of({**dict(zip(names, self.rcr, strict=True)), **rcr}, [*before, *edges], self.mcr)
+        names = (*self.names, *rcr)
+        more = _by_index(names, edges)
+        return TaskGraph(names=names, rcr=(*self.rcr, *rcr.values()), edges=(*self.edges, *more), mcr=self.mcr)
 
 
 class SpawnedTasks(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,6 +104,20 @@ class SpawnedTasks(msgspec.Struct, frozen=True, kw_only=True):
     def join(self, graph: TaskGraph) -> TaskGraph:
         """The graph with these tasks behind those it has."""
         return graph.grown(dict(zip(self.names, self.rcr, strict=True)), self.edges)
+
+
+def _by_index(names: tuple[str, ...], edges: Iterable[tuple[str, str, float]]) -> tuple[Edge, ...]:
+    """Edges by name, which may name their ends in either order."""
+    index = {name: task for task, name in enumerate(names)}
+    found: list[Edge] = []
+    for one, other, rqoc in edges:
+        for name in (one, other):
+            if name not in index:
+                part = f"edge {one} - {other}"
+                raise InvalidTaskGraphError(part, f"there is no task {name!r}; name two of the tasks")
+        low, high = sorted((index[one], index[other]))
+        found.append((low, high, rqoc))
+    return tuple(found)
 
 
 def _check_names(names: tuple[str, ...]) -> None:

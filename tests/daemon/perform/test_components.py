@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from koala.daemon.perform.components import ComponentRegister
+from koala.model.launch import NodeShare
 from koala.store.rows import ComponentRow
 
 replace = msgspec.structs.replace
@@ -58,3 +59,15 @@ def test_an_abort_of_what_is_not_held_leaves_nothing_behind() -> None:
     register.abort("1.1")
     register.record(row("1.1"))
     assert register.is_wanted("1.1")
+
+
+def test_nodes_are_kept_as_long_as_the_component_is_known() -> None:
+    register = ComponentRegister()
+    nodes = (NodeShare("n1", 1),)
+    register.keep_nodes("1.1", nodes)
+    assert register.nodes_of("1.1") is None
+    register.record(row("1.1"))
+    register.keep_nodes("1.1", nodes)
+    assert register.nodes_of("1.1") == nodes
+    register.record(replace(row("1.1"), ended_at=3.0))
+    assert register.nodes_of("1.1") is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -87,5 +88,54 @@ def test_who_may_and_what_is_refused(tmp_path: Path) -> None:
                 await spawn(world, number, "tasks: {c: 1}\nedges: [[c, x, 1]]\n", ANNA)
             with pytest.raises(InvalidError, match="joins none of the new tasks"):
                 await spawn(world, number, "tasks: {c: 1}\nedges: [[a, b, 1]]\n", ANNA)
+
+    asyncio.run(story())
+
+
+def test_a_silent_site_where_the_job_has_nothing_left_does_not_keep_spawned_tasks_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also after a restart, when nobody knows any more which nodes it had there."""
+    flag, grid = tmp_path / "flag", small_grid((1, 3))
+    ends_at_once = f"""\
+application:
+  script: |
+    touch "{tmp_path}/began-$KOALA_TASKS"
+    case "$KOALA_TASKS" in *a*) exit 0;; esac
+    looks=0
+    while [ ! -e '{flag}' ] && [ $looks -lt 3000 ]; do sleep 0.1; looks=$((looks + 1)); done
+mcr: 1
+tasks: {{a: 1, b: 1}}
+"""
+
+    async def off(token: str) -> NoReturn:
+        raise OSError("no route to host")
+
+    async def spawns_beside_a_silent_site(world: DaemonWorld, number: int, name: str) -> None:
+        components = (await world.service.job(OWNER, number)).components
+        (gone,) = [each.site for each in components if each.ended_at is not None]
+        monkeypatch.setattr(world.engine.site(gone), "nodes", off)
+        assert len(await spawn(world, number, f"tasks: {{{name}: 1}}\nedges: [[{name}, b, 5]]\n")) == 1
+
+        async def runs() -> bool:
+            return (tmp_path / f"began-{name}").exists()
+
+        await world.until(runs)
+
+    async def story() -> None:
+        async with open_daemon(tmp_path / "daemon", grid, leave_running=True) as world:
+            number = await world.start(ends_at_once)
+            await world.in_state(number, "running")
+
+            async def one_ended() -> bool:
+                return any(each.ended_at for each in (await world.service.job(OWNER, number)).components)
+
+            await world.until(one_ended)
+            await spawns_beside_a_silent_site(world, number, "c")
+        async with open_daemon(tmp_path / "daemon", grid) as world:
+            await spawns_beside_a_silent_site(world, number, "d")
+            flag.touch()
+            told = await world.ended(number)
+            assert (told.state, told.runs) == ("done", 1)
 
     asyncio.run(story())

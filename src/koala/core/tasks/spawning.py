@@ -8,6 +8,8 @@ has them from its beginning.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from koala.core.ending import JobEnding
 from koala.core.lifecycle import JobState
 from koala.core.placement import JobPlacing
@@ -17,12 +19,22 @@ from koala.core.state.job import ComponentPhase, Job
 from koala.core.state.ledger import Ledger
 from koala.mapping.result import NoPlace
 from koala.model.messages import SpawnAsked, TasksSpawned
-from koala.model.request import COMPONENTS_MAX, InvalidRequestError, JobType, Request
+from koala.model.request import (
+    COMPONENTS_MAX,
+    JOB_EDGES_MAX,
+    JOB_TASKS_MAX,
+    InvalidRequestError,
+    JobType,
+    Request,
+    SiteName,
+)
 from koala.model.task_graph import SpawnedTasks
 from koala.policies.front_door import Demand, Spots, place_spawned, with_spawned
 
 # A job gets spawned tasks so many times at most.
 SPAWNS_MAX = 1_000
+# One spawn has so many edges at most: all that the core does waits while it is looked at.
+SPAWN_EDGES_MAX = 5_000
 
 
 class JobSpawning:
@@ -41,16 +53,19 @@ class JobSpawning:
         if job is None:
             return
         ledger.about = (job,)
-        found = self.places_for(job, event.tasks)
         names = event.tasks.names
+        if event.tasks in job.spawned:  # asked for twice
+            ledger.commands.append(TasksSpawned(job=job.id, tasks=names, places=_places_of(job, names)))
+            return
+        found = self.places_for(job, event.tasks)
         if isinstance(found, str):
             job.tell(ledger.now, "spawn_refused", names, found)
             ledger.commands.append(TasksSpawned(job=job.id, tasks=names, reason=found))
             return
         assert job.spots is not None
-        request, spots = found
+        request, demand, spots = found
         first = len(job.claims)
-        self._hold(job, [*job.spawned, event.tasks], request, _joined(job.spots, spots))
+        self._hold(job, [*job.spawned, event.tasks], request, demand, _joined(job.spots, spots))
         job.joining = len(spots.sites)
         job.outstanding += job.joining
         job.tell(ledger.now, "spawns", names, spots.sites, spots.sizes)
@@ -61,9 +76,10 @@ class JobSpawning:
         job.stop_timer()
         self.running.look_after_later(job)
 
-    def places_for(self, job: Job, tasks: SpawnedTasks) -> tuple[Request, Spots] | str:
-        """The request with the tasks and where these would go now, or why they are refused. Changes nothing."""
-        problem = _problem(job)
+    def places_for(self, job: Job, tasks: SpawnedTasks) -> tuple[Request, Demand, Spots] | str:
+        """The request with the tasks, what it asks for, and where they would go now; or why they are refused. Changes
+        nothing."""
+        problem = _problem(job) or _too_many(job, tasks)
         if problem:
             return problem
         assert job.spots is not None
@@ -71,17 +87,18 @@ class JobSpawning:
             request = with_spawned(job.described, [*job.spawned, tasks])
         except InvalidRequestError as error:
             return f"{error.field}: {error.message}"
-        found = self._places(job, self._demand(job, request))
+        demand = self._demand(job, request)
+        found = self._places(job, demand)
         if isinstance(found, NoPlace):
             return f"{found.who_lacks_what}; spawn them when more is idle, or lower their rcr"
         if len(job.spots.sites) + len(found.sites) > COMPONENTS_MAX:
             return f"the job would have more than {COMPONENTS_MAX} components (COMPONENTS_MAX)"
-        return request, found
+        return request, demand, found
 
     def _demand(self, job: Job, request: Request) -> Demand:
         """What the job asks for by this request; the sites that are closed to it stay so."""
         assert job.demand is not None
-        demand = self.placing.demand_of(request)
+        demand = self.placing.demand_of_one(request)
         return demand.barring(job.demand.barred) if job.demand.barred else demand
 
     def _places(self, job: Job, demand: Demand) -> Spots | NoPlace:
@@ -96,12 +113,11 @@ class JobSpawning:
             idle = nodes.spared(idle, None, end)
         return place_spawned(demand, job.spots, idle, view)
 
-    def _hold(self, job: Job, spawned: list[SpawnedTasks], request: Request, spots: Spots) -> None:
+    def _hold(self, job: Job, spawned: list[SpawnedTasks], request: Request, demand: Demand, spots: Spots) -> None:
         """The job has these spawned tasks, this request with them, and these places; it keeps the claims that it has
         there."""
         ledger = self.ledger
-        job.demand = self._demand(job, request)
-        job.spawned, job.request = spawned, request
+        job.spawned, job.request, job.demand = spawned, request, demand
         job.spots, before = spots, job.spots
         job.places = ledger.places(spots)
         job.claims = [*job.claims, *[None] * len(spots.sites)][: len(spots.sites)]
@@ -137,13 +153,15 @@ class JobSpawning:
         kept = len(job.claims) - job.joining
         for claim in job.claims[kept:]:
             if claim is not None:
+                if claim.phase < ComponentPhase.READY and ledger.now >= job.deadline:
+                    self.running.blame.allow_all_nodes(job, claim)
                 job.ready -= claim.phase is ComponentPhase.READY
                 claim.given_up = True
                 self.ending.abort(claim)
-        job.outstanding -= job.joining
+        job.outstanding = sum(claim is not None for claim in job.claims[:kept])
         left = job.spawned[:-1]
         request = with_spawned(job.described, left) if left else job.described
-        self._hold(job, left, request, _first(job.spots, kept))
+        self._hold(job, left, request, self._demand(job, request), _first(job.spots, kept))
         job.tell(ledger.now, "spawn_withdrawn", names, reason)
         ledger.commands.append(TasksSpawned(job=job.id, tasks=names, reason=reason))
         self.running.joining_is_over(job)
@@ -175,6 +193,28 @@ def _problem(job: Job) -> str:
     if len(job.spawned) >= SPAWNS_MAX:
         return f"tasks were spawned {SPAWNS_MAX} times already (SPAWNS_MAX)"
     return ""
+
+
+def _too_many(job: Job, tasks: SpawnedTasks) -> str:
+    """Why these are too many tasks or edges, which is known before they are looked at."""
+    graph = job.request.tasks
+    assert graph is not None
+    if len(tasks.edges) > SPAWN_EDGES_MAX:
+        return f"{len(tasks.edges)} edges are more than {SPAWN_EDGES_MAX} (SPAWN_EDGES_MAX); spawn in several steps"
+    if len(graph.names) + len(tasks.names) > JOB_TASKS_MAX:
+        return f"tasks: the job would have more than {JOB_TASKS_MAX} (JOB_TASKS_MAX)"
+    if len(graph.edges) + len(tasks.edges) > JOB_EDGES_MAX:
+        return f"edges: the job would have more than {JOB_EDGES_MAX} (JOB_EDGES_MAX)"
+    return ""
+
+
+def _places_of(job: Job, tasks: Collection[str]) -> tuple[tuple[SiteName, int], ...]:
+    """The components that hold some of these tasks of the job; none while it has no places."""
+    graph = job.request.tasks
+    if job.spots is None or graph is None:
+        return ()
+    held = [any(graph.names[task] in tasks for task in here) for here in job.spots.tasks]
+    return tuple([place for place, holds in zip(job.places, held, strict=True) if holds])
 
 
 def _joined(spots: Spots, more: Spots) -> Spots:

@@ -391,9 +391,12 @@ class _ToldSince:
             case SpawnAsked():
                 self._asked[body.job, body.tasks.names] = body.tasks
             case TasksSpawned():
-                kept = [each for each in self.spawned.get(body.job, []) if each.names != body.tasks]
-                asked = None if body.reason else self._asked.get((body.job, body.tasks))
-                self.spawned[body.job] = kept if asked is None else [*kept, asked]
+                spawned = self.spawned.get(body.job, [])
+                asked = self._asked.pop((body.job, body.tasks), None)
+                if asked is None:  # what nobody asked for is no answer: they never began
+                    self.spawned[body.job] = [each for each in spawned if each.names != body.tasks]
+                elif not body.reason and asked not in spawned:
+                    self.spawned[body.job] = [*spawned, asked]
             case ElementMade():
                 self.walltime_s[body.job] = self.walltime_s.get(body.array)
             case CancelAsked():

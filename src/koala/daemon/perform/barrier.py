@@ -186,7 +186,7 @@ class BarrierOpener:
         mine = [row for row in rows if row.token in wanted]
         sources = dict(zip(command.tokens, command.inputs, strict=False))
         try:
-            gos = await self._gos(command.job, request, rows)
+            gos = await self._gos(command.job, request, rows, wanted)
         except _TooFewError as error:
             await self._end(error.row, Outcome.SITE_FAILED, error.reason)
             return False
@@ -241,8 +241,11 @@ class BarrierOpener:
 
     # ----------------------------------------------------------------------------- what components are told
 
-    async def _gos(self, job: JobId, request: Request, rows: list[ComponentRow]) -> tuple[Go, ...]:
-        found = await asyncio.gather(*(self._nodes(row) for row in rows), return_exceptions=True)
+    async def _gos(
+        self, job: JobId, request: Request, rows: list[ComponentRow], wanted: Sequence[Token]
+    ) -> tuple[Go, ...]:
+        asked = (self._nodes(row) if row.token in wanted else self._nodes_before(row) for row in rows)
+        found = await asyncio.gather(*asked, return_exceptions=True)
         peers = []
         for row, nodes in zip(rows, found, strict=True):
             if isinstance(nodes, BaseException):
@@ -258,6 +261,19 @@ class BarrierOpener:
             )
         return go_for(request.job_type, job, peers)
 
+    async def _nodes_before(self, row: ComponentRow) -> tuple[NodeShare, ...]:
+        """Of one that was released before: its site may be silent by now, and need not be asked again. Nobody needs
+        the address of one that has ended: where it was not kept, the name of its site stands for it."""
+        kept = self._components.nodes_of(row.token)
+        if kept is not None:
+            return kept
+        try:
+            return await self._nodes(row)
+        except _Unreachable:
+            if row.ended_at is None:
+                raise
+            return (NodeShare(name=row.site, processors=row.processors),)
+
     async def _nodes(self, row: ComponentRow) -> tuple[NodeShare, ...]:
         try:
             nodes = await self._call(row.site, self._sites[row.site].nodes(row.token))
@@ -268,6 +284,7 @@ class BarrierOpener:
         processors = sum(node.processors for node in nodes)
         if processors < row.processors:
             raise _TooFewError(row, processors)
+        self._components.keep_nodes(row.token, nodes)
         return nodes
 
     async def _all_links(

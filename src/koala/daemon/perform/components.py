@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from koala.model.launch import NodeShare
 from koala.model.messages import Token
 from koala.model.request import JobId, SiteName
 from koala.store.rows import ComponentRow
@@ -20,11 +21,13 @@ class ComponentRegister:
         self._rows: dict[Token, ComponentRow] = {}
         self._runs: dict[tuple[JobId, int], dict[Token, None]] = {}
         self._aborted: set[Token] = set()
+        self._nodes: dict[Token, tuple[NodeShare, ...]] = {}
 
     def reset(self, rows: Iterable[ComponentRow], aborted: Iterable[Token]) -> None:
         """Begin anew from the record; ``aborted`` are the components that are being aborted."""
         self._rows.clear()
         self._runs.clear()
+        self._nodes.clear()
         self._aborted = set(aborted)
         # The ended ones last: each stays only if one of its run is held.
         for row in sorted(rows, key=lambda row: row.ended_at is not None):
@@ -42,11 +45,21 @@ class ComponentRegister:
             del self._runs[row.job, row.run]
             for token in run:
                 del self._rows[token]
+                self._nodes.pop(token, None)
 
     def abort(self, token: Token) -> None:
         """A command to abort it is on record: it is not to start or run any more."""
         if self.is_held(token):
             self._aborted.add(token)
+
+    def keep_nodes(self, token: Token, nodes: tuple[NodeShare, ...]) -> None:
+        """It is on these nodes, by its site's word."""
+        if token in self._rows:
+            self._nodes[token] = nodes
+
+    def nodes_of(self, token: Token) -> tuple[NodeShare, ...] | None:
+        """The nodes that were kept of it; None where nothing was since the start of the daemon."""
+        return self._nodes.get(token)
 
     def get(self, token: Token) -> ComponentRow | None:
         """A component that is held, or whose run is."""

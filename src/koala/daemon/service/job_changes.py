@@ -86,20 +86,23 @@ class JobChanges:
         """Bring more tasks to a job of tasks that runs; they are placed when this returns, or ``ConflictError`` says
         why they are not. Rights as for ``cancel``. The same tasks again change nothing."""
         row = await self._records.own_row(who, job)
-        scheduler = self._engine.scheduler
-        if row.ended_at is not None or (live := scheduler.ledger.jobs.get(job)) is None:
+        scheduler, ledger = self._engine.scheduler, self._engine.scheduler.ledger
+        if row.ended_at is not None or (live := ledger.jobs.get(job)) is None:
             raise ConflictError(f"job {job} is {row.state}: tasks are spawned into a job that runs; submit it again")
         if tasks not in live.spawned:
             why_not = scheduler.why_not_spawned(job, tasks)
             if why_not:
                 raise ConflictError(f"job {job}: {why_not}")
             await self._engine.tell(SpawnAsked(at=self._engine.now(), job=job, tasks=tasks))
+            ledger = self._engine.scheduler.ledger  # of another core, where the engine recovered meanwhile
+            if (live := ledger.jobs.get(job)) is None:
+                raise ConflictError(f"job {job}: it has ended; submit it again")
         spots = live.spots
         if tasks not in live.spawned or spots is None or live.request.tasks is None:
             raise ConflictError(f"job {job}: {refused_last(live, tasks)}")
         names = live.request.tasks.names
         components = [
-            SpawnedComponent(part=part, site=scheduler.ledger.names[spots.sites[part]], tasks=held)
+            SpawnedComponent(part=part, site=ledger.names[spots.sites[part]], tasks=held)
             for part, here in enumerate(spots.tasks)
             if (held := [names[task] for task in here if names[task] in tasks.names])
         ]

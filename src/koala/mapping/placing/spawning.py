@@ -98,16 +98,17 @@ def _pack_spawned(placing: Placing, mapping: TaskMapping) -> bool:
 def joined(graph: TaskGraph, clusters_before: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
     """The clusters of the first tasks of the graph with the others, spawned ones, in them, and behind them those of
     tasks that no edges lead to."""
-    exchanged: Exchanged = [[] for _ in graph.names]
-    for one, other, rqoc in graph.edges:
-        exchanged[one].append((other, rqoc))
-        exchanged[other].append((one, rqoc))
     label = [-1] * len(graph.names)
     clusters = [list(cluster) for cluster in clusters_before]
     placed = sum(map(len, clusters))
     for index, cluster in enumerate(clusters):
         for task in cluster:
             label[task] = index
+    exchanged: Exchanged = [[] for _ in graph.names]
+    for one, other, rqoc in graph.edges:
+        if other >= placed:  # its second end, which comes later; what is placed moves no more
+            exchanged[one].append((other, rqoc))
+            exchanged[other].append((one, rqoc))
     _join(exchanged, label, range(placed), clusters)
     for task in range(len(label)):
         if label[task] < 0:
