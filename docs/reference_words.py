@@ -333,6 +333,7 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
     ("koala.core.state.ledger", "LAST_RUNS_USERS_MAX", "users whose last run times are remembered"),
     ("koala.core.state.ledger", "LAST_RUNS_NAMES_MAX", "names of users' jobs whose last run times are remembered"),
     ("koala.core.state.outlook", "ENDS_TOLD_MAX", "jobs that a planned job waits for, as told"),
+    ("koala.store.queries", "ENDS_LOOKED_AT_MAX", "last ends of components among which pages look for ended jobs"),
     ("koala.core.state.outlook", "ELEMENTS_FORESEEN_MAX", "elements not made yet that count in told times"),
     ("koala.simulator.kernels.planned", "PLANNED_CELLS_MAX", "jobs times clusters in the kernel with plans"),
     ("koala.simulator.told_times", "TOLD_KEPT", "jobs whose told times a run measures; at most twice so many"),

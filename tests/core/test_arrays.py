@@ -329,7 +329,7 @@ def test_an_array_whose_elements_find_no_place_in_their_only_try_is_over_at_once
 
 
 @pytest.mark.parametrize(
-    ("elements", "limit", "foreseen"), [(5, "", 3), (5, "%2", 0), (100, "", ELEMENTS_FORESEEN_MAX)]
+    ("elements", "limit", "foreseen"), [(5, "", 3), (5, "%2", 3), (100, "", ELEMENTS_FORESEEN_MAX)]
 )
 def test_what_is_told_of_a_job_behind_an_array_counts_elements_that_are_no_jobs_yet(
     elements: int, limit: str, foreseen: int
@@ -343,7 +343,17 @@ def test_what_is_told_of_a_job_behind_an_array_counts_elements_that_are_no_jobs_
     assert told is not None
     planned_at = 100.0 + MADE_AHEAD_MAX * 50.0
     assert driver.job(behind).plan_at == planned_at
-    assert (told.expected_at, told.latest_at) == (planned_at + foreseen * 50.0,) * 2
+    at = planned_at + foreseen * 50.0
+    assert (told.expected_at, told.latest_at) == (at, None if foreseen == ELEMENTS_FORESEEN_MAX else at)
+
+
+def test_what_is_told_of_a_job_behind_an_array_at_its_limit_counts_all_its_elements() -> None:
+    driver = CoreDriver({"a": 4}, scan_interval_s=0.0, plan_depth=1)
+    submit(driver, ask(1, walltime_s=60.0, array=read_array("0-9%2")))
+    driver.settle()
+    behind = submit(driver, ask(4, walltime_s=60.0))
+    driver.settle()
+    assert driver.scheduler.told(behind) == (300.0, 300.0)
 
 
 def test_a_job_behind_an_array_is_told_of_the_elements_that_come_before_it() -> None:

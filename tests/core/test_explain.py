@@ -151,6 +151,20 @@ def test_a_running_job_is_explained_by_its_places() -> None:
     assert said.story[-1].text == "the barrier opened: all components started together"
 
 
+def test_since_when_is_told_of_the_state_and_not_of_the_last_line_of_the_story() -> None:
+    driver = CoreDriver({"a": 10}, scan_interval_s=0.0, plan_depth=1)
+    driver.wait_until(2.0)
+    tokens = driver.run(ask(8, walltime_s=50.0))
+    driver.wait_until(3.0)
+    driver.submit(ask(9, walltime_s=50.0))
+    driver.wait_until(9.0)
+    driver.job(1).tell(9.0, "spawn_refused", ("a",), "there is no room")
+    driver.job(2).tell(9.0, "plan_lost", "")
+    assert (explain(driver, 1).since, explain(driver, 2).since) == (2.0, 3.0)
+    driver.end(*tokens)
+    assert explain(driver, 1).since == 9.0
+
+
 def test_an_ended_job_is_explained_by_its_outcome() -> None:
     driver = CoreDriver({"a": 10})
     driver.run(ask(8))

@@ -210,6 +210,14 @@ def test_a_job_is_planned_for_when_its_gpus_come_free_on_one_node() -> None:
     assert world.driver.scheduler.explain(5).expected_at == 300.0  # type: ignore[union-attr]
 
 
+def test_a_job_that_lacks_gpus_is_told_to_wait_for_those_who_have_some() -> None:
+    world = Nodes(count=1)
+    world.run(gpus(1, 2, walltime_s=300.0), 0)
+    world.run(gpus(1, 0, walltime_s=100.0), 0)
+    world.submit(gpus(1, 2))
+    assert world.driver.scheduler.explain(3).ends_before == (1,)  # type: ignore[union-attr]
+
+
 def test_where_nobody_tells_who_holds_what_the_plan_waits_until_it_is_sure() -> None:
     world = Nodes()
     for walltime_s, node in ((100.0, 0), (300.0, 0), (100.0, 1), (400.0, 1)):

@@ -182,6 +182,23 @@ def test_the_steps_of_what_is_held_at_a_site_are_those_of_what_overlaps_the_time
     assert store.held_processors("nowhere", 10.0, 20.0) == []
 
 
+def test_what_ended_lately_is_found_at_a_site_or_anywhere_the_last_first(store: Store) -> None:
+    ended = {1: 40.0, 2: 30.0, 3: 20.0, 4: 5.0}
+    jobs = [
+        job_row(number, state="done", ended_at=at, array=9 if number == 3 else None) for number, at in ended.items()
+    ]
+    rows = [component_row(f"{number}.1", job=number, ended_at=at) for number, at in ended.items()]
+    rows[1] = component_row("2.1", job=2, ended_at=30.0, site="leiden")
+    live = component_row("5.1", job=5, ended_at=35.0)  # it runs again
+    store.record(Batch(jobs=(*jobs, job_row(5, owner="bob")), components=(*rows, live)))
+    assert [(each.id, each.array) for each in store.ended_lately(10.0)] == [(1, None), (2, None), (3, 9)]
+    assert [each.id for each in store.ended_lately(10.0, site="delft")] == [1, 3]
+    assert [each.id for each in store.ended_lately(10.0, site="delft", ends_max=1)] == [1]
+    assert store.ended_lately(10.0, owner="bob") == []
+    store.mark_pruned(["1.1"])
+    assert [each.id for each in store.ended_lately(10.0)] == [1, 2, 3]
+
+
 def test_of_many_steps_those_of_a_stretch_of_time_are_one(store: Store) -> None:
     rows = [component_row(f"c{number}", claimed_at=number, ended_at=number + 50.0) for number in range(100)]
     entries = tuple(reported(seq, "delft", float(seq)) for seq in range(1, 101))

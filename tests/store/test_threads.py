@@ -120,6 +120,8 @@ QUESTIONS: dict[str, Callable[[Store], object]] = {
     "components": lambda store: store.components(5),
     "component": lambda store: store.component("5.1"),
     "processors held at a site": lambda store: store.held_processors("delft", 1.0, 2.0),
+    "ended lately": lambda store: store.ended_lately(1.0),
+    "ended lately at a site": lambda store: store.ended_lately(1.0, site="delft", owner="ann"),
     "ended components": lambda store: store.ended_components(9.0, 9),
     "ended components, counted": lambda store: store.ended_components_count(),
     "transfers": lambda store: store.transfers(5),

@@ -54,6 +54,7 @@ from koala.model.api import (
 )
 from koala.model.errors import NotFoundError
 from koala.store import Store
+from koala.store.rows import EndedLately
 from tests.support.grid_forms import NOW, component, job, link, link_state, overview, places, site, transfer
 
 START_S_MAX = 60.0
@@ -160,7 +161,6 @@ class PaintedService(Service):
         limit: int = 100,
         cursor: str | None = None,
         array: int | None = None,
-        unfolded: bool = False,
     ) -> Page[JobSummary]:
         who.need(Scope.READ)
         before = int(cursor) if cursor else 2**62
@@ -170,7 +170,7 @@ class PaintedService(Service):
             if each.id < before
             and (not states or each.state in states)
             and owner in (None, each.owner)
-            and (each.elements is None if unfolded else array == each.array)
+            and array == each.array
         ]
         more = str(found[limit - 1].id) if len(found) > limit else None
         return Page[JobSummary](items=list[JobSummary](found[:limit]), next=more)
@@ -264,6 +264,17 @@ class PaintedService(Service):
             text=piece.decode(errors="replace"),
             complete=job in self.complete and offset + len(piece) >= len(data),
         )
+
+    async def ended_lately(self, who: Principal, from_at: float, site: str | None = None) -> list[EndedLately]:
+        who.need(Scope.READ)
+        found = [
+            EndedLately(each.id, each.array, each.ended_at)
+            for each in self.painted.values()
+            if each.ended_at is not None
+            and each.ended_at >= from_at
+            and any(site in (None, part.site) for part in each.components)
+        ]
+        return sorted(found, key=lambda each: (each.ended_at, each.id), reverse=True)
 
     async def history(self, who: Principal, site: str, from_at: float, to_at: float) -> SiteHistory:
         who.need(Scope.READ)

@@ -342,8 +342,9 @@ class Scheduler:
         found = self._spawning.places_for(job, tasks)
         return found if isinstance(found, str) else ""
 
-    def told(self, job_id: JobId) -> tuple[float, float] | None:
-        """When a waiting job is expected to start, and when at the latest; None where it has no plan."""
+    def told(self, job_id: JobId) -> tuple[float, float | None] | None:
+        """When a waiting job is expected to start, and when at the latest if that is known; None where it has no
+        plan."""
         prospect = self.prospect(job_id)
         return None if prospect is None else (prospect.at, prospect.latest_at)
 

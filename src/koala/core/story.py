@@ -163,7 +163,7 @@ def explain(
         job=job.id,
         state=job.state,
         meaning=_meaning(job, names),
-        since=story[-1].at,
+        since=_since(job, story),
         waiting_since=job.waiting_since if waiting else None,
         place_in_line=queue.place_in_line(job) if waiting else None,
         elements_before=elements_before if waiting else 0,
@@ -186,6 +186,18 @@ def explain(
         story=story,
         **dict(zip(JobCounts.__struct_fields__, job.counts(), strict=True)) | {"placement_tries": placement_tries},
     )
+
+
+def _since(job: Job, story: Sequence[StoryEntry]) -> float:
+    """When it came into its state."""
+    times = {
+        JobState.WAITING: job.waiting_since,
+        JobState.PLACED: job.placed_at,
+        JobState.RUNNING: job.started_at,
+        **dict.fromkeys(ENDED, job.ended_at),
+    }
+    at = times.get(job.state)
+    return story[-1].at if at is None else at
 
 
 def job_traffic(job: Job, names: Sequence[SiteName]) -> JobTraffic | None:

@@ -140,3 +140,9 @@ def element_number(array: int, spec: ArraySpec, index: int) -> int | None:
 def element_name(name: str, index: int) -> str:
     """How an element is called in lists."""
     return f"{name}[{index}]"
+
+
+def element_tail(name: str, index: int | None) -> str:
+    """What of the name of a job tells it from other elements of its array: ``[59]``; empty for any other job."""
+    tail = "" if index is None else element_name("", index)
+    return tail if name.endswith(tail) else ""

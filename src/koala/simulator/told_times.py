@@ -19,10 +19,11 @@ TOLD_KEPT = 2_000
 
 
 class ToldTime(NamedTuple):
-    """What was told of a job when it first had a plan, and when it started, once it has."""
+    """What was told of a job when it first had a plan, and when it started, once it has. Not of every job a latest
+    time is told."""
 
     expected_at: float
-    latest_at: float
+    latest_at: float | None
     started_at: float | None = None
 
 
@@ -70,7 +71,11 @@ def errors(told: Sequence[ToldTime]) -> dict[str, Any]:
     """The errors of both times over the jobs that have started, and how many of them started after the latest."""
     started = [each for each in told if each.started_at is not None]
     expected = [each.started_at - each.expected_at for each in started if each.started_at is not None]
-    latest = [each.started_at - each.latest_at for each in started if each.started_at is not None]
+    latest = [
+        each.started_at - each.latest_at
+        for each in started
+        if each.started_at is not None and each.latest_at is not None
+    ]
     return {
         "measured": len(started),
         "expected_error_s": _summary(expected),

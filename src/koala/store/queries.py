@@ -34,6 +34,7 @@ from koala.store.columns import PlainText, Whole, escaped
 from koala.store.requests import decode_body, restored
 from koala.store.rows import (
     ComponentRow,
+    EndedLately,
     JournalRow,
     LiveRecord,
     Recovered,
@@ -51,6 +52,8 @@ NUMBER_MAX = 2**63 - 1
 KEYS_AT_ONCE = 5_000
 # So many steps of a site's use are told, unless it is said otherwise.
 STEPS_MAX = 2_000
+# So many ends of components are looked at for the jobs that ended last.
+ENDS_LOOKED_AT_MAX = 2_000
 # No character has these numbers.
 FIRST_SURROGATE, LAST_SURROGATE = 0xD800, 0xDFFF
 
@@ -244,16 +247,12 @@ def jobs(
     before: int | None,
     limit: int,
     array: int | None = None,
-    unfolded: bool = False,
 ) -> list[StoredJob]:
-    """The newest first: all but the elements of arrays, or the elements of one array; ``unfolded`` elements in place
-    of their arrays. Each state is looked up by itself, so that a rare one is found among very many jobs."""
+    """The newest first: all but the elements of arrays, or the elements of one array. Each state is looked up by
+    itself, so that a rare one is found among very many jobs."""
     table = tables.jobs
     newest = select(table.c.id).order_by(table.c.id.desc()).limit(limit)
-    if unfolded:
-        newest = newest.where(table.c.elements.is_(None))
-    else:
-        newest = newest.where(table.c.array.is_(None) if array is None else table.c.array == clamped(array))
+    newest = newest.where(table.c.array.is_(None) if array is None else table.c.array == clamped(array))
     if owner is not None:
         newest = newest.where(table.c.owner == owner)
     if before is not None:
@@ -304,6 +303,27 @@ def components_by_token(connection: Connection, tokens: Collection[str]) -> list
         for some in _some(tokens)
         for row in _rows(connection, select(*_COMPONENT).where(table.c.token.in_(some)), ComponentRow)
     ]
+
+
+def ended_lately(
+    connection: Connection, *, site: str | None, owner: str | None, from_at: float, ends_max: int
+) -> list[EndedLately]:
+    """The jobs that are over of which a component ended after a time, at one site or anywhere, the last first. Of all
+    such components the last ``ends_max`` are looked at."""
+    table, of = tables.components, tables.jobs
+    last = select(table.c.job, table.c.ended_at).where(table.c.ended_at >= from_at)
+    last = last.order_by(table.c.ended_at.desc()).limit(ends_max)
+    if site is None:
+        parts = [last.where(table.c.pruned == literal_column(each)).subquery() for each in ("false", "true")]
+        ends = union_all(*(select(part.c.job, part.c.ended_at) for part in parts)).subquery()
+    else:
+        ends = last.where(table.c.site == site).subquery()
+    found = select(of.c.id, of.c.array, of.c.ended_at).where(
+        of.c.id.in_(select(ends.c.job)), of.c.ended_at.is_not(None)
+    )
+    if owner is not None:
+        found = found.where(of.c.owner == owner)
+    return [EndedLately(*row) for row in connection.execute(found.order_by(of.c.ended_at.desc(), of.c.id.desc()))]
 
 
 def held_processors(

@@ -4,7 +4,7 @@ table, and the batch that is recorded as a whole. Nothing here knows of a databa
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -45,6 +45,14 @@ class StoredJob(JobCounts, frozen=True, kw_only=True):
     array_index: int | None = None
     elements: ElementCounts | None = None
     explanation: dict[str, Any] | None = None
+
+
+class EndedLately(NamedTuple):
+    """A job that is over, and the array of which it is an element."""
+
+    id: JobId
+    array: JobId | None
+    ended_at: float
 
 
 class ComponentRow(msgspec.Struct, frozen=True, kw_only=True):

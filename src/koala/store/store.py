@@ -26,6 +26,7 @@ from koala.store.migrate import migrate
 from koala.store.rows import (
     Batch,
     ComponentRow,
+    EndedLately,
     JournalRow,
     LiveRecord,
     Recovered,
@@ -250,14 +251,11 @@ class Store:
         before: JobId | None = None,
         limit: int = PAGE_DEFAULT,
         array: JobId | None = None,
-        unfolded: bool = False,
     ) -> list[StoredJob]:
         """The newest first: of one owner, in one of some states, with ids below one; whatever is given. Elements of
-        an array are told only where that is asked for; ``unfolded`` all are, in place of their arrays."""
+        an array are told only where that is asked for."""
         with self._read("read jobs") as connection:
-            return queries.jobs(
-                connection, owner=owner, states=states, before=before, limit=limit, array=array, unfolded=unfolded
-            )
+            return queries.jobs(connection, owner=owner, states=states, before=before, limit=limit, array=array)
 
     def job_by_client_token(self, owner: str, client_token: str) -> StoredJob | None:
         """The job that the owner submitted with this token."""
@@ -287,6 +285,19 @@ class Store:
         """The components with these tokens, in any order."""
         with self._read("read components") as connection:
             return queries.components_by_token(connection, tokens)
+
+    def ended_lately(
+        self,
+        from_at: float,
+        *,
+        site: SiteName | None = None,
+        owner: str | None = None,
+        ends_max: int = queries.ENDS_LOOKED_AT_MAX,
+    ) -> list[EndedLately]:
+        """The jobs, and elements of arrays, that are over and of which a component ended after a time, at one site or
+        anywhere, the last first. Of all such components the last ``ends_max`` are looked at."""
+        with self._read("read jobs") as connection:
+            return queries.ended_lately(connection, site=site, owner=owner, from_at=from_at, ends_max=ends_max)
 
     def held_processors(
         self, site: SiteName, from_at: float, to_at: float, steps_max: int = queries.STEPS_MAX

@@ -67,7 +67,7 @@ def test_a_list_tells_when_and_where_planned_jobs_are_expected(capsys: pytest.Ca
     print_explanation(found, now)
     shown = capsys.readouterr().out
     assert f"Expected at {clock(PLAN.expected_at, now)} on a and b, if nobody comes before" in shown
-    assert "Job 4, which comes before it, is expected at" in shown
+    assert f"Job 4, which comes before it, has its places planned for {clock(PLAN.expected_at, now)}" in shown
     print_explanation(found, PLAN.expected_at)
     assert "Expected any moment on a and b, if nobody comes before" in capsys.readouterr().out
 

@@ -7,8 +7,10 @@ import io
 from rich.console import Console
 
 from koala.cli.errors import UserError, say, wrapped
+from koala.cli.job.list import jobs_table
 from koala.cli.site.command import sites_table
 from koala.model.api import SiteInfo
+from tests.support.grid_forms import job
 
 LONG = "the job asks for what there is nowhere, in so many words that no line of a terminal holds them; ask for less"
 
@@ -37,6 +39,16 @@ def test_a_line_of_a_users_text_stays_whole() -> None:
         == f"job.yaml:1:1: it is wrong\n{quoted}\n  do so"
     )
     assert all(line.startswith("  ") for line in wrapped(f"  {LONG}", 40).splitlines())
+
+
+def test_what_tells_elements_of_an_array_apart_is_not_cut_off() -> None:
+    name = "a-sweep-with-a-long-name[59]"
+    table = jobs_table([job(66, "running", name=name, array=6, array_index=59), job(7, name=name)], {})
+    cells = list(table.columns[1].cells)
+    assert [str(each) for each in cells] == [
+        "a-sweep-wit\N{HORIZONTAL ELLIPSIS}[59]",
+        "a-sweep-with-a-\N{HORIZONTAL ELLIPSIS}",
+    ]
 
 
 def test_the_table_of_sites_fits_eighty_columns() -> None:

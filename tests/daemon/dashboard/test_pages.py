@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -14,10 +15,11 @@ from koala.daemon.dashboard.page_contents import (
     QUEUE_JOBS_MAX,
     SITE_CHARTS_MAX,
     TAIL_BYTES,
+    TIMELINE_ELEMENTS_MAX,
     TIMELINE_JOBS_MAX,
 )
 from koala.daemon.dashboard.words import moment
-from koala.model.api import ElementCountsInfo, Output, PlanInfo, Scope
+from koala.model.api import ElementCountsInfo, JobDetail, Output, PlanInfo, Scope
 from tests.support.grid_forms import NOW, component, job, overview, places, site
 from tests.support.painted_grid import PaintedService, Served, served
 
@@ -92,7 +94,7 @@ def test_the_overview_is_complete_without_javascript(reader: httpx.Client) -> No
     for words in (
         "14 ours · 6 others&#39; · 2 idle · 24 in all".replace("&#39;", "'"),
         "vrije does not answer: connection refused; koala site check vrije tells more",
-        "no site has 12 idle processors; 8 more idle processors on leiden",
+        "no site has 12 idle processors; would help: 8 more idle processors on leiden",
         "100 MB of 1.0 GB",
         "640 Mbit/s",
         "leiden reports 16 processors",
@@ -123,7 +125,10 @@ def test_plans_tell_when_and_where_jobs_are_expected(server: Served, operator: h
     server.service.paint_job(job(99, "waiting"))
     expected = f"expected at {moment(NOW + 86_400.0)} on delft and leiden"
     assert f"It is {expected} , if nobody comes before" in text_of(operator.get("/jobs/10").text)
-    assert f"Job 10 , which comes before it, is {expected}." in text_of(operator.get("/jobs/99").text)
+    planned = expected.removeprefix("expected at ")
+    assert f"Job 10 , which comes before it, has its places planned for {planned}." in text_of(
+        operator.get("/jobs/99").text
+    )
     assert expected in text_of(operator.get("/").text)
 
 
@@ -242,6 +247,39 @@ def test_the_page_of_an_array_lists_its_elements_and_those_that_ended_are_jobs_o
     for path in ("/", "/sites/delft"):
         assert "21 job-21" in text_of(operator.get(path).text)
     assert 'id="elements"' not in operator.get("/jobs/22").text
+
+
+def test_the_elements_of_an_array_leave_room_for_other_jobs_that_ended(
+    server: Served, operator: httpx.Client
+) -> None:
+    def ended(number: int, at: float, where: str = "delft", **fields: Any) -> JobDetail:
+        runs = [component(0, where, claimed_at=at - 30, released_at=at - 20, ended_at=at, outcome="done")]
+        return job(number, "done", started_at=at - 20, ended_at=at, components=runs, **fields)
+
+    counts = ElementCountsInfo(indices="0-59", size=60, done=60)
+    array = job(100, "done", name="sweep", elements=counts, ended_at=NOW - 1)
+    elements = [ended(101 + n, NOW - 1, name=f"sweep[{n}]", array=100, array_index=n) for n in range(60)]
+    jobs = (array, *elements, ended(90, NOW - 300), ended(91, NOW - 200, "leiden"))
+    server.paint(lambda service: service.painted.update({each.id: each for each in jobs}))
+    for path in ("/", "/sites/delft"):
+        page = text_of(operator.get(path).text)
+        assert "90 job-90" in page
+        assert page.count("sweep [") == TIMELINE_ELEMENTS_MAX
+        assert "160 sweep [59]" in page
+    page = text_of(operator.get("/jobs/100").text)
+    assert "0-59: 60 done" in page
+    assert "0 waiting" not in page
+    assert "its turn has come" not in page
+
+
+def test_a_job_that_is_held_until_its_time_is_listed_with_it(server: Served, operator: httpx.Client) -> None:
+    held = job(30, "held", reason="it waits for its time (begin_at)", begins_at=NOW + 86_400.0)
+    counts = ElementCountsInfo(indices="0-4", size=5, running=2, done=2, failed=1)
+    array = job(40, "unfolding", elements=counts, standing="running")
+    server.paint(lambda service: service.painted.update({30: held, 40: array}))
+    page = text_of(operator.get("/jobs").text)
+    assert f"it waits for its time, {moment(NOW + 86_400.0)}" in page
+    assert "5 elements: 2 running, 2 done, 1 failed" in page
 
 
 def test_the_list_of_jobs_says_why_and_until_when_each_waits(server: Served, operator: httpx.Client) -> None:

@@ -325,8 +325,9 @@ def test_an_array_is_one_row_and_its_elements_are_jobs(tmp_path: Path) -> None:
                 (array + 1, "sweep[3]", array, 3),
             ]
             assert [each.id for each in (await service.jobs(OWNER)).items] == [after, again, array]
-            done = (await service.jobs(OWNER, states=frozenset({"done"}), unfolded=True)).items
-            assert [each.id for each in done] == [each.id for each in elements]
+            ended = await service.grid.ended_lately(OWNER, 0.0)
+            assert {(each.id, each.array) for each in ended} == {(each.id, array) for each in elements}
+            assert await service.grid.ended_lately(BERT, 0.0) == []
             assert (await service.output(OWNER, array + 2)).text == f"{array} 5 5\n"
             with pytest.raises(NotFoundError, match="whose turn has not come yet"):
                 await service.job(OWNER, again + 9_000)

@@ -137,7 +137,9 @@ def _print_dry_run(ctx: click.Context, answer: DryRunGraph, as_json: bool) -> No
         size = f" ({counted(each.processors, 'processor')}{elements})" if each.processors else ""
         after = f", after {listed([clean(name) for name in each.waits_for])}" if each.waits_for else ""
         if each.dry_run.refusal is not None:
-            told = f"no place: {clean(each.dry_run.refusal.reason)}; {clean(each.dry_run.refusal.cure)}"
+            told = f"no place: {clean(each.dry_run.refusal.reason)}"
+            if each.dry_run.refusal.cure:
+                told += f"; would help: {clean(each.dry_run.refusal.cure)}"
         else:
             told = ", ".join(f"{place.processors} on {clean(place.site)}" for place in each.dry_run.places)
         if victims := preempted(each.dry_run):

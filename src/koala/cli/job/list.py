@@ -23,6 +23,7 @@ from koala.cli.terminal.words import (
     span,
     state_text,
 )
+from koala.model.job_array import element_tail
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -135,7 +136,7 @@ def jobs_table(found: Sequence[JobSummary], verdicts: Mapping[int, str], *, wide
         told = "; ".join(filter(None, (places_words(job.places), job_note(job, verdicts.get(job.id, "")))))
         table.add_row(
             str(job.id),
-            _cut(job.name, WIDE_COLUMNS if wide else NAME_WIDTH_MAX),
+            _cut(job.name, WIDE_COLUMNS if wide else NAME_WIDTH_MAX, tail=element_tail(job.name, job.array_index)),
             *([_cut(job.owner, WIDE_COLUMNS if wide else OWNER_WIDTH_MAX)] if several else []),
             state_text(shown_state(job)),
             str(job.processors),
@@ -146,9 +147,10 @@ def jobs_table(found: Sequence[JobSummary], verdicts: Mapping[int, str], *, wide
     return table
 
 
-def _cut(text: str, width: int) -> Text:
+def _cut(text: str, width: int, tail: str = "") -> Text:
+    """The text, of which all before its tail is cut where it is too wide."""
     from rich.text import Text
 
-    cell = Text(clean(text))
-    cell.truncate(width, overflow="ellipsis")
-    return cell
+    cell = Text(clean(text.removesuffix(tail)))
+    cell.truncate(max(1, width - len(tail)), overflow="ellipsis")
+    return cell.append(tail)

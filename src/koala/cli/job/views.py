@@ -14,10 +14,10 @@ from koala.cli.terminal.words import (
     ago,
     clean,
     clock,
-    expected,
     first_element,
     job_note,
     places_words,
+    planned,
     progress_bar,
     share_bar,
     shown_state,
@@ -297,9 +297,9 @@ def print_explanation(found: Explanation, now: float) -> None:
     for told in start_words(found, now):
         out.print(Text(told))
     for each in found.planned_before:
-        plan = expected(each.expected_at, each.expected_sites, now)
+        plan = planned(each.expected_at, each.expected_sites, now)
         whose = "A job of another user" if each.job is None else f"Job {each.job}"
-        out.print(Text(f"{whose}, which comes before it, is {plan}."))
+        out.print(Text(f"{whose}, which comes before it, has its places planned for {plan}."))
     if found.refusal is not None:
         out.print()
         print_refusal(found.refusal)

@@ -164,6 +164,8 @@ def _told_table(told: dict[str, Any]) -> RenderableType:
         table.add_column(column, justify="right")
     for which in ("expected", "latest"):
         errors = told[f"{which}_error_s"]
+        if errors is None:  # of none of them a latest time was told
+            continue
         columns = ("median", "p90", "absolute_median", "absolute_p90")
         table.add_row(which, *(f"{errors[key]:.1f}" for key in columns))
     return Group(title, table)

@@ -32,7 +32,6 @@ STATE_STYLES = {
     "failed": "red",
     "cancelled": "dim red",
 }
-ELEMENT_STATES = ("waiting", "running", "done", "failed", "cancelled")
 OURS, OTHERS, IDLE, BARRIER, SHUT = (
     "\N{FULL BLOCK}",
     "\N{DARK SHADE}",
@@ -77,6 +76,11 @@ def expected(at: float, sites: Sequence[str], now: float | None = None) -> str:
     where = f" on {listed([clean(site) for site in sites])}" if sites else ""
     is_over = at <= (time.time() if now is None else now)
     return f"expected {'any moment' if is_over else f'at {clock(at, now)}'}{where}"
+
+
+def planned(at: float, sites: Sequence[str], now: float | None = None) -> str:
+    """For when and where a job has a plan: ``14:05:10 on delft and leiden``."""
+    return expected(at, sites, now).removeprefix("expected ").removeprefix("at ")
 
 
 def start_words(found: Explanation | DryRun, now: float) -> list[str]:
@@ -168,8 +172,7 @@ def with_its_time(text: str, at: float | None, now: float | None = None) -> str:
 
 def elements_words(elements: ElementCountsInfo) -> str:
     """How the elements of an array stand: ``100 elements: 58 waiting, 10 running, 32 done``."""
-    counts = [f"{getattr(elements, each)} {each}" for each in ELEMENT_STATES if getattr(elements, each)]
-    return f"{elements.size} {'element' if elements.size == 1 else 'elements'}: {', '.join(counts)}"
+    return f"{elements.size} {'element' if elements.size == 1 else 'elements'}: {elements.in_words}"
 
 
 def first_element(job: JobSummary) -> str:

@@ -9,7 +9,8 @@ told counts how long that is estimated to take. Nothing here decides.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable
+from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
 from koala.core.state.availability import Availability, Hold
@@ -17,23 +18,27 @@ from koala.core.state.encoded import INFINITY
 from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
 from koala.core.state.nodes.ahead import NodesAhead
+from koala.core.state.nodes.beside import tasks_by_site
 from koala.core.state.reservations import PlanFinder, Reservation
+from koala.model.nodes import total_of
 from koala.model.request import JobId
-from koala.policies.front_door import Spots, staging_s
+from koala.policies.front_door import Demand, Spots, staging_s
 
 # How many of the jobs for which another waits are told.
 ENDS_TOLD_MAX = 5
-# So many elements of arrays count that come before a planned job and are no jobs yet.
+# So many elements of arrays count that come before a planned job and are no jobs yet; no latest time is told of one
+# behind more.
 ELEMENTS_FORESEEN_MAX = 32
 
 
 class Prospect(NamedTuple):
     """When and where a planned job is likely to start, when it starts if every job uses its whole walltime, and the
-    last jobs whose ends there it waits for, by their ends."""
+    last jobs whose ends there it waits for, by their ends. Behind too many elements of arrays the latest time is not
+    known."""
 
     at: float
     spots: Spots
-    latest_at: float
+    latest_at: float | None
     ends_before: tuple[JobId, ...]
 
 
@@ -56,13 +61,19 @@ class _Forecast:
         self.reserved.append(Reservation(job, at, at + takes_s, spots))
         return at, spots
 
-    def foresee(self, ledger: Ledger, array: Job, takes_s: float) -> None:
-        """An element of the array that is no job yet comes next."""
+    def foresee(self, ledger: Ledger, array: Job, takes_s: float, elements: int, turns: list[float] | None) -> None:
+        """So many elements of the array that are no jobs yet come next. Where not all may live at once, each has its
+        turn when an earlier one has ended; ``turns`` are the first ends."""
         assert array.demand is not None
-        finder = PlanFinder(self.availability, ledger.sites.view, ledger.now, self.reserved, self._ahead)
-        found = finder.earliest(array.demand, takes_s)
-        if found is not None:
+        for _ in range(elements):
+            after = ledger.now if turns is None else heappop(turns)
+            finder = PlanFinder(self.availability, ledger.sites.view, ledger.now, self.reserved, self._ahead)
+            found = finder.earliest(array.demand, takes_s, after=after)
+            if found is None:
+                return
             self.reserved.append(Reservation(None, found[0], found[0] + takes_s, found[1], array.demand))
+            if turns is not None:
+                heappush(turns, found[0] + takes_s)
 
 
 class Outlook:
@@ -74,6 +85,7 @@ class Outlook:
         self._prospects: dict[JobId, Prospect] = {}
         self._to_come: list[Job] = []  # those not worked out yet, the next one last
         self._foreseen = 0  # elements that are no jobs yet and come before those
+        self._too_many = False  # whether more of them come
         self._put_off = False  # whether such elements, or files of jobs before those, will put their plans off
         self._bounds = False  # whether plans may be no bounds, so that the latest times are worked out, too
         self._likely = self._at_most = _Forecast(Availability(0))
@@ -92,7 +104,7 @@ class Outlook:
             self._prospects = {}
             self._to_come = line[::-1]
             self._foreseen = 0
-            self._put_off = False
+            self._too_many = self._put_off = False
             self._likely = self._forecast(availability, self._usual_end)
             self._bounds = self._ledger.estimates_runs or any(
                 each.spec is not None or (each.demand is not None and each.demand.has_files) for each in line
@@ -108,17 +120,35 @@ class Outlook:
         return self._prospects.get(job.id)
 
     def _foresee(self, array: Job) -> None:
-        """Elements of the array come before whoever stands behind it, as many as may live at once."""
+        """All elements of the array come before whoever stands behind it, no more than its limit at once."""
         assert array.spec is not None
+        ledger, limit = self._ledger, array.spec.limit
+        room = ELEMENTS_FORESEEN_MAX - self._foreseen
         to_come = array.spec.size - array.made - array.not_made
-        if array.spec.limit is not None:
-            to_come = min(to_come, array.spec.limit - array.elements_live)
-        ledger = self._ledger
-        for _ in range(min(to_come, ELEMENTS_FORESEEN_MAX - self._foreseen)):
-            self._foreseen += 1
-            self._put_off = True
-            self._likely.foresee(ledger, array, self._takes_s(array))
-            self._at_most.foresee(ledger, array, ledger.walltime_s(array))
+        self._put_off = True
+        self._foreseen += min(to_come, room)
+        for forecast, takes_s in ((self._likely, self._takes_s(array)), (self._at_most, ledger.walltime_s(array))):
+            coming, turns = to_come, None
+            if limit is not None and room > 0:
+                turns = self._element_ends(array, forecast)
+                coming += max(0, array.elements_live - len(turns))  # those that live without places or a plan
+                turns += [ledger.now] * (limit - len(turns))
+                heapify(turns)
+            self._too_many |= coming > room
+            forecast.foresee(ledger, array, takes_s, min(coming, room), turns)
+
+    def _element_ends(self, array: Job, forecast: _Forecast) -> list[float]:
+        """When those elements of the array end that have places or plans."""
+        ends: dict[JobId, float] = {}
+        for profile in forecast.availability.profiles:
+            for hold in profile.in_order():
+                job = self._ender(hold[3])
+                if job is not None and job.array == array.id:
+                    ends[job.id] = max(hold[0], ends.get(job.id, 0.0))
+        for each in forecast.reserved:
+            if each.job is not None and each.job.array == array.id:
+                ends[each.job.id] = each.until
+        return list(ends.values())
 
     def _takes_s(self, job: Job) -> float:
         """How long it is likely to take."""
@@ -143,7 +173,7 @@ class Outlook:
         self._put_off |= files_s > 0.0
         ends_before = self._ends_before(job, at, spots)
         start = at + self._files_s(job, spots, brought_by=at)
-        return Prospect(start, spots, max(start, latest_at + files_s), ends_before)
+        return Prospect(start, spots, None if self._too_many else max(start, latest_at + files_s), ends_before)
 
     def _files_s(self, job: Job, spots: Spots | None, brought_by: float | None = None) -> float:
         """How long it takes to bring its files there; nothing where they come before that time, as it claims early.
@@ -211,14 +241,15 @@ class Outlook:
 
     def _ends_before(self, job: Job, at: float, spots: Spots) -> tuple[JobId, ...]:
         """The jobs whose ends it waits for: at each of its sites those that end last until then, as many as it takes
-        to have its processors. Jobs with plans before it count, where they end before it starts; whoever made room
-        for those is not waited for."""
+        to have its processors, or all that have GPUs where those are too few. Jobs with plans before it count, where
+        they end before it starts; whoever made room for those is not waited for."""
         assert job.demand is not None
         ends: dict[JobId, float] = {}
         for site in set(spots.sites):
             profile = self._likely.availability.profiles[site]
             enders = [(each[0], each[2], self._ender(each[3])) for each in profile.in_order() if each[0] <= at]
             missing = _processors(spots, site) - profile.base
+            kinds = self._lacking_gpus(job.demand, spots, site)
             for each in self._likely.reserved:
                 if each.job is not job and each.until <= at:
                     enders.append((each.until, _processors(each.spots, site), each.job))
@@ -228,9 +259,24 @@ class Outlook:
                 if missing <= 0 and not job.demand.groups:  # of GPUs and memory processors do not tell
                     break
                 missing -= processors
-                if other is not None and processors:
+                if other is not None and processors and (not kinds or _holds_gpus(other, kinds)):
                     ends[other.id] = max(end, ends.get(other.id, 0.0))
         return tuple(sorted(ends, key=lambda other: (ends[other], other))[-ENDS_TOLD_MAX:])
+
+    def _lacking_gpus(self, demand: Demand, spots: Spots, site: int) -> set[str]:
+        """The kinds of GPUs, "" for any, of which the site has too few idle now for the tasks that go there."""
+        wanted: dict[str, int] = {}
+        for shape, tasks in tasks_by_site(demand, spots).get(site, {}).items() if demand.groups else ():
+            if shape.gpus:
+                wanted[shape.gpu] = wanted.get(shape.gpu, 0) + shape.gpus * tasks
+        idle = total_of(self._ledger.sites.pools.free(site)).gpus if wanted else {}
+        return {kind for kind, gpus in wanted.items() if (idle.get(kind, 0) if kind else sum(idle.values())) < gpus}
+
+
+def _holds_gpus(job: Job, kinds: Collection[str]) -> bool:
+    """Whether its tasks have GPUs of one of these kinds, or may have."""
+    shapes = [each.shape for each in job.request.components if each.shape is not None and each.shape.gpus]
+    return any("" in (each.gpu, *kinds) or each.gpu in kinds for each in shapes)
 
 
 def _processors(spots: Spots, site: int) -> int:

@@ -185,18 +185,21 @@ class PlanFinder:
     def _place_at(self, demand: Demand, time: float, walltime_s: float) -> Spots | None:
         return self.place_during(demand, time, time + walltime_s)
 
-    def earliest(self, demand: Demand, walltime_s: float, before: float = INFINITY) -> tuple[float, Spots] | None:
-        """The earliest time known, before that one, at which the demand finds places for so long, and these.
+    def earliest(
+        self, demand: Demand, walltime_s: float, before: float = INFINITY, *, after: float = 0.0
+    ) -> tuple[float, Spots] | None:
+        """The earliest time known, before that one and not before the other, at which the demand finds places for so
+        long, and these.
 
         Under a policy that is monotone in what is idle the times are halved between the points where what a job
         finds may become less; otherwise they are tried one by one from the first that is not hopeless.
         """
-        now, steps = self.now, self.availability.steps()
-        if before <= now:
+        first_at, steps = max(self.now, after), self.availability.steps()
+        if before <= first_at:
             return None
-        times = [now, *steps[bisect_right(steps, now) : bisect_left(steps, before)]]
+        times = [first_at, *steps[bisect_right(steps, first_at) : bisect_left(steps, before)]]
         for each in self.reserved:
-            if now < each.until < before:
+            if first_at < each.until < before:
                 insort(times, each.until)
         first = self._first_by_numbers(demand, times)
         search = self._halving if demand.steady else self._one_by_one

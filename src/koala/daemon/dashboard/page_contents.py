@@ -7,6 +7,7 @@ a browser can show and the daemon can make once a second.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from koala.daemon.dashboard.axis import life, recent
 from koala.daemon.dashboard.charts import measured_line, processor_bar, usage_chart
 from koala.daemon.dashboard.network import network
 from koala.daemon.dashboard.timeline import component_rows, job_row, rows_at_site
-from koala.daemon.dashboard.words import bandwidth, expected, latency
+from koala.daemon.dashboard.words import bandwidth, expected, latency, with_its_time
 from koala.daemon.service.principal import Principal
 from koala.model.api import (
     JobDetail,
@@ -39,6 +40,8 @@ WINDOWS_MIN = (1, 5, 30, 120, 720)
 WINDOW_DEFAULT_MIN = 30
 TIMELINE_JOBS_MAX = 16
 TIMELINE_ENDED_MAX = 6
+# So many elements of one array that have ended are shown beside other jobs.
+TIMELINE_ELEMENTS_MAX = 3
 SITE_CHARTS_MAX = 24
 QUEUE_JOBS_MAX = 25
 QUEUE_EXPLAINED_MAX = 10
@@ -131,7 +134,8 @@ class PageContents:
             for site in grid.sites:
                 history = await self._service.grid.history(who, site.name, axis.from_at, axis.to_at)
                 charts[site.name] = usage_chart(history, axis)
-        waiting = [*grid.waiting_high[:QUEUE_EXPLAINED_MAX], *grid.waiting_low[:QUEUE_EXPLAINED_MAX]]
+        queues = (grid.waiting_high, grid.waiting_low, grid.held)
+        waiting = [job for queue in queues for job in queue[:QUEUE_EXPLAINED_MAX]]
         return {
             "grid": grid,
             "axis": axis,
@@ -234,7 +238,7 @@ class PageContents:
         axis = recent(now, minutes * 60.0)
         history = await self._service.grid.history(who, name, axis.from_at, axis.to_at)
         there = await self._details(who, site.jobs[:TIMELINE_JOBS_MAX])
-        lately = await self._details(who, await self._ended(who, axis.from_at))
+        lately = await self._details(who, await self._ended(who, axis.from_at, name))
         return {
             "site": site,
             "axis": axis,
@@ -260,10 +264,19 @@ class PageContents:
         chosen = [*placed, *ended[:TIMELINE_ENDED_MAX], *waiting[:room], *ended[TIMELINE_ENDED_MAX:]]
         return await self._details(who, sorted(chosen[:TIMELINE_JOBS_MAX], reverse=True))
 
-    async def _ended(self, who: Principal, from_at: float) -> list[int]:
-        """The newest jobs, and elements of arrays, that ended after a moment."""
-        found = await self._service.jobs(who, states=ENDED, limit=TIMELINE_JOBS_MAX, unfolded=True)
-        return [each.id for each in found.items if each.ended_at is not None and each.ended_at >= from_at]
+    async def _ended(self, who: Principal, from_at: float, site: str | None = None) -> list[int]:
+        """The jobs that ended last after a moment, at the site or anywhere, and of each array a few elements."""
+        elements: Counter[int] = Counter()
+        ends = {}
+        for each in await self._service.grid.ended_lately(who, from_at, site):
+            if each.array is not None:
+                elements[each.array] += 1
+            if each.array is None or elements[each.array] <= TIMELINE_ELEMENTS_MAX:
+                ends[each.id] = each.ended_at
+        if site is None:  # arrays, and those that never had places
+            found = await self._service.jobs(who, states=ENDED, limit=TIMELINE_JOBS_MAX)
+            ends |= {each.id: each.ended_at for each in found.items if (each.ended_at or 0.0) >= from_at}
+        return sorted(ends, key=lambda job: (ends[job] or 0.0, job), reverse=True)[:TIMELINE_JOBS_MAX]
 
     async def _details(self, who: Principal, jobs: Iterable[int]) -> list[JobDetail]:
         details = await asyncio.gather(*(self._service.job(who, job) for job in jobs), return_exceptions=True)
@@ -278,10 +291,10 @@ class PageContents:
             except NotFoundError:  # it has gone since the overview was made
                 continue
             refusal, plan = found.refusal, found.expected_at
-            told = [found.meaning] if found.state == "held" else []
+            told = [with_its_time(found.meaning, found.begins_at, now)] if found.state == "held" else []
             told += [] if plan is None else [expected(plan, found.expected_sites, now)]
             if refusal is not None:
-                told += [refusal.reason, refusal.cure]
+                told += [refusal.reason, f"would help: {refusal.cure}" if refusal.cure else ""]
             if any(told):
                 reasons[job.id] = "; ".join(filter(None, told))
         return reasons

@@ -19,6 +19,7 @@ from koala.daemon.dashboard import words
 from koala.daemon.dashboard.charts import AREA_HEIGHT, AREA_WIDTH
 from koala.daemon.dashboard.network import HEIGHT, NODE_RADIUS, WIDTH
 from koala.daemon.dashboard.timeline import PHASE_MEANING, told
+from koala.model.job_array import element_tail
 from koala.model.nodes import gpu_time_text, memory_text
 
 _HERE = files("koala.daemon.dashboard")
@@ -77,13 +78,16 @@ def _environment() -> Environment:
         machine_moment=words.machine_moment,
         moment=words.moment,
         places=words.places,
+        planned=words.planned,
         shortened=words.shortened,
         told=told,
+        with_its_time=words.with_its_time,
     )
     environment.globals.update(
         area=(AREA_WIDTH, AREA_HEIGHT),
         condition_meaning=words.CONDITION_MEANING,
         counted=words.counted,
+        element_tail=element_tail,
         network_box=(WIDTH, HEIGHT),
         node_radius=NODE_RADIUS,
         phases=PHASE_MEANING,

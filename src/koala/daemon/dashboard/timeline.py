@@ -14,6 +14,7 @@ import msgspec
 from koala.daemon.dashboard.axis import Axis
 from koala.daemon.dashboard.words import amount, duration
 from koala.model.api import ComponentRun, JobDetail, TransferInfo
+from koala.model.job_array import element_tail
 
 ROWS_MAX = 100
 _ARROW = "\N{RIGHTWARDS ARROW}"
@@ -54,7 +55,8 @@ class Bar(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of a timeline. ``end`` is where its bars end for good, with the word for it, or None."""
+    """One line of a timeline. ``end`` is where its bars end for good, with the word for it, or None. ``tail`` is the
+    end of the label of an element of an array, which is not to be cut off."""
 
     key: str
     label: str
@@ -63,6 +65,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     job: int | None = None
     state: str = ""
     end: float | None = None
+    tail: str = ""
 
 
 def job_stretches(job: JobDetail, now: float) -> list[Stretch]:
@@ -131,6 +134,7 @@ def job_row(job: JobDetail, axis: Axis, now: float) -> Row:
         job=job.id,
         state=job.standing or job.state,
         end=axis.percent(job.ended_at) if ended and job.ended_at is not None else None,
+        tail=element_tail(job.name, job.array_index),
     )
 
 
@@ -187,6 +191,7 @@ def rows_at_site(jobs: Iterable[JobDetail], site: str, axis: Axis, now: float) -
                         bars=drawn,
                         job=job.id,
                         state=job.state,
+                        tail=element_tail(job.name, job.array_index),
                     )
                 )
     return rows[:ROWS_MAX]

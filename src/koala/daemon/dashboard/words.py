@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 
 from koala.model.api import JobSummary, SiteInfo
 
+# How the core speaks of the time before which a job is not tried.
+_ITS_TIME = "its time (begin_at)"
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3_600, 86_400
 
 
@@ -46,6 +48,16 @@ def expected(at: float, sites: Sequence[str], now: float) -> str:
     when = "any moment" if at <= now else when
     where = f"{', '.join(sites[:-1])} and {sites[-1]}" if len(sites) > 1 else "".join(sites)
     return f"expected {when} on {where}" if sites else f"expected {when}"
+
+
+def planned(at: float, sites: Sequence[str], now: float) -> str:
+    """For when and where a job has a plan: ``14:05:10 UTC on delft and leiden``."""
+    return expected(at, sites, now).removeprefix("expected ").removeprefix("at ")
+
+
+def with_its_time(text: str, at: float | None, now: float) -> str:
+    """Words on a job that waits for its time, with that time where it is known."""
+    return text if at is None else text.replace(_ITS_TIME, f"its time, {planned(at, (), now)}")
 
 
 def machine_moment(at: float) -> str:

@@ -313,10 +313,9 @@ class Service:
         limit: int = 100,
         cursor: str | None = None,
         array: int | None = None,
-        unfolded: bool = False,
     ) -> Page[JobSummary]:
         """The newest jobs first, those that have ended included, an array as one; with ``array`` its elements
-        instead, as far as they are jobs by now, and ``unfolded`` those of all arrays. Needs ``read``."""
+        instead, as far as they are jobs by now. Needs ``read``."""
         who.need(Scope.READ)
         check_limit(limit)
         if not states <= _STATES:
@@ -330,7 +329,7 @@ class Service:
                 return Page(items=[])
             owner = who.name
         # An array is listed as running or waiting, and goes by another name in the table.
-        arrays = self._arrays_standing(states, owner, before) if array is None and not unfolded else []
+        arrays = self._arrays_standing(states, owner, before) if array is None else []
         told = await query(
             self._engine.store.jobs,
             owner=owner,
@@ -338,7 +337,6 @@ class Service:
             before=before,
             limit=limit + 1,
             array=array,
-            unfolded=unfolded,
         )
         newest = {row.id: row for row in (*arrays, *told)}
         found = [newest[number] for number in sorted(newest, reverse=True)[: limit + 1]]
@@ -388,6 +386,8 @@ class Service:
         told = scheduler.explain(job)
         if told is None:
             return bare_explanation(row)
+        if told.state == row.state:
+            told = msgspec.structs.replace(told, since=row.since)
         stuck = [
             f"{each.site}: {said}"
             for each in self._engine.components_of(job)

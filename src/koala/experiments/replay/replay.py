@@ -146,7 +146,7 @@ class Replay:
         """Ask about the first of those that wait; one that is told no time is asked again."""
         for job in sorted(self._record.waiting - self._told_when.keys())[:WHEN_AT_ONCE]:
             found = await self._client.explain(job)
-            if found.expected_at is None or found.latest_at is None:
+            if found.expected_at is None:
                 return  # those behind it have no plan either
             self._told_when[job] = ToldTime(found.expected_at, found.latest_at)
 

@@ -39,6 +39,12 @@ class ElementCountsInfo(Answer):
     failed: int = 0
     cancelled: int = 0
 
+    @property
+    def in_words(self) -> str:
+        """How many stand how: ``58 waiting, 10 running, 32 done``."""
+        states = ("waiting", "running", "done", "failed", "cancelled")
+        return ", ".join(f"{getattr(self, each)} {each}" for each in states if getattr(self, each))
+
 
 class JobSummary(Answer):
     """A job as a list shows it. ``exit_code`` is that of the application once the job has ended: of its first
@@ -281,7 +287,8 @@ class Explanation(Answer):
 
     ``expected_at`` and ``expected_sites`` are when and where a job that has a plan is likely to start, by how long
     jobs of their users took lately, if nobody comes before; ``latest_at`` is when if every job uses its whole
-    walltime. ``ends_before`` are those of the caller's jobs, for an operator all, that end last before it.
+    walltime, unless very many elements of arrays come before. ``ends_before`` are those of the caller's jobs, for an
+    operator all, that end last before it.
     ``planned_before`` are the plans of jobs before it for which what is idle is kept. ``elements_before`` elements of
     arrays, which are no jobs yet, come before it beside those in the queue. A job that somebody holds
     (``held``), that ``waits_for`` others or that has not come to its time (``begins_at``) is not tried yet.

@@ -90,11 +90,12 @@ class ToldPromises:
             return
         files_s = staging_s(demand, prospect.spots, ledger.sites.view) if demand.has_files else 0.0
         earliest = ledger.now + (files_s if files_s < INFINITY else 0.0)
-        if not earliest - LITTLE_S <= prospect.at <= prospect.latest_at + LITTLE_S:
+        latest = INFINITY if prospect.latest_at is None else prospect.latest_at
+        if not earliest - LITTLE_S <= prospect.at <= latest + LITTLE_S:
             self._fail(
                 TOLD,
-                f"job {job_id} is expected at {prospect.at:.3f} and at the latest at {prospect.latest_at:.3f}; its "
-                f"files can be there at {earliest:.3f}",
+                f"job {job_id} is expected at {prospect.at:.3f} and at the latest at {latest:.3f}; its files can be "
+                f"there at {earliest:.3f}",
             )
         for other in prospect.ends_before:
             if other not in ledger.jobs or other == job_id:

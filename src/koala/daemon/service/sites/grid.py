@@ -13,6 +13,7 @@ from koala.model.api import LinkHistory, NetworkInfo, Overview, Scope, SiteHisto
 from koala.model.errors import ConflictError, InvalidError, NotFoundError, TooManyError
 from koala.model.messages import ProbeLink, SiteDrained, SiteLost, SiteResumed
 from koala.policies.errors import suggest
+from koala.store.rows import EndedLately
 
 # So many probes that operators asked for may wait for one another.
 PROBES_ASKED_MAX = 8
@@ -52,6 +53,13 @@ class GridService:
             usage_points, held, reports, processors=described.processors, from_at=from_at, to_at=to_at
         )
         return SiteHistory(site=site, from_at=from_at, to_at=to_at, points=points)
+
+    async def ended_lately(self, who: Principal, from_at: float, site: str | None = None) -> list[EndedLately]:
+        """Jobs and elements of arrays that had places at the site, or anywhere, and are over; the last first. Needs
+        ``read``."""
+        who.need(Scope.READ)
+        owner = None if who.sees_all else who.name
+        return await query(self._engine.store.ended_lately, from_at, site=site, owner=owner)
 
     async def network(self, who: Principal) -> NetworkInfo:
         """What is known of the links between sites. Needs ``read``."""
