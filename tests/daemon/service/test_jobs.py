@@ -325,8 +325,8 @@ def test_an_array_is_one_row_and_its_elements_are_jobs(tmp_path: Path) -> None:
                 (array + 1, "sweep[3]", array, 3),
             ]
             assert [each.id for each in (await service.jobs(OWNER)).items] == [after, again, array]
-            ended = await service.grid.ended_lately(OWNER, 0.0)
-            assert {(each.id, each.array) for each in ended} == {(each.id, array) for each in elements}
+            lately = await service.grid.ended_lately(OWNER, 0.0)
+            assert {(each.id, each.array) for each in lately} == {(each.id, array) for each in elements}
             assert await service.grid.ended_lately(BERT, 0.0) == []
             assert (await service.output(OWNER, array + 2)).text == f"{array} 5 5\n"
             with pytest.raises(NotFoundError, match="whose turn has not come yet"):

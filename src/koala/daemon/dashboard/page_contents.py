@@ -275,8 +275,8 @@ class PageContents:
                 ends[each.id] = each.ended_at
         if site is None:  # arrays, and those that never had places
             found = await self._service.jobs(who, states=ENDED, limit=TIMELINE_JOBS_MAX)
-            ends |= {each.id: each.ended_at for each in found.items if (each.ended_at or 0.0) >= from_at}
-        return sorted(ends, key=lambda job: (ends[job] or 0.0, job), reverse=True)[:TIMELINE_JOBS_MAX]
+            ends |= {each.id: at for each in found.items if (at := each.ended_at or 0.0) >= from_at}
+        return sorted(ends, key=lambda job: (ends[job], job), reverse=True)[:TIMELINE_JOBS_MAX]
 
     async def _details(self, who: Principal, jobs: Iterable[int]) -> list[JobDetail]:
         details = await asyncio.gather(*(self._service.job(who, job) for job in jobs), return_exceptions=True)
