@@ -206,6 +206,9 @@ class JobClaiming:
         ledger.about = (job,)
         ledger.claiming.remove(job)
         early = job.early_until is not None
+        if job.early_until is not None and ledger.now >= job.early_until:
+            self.ending.claim_failed(job, "it may keep them no longer without a start")
+            return
         resumed, job.claim_resumed = job.claim_resumed or early, False
         if not resumed:
             if self.ending.claiming_tries_are_used_up(job):

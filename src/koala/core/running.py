@@ -378,8 +378,10 @@ class JobRunning:
             if not quiet:
                 self.ending.claim_failed(job, "its files were not there in time")
                 return
+            patience_s = min(ledger.parameters.answer_timeout_s, ledger.parameters.barrier_timeout_s)
             for claim in quiet:
-                if claim.phase is ComponentPhase.SENT and not claim.moved:
+                had_time = ledger.now - claim.held_at >= patience_s
+                if claim.phase is ComponentPhase.SENT and not claim.moved and had_time:
                     ledger.site_error(claim.site)  # it has not even said that it has the component
                 self.blame.allow_all_nodes(job, claim)
             names = ", ".join(sorted({ledger.names[claim.site] for claim in quiet}))

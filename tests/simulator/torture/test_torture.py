@@ -74,6 +74,10 @@ def test_the_checks_know_of_jobs_that_are_gone_or_placed_in_the_same_moment(seed
     assert weather(draw_storm(seed)).broken is None
 
 
+def test_nothing_is_claimed_at_the_moment_in_which_what_was_claimed_early_is_given_back() -> None:
+    assert weather(draw_storm(7_712_053)).broken is None
+
+
 def test_a_storm_is_the_same_every_time() -> None:
     assert weather(draw_storm(11)) == weather(draw_storm(11))
 

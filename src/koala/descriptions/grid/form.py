@@ -177,7 +177,9 @@ class SchedulerText(Description):
         "null: where plans are made, so that no later job takes what a job waited for while its files come",
     )
     placement_tries_max: Count | None = Field(
-        default=_SCHEDULER.placement_tries_max, description="the most tries to place a job; null is no limit"
+        default=_SCHEDULER.placement_tries_max,
+        description="the most tries to place a job, one a scan of its queue: with a `scan_interval_s` of 0 whenever "
+        "something came free; null is no limit",
     )
     claiming_tries_max: Count | None = Field(
         default=_SCHEDULER.claiming_tries_max, description="the most tries to claim for a job; null is no limit"
