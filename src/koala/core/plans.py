@@ -359,8 +359,10 @@ class JobPlans:
         """A job has come that cannot start: it is planned where its queue has fewer plans than it may have."""
         if not self.ledger.planned:
             self.begin(self.ledger.queue_of(job))
-        if sum(other.high is job.high for other in self.ledger.planned.values()) < self.depth:
-            self._make(job)
+        planned = self.ledger.planned.values()
+        if sum(other.high is job.high for other in planned) < self.depth and self._make(job):
+            if any(self.rank(job) < self.rank(other) for other in planned):
+                self.refresh()  # those behind it are told what that leaves them
 
     def prepare_for(self, job: Job) -> None:
         """A job has come: the plans that rank before it count."""
