@@ -9,7 +9,8 @@ import pytest
 from koala.core import JobState, Scheduler, decode_snapshot, encode_snapshot
 from koala.core.failures.avoidance import AVOIDED_MAX
 from koala.model.grid import RESTART_REST_S_MAX
-from koala.model.messages import JobOutcome, JobPlaced, Outcome, SiteDrained, SiteResumed, StartComponent
+from koala.model.messages import ChangeAsked, JobOutcome, JobPlaced, Outcome, SiteDrained, SiteResumed, StartComponent
+from koala.model.request import Priority
 from koala.policies.front_door import can_ever_fit
 from tests.support.core_driver import CoreDriver, ask, assert_clean, assert_ledger_balances, kind, part
 
@@ -53,6 +54,19 @@ def test_a_job_waits_for_the_other_site_while_that_is_busy_and_goes_back_when_it
     driver.pass_time(51.0)
     assert driver.state(1) is JobState.STARTING
     assert driver.job(1).places == (("a", 5),)
+
+
+def test_a_job_whose_priority_is_changed_while_it_rests_rests_on() -> None:
+    driver = CoreDriver({"a": 10, "b": 9}, scan_interval_s=0.0, check_interval_s=None, restart_rest_s=60.0)
+    driver.submit(ask(5))
+    _fail(driver)
+    driver.pass_time(20.0)
+    driver.send(ChangeAsked(at=driver.now, job=1, priority=Priority.HIGH))
+    driver.pass_time(39.0)
+    assert driver.state(1) is JobState.WAITING
+    driver.pass_time(2.0)
+    assert driver.state(1) is JobState.STARTING
+    assert_ledger_balances(driver.ledger)
 
 
 def test_what_a_job_avoids_follows_the_sites_that_are_taken_out_and_put_back() -> None:

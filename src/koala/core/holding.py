@@ -206,6 +206,8 @@ class JobHolding:
                 ledger.change_demand(job, job.demand)
         if event.priority is not None and (event.priority is Priority.HIGH) is not job.high:
             if waits:
+                if job.id in ledger.queue_of(job).resting and job.timer is not None:
+                    job.rest_s = job.timer.at - ledger.now  # it rests in the other line as long as in this one
                 self.ending.leave_placement_queue(job)
                 job.stop_timer()
             job.arrival = -1  # its number in one line means nothing in the other

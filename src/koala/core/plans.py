@@ -360,9 +360,9 @@ class JobPlans:
         if not self.ledger.planned:
             self.begin(self.ledger.queue_of(job))
         planned = self.ledger.planned.values()
-        if sum(other.high is job.high for other in planned) < self.depth and self._make(job):
-            if any(self.rank(job) < self.rank(other) for other in planned):
-                self.refresh()  # those behind it are told what that leaves them
+        has_one = sum(other.high is job.high for other in planned) < self.depth and self._make(job)
+        if has_one and any(self.rank(job) < self.rank(other) for other in planned):
+            self.refresh()  # those behind it are told what that leaves them
 
     def prepare_for(self, job: Job) -> None:
         """A job has come: the plans that rank before it count."""

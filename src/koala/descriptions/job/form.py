@@ -187,7 +187,7 @@ ExitCodes = Annotated[
 class LimitsText(Description):
     """When to give the job up; what is left out is as the grid says."""
 
-    placement_tries: Tries | None = Field(default=None, description="the most tries to place it, one a scan of its queue")
+    placement_tries: Tries | None = Field(default=None, description="the most tries to place it, one a scan")
     claiming_tries: Tries | None = Field(default=None, description="the most tries to claim its processors")
     restarts: Annotated[CountOrZero, Field(le=RESTARTS_MAX)] | None = Field(
         default=None, description="the most restarts after its application failed"
