@@ -106,7 +106,7 @@ def fail(comm: Together, stream: TextIO, monkeypatch: pytest.MonkeyPatch) -> Non
     with monkeypatch.context() as patched:
         patched.setattr(sys, "stderr", stream)
         patched.setattr(program, "connected", lambda: comm)
-        patched.setattr(program, "MpiWorld", lambda *_: None)
+        patched.setattr(program, "MpiWorld", lambda *_, **__: None)
         assert program.run(Broken, ["--groups", "1,1"]) == 1
 
 

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from koala.core.collecting import OutputCollecting
 from koala.core.ending import JobEnding
+from koala.core.failures.avoidance import after_restarts, last_word
 from koala.core.failures.blame import Blame
 from koala.core.lifecycle import JobState
 from koala.core.state.checkpoints import JobCheckpoints, still_runs
@@ -39,7 +40,7 @@ from koala.model.messages import (
     Token,
     TrafficMeasured,
 )
-from koala.model.request import InputMode, JobId, Request
+from koala.model.request import InputMode, JobId
 from koala.policies.demand import reads_of
 from koala.policies.front_door import can_ever_fit, tasks_of
 from koala.policies.transfer_estimates import chunk_bytes
@@ -516,7 +517,7 @@ class JobRunning:
             limit, count = None, job.failures - job.application_failures
         limit = first_given(limit, ledger.parameters.site_restarts_max)
         if limit is not None and count > limit:
-            self.ending.end(job, JobState.FAILED, f"{reason}{_after_restarts(limit)}")
+            self.ending.end(job, JobState.FAILED, f"{reason}{after_restarts(limit)}")
         else:
             if ran and not by_site:
                 self.ending.avoidance.failed_at(job, ledger.names[claim.site])
@@ -581,13 +582,13 @@ class JobRunning:
         reason = f"component {claim.component} failed on {ledger.names[claim.site]}{code}"
         job.tell(ledger.now, "component_failed", claim.component, claim.site, f"the application ended{code}")
         limit = first_given(job.request.restarts_max, ledger.parameters.restarts_max)
-        word = _last_word(job.request, event.exit_code)
+        word = last_word(job.request, event.exit_code)
         if word is None and event.exit_code is not None and claim.phase is ComponentPhase.RUNNING:
             self.blame.application_failed(job, claim, event.exit_code, event.nodes)
         if word is not None:
             self.ending.end(job, JobState.FAILED, f"{reason}, {word}")
         elif limit is not None and job.application_failures > limit:
-            self.ending.end(job, JobState.FAILED, f"{reason}{_after_restarts(limit)}")
+            self.ending.end(job, JobState.FAILED, f"{reason}{after_restarts(limit)}")
         else:
             self.ending.avoidance.failed_at(job, ledger.names[claim.site])
             self.ending.back_to_queue(job, reason)
@@ -633,20 +634,3 @@ def _whole_seconds(patience_s: float) -> float:
 
 def _finite(at: float | None) -> float | None:
     return at if at is not None and math.isfinite(at) else None
-
-
-def _last_word(request: Request, exit_code: int | None) -> str | None:
-    """Why the job is not started again after this exit code; None where it may be."""
-    if exit_code is None:
-        return None
-    if exit_code in request.never_on:
-        return "after which it is never started again (never_on)"
-    if request.retry_on and exit_code not in request.retry_on:
-        return "which is not among those after which it is started again (retry_on)"
-    return None
-
-
-def _after_restarts(limit: int) -> str:
-    if limit == 0:
-        return ", and it may not be restarted"
-    return f", after {limit} {'restart' if limit == 1 else 'restarts'}"

@@ -232,6 +232,7 @@ JOBS = st.lists(
         ),
         execution_s=st.floats(1.0, 500.0),
         breaks=st.just(0),
+        spawns=st.just(()),
     ),
     min_size=1,
     max_size=12,

@@ -14,7 +14,7 @@ from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
 from koala.core.state.timers import Alarm
 from koala.model.grid import RESTART_REST_S_MAX
-from koala.model.request import JobId, SiteName
+from koala.model.request import JobId, Request, SiteName
 from koala.policies.front_door import Demand, DemandKey, can_ever_fit
 
 # A job avoids the sites of its last failures, so many of them.
@@ -119,3 +119,21 @@ class SiteAvoidance:
         self._choose(job)
         self.ledger.rested(job)
         self._watch(job)
+
+
+def last_word(request: Request, exit_code: int | None) -> str | None:
+    """Why the job is not started again after this exit code; None where it may be."""
+    if exit_code is None:
+        return None
+    if exit_code in request.never_on:
+        return "after which it is never started again (never_on)"
+    if request.retry_on and exit_code not in request.retry_on:
+        return "which is not among those after which it is started again (retry_on)"
+    return None
+
+
+def after_restarts(limit: int) -> str:
+    """How often a job was restarted that is not any more, in words."""
+    if limit == 0:
+        return ", and it may not be restarted"
+    return f", after {limit} {'restart' if limit == 1 else 'restarts'}"
