@@ -421,8 +421,8 @@ def story_of_spawned_tasks() -> list[str]:
     driver = CoreDriver({"a": 10})
     graph = TaskGraph.of({"x": 1.0, "y": 1.0}, [("x", "y", 1.0)], 1.0)
     driver.run(ask(2, flexible=Flexibility(), tasks=graph))
-    for names in ("e", "e", "fg"):
-        tasks = SpawnedTasks.of(dict.fromkeys(names, 1.0))
+    for names, rcr in (("e", 1.0), ("e", 2.0), ("fg", 1.0)):
+        tasks = SpawnedTasks.of(dict.fromkeys(names, rcr))
         started = kind(driver.send(SpawnAsked(at=driver.now, job=1, tasks=tasks)), StartComponent)
         if names == "e":
             driver.ready(*[each.token for each in started])

@@ -9,6 +9,7 @@ import pytest
 
 from koala.core import JobState, Scheduler, decode_snapshot, encode_snapshot
 from koala.core.tasks import spawning
+from koala.core.tasks.spawning import SpawnRefusal
 from koala.model.messages import (
     AbortComponent,
     AnyCommand,
@@ -182,25 +183,37 @@ def test_other_jobs_do_not_get_tasks() -> None:
     assert refused(spawn(driver, e=1.0)).startswith("it is no job of tasks")
     driver = CoreDriver(SITES)
     driver.submit(job())
-    assert refused(spawn(driver, e=1.0)) == "it is starting, and tasks are spawned into a job that runs"
+    told = "it is starting, and tasks are spawned into a job that runs; spawn them when it does"
+    assert refused(spawn(driver, e=1.0)) == told
     assert driver.send(SpawnAsked(at=0.0, job=9, tasks=SpawnedTasks.of({"e": 1.0}))) == []
 
 
 def test_a_refusal_says_what_is_wrong_and_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     driver = running({"C1": 2, "C2": 3})
+
+    def why_not(job: int, *edges: tuple[str, str, float], **rcr: float) -> SpawnRefusal:
+        found = driver.scheduler.why_not_spawned(job, SpawnedTasks.of(rcr, edges))
+        assert found is not None
+        return found
+
     before = encode_snapshot(driver.scheduler.snapshot())
-    assert driver.scheduler.why_not_spawned(1, SpawnedTasks.of({"a": 1.0})).startswith("task a: there is one already")
-    unknown = SpawnedTasks.of({"e": 1.0}, [("e", "x", 1.0)])
-    assert driver.scheduler.why_not_spawned(1, unknown).startswith("edge e - x: there is no task 'x'")
-    assert driver.scheduler.why_not_spawned(1, SpawnedTasks.of({"e": 1.0, "f": 1.0})).endswith(
-        "spawn them when more is idle, or lower their rcr"
+    assert why_not(1, a=1.0).reason.startswith("task a: there is one already")
+    assert why_not(1, ("e", "x", 1.0), e=1.0).reason.startswith("edge e - x: there is no task 'x'")
+    assert why_not(1, e=1.0, f=1.0) == SpawnRefusal(
+        "the 2 tasks take a processor each, and 1 is idle for them (C2 1): 1 is missing; "
+        "spawn them when more is idle, or fewer of them",
+        lacks_places=True,
     )
-    strong = driver.scheduler.why_not_spawned(1, SpawnedTasks.of({"e": 9.0}))
-    assert strong.startswith("task e found no machine: it needs 7200 MFlop/s, and the most that any has left is 1000")
+    strong = why_not(1, e=9.0)
+    assert strong.lacks_places
+    assert strong.reason.startswith(
+        "task e found no machine: it needs 7200 MFlop/s, and the most that any has left is"
+    )
+    assert strong.reason.endswith("spawn them when more is idle, or lower their rcr")
     assert encode_snapshot(driver.scheduler.snapshot()) == before
     spawn(driver, e=1.0)
-    assert driver.scheduler.why_not_spawned(1, SpawnedTasks.of({"f": 1.0})).startswith("e are on their way")
-    assert driver.scheduler.why_not_spawned(7, SpawnedTasks.of({"f": 1.0})).startswith("it has ended")
+    assert why_not(1, f=1.0) == SpawnRefusal("e is on its way; spawn more when it has begun")
+    assert why_not(7, f=1.0).reason.startswith("it has ended")
     driver = running()
     monkeypatch.setattr(spawning, "SPAWNS_MAX", 0)
     assert refused(spawn(driver, e=1.0)).endswith("(SPAWNS_MAX)")
@@ -222,7 +235,7 @@ def test_spawned_tasks_put_no_plan_off() -> None:
     driver.submit(ask(part(8, "C3"), walltime_s=100.0))
     driver.settle()
     assert driver.ledger.jobs[3].plan_at is not None
-    assert "found no machine" in refused(spawn(driver, ("e", "a", 1.0), e=1.0))
+    assert "none is idle for it" in refused(spawn(driver, ("e", "a", 1.0), e=1.0))
 
 
 def test_the_same_tasks_asked_for_twice_are_answered_twice_and_spawned_once() -> None:

@@ -126,6 +126,12 @@ def test_a_job_cannot_wait_for_both_ends_of_another() -> None:
     text = f"jobs:\n  a: {{{RUN}}}\n  b: {{{RUN}, after: {{done: [a], failed: [a]}}}}\n"
     with pytest.raises(DescriptionError, match=r"graph\.yaml:3:.*: job b: it waits for a to be done and to fail"):
         read_graph(text, "graph.yaml")
+    numbers = f"jobs:\n  a: {{{RUN}}}\n  b: {{{RUN}, after: {{done: [7, 8_1], failed: [9, 8_1]}}}}\n"
+    with pytest.raises(
+        DescriptionError, match=r"graph\.yaml:3:.*: job b: it waits for job 8_1 to be done and to fail"
+    ):
+        read_graph(numbers, "graph.yaml")
+    assert len(read_graph(numbers.replace("9, 8_1", "9, 8_2"), "graph.yaml")[1].request.after) == 4
     with pytest.raises(DescriptionError, match="it waits for job 7_3 to be done and to fail"):
         read_job(f"{{{RUN}, after: {{done: [7_3], failed: [7_3]}}}}", "job.yaml")
     assert len(read_job(f"{{{RUN}, after: {{done: [7_3], failed: [7_4]}}}}", "job.yaml").after) == 2

@@ -58,7 +58,7 @@ def test_clusters_by_hand_keep_their_order() -> None:
     [
         ("mcr: 50\ntasks: {a: 0}\n", [(2, 12, "rcr: 0 is too small")]),
         ("mcr: 50\ntasks: {a: {rcr: 0}}\n", [(2, 18, "rcr: 0 is too small")]),
-        ("mcr: 50\ntasks: {a: fast}\n", [(2, 12, "a: 'fast' stands where a mapping is wanted")]),
+        ("mcr: 50\ntasks: {a: fast}\n", [(2, 12, "rcr: 'fast' is not a number")]),
         ("mcr: 0\ntasks: {a: 1}\n", [(1, 6, "mcr: 0 is too small")]),
         ("tasks: {a: 1}\n", [(1, 1, "'mcr' is missing")]),
         ("mcr: 50\ntasks: {}\n", [(2, 8, "tasks: there are too few entries")]),
@@ -272,6 +272,7 @@ def test_spawned_tasks_are_read_with_edges_to_tasks_of_the_job() -> None:
     [
         ("tasks: {}\n", "tasks: "),
         ("tasks: {e: 0}\n", "rcr"),
+        ("tasks: {e: x}\n", "rcr: 'x' is not a number"),
         ("tasks: {e: 1}\nmcr: 5\n", "mcr"),
         ("tasks: {e: 1}\nedges: [[a, b, 1]]\n", "the edge between 'a' and 'b' joins none of the new tasks"),
         ("tasks: {e: 1}\nedges: [[e, e, 1]]\n", "the edge joins 'e' with itself"),
@@ -281,3 +282,12 @@ def test_spawned_tasks_are_read_with_edges_to_tasks_of_the_job() -> None:
 def test_a_text_that_names_no_spawned_tasks_is_refused(text: str, problem: str) -> None:
     with pytest.raises(DescriptionError, match=problem):
         read_spawned(text, "x.yaml")
+
+
+def test_spawned_tasks_are_told_at_their_place_that_the_job_has_them_or_lacks_their_partners() -> None:
+    with pytest.raises(DescriptionError) as caught:
+        read_spawned("tasks: {e: 1, mix: 1}\nedges: [[e, mux, 5]]\n", "x.yaml", ["mix", "encode"])
+    assert [(each.line, each.column, each.message) for each in caught.value.problems] == [
+        (1, 15, "the job has a task 'mix' already"),
+        (2, 13, "there is no task 'mux'"),
+    ]

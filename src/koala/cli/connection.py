@@ -57,7 +57,18 @@ class _JobId(click.ParamType[int]):
         return int(text)
 
 
+class _ArrayId(_JobId):
+    """The number of an array."""
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        found = super().convert(value, param, ctx)
+        if isinstance(found, ElementId):
+            self.fail(f"{value} is an element and has no elements; see koala job show {value}", param, ctx)
+        return found
+
+
 JOB_ID = _JobId()
+ARRAY_ID = _ArrayId()
 
 server_option = click.option(
     "-s",

@@ -87,7 +87,7 @@ class FailedError(UserError):
 
 
 class RefusedError(UserError):
-    """The caller may not do this."""
+    """The caller may not do this, or there is no place for it."""
 
     exit_code = EXIT_REFUSED
 
@@ -107,6 +107,7 @@ _KINDS: dict[str, type[UserError]] = {
     "internal": DaemonError,
     "forbidden": RefusedError,
     "not_signed_in": RefusedError,
+    "no_place": RefusedError,
     "conflict": FailedError,
 }
 

@@ -81,6 +81,11 @@ def error_of(status: int, code: str, message: str, problems: Sequence[ProblemAt]
     kind = _BY_STATUS.get(status, BadAnswerError)
     if status == HTTPStatus.UNAUTHORIZED and "KOALA_TOKEN" not in message:
         message = _NO_TOKEN + message
+    problems = [each.model_copy(update={"cure": _for_a_shell(each.cure)}) for each in problems]
+    return kind(_for_a_shell(message), code=code, status=status, problems=problems)
+
+
+def _for_a_shell(message: str) -> str:
     for list_words, verb in _LISTS.items():
         message = message.replace(list_words, verb)
-    return kind(message, code=code, status=status, problems=problems)
+    return message

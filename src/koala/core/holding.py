@@ -256,15 +256,25 @@ def would_keep_back(ledger: Ledger, request: Request, ended: Sequence[EndedJob],
     """Why a new job would not be tried yet, or never, in words; empty where nothing would keep it back."""
     vain = never_to_come(ledger, request, ended)
     if vain:
-        return vain
+        return would_be_cancelled(vain)
     over = {each.job: each for each in ended}
     open_still = [
         (each.condition, each.job)
         for each in request.after
         if (became := _became(ledger, each.job, over)) is not None and is_met(each.condition, became) is None
     ]
-    has_a_time = bool(request.begin_in_s) or (request.begin_at or 0.0) > now
-    return kept_back(request.hold, open_still, has_a_time)
+    return kept_back(request.hold, open_still, would_begin_at(request, now) is not None)
+
+
+def would_be_cancelled(vain: str) -> str:
+    """What becomes of a new job that waits in vain."""
+    return f"{vain}; it would be cancelled at once"
+
+
+def would_begin_at(request: Request, now: float) -> float | None:
+    """The time before which a new job would not be tried; None where it has none that is to come."""
+    begins_at = max(request.begin_at or 0.0, now + (request.begin_in_s or 0.0))
+    return begins_at if begins_at > now else None
 
 
 def _became(ledger: Ledger, job_id: JobId, ended: dict[JobId, EndedJob]) -> EndedJob | None:

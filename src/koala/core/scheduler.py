@@ -38,7 +38,7 @@ from koala.core.state.ledger import Ledger
 from koala.core.state.outlook import Outlook, Prospect
 from koala.core.state.snapshots.snapshot import Snapshot, grid_digest, take_snapshot
 from koala.core.story import JobExplanation, JobTraffic, explain, job_traffic
-from koala.core.tasks.spawning import JobSpawning
+from koala.core.tasks.spawning import JobSpawning, SpawnRefusal
 from koala.model.grid import Grid
 from koala.model.messages import (
     MACHINE_CLASSES_MAX,
@@ -334,13 +334,13 @@ class Scheduler:
         found = self._placement.preemption.look(job)
         return found if isinstance(found, str) else "it preempts jobs of low priority for its places at its next try"
 
-    def why_not_spawned(self, job_id: JobId, tasks: SpawnedTasks) -> str:
-        """Why a job would get no such tasks now; empty where it would. Changes nothing."""
+    def why_not_spawned(self, job_id: JobId, tasks: SpawnedTasks) -> SpawnRefusal | None:
+        """Why a job would get no such tasks now; None where it would. Changes nothing."""
         job = self.ledger.jobs.get(job_id)
         if job is None:
-            return "it has ended; submit it again"
+            return SpawnRefusal("it has ended; submit it again")
         found = self._spawning.places_for(job, tasks)
-        return found if isinstance(found, str) else ""
+        return found if isinstance(found, SpawnRefusal) else None
 
     def told(self, job_id: JobId) -> tuple[float, float | None] | None:
         """When a waiting job is expected to start, and when at the latest if that is known; None where it has no

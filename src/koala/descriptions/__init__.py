@@ -14,6 +14,7 @@ from koala.descriptions.errors import DescriptionError, Problem, decoded
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from koala.descriptions.job.order import JobNumber
     from koala.descriptions.mapping.application import ApplicationGraph
     from koala.model.dendrogram import Dendrogram
     from koala.model.grid import Grid
@@ -62,11 +63,12 @@ def read_graph(
     return read_graph_yaml(text, source, KnownNames(known_sites, known_policies))
 
 
-def place_of_job(text: str, source: str, name: str) -> tuple[int, int]:
-    """The line and the column at which a job stands in the text of several that was read before."""
+def place_of_job(text: str, source: str, name: str, number: JobNumber | None = None) -> tuple[int, int]:
+    """The line and the column at which a job, or a number that it waits for, stands in the text of several that was
+    read before."""
     from koala.descriptions.job.graph import place_of_job as place
 
-    return place(text, source, name)
+    return place(text, source, name, number)
 
 
 def job_notes(text: str, source: str) -> tuple[str, ...]:

@@ -54,12 +54,13 @@ class Problem:
     caret: int = 0
 
     def for_user(self, source: str) -> str:
-        """The problem as four lines: place and message, source line, caret, advice."""
+        """The problem as four lines: place and message, source line, caret, advice if there is any."""
         place = source if self.line is None else f"{source}:{self.line}:{self.column}"
         lines = [f"{place}: {self.message}"]
         if self.excerpt is not None:
             lines += [f"  {self.excerpt}", f"  {' ' * self.caret}^"]
-        lines.append(f"  {self.advice}")
+        if self.advice:
+            lines.append(f"  {self.advice}")
         return "\n".join(lines)
 
 

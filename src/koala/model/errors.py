@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     from koala.model.api import ProblemAt
 
 
+# The code of a conflict for lack of places: a refusal that another time may not give.
+NO_PLACE = "no_place"
+
+
 class ClientError(ValueError):
     """A client's call did not succeed. ``message`` names the thing, what is wrong with it and what to do.
 

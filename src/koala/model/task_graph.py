@@ -7,7 +7,7 @@ machines.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import TypeAlias
 
 import msgspec
@@ -100,6 +100,13 @@ class SpawnedTasks(msgspec.Struct, frozen=True, kw_only=True):
     def of(cls, rcr: Mapping[str, float], edges: Iterable[tuple[str, str, float]] = ()) -> SpawnedTasks:
         """The tasks and edges by name."""
         return cls(names=tuple(rcr), rcr=tuple(rcr.values()), edges=tuple(edges))
+
+    def fit_beside(self, there: Collection[str]) -> bool:
+        """Whether none of them is among these tasks, and all whom they exchange with are, or are new."""
+        known = {*there, *self.names}
+        return not any(name in there for name in self.names) and all(
+            name in known for one, other, _ in self.edges for name in (one, other)
+        )
 
     def join(self, graph: TaskGraph) -> TaskGraph:
         """The graph with these tasks behind those it has."""

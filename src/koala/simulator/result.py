@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -113,6 +113,7 @@ class Result:
         not_submitted: int = 0,
         notes: Sequence[str] = (),
         told_times: dict[str, Any] | None = None,
+        spawns: Mapping[str, int] | None = None,
     ) -> None:
         self._ended = ended
         self._unfinished = unfinished
@@ -131,6 +132,7 @@ class Result:
         self.not_submitted = not_submitted
         self.notes = tuple(notes)
         self.told_times = told_times
+        self.spawns = dict(spawns or {})
 
     @property
     def complete(self) -> bool:
@@ -216,6 +218,7 @@ class Result:
             "failures": self.component_failures,
             "restarts": sum(max(0, each.runs - 1) for each in self._counts()),
             "preemptions": sum(row.preemptions for row in rows),
+            **({"spawns": self.spawns} if self.spawns else {}),
             "makespan_s": self.makespan_s,
             "void": bool(self.voids),
             "void_periods": [{"from_s": void.from_s, "to_s": void.to_s} for void in self.voids],

@@ -316,6 +316,7 @@ class _Run:
             stopped=self._stopped,
             not_submitted=self._jobs - len(requests),
             told_times=None if self._told is None else self._told.as_json(),
+            spawns=world.spawns(),
             notes=notes(requests, self._grid.scheduler.policy, self._catalogue),
         )
 

@@ -6,12 +6,14 @@ from typing import Any
 
 import pytest
 
-from koala.cli.job.graph import when_words
+from koala.cli.job.graph import after_words, when_words
 from koala.cli.terminal.words import clock
-from koala.model.api import DryRun, RefusalInfo
+from koala.model.api import DryRun, DryRunGraphJob, RefusalInfo, ShortageInfo
 
 NOW = 1_800_000_000.0
-REFUSED = RefusalInfo(policy="WF", reason="too little is idle", cure="2 more idle processors")
+SHORT = ShortageInfo(site="delft", wanted=4, idle=2, missing=2, cure="2 more idle processors")
+REFUSED = RefusalInfo(policy="WF", reason="too little is idle", cure="2 more idle processors", shortages=[SHORT])
+NO_FILE = RefusalInfo(policy="CF", reason="no site holds a replica of the input file 'x'", cure="register a replica")
 SOON = clock(NOW + 60.0, NOW)
 AT_MOST = f"at the latest at {clock(NOW + 900.0, NOW)}, if every job uses its whole walltime"
 
@@ -25,6 +27,10 @@ AT_MOST = f"at the latest at {clock(NOW + 900.0, NOW)}, if every job uses its wh
         (
             {"refusal": REFUSED, "place_in_line": 7},
             ["It would be number 7 in its queue; when it starts is told when it has a plan."],
+        ),
+        (
+            {"refusal": NO_FILE, "place_in_line": 1},
+            ["It would be number 1 in its queue, where it waits: no site holds a replica of the input file 'x'."],
         ),
         ({"refusal": REFUSED.model_copy(update={"permanent": True})}, []),
         (
@@ -44,3 +50,16 @@ AT_MOST = f"at the latest at {clock(NOW + 900.0, NOW)}, if every job uses its wh
 )
 def test_a_dry_run_says_when_a_job_would_start_where_that_is_known(fields: dict[str, Any], told: list[str]) -> None:
     assert when_words(DryRun(policy="WF", **fields), NOW) == told
+
+
+@pytest.mark.parametrize(
+    ("after", "told"),
+    [
+        ({}, ""),
+        ({"done": ["sweep"]}, ", after sweep"),
+        ({"done": ["sweep"], "failed": ["prepare"]}, ", after sweep and the failure of prepare"),
+        ({"ended": ["a"], "started": ["b"]}, ", after the end of a and the start of b"),
+    ],
+)
+def test_a_dry_run_of_a_graph_says_what_must_become_of_the_others(after: dict[str, list[str]], told: str) -> None:
+    assert after_words(DryRunGraphJob(name="x", after=after, dry_run=DryRun(policy="WF"))) == told

@@ -39,6 +39,8 @@ def test_an_element_is_named_by_its_array_and_index_everywhere(shell: Shell, dae
     listed = shell.lines("jobs", "--array", str(array))
     assert [line.split()[1] for line in listed[1:]] == ["mine[7]", "mine[5]", "mine[3]"]
     assert "has no element 4; its indices are 3,5,7" in shell("job", "show", f"{array}_4", code=2).stderr
+    no_array = shell("jobs", "--array", f"{array}_3", code=2).stderr
+    assert f"{array}_3 is an element and has no elements; see koala job show {array}_3" in " ".join(no_array.split())
     # A running one goes back and is held there, with no places of before.
     shell("job", "requeue", "--hold", f"{array}_7")
     until(lambda: state(7) == "held", "it is held")
@@ -132,6 +134,7 @@ def test_an_array_and_a_graph_that_can_never_fit_are_warned_of(shell: Shell, tmp
     graph = shell("submit", str(path))
     number = int(graph.stdout.split("job ")[1].split()[0])
     assert f"large (job {number}) can never fit" in " ".join(graph.stderr.split())
+    assert "large (99 processors): can never fit: " in shell("submit", "--dry-run", str(path), code=3).stdout
     assert "koala submit --dry-run" in shell("place", str(path), "--idle", "C1=4", code=2).stderr
     whole = array.stdout.split()[2]
     assert shell("job", "cancel", f"{whole}_8").stdout.startswith(f"Element {whole}_8 (")
@@ -196,8 +199,12 @@ def test_tasks_are_spawned_into_a_job_that_runs(shell: Shell, tmp_path: Path) ->
     wrong = shell("job", "spawn", job, "-", stdin="tasks: {x: 1}\nedges: [[a, b, 1]]\n", code=2).stderr
     assert "standard input:2:" in wrong
     assert "joins none of the new tasks" in wrong
-    assert "there is no such file" in shell("job", "spawn", job, str(tmp_path / "none"), code=2).stderr
+    twice = shell("job", "spawn", job, "-", stdin="tasks: {mix: 1}\n", code=2).stderr
+    assert "standard input:1:9: the job has a task 'mix' already" in twice
+    many = f"tasks: {{{', '.join(f't{number}: 1' for number in range(99))}}}\n"
     until(lambda: "the spawned task encode-2 began" in shell("job", "explain", job).stdout, "it begins")
+    assert "are missing; spawn them when" in shell("job", "spawn", job, "-", stdin=many, code=3).stderr
+    assert "there is no such file" in shell("job", "spawn", job, str(tmp_path / "none"), code=2).stderr
     (tmp_path / "flag").touch()
     shell("job", "wait", job)
     assert "holds encode-2" in shell("job", "logs", job).stdout

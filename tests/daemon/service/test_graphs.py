@@ -161,12 +161,28 @@ def test_what_jobs_of_a_graph_wait_for_in_vain_is_told_of_each(tmp_path: Path) -
             assert found["b"].warning == "a, which it waits for, is cancelled at once"
             assert (found["c"].warning, found["d"].warning) == ("", "")
             assert "koala submit --with solver" in " ".join(found["d"].notes)
-            tried = {each.name: each.dry_run for each in (await world.service.dry_run_graph(ANNA, wish(text))).jobs}
+            more = f"{text}  e: {{{RUN}, after: {{ended: [a], failed: [d]}}}}\n"
+            dry = (await world.service.dry_run_graph(ANNA, wish(more))).jobs
+            tried = {each.name: each.dry_run for each in dry}
+            assert {each.name: each.after for each in dry if each.after} == {
+                "b": {"done": ["a"]},
+                "c": {"ended": ["a"]},
+                "e": {"ended": ["a"], "failed": ["d"]},
+            }
+            starts = {name: each.expected_at is not None for name, each in tried.items()}
+            assert starts == {"a": False, "b": False, "c": False, "d": True, "e": False}
+            alone = Submission(description=job_text(after=f"{{done: [{job}]}}"))
+            assert (await world.service.dry_run(ANNA, alone)).kept_back.endswith("; it would be cancelled at once")
             assert tried["d"].notes == found["d"].notes
             for name in ("a", "b"):
                 assert tried[name].kept_back == f"{found[name].warning}; it would be cancelled at once"
-            with pytest.raises(InvalidError, match=r"^graph\.yaml:3:3: job b: after: there is no job 999"):
+            with pytest.raises(InvalidError) as caught:
                 await world.service.dry_run_graph(ANNA, wish(graph_text("after: {done: [999]}")))
+            assert "job b: after: there is no job 999 to wait for; look at the list" in caught.value.message
+            (problem,) = caught.value.problems
+            line = graph_text("after: {done: [999]}").splitlines()[(problem.line or 0) - 1]
+            assert line[(problem.column or 0) - 1 :].startswith("999")
+            assert problem.cure == "look at the list of jobs"
             for name, state in (("a", "cancelled"), ("b", "cancelled"), ("c", "done")):
                 assert (await world.ended(found[name].job.id, ANNA)).state == state
 

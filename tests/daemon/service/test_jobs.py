@@ -223,7 +223,7 @@ def test_a_dry_run_says_when_a_job_would_start_and_a_scan_comes_when_that_change
             assert (why.expected_at, why.ends_before) == (told.expected_at, [first])
             behind = await world.service.dry_run(OWNER, wide)
             assert (behind.place_in_line, behind.expected_at) == (2, None)  # one of its queue has a plan
-            with pytest.raises(InvalidError, match=f"job {first} is not an array"):
+            with pytest.raises(InvalidError, match=f"job {first} is not an array .* koala job show {first}$"):
                 await world.service.jobs(OWNER, array=first)
             with pytest.raises(NotFoundError):
                 await world.service.jobs(OWNER, array=99)
@@ -251,6 +251,10 @@ def test_cancelling_ends_a_running_job_and_leaves_an_ended_one_as_it_is(tmp_path
     asyncio.run(scenario())
 
 
+ITS_TIME = "it waits for its time (begin_at)"
+HELD = "somebody holds it, until koala job release lets it go"
+
+
 def test_a_job_waits_for_another_is_held_and_let_go_changed_and_put_back(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with open_daemon(tmp_path / "d") as world:
@@ -261,10 +265,17 @@ def test_a_job_waits_for_another_is_held_and_let_go_changed_and_put_back(tmp_pat
             for text, why_not in (
                 (job_text(after=f"{{done: [{first}]}}"), f"it waits for job {first} to be done"),
                 (job_text(after=f"{{started: [{first}]}}"), ""),
-                (job_text(begin_at="now+1h"), "it waits for its time (begin_at)"),
-                (job_text(hold="true"), "somebody holds it, until koala job release lets it go"),
+                (job_text(begin_at="now+1h"), ITS_TIME),
+                (job_text(begin_at="now+1h", hold="true"), f"{ITS_TIME}; {HELD}"),
+                (job_text(hold="true"), HELD),
             ):
-                assert (await service.dry_run(OWNER, Submission(description=text))).kept_back == why_not
+                told = await service.dry_run(OWNER, Submission(description=text))
+                assert told.kept_back == why_not
+                assert (told.begins_at is not None) == ("begin_at" in text)
+                if why_not == ITS_TIME:
+                    assert told.expected_at == told.begins_at
+                else:
+                    assert (told.expected_at is None, told.expected_sites == []) == (bool(why_not), bool(why_not))
             held = await service.job(OWNER, second)
             assert held.state == "held"
             assert held.reason.startswith(f"it waits for job {first} to end; somebody holds it")

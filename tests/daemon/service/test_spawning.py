@@ -32,7 +32,7 @@ async def spawn(
     world: DaemonWorld, number: int, text: str, who: Principal = OWNER
 ) -> list[tuple[int, str, list[str]]]:
     service = world.service
-    tasks = await service.spawned_tasks(who, SpawnWish(description=text, source="more.yaml"))
+    tasks = await service.spawned_tasks(who, number, SpawnWish(description=text, source="more.yaml"))
     found = await service.changes.spawn(who, number, tasks)
     return [(each.part, each.site, each.tasks) for each in found.components]
 
@@ -60,7 +60,7 @@ def test_spawned_tasks_run_near_their_partners_and_survive_a_restart(tmp_path: P
             assert told.asked == "2 processors, and 2 for spawned tasks"
         async with open_daemon(tmp_path / "daemon", grid) as world:
             assert (await world.service.job(OWNER, number)).state == "running"
-            with pytest.raises(ConflictError, match="task c: there is one already"):
+            with pytest.raises(InvalidError, match=r"more\.yaml:1:9: the job has a task 'c' already"):
                 await spawn(world, number, "tasks: {c: 2}\n")
             flag.touch()
             assert (await world.ended(number)).state == "done"
@@ -82,9 +82,11 @@ def test_who_may_and_what_is_refused(tmp_path: Path) -> None:
             await world.in_state(number, "running")
             with pytest.raises(NotFoundError):
                 await spawn(world, number, "tasks: {c: 1}\n", BERT)
-            with pytest.raises(ConflictError, match=f"job {number}: task c found no machine"):
+            lack = f"job {number}: the task takes a processor, and none is idle for it: 1 is missing; spawn it when"
+            with pytest.raises(ConflictError, match=lack) as caught:
                 await spawn(world, number, "tasks: {c: 1}\n", ANNA)
-            with pytest.raises(ConflictError, match="edge c - x: there is no task 'x'"):
+            assert caught.value.code == "no_place"
+            with pytest.raises(InvalidError, match=r"more\.yaml:2:13: there is no task 'x'; known here: c, a, b"):
                 await spawn(world, number, "tasks: {c: 1}\nedges: [[c, x, 1]]\n", ANNA)
             with pytest.raises(InvalidError, match="joins none of the new tasks"):
                 await spawn(world, number, "tasks: {c: 1}\nedges: [[a, b, 1]]\n", ANNA)

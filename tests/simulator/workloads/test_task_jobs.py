@@ -64,6 +64,7 @@ jobs:
     spawns:
       - {{after_s: 40, tasks: {{g: 1}}, edges: [[g, f, 9]]}}
       - {{after_s: 50, tasks: {{h: 1, i: 1, j: 1}}, edges: [[h, g, 1]]}}
+      - {{after_s: 500, tasks: {{k: 1}}}}
 """
 
 
@@ -73,6 +74,8 @@ def test_tasks_are_spawned_into_a_simulated_run_and_take_part_in_what_is_left_of
     result = simulate(read_grid(GRID, "grid.yaml"), workload, log=pieces.append)
     (row,) = result.rows()
     assert (row.outcome, row.finished) == ("done", 105.0)
+    spawns = {"asked": 3, "placed": 1, "refused": 1, "withdrawn": 0, "missed": 1}
+    assert result.metrics()["spawns"] == spawns
     lines: list[dict[str, Any]] = [json.loads(line) for line in b"".join(pieces).splitlines()]
     told = [line["do"] for line in lines if line.get("do", {}).get("command") == "TasksSpawned"]
     assert [(each["tasks"], each.get("places")) for each in told] == [
@@ -85,7 +88,8 @@ def test_tasks_are_spawned_into_a_simulated_run_and_take_part_in_what_is_left_of
 @pytest.mark.parametrize(
     ("spawns", "problem"),
     [
-        ("[{after_s: 1, tasks: {a: 1}}]", "there is one already"),
+        ("[{after_s: 1, tasks: {a: 1}}]", "the job has a task 'a' already"),
+        ("[{after_s: 1, tasks: {g: 1}}, {after_s: 2, tasks: {g: 1}}]", "the job has a task 'g' already"),
         ("[{after_s: 1, tasks: {g: 1}, edges: [[g, x, 1]]}]", "there is no task 'x'"),
         ("[{after_s: 1, tasks: {g: 1}, edges: [[a, b, 1]]}]", "joins none of the new tasks"),
     ],

@@ -15,12 +15,16 @@ from koala.cli.job.text_problems import shown_at_place, source_to_send
 from koala.cli.job.waiting import warn_if_hopeless
 from koala.cli.terminal.output import console, counted, print_json
 from koala.cli.terminal.progress import byte_counter
-from koala.cli.terminal.refusals import ASKED_MAX
-from koala.cli.terminal.words import clean, clock, listed, shown_state, start_words
+from koala.cli.terminal.refusals import ASKED_MAX, NEVER_FITS
+from koala.cli.terminal.words import clean, clock, listed, shown_state, start_words, with_its_time
 
 if TYPE_CHECKING:
     from koala.client import Client
-    from koala.model.api import DryRun, DryRunGraph, SubmittedGraph
+    from koala.model.api import DryRun, DryRunGraph, DryRunGraphJob, SubmittedGraph
+
+
+# What must become of a job before another is tried; that it is done goes without saying.
+_BECOMES = {"ended": "the end of ", "started": "the start of ", "failed": "the failure of "}
 
 
 class Described(NamedTuple):
@@ -122,8 +126,18 @@ def when_words(answer: DryRun, now: float) -> list[str]:
         return [f"Its files would be there at {clock(answer.expected_at, now)}, and it would start then."]
     told = start_words(answer, now)
     if not told and answer.place_in_line is not None:
-        told = [f"It would be number {answer.place_in_line} in its queue; when it starts is told when it has a plan."]
+        line = f"It would be number {answer.place_in_line} in its queue"
+        if answer.refusal.shortages:
+            return [f"{line}; when it starts is told when it has a plan."]
+        return [f"{line}, where it waits: {clean(answer.refusal.reason)}."]
     return told
+
+
+def after_words(each: DryRunGraphJob) -> str:
+    """Which jobs of the graph it waits for, and what must become of them: ``, after a and the failure of b``."""
+    after = each.after or {"done": each.waits_for}
+    told = [f"{_BECOMES.get(becomes, '')}{clean(name)}" for becomes, names in after.items() for name in names]
+    return f", after {listed(told)}" if told else ""
 
 
 def _print_dry_run(ctx: click.Context, answer: DryRunGraph, as_json: bool) -> None:
@@ -135,18 +149,18 @@ def _print_dry_run(ctx: click.Context, answer: DryRunGraph, as_json: bool) -> No
     for each in () if as_json else answer.jobs:
         elements = f", {counted(each.elements, 'element')}" if each.elements else ""
         size = f" ({counted(each.processors, 'processor')}{elements})" if each.processors else ""
-        after = f", after {listed([clean(name) for name in each.waits_for])}" if each.waits_for else ""
-        if each.dry_run.refusal is not None:
-            told = f"no place: {clean(each.dry_run.refusal.reason)}"
-            if each.dry_run.refusal.cure:
-                told += f"; would help: {clean(each.dry_run.refusal.cure)}"
+        refusal = each.dry_run.refusal
+        if refusal is not None:
+            told = f"{NEVER_FITS if refusal.permanent else 'no place'}: {clean(refusal.reason)}"
+            if refusal.cure:
+                told += f"; would help: {clean(refusal.cure)}"
         else:
             told = ", ".join(f"{place.processors} on {clean(place.site)}" for place in each.dry_run.places)
         if victims := preempted(each.dry_run):
             told += f", where it would preempt {victims}"
         if each.dry_run.kept_back:
-            told += f", but not now: {clean(each.dry_run.kept_back)}"
-        out.print(Text(f"{clean(each.name)}{size}{after}: {told}"))
+            told += f", but not now: {clean(with_its_time(each.dry_run.kept_back, each.dry_run.begins_at))}"
+        out.print(Text(f"{clean(each.name)}{size}{after_words(each)}: {told}"))
         for sentence in () if each.waits_for else when_words(each.dry_run, now):
             out.print(Text(f"  {sentence}"))
     if not as_json:

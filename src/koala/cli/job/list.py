@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from koala.cli.connection import JOB_ID, with_client
+from koala.cli.connection import ARRAY_ID, with_client
 from koala.cli.errors import UserError
 from koala.cli.terminal.output import console, print_json
 from koala.cli.terminal.refusals import Verdicts
@@ -58,7 +58,7 @@ WIDE_COLUMNS = 10_000
     metavar="N",
     help="The most jobs to list.",
 )
-@click.option("--array", type=JOB_ID, metavar="ID", help="The elements of this array, as far as they are jobs.")
+@click.option("--array", type=ARRAY_ID, metavar="ID", help="The elements of this array, as far as they are jobs.")
 @click.option("--wide", is_flag=True, help="Cut nothing off, however wide the terminal is.")
 @click.option("--watch", is_flag=True, help="Show the list until Ctrl-C or q, renewed as things happen.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")

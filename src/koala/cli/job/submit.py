@@ -23,7 +23,7 @@ from koala.cli.job.text_problems import shown_at_place, source_to_send
 from koala.cli.job.waiting import end_with, warn_if_hopeless, watch_job
 from koala.cli.terminal.output import console, counted, print_json
 from koala.cli.terminal.progress import byte_counter
-from koala.cli.terminal.words import clean, span
+from koala.cli.terminal.words import clean, span, with_its_time
 from koala.descriptions import is_graph
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ def _print_dry_run(ctx: click.Context, answer: DryRun, as_json: bool) -> None:
             console().print(told, markup=False, highlight=False)
         print_notes({"": answer.notes})
         if answer.kept_back:
-            say(f"It would not go now: {clean(answer.kept_back)}.")
+            say(f"It would not go now: {clean(with_its_time(answer.kept_back, answer.begins_at))}.")
     if answer.refusal is not None or answer.kept_back:
         ctx.exit(EXIT_REFUSED)
 

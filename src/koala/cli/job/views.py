@@ -293,7 +293,8 @@ def print_explanation(found: Explanation, now: float) -> None:
         if found.elements_before:
             come = "comes" if found.elements_before == 1 else "come"
             elements = counted(found.elements_before, "element")
-            out.print(Text(f"Beside those {elements} of arrays {come} before it, one after the other."))
+            too = ", too" if found.place_in_line > 1 else ""
+            out.print(Text(f"{elements} of arrays {come} before it{too}, one after the other."))
     for told in start_words(found, now):
         out.print(Text(told))
     for each in found.planned_before:

@@ -61,6 +61,11 @@ def report(metrics: dict[str, Any], width: int) -> Iterator[RenderableType]:
             f"processor time before the runs: {metrics['gained_processor_s']:,.0f} s gained by claiming late (PGT), "
             f"{metrics['wasted_processor_s']:,.0f} s wasted until the start (PWT)"
         )
+        if spawns := metrics.get("spawns"):
+            yield Text(
+                f"spawns: {spawns['asked']}, of which {spawns['placed']} placed, {spawns['refused']} refused, "
+                f"{spawns['withdrawn']} withdrawn before they began, {spawns['missed']} after the end of their job"
+            )
         if metrics["gpu_s"]:
             yield Text(f"used by runs: {gpu_time_text(metrics['gpu_s'])}")
         yield from _what_went_wrong(metrics)

@@ -8,7 +8,8 @@ has them from its beginning.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 from koala.core.ending import JobEnding
 from koala.core.lifecycle import JobState
@@ -37,6 +38,13 @@ SPAWNS_MAX = 1_000
 SPAWN_EDGES_MAX = 5_000
 
 
+class SpawnRefusal(NamedTuple):
+    """Why a job gets no such tasks, and what to do; ``lacks_places`` where another time may help."""
+
+    reason: str
+    lacks_places: bool = False
+
+
 class JobSpawning:
     """Brings tasks to running jobs."""
 
@@ -58,9 +66,9 @@ class JobSpawning:
             ledger.commands.append(TasksSpawned(job=job.id, tasks=names, places=_places_of(job, names)))
             return
         found = self.places_for(job, event.tasks)
-        if isinstance(found, str):
-            job.tell(ledger.now, "spawn_refused", names, found)
-            ledger.commands.append(TasksSpawned(job=job.id, tasks=names, reason=found))
+        if isinstance(found, SpawnRefusal):
+            job.tell(ledger.now, "spawn_refused", names, found.reason)
+            ledger.commands.append(TasksSpawned(job=job.id, tasks=names, reason=found.reason))
             return
         assert job.spots is not None
         request, demand, spots = found
@@ -76,23 +84,24 @@ class JobSpawning:
         job.stop_timer()
         self.running.look_after_later(job)
 
-    def places_for(self, job: Job, tasks: SpawnedTasks) -> tuple[Request, Demand, Spots] | str:
+    def places_for(self, job: Job, tasks: SpawnedTasks) -> tuple[Request, Demand, Spots] | SpawnRefusal:
         """The request with the tasks, what it asks for, and where they would go now; or why they are refused. Changes
         nothing."""
         problem = _problem(job) or _too_many(job, tasks)
         if problem:
-            return problem
+            return SpawnRefusal(problem)
         assert job.spots is not None
         try:
             request = with_spawned(job.described, [*job.spawned, tasks])
         except InvalidRequestError as error:
-            return f"{error.field}: {error.message}"
+            return SpawnRefusal(f"{error.field}: {error.message}")
         demand = self._demand(job, request)
-        found = self._places(job, demand)
+        idle = demand.allowed(self._idle(job))
+        found = place_spawned(demand, job.spots, idle, self.ledger.sites.view)
         if isinstance(found, NoPlace):
-            return f"{found.who_lacks_what}; spawn them when more is idle, or lower their rcr"
+            return SpawnRefusal(_lack(found, len(tasks.names), idle, self.ledger.names), lacks_places=True)
         if len(job.spots.sites) + len(found.sites) > COMPONENTS_MAX:
-            return f"the job would have more than {COMPONENTS_MAX} components (COMPONENTS_MAX)"
+            return SpawnRefusal(f"the job would have more than {COMPONENTS_MAX} components (COMPONENTS_MAX)")
         return request, demand, found
 
     def _demand(self, job: Job, request: Request) -> Demand:
@@ -101,17 +110,14 @@ class JobSpawning:
         demand = self.placing.demand_of_one(request)
         return demand.barring(job.demand.barred) if job.demand.barred else demand
 
-    def _places(self, job: Job, demand: Demand) -> Spots | NoPlace:
-        """Near their partners, on what is idle and on no plan's way until the job is due to end."""
-        assert job.spots is not None
-        ledger, view = self.ledger, self.ledger.sites.view
+    def _idle(self, job: Job) -> Sequence[int]:
+        """By site what is idle and on no plan's way until the job is due to end."""
+        ledger = self.ledger
         if not ledger.planned:
-            return place_spawned(demand, job.spots, view.idle, view)
+            return ledger.sites.view.idle
         finder, end = self.placing.plans.beside_all(), expected_at(job.hold_until, ledger.now)
         nodes, idle = finder.nodes_for(None), finder.spare(end)
-        if nodes is not None:
-            idle = nodes.spared(idle, None, end)
-        return place_spawned(demand, job.spots, idle, view)
+        return idle if nodes is None else nodes.spared(idle, None, end)
 
     def _hold(self, job: Job, spawned: list[SpawnedTasks], request: Request, demand: Demand, spots: Spots) -> None:
         """The job has these spawned tasks, this request with them, and these places; it keeps the claims that it has
@@ -181,15 +187,18 @@ def _problem(job: Job) -> str:
     """Why a job gets no more tasks, whatever they are; empty where it may."""
     request = job.described
     if request.tasks is None:
-        return "it is no job of tasks: it was submitted without tasks and mcr"
+        return "it is no job of tasks; submit one with tasks and mcr, and spawn into that"
     if job.state is not JobState.RUNNING:
-        return f"it is {job.state}, and tasks are spawned into a job that runs"
+        return f"it is {job.state}, and tasks are spawned into a job that runs; spawn them when it does"
     if job.joining:
-        return f"{', '.join(job.spawned[-1].names[:3])} are on their way; spawn more when they have begun"
+        names = job.spawned[-1].names
+        if len(names) == 1:
+            return f"{names[0]} is on its way; spawn more when it has begun"
+        return f"{', '.join(names[:3])} are on their way; spawn more when they have begun"
     if request.job_type is not JobType.PLAIN:
         return f"its processes are one {request.job_type} world, which does not grow; only plain jobs spawn tasks"
     if request.components[0].input_files:
-        return "it has input files, which are shared out when it is placed"
+        return "it has input files, which are shared out when it is placed; only jobs without them spawn tasks"
     if len(job.spawned) >= SPAWNS_MAX:
         return f"tasks were spawned {SPAWNS_MAX} times already (SPAWNS_MAX)"
     return ""
@@ -215,6 +224,21 @@ def _places_of(job: Job, tasks: Collection[str]) -> tuple[tuple[SiteName, int], 
         return ()
     held = [any(graph.names[task] in tasks for task in here) for here in job.spots.tasks]
     return tuple([place for place, holds in zip(job.places, held, strict=True) if holds])
+
+
+def _lack(found: NoPlace, tasks: int, idle: Sequence[int], names: Sequence[str]) -> str:
+    """How many processors lack and where, or the power of those that are idle."""
+    free = sum(idle)
+    if free >= tasks:
+        lower = "" if found.where is None else ", or lower their rcr"
+        return f"{found.who_lacks_what}; spawn them when more is idle{lower}"
+    where = ", ".join(f"{name} {here}" for name, here in zip(names, idle, strict=True) if here)
+    them = "it" if tasks == 1 else "them"
+    take = "the task takes a processor" if tasks == 1 else f"the {tasks} tasks take a processor each"
+    have = f"{free} {'is' if free == 1 else 'are'} idle for {them} ({where})" if free else f"none is idle for {them}"
+    missing = f"{tasks - free} {'is' if tasks - free == 1 else 'are'} missing"
+    fewer = ", or fewer of them" if free else ""
+    return f"{take}, and {have}: {missing}; spawn {them} when more is idle{fewer}"
 
 
 def _joined(spots: Spots, more: Spots) -> Spots:

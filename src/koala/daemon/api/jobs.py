@@ -216,7 +216,7 @@ async def spawn_tasks(
 ) -> Spawned:
     """Tasks that are placed near those that they exchange with, at once or not at all. Those that the job has stay
     where they are. The same tasks again change nothing."""
-    return await service.changes.spawn(who, job, await service.spawned_tasks(who, wish))
+    return await service.changes.spawn(who, job, await service.spawned_tasks(who, job, wish))
 
 
 @router.post("/jobs/{job}/requeue", summary="Put a job back into its queue", responses=declared(409))

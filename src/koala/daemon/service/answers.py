@@ -251,6 +251,18 @@ def dry_run(placement: Placement) -> DryRun:
     )
 
 
+def without_start(answer: DryRun) -> DryRun:
+    """The same without when the job would start: something keeps it back, for nobody knows how long."""
+    unknown: dict[str, Any] = {
+        "expected_at": None,
+        "expected_sites": [],
+        "latest_at": None,
+        "ends_before": [],
+        "place_in_line": None,
+    }
+    return answer.model_copy(update=unknown)
+
+
 def with_prospect(answer: DryRun, prospect: Prospect, ledger: Ledger, user: str | None) -> DryRun:
     """The same with when the job would start; of jobs that end before those of the user are told, None sees all."""
     ends_before = [

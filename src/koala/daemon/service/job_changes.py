@@ -6,6 +6,8 @@ is durable.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from koala.core.lifecycle import JobState
 from koala.core.tasks.spawning import refused_last
 from koala.daemon.engine.loop import Engine
@@ -14,7 +16,7 @@ from koala.daemon.service.job_records import JobRecords
 from koala.daemon.service.principal import Principal
 from koala.daemon.service.submissions import check_priority
 from koala.model.api import JobChange, JobSummary, Scope, Spawned, SpawnedComponent
-from koala.model.errors import ConflictError, InvalidError
+from koala.model.errors import NO_PLACE, ConflictError, InvalidError
 from koala.model.messages import (
     CancelAsked,
     ChangeAsked,
@@ -91,8 +93,9 @@ class JobChanges:
             raise ConflictError(f"job {job} is {row.state}: tasks are spawned into a job that runs; submit it again")
         if tasks not in live.spawned:
             why_not = scheduler.why_not_spawned(job, tasks)
-            if why_not:
-                raise ConflictError(f"job {job}: {why_not}")
+            if why_not is not None:
+                code = NO_PLACE if why_not.lacks_places else None
+                raise ConflictError(f"job {job}: {why_not.reason}", code=code)
             await self._engine.tell(SpawnAsked(at=self._engine.now(), job=job, tasks=tasks))
             ledger = self._engine.scheduler.ledger  # of another core, where the engine recovered meanwhile
             if (live := ledger.jobs.get(job)) is None:
@@ -108,6 +111,14 @@ class JobChanges:
         ]
         row = await self._records.row(who, job)
         return Spawned(job=self._records.summary(row), components=components)
+
+    async def names_beside(self, who: Principal, job: int, tasks: SpawnedTasks) -> Collection[str] | None:
+        """The tasks that a live job has beside these, which it does not have yet; None where it is no such job."""
+        await self._records.own_row(who, job)
+        live = self._engine.scheduler.ledger.jobs.get(job)
+        if live is None or live.request.tasks is None or tasks in live.spawned:
+            return None
+        return dict.fromkeys(live.request.tasks.names)
 
     async def _tell(self, who: Principal, event: HoldAsked | UnholdAsked | ChangeAsked | RestartAsked) -> JobSummary:
         await self._engine.tell(event)

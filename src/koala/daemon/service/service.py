@@ -14,7 +14,7 @@ from typing import Literal, cast
 
 import msgspec
 
-from koala.core.holding import never_to_come, never_to_come_in, would_keep_back
+from koala.core.holding import never_to_come, never_to_come_in, would_be_cancelled, would_begin_at, would_keep_back
 from koala.core.lifecycle import JobState
 from koala.daemon.engine.loop import Engine
 from koala.daemon.offload import offload, query
@@ -28,6 +28,7 @@ from koala.daemon.service.answers import (
     standing,
     stored_explanation,
     visible_to,
+    without_start,
 )
 from koala.daemon.service.cursors import check_after, check_limit, read_cursor, read_number_cursor, write_cursor
 from koala.daemon.service.data.contents import ContentService, job_files
@@ -211,15 +212,20 @@ class Service:
         over = await self._ended_before(who, wish, graph)
         vain = never_to_come_in(self._engine.scheduler.ledger, graph, over)
         for each, ended, in_vain in zip(graph, over, vain, strict=True):
-            waits_for = dict.fromkeys(graph[other.job].name for other in each.within)
+            after: dict[str, dict[str, None]] = {}
+            for other in each.within:
+                after.setdefault(str(other.condition), {})[graph[other.job].name] = None
             notes = await self._submissions.notes_of(each.request, self._engine.grid)
             found = self._try_out(who, each.alone(), ended).model_copy(update={"notes": notes})
             if in_vain:
-                found = found.model_copy(update={"kept_back": f"{in_vain}; it would be cancelled at once"})
+                found = found.model_copy(update={"kept_back": would_be_cancelled(in_vain)})
+            if each.within:
+                found = without_start(found)
             jobs.append(
                 DryRunGraphJob(
                     name=each.name,
-                    waits_for=[*waits_for],
+                    waits_for=[*dict.fromkeys(graph[other.job].name for other in each.within)],
+                    after={condition: [*names] for condition, names in after.items()},
                     processors=each.request.processors,
                     elements=0 if each.request.array is None else each.request.array.size,
                     dry_run=found,
@@ -271,11 +277,15 @@ class Service:
             raise UnavailableError(shortage)
         return await self._contents.receive(who, checksum, size_bytes, offset, data)
 
-    async def spawned_tasks(self, who: Principal, wish: SpawnWish) -> SpawnedTasks:
-        """The tasks that a text names. Needs ``submit`` or ``operate``; changes nothing."""
+    async def spawned_tasks(self, who: Principal, job: int, wish: SpawnWish) -> SpawnedTasks:
+        """The tasks for a job that a text names. Rights as for ``JobChanges.spawn``; changes nothing."""
         if not who.may(Scope.OPERATE):
             who.need(Scope.SUBMIT)
-        return await self._submissions.read_spawned(who, wish)
+        tasks = await self._submissions.read_spawned(who, wish)
+        there = await self.changes.names_beside(who, job, tasks)
+        if there is not None and not tasks.fit_beside(there):
+            await self._submissions.read_spawned(who, wish, there)  # says where in the text it is wrong
+        return tasks
 
     async def dry_run(self, who: Principal, wish: Submission) -> DryRun:
         """Where the job would go now. Needs ``submit``, since to read a description is work; changes nothing."""
@@ -291,6 +301,7 @@ class Service:
     def _try_out(self, who: Principal, request: Request, ended: Sequence[EndedJob]) -> DryRun:
         scheduler = self._engine.scheduler
         now = self._engine.now()
+        begins_at = would_begin_at(request, now)
         kept_back = would_keep_back(scheduler.ledger, request, ended, now)
         answer = try_out(
             request,
@@ -300,9 +311,12 @@ class Service:
             scheduler=scheduler,
             owner=who.name,
             sees_all=who.sees_all,
-            now=now,
+            now=now if begins_at is None else begins_at,
         )
-        return answer.model_copy(update={"kept_back": kept_back})
+        answer = answer.model_copy(update={"kept_back": kept_back, "begins_at": begins_at})
+        timeless = msgspec.structs.replace(request, begin_at=None, begin_in_s=None)
+        by_more = bool(would_keep_back(scheduler.ledger, timeless, ended, now))
+        return without_start(answer) if kept_back and (by_more or answer.refusal is not None) else answer
 
     async def jobs(
         self,
@@ -322,7 +336,7 @@ class Service:
             unknown = min(states - _STATES)
             raise InvalidError(f"state: there is no state {unknown!r}; {suggest(unknown, _STATES_IN_ORDER)}")
         if array is not None and (await self._records.row(who, array)).elements is None:
-            raise InvalidError(f"array: job {array} is not an array and has no elements; ask for the job itself")
+            raise InvalidError(f"array: job {array} is not an array and has no elements; see koala job show {array}")
         before = None if cursor is None else read_number_cursor("jobs", cursor)
         if not who.sees_all:
             if owner is not None and owner != who.name:

@@ -28,6 +28,7 @@ from koala.daemon.service.principal import Principal
 from koala.daemon.service.submission_notes import some_sites, submission_notes
 from koala.daemon.workers.pool import Workers
 from koala.descriptions import DescriptionError, job_notes, place_of_job, read_graph, read_job, write_job_yaml
+from koala.descriptions.job.order import JobNumber
 from koala.descriptions.mapping.spawned import read_spawned
 from koala.model.api import DryRun, ProblemAt, Scope, SpawnWish, Submission
 from koala.model.errors import ForbiddenError, InvalidError, TooManyError
@@ -95,10 +96,13 @@ class SubmissionReader:
         async with self._turn(who, wish):
             return await self._with_clusters(await self._outcome(wish, read_graph_submission, sites, policies))
 
-    async def read_spawned(self, who: Principal, wish: SpawnWish) -> SpawnedTasks:
-        """The tasks for a running job that a text names; as ``read`` otherwise."""
+    async def read_spawned(
+        self, who: Principal, wish: SpawnWish, there: Collection[str] | None = None
+    ) -> SpawnedTasks:
+        """The tasks for a running job that a text names, beside those that the job has where these are given; as
+        ``read`` otherwise."""
         async with self._turn(who, wish):
-            return await self._outcome(wish, read_spawned_submission)
+            return await self._outcome(wish, read_spawned_submission, *([] if there is None else [there]))
 
     async def _outcome(self, wish: Text, read: Callable[..., Read | Unreadable], *known: Collection[str]) -> Read:
         """What a text says, read in a thread or by a worker."""
@@ -195,10 +199,10 @@ def read_submission(wish: Submission, sites: Collection[str], policies: Collecti
     return request
 
 
-def read_spawned_submission(wish: SpawnWish) -> SpawnedTasks | Unreadable:
+def read_spawned_submission(wish: SpawnWish, there: Collection[str] | None = None) -> SpawnedTasks | Unreadable:
     """The tasks that the text names, or every problem found in it; slow for a large text."""
     try:
-        return read_spawned(wish.description, wish.source)
+        return read_spawned(wish.description, wish.source, there)
     except DescriptionError as error:
         return _unreadable(error)
 
@@ -234,11 +238,22 @@ def read_graph_submission(
         return _in_graph(wish, name, f"it is too large: {error}")
 
 
-def _in_graph(wish: Submission, name: str, message: str) -> Unreadable:
-    """What is wrong with one job of a graph, at its place there."""
-    line, column = place_of_job(wish.description, wish.source, name)
+def _in_graph(
+    wish: Submission, name: str, message: str, cure: str = "", number: JobNumber | None = None
+) -> Unreadable:
+    """What is wrong with one job of a graph, at its place there, or at that of a number that it waits for."""
+    line, column = place_of_job(wish.description, wish.source, name, number)
     told = f"job {name}: {message}"
-    return Unreadable(f"{wish.source}:{line}:{column}: {told}", [ProblemAt(line=line, column=column, message=told)])
+    whole = "; ".join(filter(None, (f"{wish.source}:{line}:{column}: {told}", cure)))
+    return Unreadable(whole, [ProblemAt(line=line, column=column, message=told, cure=cure)])
+
+
+class _UnknownJobError(InvalidError):
+    """What a job waits for does not exist for its caller."""
+
+    def __init__(self, what: str, number: JobNumber) -> None:
+        self.what, self.cure, self.number = what, "look at the list of jobs", number
+        super().__init__(f"{what}; {self.cure}")
 
 
 @contextlib.contextmanager
@@ -246,6 +261,9 @@ def about_job(wish: Submission, name: str) -> Iterator[None]:
     """What is wrong with a job of a graph beside the others is told with its name and place."""
     try:
         yield
+    except _UnknownJobError as error:
+        found = _in_graph(wish, name, error.what, error.cure, error.number)
+        raise InvalidError(found.message, found.problems) from None
     except InvalidError as error:
         found = _in_graph(wish, name, error.for_user())
         raise InvalidError(found.message, found.problems) from None
@@ -301,7 +319,8 @@ async def with_element_numbers(who: Principal, request: Request, engine: Engine)
         spec = specs[each.job]
         number = None if spec is None else element_number(each.job, spec, each.index)
         if number is None:
-            raise InvalidError(f"after: there is no element {each.job}_{each.index}; look at the list of jobs")
+            unknown = JobNumber(each.job, each.index)
+            raise _UnknownJobError(f"after: there is no element {each.job}_{each.index}", unknown)
         after.append(msgspec.structs.replace(each, job=number, index=None))
     return msgspec.structs.replace(request, after=tuple(dict.fromkeys(after))) if after else request
 
@@ -347,7 +366,7 @@ async def ended_before(who: Principal, request: Request, engine: Engine) -> tupl
         if row is None and array is not None:
             row = await _visible(who, array.id, engine)  # an element whose turn has not come yet
         if row is None:
-            raise InvalidError(f"after: there is no job {number} to wait for; look at the list of jobs")
+            raise _UnknownJobError(f"after: there is no job {number} to wait for", JobNumber(number))
         if row.ended_at is not None:
             found.append(EndedJob(job=number, outcome=JobOutcome(row.state), started=row.runs > 0))
     return tuple(found)

@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, Field
 from koala.descriptions.errors import DescriptionError, Problem, printable, refuse_any
 from koala.descriptions.fields import ANY_NAMES, Description, KnownNames, Label
 from koala.descriptions.job.form import JobText, job_request, unknown_names
-from koala.descriptions.job.order import NUMBER_MAX, AfterText, JobNumber, both_ends, job_number
+from koala.descriptions.job.order import NUMBER_MAX, AfterText, JobNumber, both_ends, both_ends_of_numbers, job_number
 from koala.descriptions.yaml.nodes import Composed, compose
 from koala.descriptions.yaml.problems import nearest, wrong
 from koala.descriptions.yaml.text import Document, read_composed
@@ -88,9 +88,9 @@ def read_graph_yaml(text: str, source: str, known: KnownNames = ANY_NAMES) -> tu
         raise error.reworded(names.told) from None
 
 
-def place_of_job(text: str, source: str, name: str) -> tuple[int, int]:
-    """The line and the column at which a job of a graph stands."""
-    return _JobNames(compose(text, source)).place(name)
+def place_of_job(text: str, source: str, name: str, number: JobNumber | None = None) -> tuple[int, int]:
+    """The line and the column at which a job of a graph stands or, where it is given, a number that it waits for."""
+    return _JobNames(compose(text, source)).place(name, number)
 
 
 class _JobNames:
@@ -100,12 +100,24 @@ class _JobNames:
         self._content = composed.content
         root = composed.root.content
         jobs = root["jobs"][1].content if isinstance(root, dict) and "jobs" in root else None
-        found = {name: key.index for name, (key, _) in jobs.items()} if isinstance(jobs, dict) else {}
+        self._jobs = jobs if isinstance(jobs, dict) else {}
+        found = {name: key.index for name, (key, _) in self._jobs.items()}
         self._indices = dict(sorted(found.items(), key=lambda each: each[1]))
 
-    def place(self, name: str) -> tuple[int, int]:
-        at = self._content.problem(self._indices[name], "", "")
+    def place(self, name: str, number: JobNumber | None = None) -> tuple[int, int]:
+        index = None if number is None else self._number_index(name, number)
+        at = self._content.problem(self._indices[name] if index is None else index, "", "")
         return at.line or 1, at.column or 1
+
+    def _number_index(self, name: str, number: JobNumber) -> int | None:
+        """Where the job names this number under ``after``."""
+        job = self._jobs[name][1].content
+        after = job["after"][1].content if isinstance(job, dict) and "after" in job else None
+        for _, listed in after.values() if isinstance(after, dict) else ():
+            for each in listed.content if isinstance(listed.content, list) else ():
+                if job_number(each.raw) == number:
+                    return each.index
+        return None
 
     def told(self, problem: Problem) -> str:
         """The message with the job in which the problem stands, if any."""
@@ -176,6 +188,9 @@ def _reference_problems(document: Document[JobGraphText]) -> Iterator[Problem]:
     jobs = document.model.jobs
     for name in jobs:
         failing = _failing(document, name)
+        after = jobs[name].after
+        for place, problem in both_ends_of_numbers(after.done, after.failed):
+            yield document.problem(("jobs", name, "after", "failed", place), *problem)
         for condition, other, index, where in _within(document, name):
             shown = printable(other)
             if other not in jobs:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -191,11 +192,18 @@ class AfterText(Description):
 
     @model_validator(mode="after")
     def _can_be_met(self) -> AfterText:
-        for place, number in enumerate(self.failed):
-            if number in self.done:
-                job = f"job {number.job}" if number.element is None else f"job {number.job}_{number.element}"
-                raise wrong(*both_ends(job), "failed", place)
+        for place, problem in both_ends_of_numbers(self.done, self.failed):
+            raise wrong(*problem, "failed", place)
         return self
+
+
+def both_ends_of_numbers(done: Iterable[Any], failed: Iterable[Any]) -> Iterator[tuple[int, tuple[str, str]]]:
+    """Where among those that must have failed a number stands that must be done as well, and what is wrong there."""
+    both = {*done}
+    for place, number in enumerate(failed):
+        if isinstance(number, JobNumber) and number in both:
+            element = "" if number.element is None else f"_{number.element}"
+            yield place, both_ends(f"job {number.job}{element}")
 
 
 def both_ends(job: str) -> tuple[str, str]:

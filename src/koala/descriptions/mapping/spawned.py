@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from pydantic import Field
 
 from koala.descriptions.errors import refuse_any
@@ -22,8 +24,9 @@ class SpawnText(Description):
     edges: Edges = Field(default=(), description=SPAWNED_EDGES_WORDS)
 
 
-def read_spawned(text: str, source: str) -> SpawnedTasks:
-    """The tasks that a YAML text names; DescriptionError with all problems where it names none."""
+def read_spawned(text: str, source: str, there: Collection[str] | None = None) -> SpawnedTasks:
+    """The tasks that a YAML text names; DescriptionError with all problems where it names none. ``there`` are the
+    tasks of the job, where they are known."""
     document: Document[SpawnText] = read_document(text, source, SpawnText)
-    refuse_any(source, spawned_problems(document, (), document.model.tasks, document.model.edges))
+    refuse_any(source, spawned_problems(document, (), document.model.tasks, document.model.edges, there))
     return spawned_of(document.model.tasks, document.model.edges)

@@ -49,8 +49,8 @@ class EdgeText(Description):
 
 
 def _task_by_number(value: Any) -> Any:
-    """A task may be written as its rcr alone."""
-    return {"rcr": value} if isinstance(value, int | float) else value
+    """A task may be written as its rcr alone; whatever is no mapping was meant so."""
+    return value if isinstance(value, dict | TaskText) else {"rcr": value}
 
 
 def _edge_by_list(value: Any) -> Any:
@@ -125,9 +125,22 @@ def graph_problems(
 
 
 def spawned_problems(
-    document: Document[Any], path: tuple[str | int, ...], tasks: Mapping[str, TaskText], edges: Sequence[EdgeText]
+    document: Document[Any],
+    path: tuple[str | int, ...],
+    tasks: Mapping[str, TaskText],
+    edges: Sequence[EdgeText],
+    there: Collection[str] | None = None,
 ) -> Iterator[Problem]:
-    """The same of tasks that come to a running job: an edge may lead to one that is there."""
+    """The same of tasks that come to a running job: an edge may lead to one that is there. Which these are may not be
+    known yet."""
+    for name in tasks:
+        if there is not None and name in there:
+            yield document.problem(
+                (*path, "tasks", name),
+                f"the job has a task {shown(name)} already",
+                "give the spawned one another name",
+                at_key=True,
+            )
     for index, edge in enumerate(edges):
         if not any(name in tasks for name in edge.between):
             yield document.problem(
@@ -135,8 +148,8 @@ def spawned_problems(
                 f"the edge between {' and '.join(map(shown, edge.between))} joins none of the new tasks",
                 "name one of them: " + ", ".join(map(shown, list(tasks)[:NAMED_MAX])),
             )
-    named = {name: None for edge in edges for name in edge.between}
-    yield from _edge_problems(document, named, edges, path)
+    named = [name for edge in edges for name in edge.between] if there is None else [*tasks, *there]
+    yield from _edge_problems(document, dict.fromkeys(named), edges, path)
 
 
 def _edge_problems(

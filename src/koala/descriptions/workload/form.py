@@ -362,14 +362,15 @@ def _spawn_problems(
         if graph is None:
             yield document.problem(path, "the job has no tasks", "write tasks: and mcr: in it, or leave spawns out")
             return
-        problems = list(spawned_problems(document, path, spawns.tasks, spawns.edges))
+        problems = list(spawned_problems(document, path, spawns.tasks, spawns.edges, dict.fromkeys(graph.names)))
         yield from problems
         if problems:
             return
         try:
             graph = spawned_of(spawns.tasks, spawns.edges).join(graph)
         except InvalidTaskGraphError as error:
-            yield document.problem(path, error.part, error.message)
+            message, _, advice = error.message.partition("; ")
+            yield document.problem(path, f"{error.part}: {message}", advice)
             return
 
 

@@ -456,10 +456,11 @@ class DryRun(Answer):
     """Where a job would go if it were alone in the queue now: places, or the reason why there are none. A job of high
     priority may take places of other jobs: ``preempts`` are those of them that the caller sees, with which
     ``lost_processor_s`` of work is lost, and ``preempts_others`` is how many more there are, of other users.
-    ``kept_back`` says why it would not be tried yet, wherever there is room: for other jobs, for its time or for a
-    word of its user. ``expected_at`` is when it would start: when its files are there, or by the plan that it would
-    get; then ``expected_sites``, ``latest_at`` and ``ends_before`` are as in an explanation. A job that would wait
-    would be number ``place_in_line`` of its queue. ``notes`` as of a submission."""
+    ``kept_back`` says why it would not be tried yet, wherever there is room: for other jobs, for its time, which is
+    ``begins_at``, or for a word of its user. ``expected_at`` is when it would start: when its files are there, or by
+    the plan that it would get; then ``expected_sites``, ``latest_at`` and ``ends_before`` are as in an explanation. A
+    job that would wait would be number ``place_in_line`` of its queue. None of these is told of a job that is kept
+    back, but for one that only its time keeps back and that has places now. ``notes`` as of a submission."""
 
     policy: str
     places: list[DryRunPlace] = []
@@ -468,6 +469,7 @@ class DryRun(Answer):
     lost_processor_s: float = 0.0
     refusal: RefusalInfo | None = None
     kept_back: str = ""
+    begins_at: float | None = None
     expected_at: float | None = None
     expected_sites: list[str] = []
     latest_at: float | None = None
@@ -478,10 +480,12 @@ class DryRun(Answer):
 
 class DryRunGraphJob(Answer):
     """Where one job of a graph would go if it were alone and nothing kept it back, and how many processors it, or
-    each of its ``elements``, asks for."""
+    each of its ``elements``, asks for. ``waits_for`` are those of the graph that it waits for, and ``after`` the same
+    by what must become of them: ``done``, ``ended``, ``started``, ``failed``."""
 
     name: str
     waits_for: list[str] = []
+    after: dict[str, list[str]] = {}
     processors: int = 0
     elements: int = 0
     dry_run: DryRun

@@ -7,6 +7,7 @@ modules; here is what holds them together: time, arrivals, outages and the dispa
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from heapq import heappop
 from typing import Any
@@ -108,6 +109,8 @@ class World:
         self._wakes: set[float] = set()
         self._hold_when_waiting = workload.hold_when_waiting
         self._waiting: set[JobId] = set()
+        self._spawned: set[tuple[JobId, tuple[str, ...]]] = set()  # those that have places
+        self._spawns: Counter[str] = Counter()
         self._held = False
         self._held_since = 0.0
         self._held_s = 0.0  # all holds together: how far the arrivals have shifted
@@ -153,7 +156,7 @@ class World:
             ProbeLink: self.transfers.probe,
             WakeAt: self._wake_at,
             JobPlaced: self._job_placed,
-            TasksSpawned: self._for_the_record,
+            TasksSpawned: self._tasks_spawned,
             JobRequeued: self._job_requeued,
             ElementMade: self._element_made,
             OutputRegistered: self._for_the_record,
@@ -296,11 +299,27 @@ class World:
         if job is not None and job.spawns:
             for after_s, tasks in job.spawns:
                 self.plan(SpawnAsked(at=now + after_s, job=command.job, tasks=tasks))
+            self._spawns["asked"] += len(job.spawns)
             job.spawns = ()
 
-    def _for_the_record(
-        self, command: JobHeld | JobUnheld | OutputRegistered | SiteDistrusted | TasksSpawned, now: float
-    ) -> None:
+    def _tasks_spawned(self, command: TasksSpawned, now: float) -> None:
+        key = (command.job, command.tasks)
+        if not command.reason:
+            self._spawned.add(key)
+        else:
+            self._spawns["withdrawn" if key in self._spawned else "refused"] += 1
+            self._spawned.discard(key)
+
+    def spawns(self) -> dict[str, int]:
+        """How many spawns were to come, and what became of them: those that were missed came when their job did not
+        live any more. Empty where there were to be none."""
+        asked, withdrawn, refused = (self._spawns[each] for each in ("asked", "withdrawn", "refused"))
+        placed = len(self._spawned)
+        missed = asked - placed - withdrawn - refused
+        found = {"asked": asked, "placed": placed, "refused": refused, "withdrawn": withdrawn, "missed": missed}
+        return found if asked else {}
+
+    def _for_the_record(self, command: JobHeld | JobUnheld | OutputRegistered | SiteDistrusted, now: float) -> None:
         """Nothing in the world notices it."""
 
     def _job_ended(self, command: JobEnded, now: float) -> None:
