@@ -152,18 +152,26 @@ def _check_tasks(names: tuple[str, ...], rcr: tuple[float, ...]) -> None:
 def _check_edges(names: tuple[str, ...], edges: tuple[Edge, ...]) -> None:
     if len(edges) > EDGES_MAX:
         raise InvalidTaskGraphError("edges", f"{len(edges)} are more than {EDGES_MAX} (EDGES_MAX); divide it")
+    count = len(names)
     seen: set[tuple[int, int]] = set()
-    for low, high, rqoc in edges:
-        if not 0 <= low < len(names) or not 0 <= high < len(names):
-            raise InvalidTaskGraphError(f"edge {low} - {high}", f"tasks are numbered from 0 to {len(names) - 1}")
-        part = f"edge {names[low]} - {names[high]}"
-        if low == high:
-            raise InvalidTaskGraphError(part, "joins a task with itself; leave it out")
-        if low > high:
-            raise InvalidTaskGraphError(part, "its first end comes after its second; turn it round")
-        if (low, high) in seen:
-            raise InvalidTaskGraphError(part, "is there twice; write it once, with the sum of what both carry")
-        advice = quantity_advice(rqoc)
-        if advice is not None:
-            raise InvalidTaskGraphError(part, f"its rqoc is {rqoc}; {advice}")
+    for edge in edges:
+        low, high, rqoc = edge
+        if not (0 <= low < high < count and QUANTITY_MIN <= rqoc <= QUANTITY_MAX) or (low, high) in seen:
+            raise _wrong_edge(names, edge)
         seen.add((low, high))
+
+
+def _wrong_edge(names: tuple[str, ...], edge: Edge) -> InvalidTaskGraphError:
+    """What is wrong with an edge; nothing else than that it is there twice is left at the end."""
+    low, high, rqoc = edge
+    if not 0 <= low < len(names) or not 0 <= high < len(names):
+        return InvalidTaskGraphError(f"edge {low} - {high}", f"tasks are numbered from 0 to {len(names) - 1}")
+    part = f"edge {names[low]} - {names[high]}"
+    if low == high:
+        return InvalidTaskGraphError(part, "joins a task with itself; leave it out")
+    if low > high:
+        return InvalidTaskGraphError(part, "its first end comes after its second; turn it round")
+    advice = quantity_advice(rqoc)
+    if advice is not None:
+        return InvalidTaskGraphError(part, f"its rqoc is {rqoc}; {advice}")
+    return InvalidTaskGraphError(part, "is there twice; write it once, with the sum of what both carry")

@@ -349,8 +349,9 @@ def test_a_job_that_is_put_back_keeps_the_tasks_that_were_spawned_into_it(
             graph = TaskGraph.of({"a": 1.0}, [], 1.0)
             job = await world.submit(a_request(script, flexible=Flexibility(), tasks=graph, task_clusters=((0,),)))
             await world.in_state(job, "running")
-            for name in ("b", "b", "a"):
-                tasks = SpawnedTasks.of({name: 1.0})
+            # The second is the first again, and the last two are refused.
+            for name, rcr in (("b", 1.0), ("b", 1.0), ("b", 2.0), ("a", 1.0)):
+                tasks = SpawnedTasks.of({name: rcr})
                 await world.engine.tell(SpawnAsked(at=0.0, job=job, tasks=tasks))
             monkeypatch.setattr(engine_module.Engine, "_snapshot", no_snapshot)
         monkeypatch.undo()
