@@ -47,6 +47,7 @@ from koala.policies.transfer_estimates import chunk_bytes
 
 # The sequence JCT(n) comes ever closer to the job start time; closer than this counts as reached.
 START_REACHED_S = 1.0
+ROUNDING_S = 1e-6
 # Of why nothing was measured of what a component sends, so many characters are kept.
 UNMEASURED_CHARACTERS_MAX = 200
 
@@ -139,7 +140,8 @@ class JobRunning:
         """What a running job has left of its walltime, not less than a second; None where it has none."""
         if job.walltime_s is None or job.started_at is None:
             return None
-        return max(1.0, job.walltime_s - (self.ledger.now - job.started_at))
+        # So little less that no rounding lets it end after the others, and after what plans count on.
+        return max(1.0, job.walltime_s - (self.ledger.now - job.started_at) - ROUNDING_S)
 
     def all_claimed(self, job: Job) -> None:
         """Every component is claimed: the barrier has until the deadline to fill."""
