@@ -257,3 +257,11 @@ def test_the_story_of_a_job_with_gpus_counts_its_tasks() -> None:
     assert refused.startswith(
         "no place found (idle processors: a 16, b 16; room for tasks of 1 processor and 1 GPU: a "
     )
+
+
+def test_a_site_that_tells_nothing_of_its_nodes_has_no_room_for_gpus_in_the_story_either() -> None:
+    driver = CoreDriver({"b": 16}, scan_interval_s=0.0)
+    driver.ledger.sites.pools._described[0] = None  # as under a batch system that has not answered yet
+    driver.submit(job(shaped(1, 1, gpus=1)))
+    refused = explained(driver, 1).story[-1].text
+    assert "room for tasks of 1 processor and 1 GPU: b 0)" in refused

@@ -25,6 +25,7 @@ from koala.model.request import JobId, Request
 from koala.policies import Catalogue, Form, Policy, PolicyError, UnknownPolicyError, UnknownSiteError
 from koala.policies.demand import application_of
 from koala.policies.front_door import Demand, DemandKey, Spots, can_ever_fit, compile_demand, demand_key, try_place
+from koala.policies.places import Room
 
 # Equal requests share one compiled demand; this many different ones are remembered at a time.
 DEMANDS_REMEMBERED = 10_000
@@ -161,12 +162,8 @@ class JobPlacing:
         shape = next((part.shape for part in job.request.components if part.shape is not None), None)
         if shape is None:
             return ()
-        room = []
-        for site, idle in enumerate(self.ledger.sites.view.idle):
-            pool = self.ledger.sites.pools.free(site)
-            tasks = idle // shape.processors
-            room.append(tasks if pool is None else min(tasks, pool.places(shape)))
-        return (tuple(room),)
+        view = self.ledger.sites.view
+        return (tuple(Room(view.idle, view).places(shape)),)
 
     def _others_come_first(self, queue: PlacementQueue) -> bool:
         """Where plans are made: whether jobs wait that something may have come free for since they were tried."""
