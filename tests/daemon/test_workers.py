@@ -7,6 +7,8 @@ import errno
 import operator
 import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -149,3 +151,12 @@ def test_a_process_ends_in_the_middle_of_its_work_when_the_daemon_is_killed() ->
         pid = int(told.read())
     os.wait()
     until(lambda: not alive(pid), "the process is gone")
+
+
+def test_a_process_that_reads_texts_loads_neither_the_store_nor_the_server() -> None:
+    """It is started while somebody waits for what it reads."""
+    text = "import sys, koala.daemon.service.submitted_texts; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-P", "-c", text], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.split())
+    assert "koala.descriptions" in loaded
+    assert not loaded & {"fastapi", "koala.core", "koala.store", "sqlalchemy", "starlette"}

@@ -74,10 +74,12 @@ def processes_of(directory: Path) -> list[int]:
 def all_gone(directory: Path) -> bool:
     """Whether every process started below this directory ends within a moment."""
     deadline = time.monotonic() + 120.0
+    pause_s = 0.02
     while processes_of(directory):
         if time.monotonic() > deadline:
             return False
-        time.sleep(0.02)
+        time.sleep(pause_s)
+        pause_s = min(2.0 * pause_s, 0.5)  # each look is one at all processes of the machine
     return True
 
 

@@ -24,6 +24,7 @@ import sys
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import TracebackType
 from typing import TextIO
 
 from tests.support.paths import child_environment
@@ -101,6 +102,38 @@ def start_koala(
     finally:
         os.close(writing)
     return WarmProcess(pid, reading)
+
+
+class PipedProgram:
+    """A program of the tests in a process of its own, with pipes to it and from it. It has the names of
+    ``subprocess.Popen``, and its end is waited for where the block ends; a block that fails kills it."""
+
+    def __init__(self, program: Path, *words: str, errors: int = 2) -> None:
+        reading, stdin = os.pipe()
+        stdout, writing = os.pipe()
+        try:
+            self._process = start_koala(
+                words, stdin=reading, stdout=writing, stderr=errors, env=os.environ, program=program
+            )
+        finally:
+            os.close(reading)
+            os.close(writing)
+        self.stdin = os.fdopen(stdin, "w", encoding="utf-8")
+        self.stdout = os.fdopen(stdout, encoding="utf-8")
+        self.poll, self.wait, self.kill = self._process.poll, self._process.wait, self._process.kill
+
+    def __enter__(self) -> PipedProgram:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
+        if error is not None:
+            self.kill()
+        with contextlib.suppress(BrokenPipeError):
+            self.stdin.close()
+        self.stdout.close()
+        self.wait()
 
 
 @functools.cache

@@ -16,7 +16,6 @@ import io
 import os
 import random
 import signal
-import subprocess
 import sys
 import tarfile
 import time
@@ -43,6 +42,7 @@ from tests.support.live_sites import processes_of
 from tests.support.local_areas import local_areas
 from tests.support.paths import SUPPORT
 from tests.support.postgres_server import postgres_server
+from tests.support.warm_koala import PipedProgram
 
 CHILD = SUPPORT / "engine_child.py"
 KILLS = int(os.environ.get("KOALA_KILLS", "8"))
@@ -168,23 +168,16 @@ class Parent:
         self.errors = root / "errors"
 
     @contextlib.contextmanager
-    def child(self) -> Iterator[subprocess.Popen[str]]:
+    def child(self) -> Iterator[PipedProgram]:
         with (
             self.errors.open("a") as errors,
-            subprocess.Popen(
-                [sys.executable, str(CHILD), str(self.root), self.database],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-            ) as process,
+            PipedProgram(CHILD, str(self.root), self.database, errors=errors.fileno()) as process,
         ):
             try:
                 yield process
             finally:
                 process.kill()
                 # What it had acknowledged before it was killed counts.
-                assert process.stdout is not None
                 for line in process.stdout:
                     self.take(line)
 
@@ -223,9 +216,8 @@ class Parent:
         saves = self.wanted[token].request.checkpoint is not None
         return saves and job not in self.requeued and has_started(self.root, job)
 
-    def ask(self, process: subprocess.Popen[str], most: int) -> int:
+    def ask(self, process: PipedProgram, most: int) -> int:
         """Ask for some of what is left; how much was asked for."""
-        assert process.stdin is not None
         lines = self.left()[:most]
         for line in lines:
             word, _, number = line.partition(" ")
@@ -255,7 +247,6 @@ def storm(parent: Parent, rng: random.Random) -> int:
             if rng.random() < 0.25:
                 time.sleep(rng.uniform(0.0, 1.5))  # while it opens, or recovers
             else:
-                assert process.stdout is not None
                 assert process.stdout.readline() == "open\n", parent.errors.read_text()
                 parent.ask(process, rng.randint(1, 1 + 3 * JOBS // KILLS))
                 for _ in range(SIGNALS):
@@ -269,8 +260,6 @@ def storm(parent: Parent, rng: random.Random) -> int:
 def finish(parent: Parent) -> None:
     """Let the last child see everything to its end, and stop it cleanly."""
     with parent.child() as process:
-        assert process.stdout is not None
-        assert process.stdin is not None
         assert process.stdout.readline() == "open\n", parent.errors.read_text()
         while asked := parent.ask(process, JOBS):
             for _ in range(asked):

@@ -118,6 +118,7 @@ def test_a_component_for_which_there_is_no_room_is_no_error_of_its_site_and_hold
             told = {entry.what for entry in world.store.journal(after=0, limit=1_000)}
             assert "ComponentAccepted" in told
             assert "SiteSilent" not in told
+            await world.all_given_back()
 
     asyncio.run(scenario())
 

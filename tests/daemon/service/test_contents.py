@@ -11,7 +11,7 @@ import pytest
 
 from koala.daemon.service.data.contents import ContentService
 from koala.daemon.service.principal import Principal
-from koala.daemon.service.submissions import Unreadable, read_submission
+from koala.daemon.service.submitted_texts import Unreadable, read_submission
 from koala.model.api import Scope, Submission
 from koala.model.errors import ConflictError, ForbiddenError, InvalidError, TooLargeError
 from koala.model.travelling import PIECE_BYTES_MAX, TRAVELLING_BYTES_MAX, TravellingFile, write_manifest

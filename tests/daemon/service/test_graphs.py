@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from koala.daemon.service import submissions
-from koala.daemon.service.submissions import Unreadable, read_graph_submission
+from koala.daemon.service.submitted_texts import Unreadable, read_graph_submission
 from koala.descriptions import read_graph
 from koala.model.api import Submission, Submitted
 from koala.model.dependency import DEPENDENCIES_MAX, Dependency

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import random
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from tests.support.file_world import World, some_bytes
-from tests.support.paths import SUPPORT, child_environment
+from tests.support.paths import SUPPORT
+from tests.support.warm_koala import PipedProgram
 
 COPIER = SUPPORT / "killed_copier.py"
 SIZE = 400_000
@@ -18,15 +17,13 @@ RATE = 1_000_000.0
 KILLS = 3
 
 
-def copier(root: Path, *more: object) -> subprocess.Popen[str]:
-    command = [sys.executable, str(COPIER), str(root), "data", *map(str, more)]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=child_environment())
+def copier(root: Path, *more: object) -> PipedProgram:
+    return PipedProgram(COPIER, str(root), "data", *map(str, more))
 
 
 def killed_beyond(root: Path, size: int) -> int:
     """Let a process copy until so many bytes are there, then kill it; gives the bytes it spoke of last."""
     with copier(root, RATE) as process:
-        assert process.stdout is not None
         done = 0
         for line in process.stdout:
             done = int(line)
@@ -38,7 +35,6 @@ def killed_beyond(root: Path, size: int) -> int:
 
 def finished(root: Path) -> tuple[int, str]:
     with copier(root, 1e9) as process:
-        assert process.stdout is not None
         _, copied, path = process.stdout.read().splitlines()[-1].split()
     return int(copied), path
 
@@ -88,7 +84,6 @@ def test_a_part_that_was_damaged_since_the_kill_is_noticed_and_copied_anew(tmp_p
 def test_a_target_without_room_is_named_and_nothing_is_left(tmp_path: Path) -> None:
     World(tmp_path).put("data", some_bytes(SIZE))
     with copier(tmp_path, 1e9, SIZE // 2) as process:
-        assert process.stdout is not None
         *_, error, left = process.stdout.read().splitlines()
     assert error.startswith(f"NoSpaceError: file 'data' at leiden: no room for its {SIZE} bytes (")
     assert error.endswith("make room at this site")

@@ -8,8 +8,6 @@ import importlib
 import os
 import random
 import signal
-import subprocess
-import sys
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
@@ -27,8 +25,9 @@ from koala.files import (
 )
 from koala.files.area.layout import copy_name
 from tests.support.file_servers import SYSTEM_PATH, FileGrid, SshServer, ssh_server, until_async
-from tests.support.paths import SUPPORT, child_environment
+from tests.support.paths import SUPPORT
 from tests.support.rsync_sites import add_sites
+from tests.support.warm_koala import PipedProgram
 
 DATA = random.Random(7).randbytes(2_200_017)
 SLOW_BYTES_S = 2_000_000.0
@@ -172,11 +171,8 @@ def test_a_daemon_killed_in_the_middle_finds_the_flow_again(
 
     async def scenario() -> None:
         grid.put("data", DATA, "west")
-        words = [str(KILLED), str(tmp_path), str(server.root), str(server.port), "west", "east", str(FOUND_BYTES_S)]
-        with subprocess.Popen(
-            [sys.executable, *words], stdout=subprocess.PIPE, text=True, env=child_environment()
-        ) as process:
-            assert process.stdout is not None
+        words = [str(tmp_path), str(server.root), str(server.port), "west", "east", str(FOUND_BYTES_S)]
+        with PipedProgram(KILLED, *words) as process:
             for line in process.stdout:
                 if int(line) > 0:
                     (running,) = [pid for pid in grid.processes("east") if leads(pid)]
@@ -246,11 +242,8 @@ def test_a_transfer_of_a_killed_daemon_that_nobody_wants_is_stopped_and_removed(
 ) -> None:
     async def scenario() -> None:
         grid.put("data", DATA, "west")
-        words = [str(KILLED), str(tmp_path), str(server.root), str(server.port), "west", "east", "300000"]
-        with subprocess.Popen(
-            [sys.executable, *words], stdout=subprocess.PIPE, text=True, env=child_environment()
-        ) as process:
-            assert process.stdout is not None
+        words = [str(tmp_path), str(server.root), str(server.port), "west", "east", "300000"]
+        with PipedProgram(KILLED, *words) as process:
             for line in process.stdout:
                 if int(line) > 0:
                     process.kill()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import subprocess
-import sys
 import time
 from collections import Counter
 from pathlib import Path
@@ -19,6 +17,7 @@ from koala.model.messages import ComponentEnded, ComponentReady, Outcome
 from tests.support.live_sites import file_appears, launch, opened
 from tests.support.paths import SUPPORT
 from tests.support.survivor import SLOTS
+from tests.support.warm_koala import PipedProgram
 
 SURVIVOR = SUPPORT / "survivor.py"
 COMPONENTS = 16
@@ -29,19 +28,20 @@ KILLS = 24
 def test_a_driver_killed_at_random_points_neither_loses_nor_doubles_anything(tmp_path: Path, seed: int) -> None:
     rng = random.Random(seed)
     log = tmp_path / "log"
-    command = [sys.executable, str(SURVIVOR), str(tmp_path / "site"), str(log), str(COMPONENTS)]
+    words = [str(tmp_path / "site"), str(log), str(COMPONENTS)]
     kills = 0
     for _ in range(KILLS):
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as driver:
-            assert driver.stdout is not None
+        with PipedProgram(SURVIVOR, *words) as driver:
             assert driver.stdout.readline() == "begin\n"
             # The point of the kill is the thing under test, so here time passes without a sign to wait for.
             time.sleep(rng.uniform(0.0, 0.12))
             kills += driver.poll() is None
             driver.kill()
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    with PipedProgram(SURVIVOR, *words) as driver:
+        told = driver.stdout.read()
+        assert driver.wait(120) == 0
     assert kills >= KILLS // 2, "most drivers were killed while they worked"
-    outcomes = dict(line.split() for line in done.stdout.splitlines()[1:])
+    outcomes = dict(line.split() for line in told.splitlines()[1:])
     assert outcomes == {f"7.{n}": "aborted" if n % 2 else "done" for n in range(COMPONENTS)}
     lines = Counter(tuple(line.split()[:2]) for line in log.read_text().splitlines())
     assert lines == {(f"7.{n}", word): 1 for n in range(0, COMPONENTS, 2) for word in ("begin", "end")}

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-from collections.abc import AsyncIterator, Callable, Collection, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TypeAlias, TypeVar
@@ -21,28 +21,32 @@ from koala.core import Scheduler
 from koala.core.preemption.victims import Victims, lost_processor_s
 from koala.core.refusals import closed_refusal
 from koala.daemon.engine.loop import Engine
-from koala.daemon.launches import check_launch
 from koala.daemon.offload import query
 from koala.daemon.service.answers import dry_run, refusal_info, with_prospect
 from koala.daemon.service.principal import Principal
 from koala.daemon.service.submission_notes import some_sites, submission_notes
+from koala.daemon.service.submitted_texts import (
+    Unreadable,
+    all_clusters,
+    in_graph,
+    lacks_clusters,
+    read_graph_submission,
+    read_spawned_submission,
+    read_submission,
+    with_clusters,
+)
 from koala.daemon.workers.pool import Workers
-from koala.descriptions import DescriptionError, job_notes, place_of_job, read_graph, read_job, write_job_yaml
+from koala.descriptions import job_notes, write_job_yaml
 from koala.descriptions.job.order import JobNumber
-from koala.descriptions.mapping.spawned import read_spawned
-from koala.model.api import DryRun, ProblemAt, Scope, SpawnWish, Submission
+from koala.model.api import DryRun, Scope, SpawnWish, Submission
 from koala.model.errors import ForbiddenError, InvalidError, TooManyError
 from koala.model.grid import Grid
 from koala.model.job_array import ArraySpec, element_number, read_array
-from koala.model.launch import LaunchError
 from koala.model.messages import EndedJob, JobOutcome
-from koala.model.request import GraphJob, InvalidRequestError, Priority, Refusal, Request
-from koala.model.request_size import REQUEST_CHARACTERS_MAX, check_size, request_characters
+from koala.model.request import GraphJob, Priority, Refusal, Request
 from koala.model.task_graph import SpawnedTasks
-from koala.model.travelling import TravellingError, TravellingFile, read_manifest, unsent
 from koala.policies import Catalogue, PolicyError, UnknownPolicyError, UnknownSiteError
 from koala.policies.front_door import can_ever_fit, compile_demand, staging_s, to_placement
-from koala.policies.tasks.wase import ClusteredTasks
 from koala.store import NUMBER_MAX, StoredJob
 
 Text: TypeAlias = Submission | SpawnWish
@@ -87,7 +91,7 @@ class SubmissionReader:
         long."""
         async with self._turn(who, wish):
             outcome = await self._outcome(wish, read_submission, sites, policies)
-            return await self._workers.run(with_clusters, outcome) if _lacks_clusters(outcome) else outcome
+            return await self._workers.run(with_clusters, outcome) if lacks_clusters(outcome) else outcome
 
     async def read_graph(
         self, who: Principal, wish: Submission, *, sites: Collection[str], policies: Collection[str]
@@ -124,14 +128,14 @@ class SubmissionReader:
                 yield
 
     async def _with_clusters(self, graph: tuple[GraphJob, ...]) -> tuple[GraphJob, ...]:
-        lacking = [job.request for job in graph if _lacks_clusters(job.request)]
+        lacking = [job.request for job in graph if lacks_clusters(job.request)]
         if not lacking:
             return graph
         found = iter(await self._workers.run(all_clusters, lacking))
         jobs = []
         for job in graph:
             request = job.request
-            if _lacks_clusters(request):
+            if lacks_clusters(request):
                 request = msgspec.structs.replace(request, task_clusters=next(found))
             jobs.append(msgspec.structs.replace(job, request=request))
         return tuple(jobs)
@@ -174,78 +178,8 @@ class SubmissionReader:
                 del self._turns[key]
 
 
-@dataclass(frozen=True, slots=True)
-class Unreadable:
-    """What is wrong with a text that describes no job that can be run."""
-
-    message: str
-    problems: list[ProblemAt]
-
-
-def read_submission(wish: Submission, sites: Collection[str], policies: Collection[str]) -> Request | Unreadable:
-    """The request that the text describes, or every problem found in it; slow for a large text."""
-    try:
-        request = read_job(wish.description, wish.source, known_sites=sites, known_policies=policies)
-        request = _with_files(request, _files_of(wish))
-        check_launch(request)
-    except DescriptionError as error:
-        return _unreadable(error)
-    except TravellingError as error:
-        return Unreadable(error.for_user(), [ProblemAt(message=error.for_user())])
-    except InvalidRequestError as error:
-        return Unreadable(f"the job is too large: {error}", [ProblemAt(message=str(error))])
-    except LaunchError as error:
-        return Unreadable(f"the job cannot be run: {error.for_user()}", [ProblemAt(message=error.for_user())])
-    return request
-
-
-def read_spawned_submission(wish: SpawnWish, there: Collection[str] | None = None) -> SpawnedTasks | Unreadable:
-    """The tasks that the text names, or every problem found in it; slow for a large text."""
-    try:
-        return read_spawned(wish.description, wish.source, there)
-    except DescriptionError as error:
-        return _unreadable(error)
-
-
 def _is_small(wish: Text) -> bool:
     return len(wish.description) <= SMALL_TEXT_CHARACTERS_MAX
-
-
-def read_graph_submission(
-    wish: Submission, sites: Collection[str], policies: Collection[str]
-) -> tuple[GraphJob, ...] | Unreadable:
-    """The jobs of a graph, or every problem found in it. What travels, travels with each of them."""
-    name = ""
-    try:
-        files = _files_of(wish)  # one list for all of them: it is read once, and pickled once
-        graph, characters = [], 0
-        for job in read_graph(wish.description, wish.source, known_sites=sites, known_policies=policies):
-            name = job.name
-            request = _with_files(job.request, files)
-            check_launch(request)
-            characters += request_characters(request)
-            if characters > REQUEST_CHARACTERS_MAX:
-                return _graph_too_large(wish, name)
-            graph.append(msgspec.structs.replace(job, request=request))
-        return tuple(graph)
-    except DescriptionError as error:
-        return _unreadable(error)
-    except (TravellingError, LaunchError) as error:
-        if not name:
-            return Unreadable(error.for_user(), [ProblemAt(message=error.for_user())])
-        return _in_graph(wish, name, error.for_user())
-    except InvalidRequestError as error:
-        return _in_graph(wish, name, f"it is too large: {error}")
-
-
-def _in_graph(
-    wish: Submission, name: str, message: str, cure: str = "", number: JobNumber | None = None
-) -> Unreadable:
-    """What is wrong with one job of a graph, at its place there, or at that of a number that it waits for."""
-    line, column = place_of_job(wish.description, wish.source, name, number)
-    told = f"job {name}: {message}"
-    whole = "; ".join(filter(None, (f"{wish.source}:{line}:{column}: {told}", cure)))
-    return Unreadable(whole, [ProblemAt(line=line, column=column, message=told, cure=cure)])
 
 
 class _UnknownJobError(InvalidError):
@@ -262,47 +196,11 @@ def about_job(wish: Submission, name: str) -> Iterator[None]:
     try:
         yield
     except _UnknownJobError as error:
-        found = _in_graph(wish, name, error.what, error.cure, error.number)
+        found = in_graph(wish, name, error.what, error.cure, error.number)
         raise InvalidError(found.message, found.problems) from None
     except InvalidError as error:
-        found = _in_graph(wish, name, error.for_user())
+        found = in_graph(wish, name, error.for_user())
         raise InvalidError(found.message, found.problems) from None
-
-
-def _graph_too_large(wish: Submission, name: str) -> Unreadable:
-    told = (
-        f"with it the jobs of the graph have more than {REQUEST_CHARACTERS_MAX} characters together "
-        "(REQUEST_CHARACTERS_MAX), the list of files counted for each; send fewer files, or submit several graphs"
-    )
-    return _in_graph(wish, name, told)
-
-
-def _files_of(wish: Submission) -> tuple[TravellingFile, ...]:
-    return () if wish.files is None else read_manifest(wish.files)
-
-
-def _with_files(request: Request, files: tuple[TravellingFile, ...]) -> Request:
-    """The request with the files that were sent, among which must be those that its text names."""
-    for path in unsent(request.files, files):
-        raise TravellingError(path, "is named in the job and was not sent; koala submit sends it from this machine")
-    request = msgspec.structs.replace(request, files=files)
-    check_size(request)
-    return request
-
-
-def with_clusters(request: Request) -> Request:
-    """The request with the clusters of its tasks, which are then on record and found once; slow for many tasks."""
-    tasks = ClusteredTasks.of(request)
-    return request if tasks is None else msgspec.structs.replace(request, task_clusters=tasks.clusters)
-
-
-def _lacks_clusters(request: Request) -> bool:
-    return request.tasks is not None and not request.task_clusters
-
-
-def all_clusters(requests: Sequence[Request]) -> list[tuple[tuple[int, ...], ...]]:
-    """The clusters of the tasks of each request."""
-    return [with_clusters(request).task_clusters for request in requests]
 
 
 async def with_element_numbers(who: Principal, request: Request, engine: Engine) -> Request:
@@ -478,14 +376,3 @@ def try_out(
     return (
         answer if prospect is None else with_prospect(answer, prospect, scheduler.ledger, None if sees_all else owner)
     )
-
-
-def _unreadable(error: DescriptionError) -> Unreadable:
-    problems = [
-        ProblemAt(line=problem.line, column=problem.column, message=problem.message, cure=problem.advice)
-        for problem in error.problems
-    ]
-    place = error.source if error.line is None else f"{error.source}:{error.line}:{error.column}"
-    more = len(problems) - 1 + error.problems_unreported
-    others = "" if more == 0 else f" (and {more} more {'problem' if more == 1 else 'problems'})"
-    return Unreadable(f"{place}: {error.message}; {error.advice}{others}", problems)

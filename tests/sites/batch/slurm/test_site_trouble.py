@@ -6,8 +6,6 @@ import asyncio
 import os
 import random
 import shutil
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -27,6 +25,7 @@ from tests.support.batch_sites import opened_batch, until_true
 from tests.support.live_sites import file_appears, launch
 from tests.support.paths import SUPPORT
 from tests.support.slurm_cluster import SlurmCluster, slurm_cluster
+from tests.support.warm_koala import PipedProgram
 
 SURVIVOR = SUPPORT / "batch_survivor.py"
 COMPONENTS = 8
@@ -50,19 +49,20 @@ def test_a_driver_killed_at_random_points_neither_loses_nor_doubles_anything(
     rng = random.Random(7)
     log = tmp_path / "log"
     conf = cluster.environment["SLURM_CONF"]
-    command = [sys.executable, str(SURVIVOR), str(tmp_path / "work"), str(log), str(COMPONENTS), conf]
+    words = [str(tmp_path / "work"), str(log), str(COMPONENTS), conf]
     kills = 0
     for _ in range(KILLS):
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as driver:
-            assert driver.stdout is not None
+        with PipedProgram(SURVIVOR, *words) as driver:
             assert driver.stdout.readline() == "begin\n"
             # The point of the kill is the thing under test, so here time passes without a sign to wait for.
             time.sleep(rng.uniform(0.0, 0.4))
             kills += driver.poll() is None
             driver.kill()
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    with PipedProgram(SURVIVOR, *words) as driver:
+        told = driver.stdout.read()
+        assert driver.wait(120) == 0
     assert kills >= KILLS // 2, "most drivers were killed while they worked"
-    outcomes = dict(line.split() for line in done.stdout.splitlines()[1:])
+    outcomes = dict(line.split() for line in told.splitlines()[1:])
     assert outcomes == {f"7.{n}": "aborted" if n % 2 else "done" for n in range(COMPONENTS)}
     lines = Counter(tuple(line.split()) for line in log.read_text().splitlines())
     assert lines == {(f"7.{n}", word): 1 for n in range(0, COMPONENTS, 2) for word in ("begin", "end")}
