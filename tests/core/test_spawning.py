@@ -238,6 +238,18 @@ def test_spawned_tasks_put_no_plan_off() -> None:
     assert "none is idle for it" in refused(spawn(driver, ("e", "a", 1.0), e=1.0))
 
 
+@pytest.mark.parametrize("after_s", [0.1, 0.3, 33.3, 66.7])
+def test_a_spawned_task_ends_no_later_than_its_job_is_due_to(after_s: float) -> None:
+    """Also by rounding: a plan may count on that very moment."""
+    driver = running(request=job(walltime_s=99.9))
+    begun = driver.ledger.jobs[1].started_at
+    assert begun is not None
+    driver.pass_time(after_s)
+    (start,) = kind(spawn(driver, ("e", "a", 5.0), e=1.0), StartComponent)
+    assert start.walltime_s is not None
+    assert begun + 99.8 < driver.now + start.walltime_s < begun + 99.9
+
+
 def test_the_same_tasks_asked_for_twice_are_answered_twice_and_spawned_once() -> None:
     driver = running()
     commands = spawn(driver, ("e", "a", 5.0), e=1.0)

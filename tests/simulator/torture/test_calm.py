@@ -51,10 +51,6 @@ def test_plans_for_shapes_stand_where_others_may_claim_early(seed: int) -> None:
     assert weather(draw_calm(seed)).broken is None
 
 
-def test_a_spawned_task_ends_no_later_than_its_job_is_due_to() -> None:
-    assert weather(draw_calm(2100)).broken is None
-
-
 def test_plans_that_take_all_nodes_for_free_are_found_to_be_put_off(monkeypatch: pytest.MonkeyPatch) -> None:
     def nobody_is_there(self: _SiteLine, time: float) -> NodesThen:
         return NodesThen(self._whole, (), self._whole)

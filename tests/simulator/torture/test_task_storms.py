@@ -7,25 +7,23 @@ import random
 import msgspec
 import pytest
 
-from koala.mapping.random_graphs import random_task_graph
 from koala.model.messages import SiteMachines
-from koala.model.request import Flexibility, Request
+from koala.model.request import Request
+from koala.simulator.torture.spawning import POLICIES, of_tasks
 from koala.simulator.torture.storms import Storm, draw_storm
 from koala.simulator.torture.torture import weather
 
 SEEDS = 15
-POLICIES = (None, "WASE", "WASE-whole", "FCM")
 
 
 def with_tasks(storm: Storm) -> Storm:
-    """The tasks need so little of a processor that powers never refuse a job which its processors would not."""
+    """The storm with every total that is none of tasks yet as one."""
     rng = random.Random(storm.seed)
 
     def turned(request: Request) -> Request:
-        if not request.is_total or request.is_shaped:
+        if not request.is_total or request.is_shaped or request.tasks is not None:
             return request
-        tasks = random_task_graph(request.processors, rng, mcr=1.0)
-        return msgspec.structs.replace(request, tasks=tasks, flexible=Flexibility(), policy=rng.choice(POLICIES))
+        return of_tasks(rng, request)
 
     arrivals = tuple(each._replace(request=turned(each.request)) for each in storm.arrivals)
     return msgspec.structs.replace(storm, arrivals=arrivals, operators=storm.operators + measured(storm, rng))

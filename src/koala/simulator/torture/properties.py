@@ -442,18 +442,15 @@ def quarantined_hold_nothing(watch: PromiseChecker) -> None:
 def processor_time_adds_up(watch: PromiseChecker) -> None:
     """What was gained and wasted of processor time before runs, and what was used of GPU time, is the same counted by
     site and by job."""
-    sites, jobs = watch.ledger.sites.sites, watch.ledger.jobs.values()
-    for name, ended in (
-        ("gained_processor_s", watch.ended_gained_processor_s),
-        ("wasted_processor_s", watch.ended_wasted_processor_s),
-        ("gpu_s", watch.ended_gpu_s),
-    ):
-        by_site = [getattr(site, name) for site in sites]
-        by_job = [getattr(job, name) for job in jobs]
-        if min((0.0, *by_site, *by_job)) < 0.0 or not isclose(
-            sum(by_site), ended + sum(by_job), rel_tol=1e-9, abs_tol=MOMENT_S
+    sites = [(site.gained_processor_s, site.wasted_processor_s, site.gpu_s) for site in watch.ledger.sites.sites]
+    jobs = [(job.gained_processor_s, job.wasted_processor_s, job.gpu_s) for job in watch.ledger.jobs.values()]
+    jobs.append((watch.ended_gained_processor_s, watch.ended_wasted_processor_s, watch.ended_gpu_s))
+    names = ("gained_processor_s", "wasted_processor_s", "gpu_s")
+    for name, by_site, by_job in zip(names, zip(*sites, strict=True), zip(*jobs, strict=True), strict=True):
+        if min(0.0, *by_site, *by_job) < 0.0 or not isclose(
+            sum(by_site), sum(by_job), rel_tol=1e-9, abs_tol=MOMENT_S
         ):
-            watch.fail("processor time adds up", f"{name} is {sum(by_site)} by site and {ended + sum(by_job)} by job")
+            watch.fail("processor time adds up", f"{name} is {sum(by_site)} by site and {sum(by_job)} by job")
 
 
 def transfers_are_needed(watch: PromiseChecker) -> None:

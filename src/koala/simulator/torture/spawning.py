@@ -8,6 +8,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
+from functools import cache
 
 import msgspec
 
@@ -30,14 +31,23 @@ from koala.model.messages import (
     Token,
 )
 from koala.model.request import Flexibility, JobId, JobType, Request
-from koala.model.task_graph import SpawnedTasks
+from koala.model.task_graph import SpawnedTasks, TaskGraph
+from koala.simulator.workloads.draws import stream
 from koala.simulator.workloads.workload import Arrival
 
 SPAWNED_ONCE = "a spawned task runs once in each run, or is refused"
 # A job spawns so many times at most, so many tasks each.
 SPAWNS_MAX = 3
 SPAWNED_TASKS_MAX = 3
-_POLICIES = (None, None, "WASE", "WASE-whole", "FCM")
+POLICIES = (None, None, "WASE", "WASE-whole", "FCM")
+# All storms draw from the same graphs, of so many tasks with so many edges for each, or with as few as connect them:
+# the search for the clusters of a new graph takes longer than all else in a storm, but for a tree, which has nothing
+# to search for. They are fewer than the graphs that clusters are kept of.
+GRAPHS = (
+    *((tasks, 0.0) for tasks in (1, 2, 3, 4, 5, 7, 10, 14, 19, 26, 36, 50, 64)),
+    *((tasks, 1.5) for tasks in (3, 4, 6, 9, 14)),
+    *((tasks, 3.0) for tasks in (5, 8)),
+)
 
 
 def with_spawning(
@@ -61,14 +71,29 @@ def _may_be(request: Request) -> bool:
     )
 
 
-def _with_spawns(rng: random.Random, grid: Grid, arrival: Arrival, fits_into: float) -> Arrival:
+@cache
+def _graph(tasks: int, edges_per_task: float) -> TaskGraph:
     """The tasks need so little of a processor that powers never refuse a job which its processors would not."""
-    request = arrival.request
-    graph = random_task_graph(request.processors, rng, mcr=1.0)
-    component = msgspec.structs.replace(request.components[0], processors=request.processors)
-    changed = msgspec.structs.replace(
-        request, components=(component,), tasks=graph, flexible=Flexibility(), policy=rng.choice(_POLICIES)
+    rng = stream(tasks, "task graph", str(edges_per_task))
+    return random_task_graph(tasks, rng, mcr=1.0, edges_per_task=edges_per_task)
+
+
+def of_tasks(rng: random.Random, request: Request) -> Request:
+    """The request as one of tasks: no more than it has processors, and more than half as many up to twice the largest
+    graph."""
+    processors = request.processors
+    fitting = [each for each in GRAPHS if each[0] <= processors < 2 * each[0]]
+    graph = _graph(*rng.choice(fitting or [max(GRAPHS)]))
+    component = msgspec.structs.replace(request.components[0], processors=len(graph.names))
+    return msgspec.structs.replace(
+        request, components=(component,), tasks=graph, flexible=Flexibility(), policy=rng.choice(POLICIES)
     )
+
+
+def _with_spawns(rng: random.Random, grid: Grid, arrival: Arrival, fits_into: float) -> Arrival:
+    request = of_tasks(rng, arrival.request)
+    graph = request.tasks
+    assert graph is not None
     open_sites = (site for site in grid.sites if site.own_account or not arrival.guest)
     room = sum(int(site.processors * site.quota * fits_into) for site in open_sites) - request.processors
     spawns = []
@@ -80,7 +105,7 @@ def _with_spawns(rng: random.Random, grid: Grid, arrival: Arrival, fits_into: fl
         if names:
             tasks = SpawnedTasks.of({name: rng.uniform(1.0, 3.0) for name in names}, edges)
             spawns.append((rng.uniform(0.0, arrival.execution_s * rng.choice((0.2, 1.2))), tasks))
-    return arrival._replace(request=changed, spawns=tuple(spawns))
+    return arrival._replace(request=request, spawns=tuple(spawns))
 
 
 class SpawnPromises:
