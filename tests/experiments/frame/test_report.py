@@ -31,6 +31,12 @@ def written(folder: Path, repetitions: int = 3) -> WrittenReport:
     return write_report(experiment, parameters, 1, repetitions, seen, folder)
 
 
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> WrittenReport:
+    """One that the tests only read."""
+    return written(tmp_path_factory.mktemp("report"))
+
+
 class Page(HTMLParser):
     """Counts ids and tags, and collects what a tag refers to."""
 
@@ -51,31 +57,31 @@ class Page(HTMLParser):
             self.refers.update(f"#{target}" for target in re.findall(r"url\(#([^)]+)\)", value or ""))
 
 
-def test_the_json_has_its_parts_and_every_claim_its_evidence(tmp_path: Path) -> None:
-    report = json.loads(written(tmp_path).json_path.read_text())
-    assert list(report) == ["experiment", "parameters", "judged", "results", "claims"]
-    assert report["experiment"] == "sample"
-    assert report["parameters"]["factor"] == 3.0
-    assert report["parameters"]["repetitions"] == 3
-    assert report["results"] == {"values": [3.0, 6.0, 9.0]}
-    assert report["judged"]["looks"] == [{"seeds": 3, "confidence": 0.95}]
-    assert [claim["verdict"] for claim in report["claims"]] == ["undecided", "undecided"]
-    assert [claim["leaning"] for claim in report["claims"]] == ["undecided", "contrary"]
-    assert "Undecided by value: 6.0 s (-1.5 to 13.5)." in report["claims"][0]["evidence"]["why"]
-    assert "The contrary is shown by value & more" in report["claims"][1]["evidence"]["why"]
+def test_the_json_has_its_parts_and_every_claim_its_evidence(report: WrittenReport) -> None:
+    told = json.loads(report.json_path.read_text())
+    assert list(told) == ["experiment", "parameters", "judged", "results", "claims"]
+    assert told["experiment"] == "sample"
+    assert told["parameters"]["factor"] == 3.0
+    assert told["parameters"]["repetitions"] == 3
+    assert told["results"] == {"values": [3.0, 6.0, 9.0]}
+    assert told["judged"]["looks"] == [{"seeds": 3, "confidence": 0.95}]
+    assert [claim["verdict"] for claim in told["claims"]] == ["undecided", "undecided"]
+    assert [claim["leaning"] for claim in told["claims"]] == ["undecided", "contrary"]
+    assert "Undecided by value: 6.0 s (-1.5 to 13.5)." in told["claims"][0]["evidence"]["why"]
+    assert "The contrary is shown by value & more" in told["claims"][1]["evidence"]["why"]
 
 
-def test_the_same_results_give_the_same_files(tmp_path: Path) -> None:
-    written(tmp_path / "a")
-    written(tmp_path / "b")
-    names = {path.name for path in (tmp_path / "a").iterdir()}
+def test_the_same_results_give_the_same_files(report: WrittenReport, tmp_path: Path) -> None:
+    written(tmp_path)
+    folder = report.json_path.parent
+    names = {path.name for path in folder.iterdir()}
     assert names == {"report.json", "report.html", "bars.png", "bars.svg", "lines.png", "lines.svg"}
     for name in names:
-        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes()
+        assert (folder / name).read_bytes() == (tmp_path / name).read_bytes()
 
 
-def test_the_page_needs_nothing_from_elsewhere_and_runs_nothing(tmp_path: Path) -> None:
-    text = written(tmp_path).html_path.read_text()
+def test_the_page_needs_nothing_from_elsewhere_and_runs_nothing(report: WrittenReport) -> None:
+    text = report.html_path.read_text()
     page = Page(text)
     assert page.tags["svg"] == 2
     assert not page.tags.keys() & {"script", "link", "img", "iframe"}
@@ -84,15 +90,15 @@ def test_the_page_needs_nothing_from_elsewhere_and_runs_nothing(tmp_path: Path) 
     assert "://" not in text
 
 
-def test_ids_on_the_page_are_unique_and_what_refers_to_one_finds_it(tmp_path: Path) -> None:
-    page = Page(written(tmp_path).html_path.read_text())
+def test_ids_on_the_page_are_unique_and_what_refers_to_one_finds_it(report: WrittenReport) -> None:
+    page = Page(report.html_path.read_text())
     assert [name for name, count in page.ids.items() if count > 1] == []
     assert page.refers
     assert {target.removeprefix("#") for target in page.refers} <= page.ids.keys()
 
 
-def test_words_of_an_experiment_are_text_on_the_page_and_not_markup(tmp_path: Path) -> None:
-    text = written(tmp_path).html_path.read_text()
+def test_words_of_an_experiment_are_text_on_the_page_and_not_markup(report: WrittenReport) -> None:
+    text = report.html_path.read_text()
     for words in (
         "A &lt;sample&gt; &amp; more",
         "above &lt;a million&gt;",
@@ -102,8 +108,10 @@ def test_words_of_an_experiment_are_text_on_the_page_and_not_markup(tmp_path: Pa
         assert words in text
 
 
-def test_the_page_shows_verdicts_numbers_captions_and_the_command_to_repeat_it(tmp_path: Path) -> None:
-    text = written(tmp_path).html_path.read_text()
+def test_the_page_shows_verdicts_numbers_captions_and_the_command_to_repeat_it(
+    report: WrittenReport, tmp_path: Path
+) -> None:
+    text = report.html_path.read_text()
     for words in (
         "Claims: 2 undecided",
         "reaches 1.5 s beyond 0",
@@ -118,16 +126,16 @@ def test_the_page_shows_verdicts_numbers_captions_and_the_command_to_repeat_it(t
     ):
         assert words in text
     assert 'class="no"' not in text
-    enough = written(tmp_path / "enough", 20).html_path.read_text()
+    enough = written(tmp_path, 20).html_path.read_text()
     assert "first look" not in enough
     assert "Claims: 1 hold, 1 contrary" in enough
     assert '<td class="no">contrary</td>' in enough
 
 
-def test_the_report_of_another_experiment_is_not_overwritten(tmp_path: Path) -> None:
+def test_the_report_of_another_experiment_is_not_overwritten(report: WrittenReport, tmp_path: Path) -> None:
     check_folder(tmp_path / "not there", "sample")
-    written(tmp_path)
-    check_folder(tmp_path, "sample")
+    folder = report.json_path.parent
+    check_folder(folder, "sample")
     with pytest.raises(OtherReportError) as caught:
-        check_folder(tmp_path, "koala2006")
+        check_folder(folder, "koala2006")
     assert "the report of sample is there" in caught.value.for_user()

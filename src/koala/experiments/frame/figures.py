@@ -328,17 +328,31 @@ def bands(
 def svg_text(picture: ReportFigure) -> str:
     """The picture as SVG, without the date and the names that would make each time another file."""
     with house_style(picture.name):
-        text = io.StringIO()
-        picture.draw().savefig(text, format="svg", metadata={"Date": None, "Creator": None})
+        return _laid_out(picture.draw())
+
+
+def _laid_out(figure: Figure) -> str:
+    """The figure as SVG, which gives everything in it its place. ``savefig`` would draw it once more for that."""
+    from matplotlib.backends.backend_svg import FigureCanvasSVG
+
+    text = io.StringIO()
+    canvas: Any = FigureCanvasSVG(figure)
+    canvas.print_svg(text, metadata={"Date": None, "Creator": None})
     return text.getvalue()
 
 
 def save(picture: ReportFigure, folder: Path) -> tuple[Path, Path]:
-    """Write the picture as PNG and SVG under its name, and return both paths."""
+    """Write the picture as PNG and SVG under its name, and return both paths. Everything has one place in both."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
     png, svg = folder / f"{picture.name}.png", folder / f"{picture.name}.svg"
-    svg.write_text(svg_text(picture), encoding="utf-8")
     with house_style(picture.name):
-        picture.draw().savefig(png, format="png", dpi=PNG_DPI, metadata={"Software": None})
+        figure = picture.draw()
+        svg.write_text(_laid_out(figure), encoding="utf-8")
+        figure.set_layout_engine("none")
+        figure.set_dpi(PNG_DPI)
+        canvas: Any = FigureCanvasAgg(figure)
+        canvas.print_png(png, metadata={"Software": None})
     return png, svg
 
 
