@@ -26,7 +26,6 @@ from tests.support.core_driver import (
     kind,
     part,
     seconds,
-    without_wakes,
 )
 
 
@@ -36,7 +35,7 @@ def test_the_barrier_opens_once_with_all_tokens_when_the_last_component_reports(
     driver.submit(ask(9, 9, 9))
     assert kind(driver.ready("1.2", "1.3"), ReleaseBarrier) == []
     driver.wait_until(5.0)
-    assert without_wakes(driver.ready("1.1")) == [ReleaseBarrier(job=1, tokens=("1.1", "1.2", "1.3"))]
+    assert driver.ready("1.1") == [ReleaseBarrier(job=1, tokens=("1.1", "1.2", "1.3"))]
     assert driver.job(1).started_at == 5.0
 
 
@@ -58,7 +57,7 @@ def test_files_that_arrive_before_the_claim_open_nothing() -> None:
     driver = CoreDriver({"a": 10, "store": 1}, files={"f": (100.0, ("store",))})
     driver.submit(ask(part(5, "a", "f")))
     driver.wait_until(50.0)
-    assert without_wakes(driver.end_transfer("t1")) == []
+    assert driver.end_transfer("t1") == []
     driver.wait_until(75.0)
     assert kind(driver.ready("1.1"), ReleaseBarrier) != []
 
@@ -81,21 +80,18 @@ def test_components_that_report_while_others_are_unclaimed_open_nothing() -> Non
 def test_answers_that_come_twice_or_late_change_nothing() -> None:
     driver = CoreDriver({"a": 10, "b": 10})
     driver.submit(ask(9, 9))
-    assert without_wakes(driver.ready("1.1", "1.1", "1.1")) == []
+    assert driver.ready("1.1", "1.1", "1.1") == []
     assert driver.state(1) is JobState.STARTING
     driver.ready("1.2")
-    assert without_wakes(driver.accept("1.1")) == []
-    assert without_wakes(driver.say_running("1.1")) == []
+    assert driver.accept("1.1") == []
+    assert driver.say_running("1.1") == []
     driver.end("1.1")
-    assert without_wakes(driver.end("1.1", "1.1", outcome=Outcome.FAILED)) == []
-    assert without_wakes(driver.ready("1.1")) == []
+    assert driver.end("1.1", "1.1", outcome=Outcome.FAILED) == []
+    assert driver.ready("1.1") == []
     driver.end("1.2")
     assert driver.state(1) is JobState.DONE
-    assert without_wakes(driver.ready("1.2") + driver.accept("1.2")) == []
-    assert (
-        without_wakes(driver.end("1.2", outcome=Outcome.SITE_FAILED) + driver.end("9.9", outcome=Outcome.ABSENT))
-        == []
-    )
+    assert (driver.ready("1.2") + driver.accept("1.2")) == []
+    assert (driver.end("1.2", outcome=Outcome.SITE_FAILED) + driver.end("9.9", outcome=Outcome.ABSENT)) == []
     assert_clean(driver.ledger)
 
 
@@ -113,7 +109,7 @@ def test_a_component_that_has_not_heard_of_the_opening_is_told_again_alone() -> 
     driver = CoreDriver({"a": 10, "b": 10})
     driver.run(ask(9, 9))
     driver.wait_until(10.0)
-    assert without_wakes(driver.ready("1.2")) == [ReleaseBarrier(job=1, tokens=("1.2",))]
+    assert driver.ready("1.2") == [ReleaseBarrier(job=1, tokens=("1.2",))]
     assert driver.job(1).started_at == 0.0
 
 
@@ -122,7 +118,7 @@ def test_a_component_that_is_being_aborted_opens_no_barrier() -> None:
     driver = CoreDriver({"a": 10, "b": 10})
     driver.submit(ask(part(9, "a"), part(9, "b")))
     driver.end("1.2", outcome=Outcome.SITE_FAILED)
-    assert without_wakes(driver.ready("1.1")) == []
+    assert driver.ready("1.1") == []
 
 
 # ---------------------------------------------------------------------------------------- quiet sites
@@ -231,7 +227,7 @@ def test_an_answered_abort_is_not_repeated() -> None:
     driver.run(ask(9))
     driver.cancel(1)
     driver.end("1.1", outcome=Outcome.ABORTED)
-    assert without_wakes(driver.wait_until(1e6)) == []
+    assert driver.wait_until(1e6) == []
     assert len(driver.all(AbortComponent)) == 1
     assert_clean(driver.ledger)
 

@@ -23,7 +23,7 @@ from koala.model.messages import (
     StartComponent,
     StartTransfer,
 )
-from tests.support.core_driver import CoreDriver, ask, assert_clean, assert_ledger_balances, kind, part, without_wakes
+from tests.support.core_driver import CoreDriver, ask, assert_clean, assert_ledger_balances, kind, part
 
 
 def claiming_driver(**parameters: Any) -> CoreDriver:
@@ -348,7 +348,7 @@ def test_a_component_that_its_site_did_not_take_is_claimed_again_while_there_is_
     driver = claiming_driver()
     driver.submit(ask(part(6, "a", "f"), part(6, "b", "f")))
     driver.wait_until(76.0)
-    assert without_wakes(driver.end("1.2", outcome=outcome)) == []
+    assert driver.end("1.2", outcome=outcome) == []
     assert driver.state(1) is JobState.CLAIMING
     assert driver.job(1).claim_at == 76.0 + 0.75 * 24.0
     assert_ledger_balances(driver.ledger)

@@ -23,7 +23,6 @@ from koala.model.messages import (
     StartComponent,
     Tick,
     UnholdAsked,
-    WakeAt,
 )
 from koala.model.request import InvalidRequestError, Priority, Request
 from tests.support.core_driver import CoreDriver, ask, assert_clean, assert_ledger_balances, kind, part
@@ -369,7 +368,7 @@ def test_very_many_that_wait_for_one_are_told_in_several_goes_also_over_a_restar
     commands = driver.end(*tokens)
     told = [each.job for each in kind(commands, JobUnheld)]
     assert told == [2, 3, 4], "three as the job ends"
-    assert WakeAt(at=driver.now) in commands
+    assert driver.scheduler.due_at == driver.now
     snapshot = decode_snapshot(encode_snapshot(driver.scheduler.snapshot()))
     assert (snapshot.turned_told, [each.job for each in snapshot.turned]) == (4, [1])
     again = Scheduler.from_snapshot(driver.scheduler.grid, None, snapshot)

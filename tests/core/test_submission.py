@@ -24,13 +24,13 @@ from koala.model.messages import (
 )
 from koala.model.request import Request
 from koala.policies import Catalogue, UnknownPolicyError
-from tests.support.core_driver import CoreDriver, ask, ask_total, assert_clean, kind, make_grid, part, without_wakes
+from tests.support.core_driver import CoreDriver, ask, ask_total, assert_clean, kind, make_grid, part
 
 
 def test_a_job_that_fits_is_placed_and_claimed_when_it_is_submitted() -> None:
     """waiting -> placed -> starting"""
     driver = CoreDriver({"a": 10, "b": 8})
-    placed, *starts = without_wakes(driver.submit(ask(6, 5)))
+    placed, *starts = driver.submit(ask(6, 5))
     assert placed == JobPlaced(job=1, places=(("a", 6), ("b", 5)))
     assert [msgspec.structs.astuple(start) for start in starts] == [
         (1, "1.1", "a", 6, 0, 0, 2, (), 0.0, 660.0, 1, (), None, None, None),
@@ -48,11 +48,11 @@ def test_the_life_of_a_job_without_trouble() -> None:
     driver.wait_until(10.0)
     driver.ready("1.1")
     driver.wait_until(12.0)
-    assert without_wakes(driver.ready("1.2")) == [ReleaseBarrier(job=1, tokens=("1.1", "1.2"))]
+    assert driver.ready("1.2") == [ReleaseBarrier(job=1, tokens=("1.1", "1.2"))]
     driver.wait_until(100.0)
-    assert without_wakes(driver.end("1.2")) == []
+    assert driver.end("1.2") == []
     driver.wait_until(110.0)
-    assert without_wakes(driver.end("1.1")) == [
+    assert driver.end("1.1") == [
         JobEnded(
             job=1,
             outcome=JobOutcome.DONE,
@@ -396,15 +396,15 @@ def test_a_submission_that_comes_twice_is_one_job() -> None:
     driver = CoreDriver({"a": 10})
     event = JobSubmitted(at=0.0, job=1, request=ask(3))
     assert len(kind(driver.send(event), StartComponent)) == 1
-    assert without_wakes(driver.send(event)) == []
+    assert driver.send(event) == []
     driver.ready("1.1")
     driver.end("1.1")
-    assert without_wakes(driver.send(event)) == []
+    assert driver.send(event) == []
 
 
 def test_reports_of_sites_that_the_grid_does_not_have_change_nothing() -> None:
     driver = CoreDriver({"a": 10})
-    assert without_wakes(driver.send(SiteReported(at=0.0, site="z", processors=5, others=1))) == []
+    assert driver.send(SiteReported(at=0.0, site="z", processors=5, others=1)) == []
     assert driver.idle("a") == 10
 
 

@@ -53,7 +53,7 @@ def _history(grid: Grid, arrivals: list[Arrival], seed: int) -> tuple[dict[str, 
     world, scheduler = World(grid, Workload.from_arrivals(arrivals), seed), Scheduler(grid)
     failed = dict.fromkeys((site.name for site in grid.sites), 0)
     lost: dict[str, int] = {}
-    while (event := world.next()) is not None:
+    while (event := world.next(scheduler.due_at)) is not None:
         if isinstance(event, ComponentEnded) and event.outcome is Outcome.FAILED:
             failed[scheduler.ledger.names[scheduler.ledger.claims[event.token].site]] += 1
         for command in scheduler.handle(event):

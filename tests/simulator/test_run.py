@@ -240,7 +240,7 @@ def test_many_plain_jobs_leave_nothing_behind_in_the_world() -> None:
     world = World(plain, workload, 1)
     scheduler = Scheduler(plain)
     submitted = 0
-    while (event := world.next()) is not None:
+    while (event := world.next(scheduler.due_at)) is not None:
         submitted += isinstance(event, JobSubmitted)
         for command in scheduler.handle(event):
             world.perform(command, event.at)
@@ -310,7 +310,7 @@ def test_with_outages_and_reliable_messages_the_world_forgets_ended_jobs() -> No
     world = World(broken, workload, 1)
     scheduler = Scheduler(broken)
     ended = 0
-    while (event := world.next()) is not None:
+    while (event := world.next(scheduler.due_at)) is not None:
         for command in scheduler.handle(event):
             ended += isinstance(command, JobEnded)
             world.perform(command, event.at)

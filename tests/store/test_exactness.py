@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from koala.model.messages import ComponentEnded, FileChanged, JobRequeued, Outcome, SiteSilent, WakeAt
+from koala.model.messages import ComponentEnded, FileChanged, JobRequeued, Outcome, SiteSilent, Tick
 from koala.model.request import Application, Component, Request
 from koala.store import Batch, Store, StoreError
 from koala.store.columns import ExactJson, escaped, unescaped
@@ -67,9 +67,9 @@ def test_any_text_is_kept_in_every_row(store: Store, text: str) -> None:
 @pytest.mark.parametrize("number", NUMBERS)
 def test_times_are_kept_to_the_last_bit(store: Store, number: float) -> None:
     job = job_row(1, submitted_at=number, since=number, started_at=number, explanation={"at": number})
-    store.record(Batch(entries=(entry(1, WakeAt(at=number), at=number),), jobs=(job,)))
+    store.record(Batch(entries=(entry(1, Tick(at=number), at=number),), jobs=(job,)))
     assert store.job(1) == job
-    assert store.journal() == [entry(1, WakeAt(at=number), at=number)]
+    assert store.journal() == [entry(1, Tick(at=number), at=number)]
 
 
 def test_whole_numbers_of_64_bits_are_kept_in_rows_and_larger_ones_in_messages(store: Store) -> None:

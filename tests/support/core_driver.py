@@ -6,7 +6,6 @@ Transfers are easy to count in the head: every link moves 1,000,000 bytes a seco
 
 from __future__ import annotations
 
-import bisect
 from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
@@ -33,7 +32,6 @@ from koala.model.messages import (
     StartTransfer,
     Tick,
     TransferEnded,
-    WakeAt,
 )
 from koala.model.request import Component, Flexibility, InputFile, InputMode, Priority, Request
 from koala.policies import Catalogue
@@ -106,11 +104,6 @@ def kind(commands: Iterable[AnyCommand], wanted: type[AnyKind]) -> list[AnyKind]
     return [command for command in commands if isinstance(command, wanted)]
 
 
-def without_wakes(commands: Iterable[AnyCommand]) -> list[AnyCommand]:
-    """What is to be done in the world: everything but the alarm clock."""
-    return [command for command in commands if not isinstance(command, WakeAt)]
-
-
 class CoreDriver:
     """One scheduler and the time at which it is; keeps every command with the time it was given."""
 
@@ -129,27 +122,24 @@ class CoreDriver:
         self.ledger = self.scheduler.ledger
         self.now = 0.0
         self.log: list[tuple[float, AnyCommand]] = []
-        self._wakes: list[float] = []
         self._next_job = 1
 
     # ------------------------------------------------------------------------------------- driving
 
     def send(self, event: AnyEvent) -> list[AnyCommand]:
-        """Hand one event over; note the commands, and when the scheduler wants to be woken."""
+        """Hand one event over; note the commands."""
         self.now = max(self.now, event.at)
         commands = self.scheduler.handle(event)
         for command in commands:
             self.log.append((self.now, command))
-            if isinstance(command, WakeAt):
-                bisect.insort(self._wakes, command.at)
         assert len(self.log) < EVENTS_MAX, "the scheduler never comes to rest"
         return commands
 
     def wait_until(self, at: float) -> list[AnyCommand]:
-        """Let time pass: a tick at every time that the scheduler asked for, and at no other."""
+        """Let time pass: a tick whenever the scheduler is due, and at no other time."""
         commands: list[AnyCommand] = []
-        while self._wakes and self._wakes[0] <= at:
-            commands += self.send(Tick(at=max(self._wakes.pop(0), self.now)))
+        while (due_at := self.scheduler.due_at) <= at:
+            commands += self.send(Tick(at=max(due_at, self.now)))
         self.now = max(self.now, at)
         return commands
 
@@ -159,7 +149,7 @@ class CoreDriver:
 
     def next_wake(self) -> float:
         """When the next tick comes."""
-        return self._wakes[0] if self._wakes else float("inf")
+        return self.scheduler.due_at
 
     def pass_time(self, seconds_: float) -> list[AnyCommand]:
         return self.wait_until(self.now + seconds_)

@@ -27,7 +27,6 @@ from koala.model.messages import (
     StartComponent,
     StartTransfer,
     Tick,
-    WakeAt,
 )
 from koala.model.request import Component, Request
 from koala.simulator import Arrival, Workload, World
@@ -88,13 +87,12 @@ class HandDriven:
     def until(self, at: float) -> list[AnyEvent]:
         """Everything up to this moment, jobs that arrive at it included: those come after a tick."""
         at = math.nextafter(at, math.inf)
-        self.world.perform(WakeAt(at=at), self.now)
         told: list[AnyEvent] = []
-        while (event := self.world.next()) is not None:
+        while (event := self.world.next(due_at=at)) is not None:
             if isinstance(event, Tick) and event.at >= at:
                 return told
             told.append(event)
-        raise AssertionError("a planned tick always comes")
+        raise AssertionError("a tick that is due always comes")
 
     def heard(self, at: float) -> list[str]:
         """What was told of components and transfers, in short: ``'12 ready a'``, ``'30 done a'``."""

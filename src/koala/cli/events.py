@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 LIMIT_DEFAULT = 50
 LIMIT_MAX = 10_000_000
-CLOCK_ENTRIES = frozenset({"Tick", "WakeAt"})
+CLOCK_ENTRIES = frozenset({"Tick"})
 _KIND_STYLES = {"event": "cyan", "command": "yellow"}
 _WHAT_WIDTH = 18
 

@@ -11,7 +11,6 @@ Each uses only those named after it (``lost`` and ``tasks`` those from ``claimin
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
-from heapq import heappop, heappush
 from typing import Any
 
 import msgspec
@@ -71,7 +70,6 @@ from koala.model.messages import (
     TrafficMeasured,
     TransferEnded,
     UnholdAsked,
-    WakeAt,
 )
 from koala.model.request import JobId, Priority, Refusal, Request
 from koala.model.task_graph import SpawnedTasks
@@ -111,9 +109,9 @@ class Scheduler:
         self._spawning = JobSpawning(ledger, self._ending, self._running, self._placement)
         self._probing = LinkProbing(ledger, grid)
         self._outlook = Outlook(ledger)
-        self._due_at = INFINITY
+        self.due_at = INFINITY  # when the driver is to send a ``Tick``, unless it has sent another event by then
+        self._run_at = INFINITY  # the same without the probes of links, for which nothing is run
         self._grid_digest = ""  # made when somebody asks for a snapshot
-        self._wakes: list[float] = []  # what the driver has been asked for and has not brought yet
         self._handlers: dict[type[Any], Callable[[Any], None]] = {
             JobSubmitted: self._placement.on_submitted,
             HoldAsked: self._holding.on_hold_asked,
@@ -174,7 +172,7 @@ class Scheduler:
                         self._placement.preemption.pass_time()
                     if ledger.planned:
                         self._placement.plans.look_for_late()
-                if self._due_at <= now:
+                if self._run_at <= now:
                     self._run_due(instant_is_new=instant_is_new, instant_is_over=kind is Tick)
                     ledger.about = ()
                 self._handlers[kind](event)
@@ -192,7 +190,7 @@ class Scheduler:
                     self._probing.look()
                 if ledger.links.learned.forget_at <= now:
                     ledger.links.learned.forget_old(now)
-            self._plan_what_is_due(commands)
+            self._plan_what_is_due()
         except Exception as error:
             about: Sequence[Job] = ledger.about
             raise HandlingError(event, [job.id for job in about], error) from error
@@ -214,8 +212,8 @@ class Scheduler:
         if ledger.turned or ledger.to_unfold:  # claims end jobs, too, and no snapshot tells what is left
             self._settle()
 
-    def _plan_what_is_due(self, commands: list[AnyCommand]) -> None:
-        """Make sure that the driver will come back when the next thing is due."""
+    def _plan_what_is_due(self) -> None:
+        """Say when the driver must come back: when the next thing is due."""
         ledger = self.ledger
         ledger.about = ()
         sites = ledger.sites
@@ -241,12 +239,10 @@ class Scheduler:
             due_at = min(due_at, self._placement.plans.look_at)
             if self._placement.early.on:
                 due_at = min(due_at, self._placement.early.next_at)
-        self._due_at = due_at
+        self._run_at = due_at
         if ledger.jobs and ledger.forecasts.probe_at < due_at:  # with no jobs, whatever else happens is soon enough
             due_at = ledger.forecasts.probe_at
-        if due_at < INFINITY and (not self._wakes or due_at < self._wakes[0]):
-            heappush(self._wakes, due_at)
-            commands.append(WakeAt(at=due_at))
+        self.due_at = due_at
 
     def completed(self, command: AnyCommand) -> AnyCommand:
         """A command on record that is still to be performed, complete also where a former version wrote it."""
@@ -283,7 +279,7 @@ class Scheduler:
     def from_snapshot(cls, grid: Grid, catalogue: Catalogue | None, snapshot: Snapshot) -> Scheduler:
         """A scheduler that goes on where the one was that the snapshot was taken of; send it a ``Tick`` first.
 
-        To every later event it answers as that one would have done, ``WakeAt`` aside. On another grid it takes
+        To every later event it answers as that one would have done. On another grid it takes
         parameters and new sites from there. Raises SnapshotError where a site or a policy is missing that a job
         still needs, and UnknownPolicyError where the catalogue lacks the grid's own policy.
         """
@@ -291,9 +287,10 @@ class Scheduler:
         ledger = scheduler.ledger
         restore(snapshot, ledger, scheduler._placement, same_grid=snapshot.grid == scheduler._digest())
         queues_due_at = min(ledger.high.scan_due_at, ledger.low.scan_due_at)
-        scheduler._due_at = min(ledger.timers.next_at(), ledger.claiming.next_at, queues_due_at)
+        due_at = min(ledger.timers.next_at(), ledger.claiming.next_at, queues_due_at)
         if ledger.planned:
-            scheduler._due_at = min(scheduler._due_at, scheduler._placement.plans.look_at)
+            due_at = min(due_at, scheduler._placement.plans.look_at)
+        scheduler._run_at = scheduler.due_at = due_at
         return scheduler
 
     def _digest(self) -> str:
@@ -422,9 +419,7 @@ class Scheduler:
                 self._placement.scan(queue)
 
     def _on_tick(self, event: Tick) -> None:
-        """What is due was run before any event is looked at; only the wake-up itself is over."""
-        while self._wakes and self._wakes[0] <= event.at:
-            heappop(self._wakes)
+        """What is due was run before any event is looked at."""
 
     # ----------------------------------------------------------------------------- users and operators
 

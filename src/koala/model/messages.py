@@ -353,7 +353,8 @@ class SiteResumed(Event, frozen=True, kw_only=True, tag=True):
 
 
 class Tick(Event, frozen=True, kw_only=True, tag=True):
-    """Time has passed: the driver sends one when the last ``WakeAt`` comes due."""
+    """Time has passed: the driver sends one when the scheduler is due (``Scheduler.due_at``). Extra ticks do no
+    harm."""
 
 
 AnyEvent: TypeAlias = (
@@ -511,12 +512,6 @@ class AskSite(Command, frozen=True, kw_only=True, tag=True):
     tokens: tuple[Token, ...]
 
 
-class WakeAt(Command, frozen=True, kw_only=True, tag=True):
-    """Send a ``Tick`` at this time. A later ``WakeAt`` with an earlier time comes first; extra ticks do no harm."""
-
-    at: float
-
-
 class JobPlaced(Command, frozen=True, kw_only=True, tag=True):
     """For the record: the job has places. One (site, processors) a component, in order."""
 
@@ -624,7 +619,6 @@ AnyCommand: TypeAlias = (
     | CancelTransfer
     | ProbeLink
     | AskSite
-    | WakeAt
     | JobPlaced
     | TasksSpawned
     | JobRequeued

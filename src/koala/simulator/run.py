@@ -26,7 +26,6 @@ from koala.model.messages import (
     JobRequeued,
     JobSubmitted,
     ProbeLink,
-    WakeAt,
 )
 from koala.model.request import JobId, Request, SiteName
 from koala.policies import Catalogue, PolicyError
@@ -48,7 +47,7 @@ EVENTS_MAX = 1_000_000_000
 PROGRESS_EVENTS = 4_096
 
 # What helps no job that waits.
-_HELPS_NOBODY = frozenset({WakeAt, ProbeLink})
+_HELPS_NOBODY = frozenset({ProbeLink})
 
 
 class BrokenPolicyError(ValueError):
@@ -158,12 +157,13 @@ class _Run:
         self, progress: Callable[[int, int], None] | None, events_max: int, stop: Callable[[], bool] | None
     ) -> Result:
         """Events to the scheduler, commands to the world, until nothing is left to do."""
-        world, handle, write, until_s = self._world, self._scheduler.handle, self._log.write, self._until_s
+        world, scheduler, write, until_s = self._world, self._scheduler, self._log.write, self._until_s
+        handle = scheduler.handle
         told = self._told
         events = quiet_events = 0
         quiet_since_s = 0.0
         look_at = min(PROGRESS_EVENTS, events_max)
-        while (event := world.next(until_s)) is not None:
+        while (event := world.next(scheduler.due_at, until_s)) is not None:
             events += 1
             if type(event) is JobSubmitted:
                 if not self._requests and not self._ended:
@@ -197,13 +197,13 @@ class _Run:
         self._events = events
         if progress is not None:
             progress(len(self._ended), self._jobs)
-        if event is None and not world.is_over:
+        if event is None and not (world.is_over and scheduler.due_at == INFINITY):
             self._stopped = f"cut off at {until_s:.0f} s of virtual time, as asked"
             self._cut_off_s = until_s
         return self._result()
 
     def _perform(self, commands: list[AnyCommand], now: float) -> bool:
-        """Do all the scheduler commands; says whether anything but a later wake-up was among it."""
+        """Do all the scheduler commands; says whether anything that helps a job was among it."""
         performers, records = self._world.performers, self._records
         acted = False
         for command in commands:

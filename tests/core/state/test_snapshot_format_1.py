@@ -1,7 +1,7 @@
 """A snapshot that the version before wrote: a scheduler made from it goes on as that version did.
 
 ``snapshot_format_1.json`` holds what that version stored (grid and snapshot), the stories of the jobs, and what it
-answered to the events that followed, WakeAt aside.
+answered to the events that followed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from koala.core import JobState, Scheduler, SnapshotError, decode_snapshot, enco
 from koala.core.state.snapshots.snapshot import FORMAT
 from koala.model import messages
 from koala.model.grid import Grid
-from tests.support.core_driver import assert_ledger_balances, without_wakes
+from tests.support.core_driver import assert_ledger_balances
 
 KEPT: dict[str, Any] = msgspec.json.decode((Path(__file__).parent / "snapshot_format_1.json").read_bytes())
 
@@ -50,9 +50,7 @@ def test_every_answer_is_the_one_that_the_version_before_gave(scheduler: Schedul
     for name, fields, expected in KEPT["answers"]:
         event = msgspec.convert(fields, getattr(messages, name))
         # The version before did not record that a site lost its trust.
-        answers = [
-            each for each in without_wakes(scheduler.handle(event)) if not isinstance(each, messages.SiteDistrusted)
-        ]
+        answers = [each for each in scheduler.handle(event) if not isinstance(each, messages.SiteDistrusted)]
         assert [type(answer).__name__ for answer in answers] == [what for what, _ in expected], event
         for answer, (_, said) in zip(answers, expected, strict=True):
             told = msgspec.json.decode(msgspec.json.encode(answer))

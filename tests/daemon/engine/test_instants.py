@@ -23,11 +23,12 @@ def test_the_events_of_a_batch_have_one_time_and_a_tick_comes_last() -> None:
 
     def watched(event: AnyEvent) -> list[AnyCommand]:
         seen.append(event)
-        return handle(event)
+        commands = handle(event)
+        state.scheduler.due_at = 1_000.0
+        return commands
 
     state.scheduler.handle = watched  # type: ignore[method-assign]
     reports = [SiteReported(at=0.0, site=site, processors=4, others=2) for site in ("a", "b")]
-    state.wake_at(1_000.0)
     PendingBatch(state, "WF", lambda: float(next(clock))).handle([InboxItem(event=each) for each in reports])
     assert [type(event) for event in seen] == [SiteReported, SiteReported, Tick]
     assert seen[0].at == seen[1].at < seen[2].at

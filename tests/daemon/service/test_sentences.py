@@ -59,7 +59,6 @@ from koala.model.messages import (
     TrafficMeasured,
     TransferEnded,
     UnholdAsked,
-    WakeAt,
 )
 from koala.model.outputs import JobOutput, MadeOutput
 from koala.model.request import Component, Priority, Request
@@ -187,7 +186,6 @@ EXAMPLES: list[tuple[Any, str]] = [
         "what component 7.1 sends to other sites is not measured: no ss there",
     ),
     (AskSite(site="A", tokens=("7.1",)), "A is asked about 7.1"),
-    (WakeAt(at=3.5), "the next decision is due in 2.5 s"),
     (JobPlaced(job=7, places=(("A", 3), ("B", 1))), "job 7 is placed: 3 on A, 1 on B"),
     (JobRequeued(job=7, reason="preempted"), "job 7 returns to its placement queue: preempted"),
     (HoldAsked(at=1, job=7), "job 7 is to be held"),
@@ -219,7 +217,7 @@ EXAMPLES: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("body", "words"), EXAMPLES, ids=lambda value: type(value).__name__)
 def test_each_message_is_told_in_a_sentence(body: Any, words: str) -> None:
-    assert sentence(1.0, body) == words
+    assert sentence(body) == words
 
 
 def test_no_message_is_without_a_sentence() -> None:
@@ -229,11 +227,11 @@ def test_no_message_is_without_a_sentence() -> None:
 
 @pytest.mark.parametrize("outcome", Outcome)
 def test_every_way_to_end_has_its_words(outcome: Outcome) -> None:
-    assert sentence(1.0, ComponentEnded(at=1, token=FIRST, outcome=outcome)).startswith("component 7.1 ")
+    assert sentence(ComponentEnded(at=1, token=FIRST, outcome=outcome)).startswith("component 7.1 ")
 
 
 def test_a_sentence_stays_short_however_long_its_parts_are() -> None:
     many = ReleaseBarrier(job=7, tokens=tuple(f"7.{number}" for number in range(1_000)))
-    assert sentence(1.0, many).endswith(f" and {1_000 - NAMES_MAX} more")
+    assert sentence(many).endswith(f" and {1_000 - NAMES_MAX} more")
     long = SiteSilent(at=1, site="A", reason="x" * 100_000)
-    assert len(sentence(1.0, long)) < TEXT_CHARACTERS_MAX + 50
+    assert len(sentence(long)) < TEXT_CHARACTERS_MAX + 50

@@ -179,7 +179,7 @@ def test_nothing_runs_on_a_node_that_is_down_no_processor_counts_twice_and_all_j
     world = World(where, workload, seed, trace)
     scheduler = Scheduler(where)
     done = 0
-    while (event := world.next(100_000.0)) is not None and done < workload.jobs:
+    while (event := world.next(scheduler.due_at, 100_000.0)) is not None and done < workload.jobs:
         commands = scheduler.handle(event)
         for command in commands:
             world.perform(command, event.at)

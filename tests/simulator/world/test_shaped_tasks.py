@@ -33,7 +33,7 @@ def run(arrivals: list[Arrival]) -> tuple[list[tuple[float, object]], list[objec
     world, scheduler = World(grid, Workload([lambda _grid, _seed: iter(arrivals)], len(arrivals)), 1), Scheduler(grid)
     commands: list[tuple[float, object]] = []
     events: list[object] = []
-    while (event := world.next()) is not None:
+    while (event := world.next(scheduler.due_at)) is not None:
         events.append(event)
         for command in scheduler.handle(event):
             commands.append((event.at, command))

@@ -302,7 +302,7 @@ class PageContents:
     async def _newest_events(self, who: Principal) -> list[JournalEntry]:
         last = self._service.last_seq
         found = await self._service.journal(who, after=max(0, last - 4 * EVENTS_MAX), limit=4 * EVENTS_MAX)
-        told = [each for each in found if each.what not in ("Tick", "WakeAt", "AskSite")]
+        told = [each for each in found if each.what not in ("Tick", "AskSite")]
         return told[::-1][:EVENTS_MAX]
 
     async def _output(self, who: Principal, job: JobDetail, wanted: OutputSelection) -> tuple[Tail | None, str]:

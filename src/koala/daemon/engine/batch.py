@@ -6,7 +6,6 @@ The state here is what a recovery replaces as a whole: after a failed commit not
 from __future__ import annotations
 
 import asyncio
-import heapq
 import logging
 from collections.abc import Callable, Generator, Sequence
 from typing import TypeVar
@@ -46,7 +45,6 @@ from koala.model.messages import (
     TrafficMeasured,
     TransferEnded,
     TransferId,
-    WakeAt,
 )
 from koala.model.nodes import releases_within
 from koala.model.request import FileName, GraphJob, JobId, Request, SiteName
@@ -73,20 +71,6 @@ class EngineState:
         self.last_job = recovery.last_job
         self.last_at = recovery.last_at
         self.events_since_snapshot = 0
-        self._wakes = sorted(recovery.wakes)  # when the core wants to be told that time has passed; a heap
-
-    def next_wake_at(self) -> float:
-        """When the next tick is due; infinity when none is wanted."""
-        return self._wakes[0] if self._wakes else float("inf")
-
-    def wake_at(self, at: float) -> None:
-        """The core wants a tick."""
-        heapq.heappush(self._wakes, at)
-
-    def ticked(self, at: float) -> None:
-        """A tick was handled: what was wanted until then is done."""
-        while self._wakes and self._wakes[0] <= at:
-            heapq.heappop(self._wakes)
 
 
 class PendingBatch:
@@ -124,7 +108,7 @@ class PendingBatch:
                 assert isinstance(event, JobSubmitted)
                 item.row = self._draft.jobs[event.job]
         self.current = None
-        if tick and state.next_wake_at() <= self._now():
+        if tick and state.scheduler.due_at <= self._now():
             self._handle(Tick(at=self._next_at()), None)
 
     def _next_at(self) -> float:
@@ -183,19 +167,15 @@ class PendingBatch:
         elif isinstance(event, OutputsCollected):
             self._collected.append(event.token)
         elif isinstance(event, Tick):
-            state.ticked(event.at)
             self.ticked = True
         for command in commands:
-            if isinstance(command, WakeAt):
-                state.wake_at(command.at)  # for the moment alone: after a restart the core asks anew
-            else:
-                if isinstance(command, SiteDistrusted):
-                    _log.warning("%s is not trusted for a while: %s", command.site, command.reason)
-                elif isinstance(command, OutputRegistered):
-                    self._files.append(entry_of(command))
-                elif isinstance(command, JobEnded | JobRequeued):
-                    self._over.append(command.job)
-                self.commands.append((self._writer.command(command, event.at), command))
+            if isinstance(command, SiteDistrusted):
+                _log.warning("%s is not trusted for a while: %s", command.site, command.reason)
+            elif isinstance(command, OutputRegistered):
+                self._files.append(entry_of(command))
+            elif isinstance(command, JobEnded | JobRequeued):
+                self._over.append(command.job)
+            self.commands.append((self._writer.command(command, event.at), command))
         self.events += 1
 
     def batch(self) -> Batch | None:

@@ -498,7 +498,7 @@ class Engine:
     async def _something_to_do(self) -> None:
         """Sleep until an event, a tick that is due, or a performed command that must go on record."""
         while not (self._inbox or self._closing):
-            at = min(self._state.next_wake_at(), float("inf") if self._settle_at is None else self._settle_at)
+            at = min(self._state.scheduler.due_at, float("inf") if self._settle_at is None else self._settle_at)
             if at <= self.now():
                 return
             self._wake.clear()

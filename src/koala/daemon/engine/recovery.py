@@ -18,7 +18,7 @@ from koala.core.lifecycle import ENDED, JobState
 from koala.daemon.engine.outbox import Outbox
 from koala.daemon.live_rows import LiveRows
 from koala.model.grid import Grid
-from koala.model.messages import AnyCommand, AnyEvent, Outcome, Token, WakeAt
+from koala.model.messages import AnyCommand, AnyEvent, Outcome, Token
 from koala.model.request import FileName, JobId
 from koala.policies import Catalogue
 from koala.store import SnapshotParts, Store
@@ -60,7 +60,6 @@ class Recovery:
     last_seq: int
     last_job: JobId
     last_at: float
-    wakes: tuple[float, ...] = ()  # the ticks that the core has been promised
 
 
 def nothing_yet(grid: Grid, catalogue: Catalogue) -> Recovery:
@@ -123,7 +122,7 @@ def recover(store: Store, grid: Grid, catalogue: Catalogue) -> Recovery:
     else:
         known, snapshot = read_snapshot(store, found.snapshot)
         scheduler = Scheduler.from_snapshot(known, catalogue, snapshot)
-    wakes = _replay(scheduler, found.entries)
+    _replay(scheduler, found.entries)
     if known is not None and known != grid:
         before = scheduler.ledger.claims
         scheduler = Scheduler.from_snapshot(grid, catalogue, scheduler.snapshot())
@@ -138,7 +137,6 @@ def recover(store: Store, grid: Grid, catalogue: Catalogue) -> Recovery:
         last_seq=found.last_seq,
         last_job=max(found.last_job, scheduler.last_job),
         last_at=found.last_at,
-        wakes=tuple(at for at in wakes if at > found.last_at),
     )
 
 
@@ -154,23 +152,18 @@ def _record_what_left(store: Store, tokens: Collection[Token], at: float) -> Non
         store.record(Batch(components=tuple(ended), before=tuple(rows)))
 
 
-def _replay(scheduler: Scheduler, entries: Iterable[JournalRow]) -> list[float]:
-    """Have the core handle the events again; the times of all ticks that it asked for meanwhile.
-
-    What was commanded is not performed again as such, but the core relies on every tick that it asks for.
-    """
-    wakes: list[float] = []
+def _replay(scheduler: Scheduler, entries: Iterable[JournalRow]) -> None:
+    """Have the core handle the events again. What it commands was commanded before, and is not performed again as
+    such."""
     for entry in entries:
         event: AnyEvent = entry.body  # type: ignore[assignment]  # what the store gives for replay are events
         try:
-            commands = scheduler.handle(event)
+            scheduler.handle(event)
         except Exception as error:
             raise RecoveryError(
                 f"entry {entry.seq} of the journal ({entry.what}) cannot be handled again: {error!r}; start the "
                 "Koala that wrote it, with the policies that it had, or restore the database from a backup"
             ) from error
-        wakes += [command.at for command in commands if isinstance(command, WakeAt)]
-    return wakes
 
 
 def _outbox(entries: Iterable[JournalRow], scheduler: Scheduler) -> Outbox:

@@ -549,6 +549,6 @@ def journal_entry(entry: JournalRow) -> JournalEntry:
         what=entry.what,
         job=entry.job,
         site=entry.site,
-        text=sentence(entry.at, body),
+        text=sentence(body),
         data=data,
     )

@@ -59,7 +59,6 @@ from koala.model.messages import (
     TrafficMeasured,
     TransferEnded,
     UnholdAsked,
-    WakeAt,
 )
 from koala.model.network import BIT_S_PER_MBIT_S
 
@@ -81,10 +80,8 @@ _ENDINGS: dict[Outcome, str] = {
 }
 
 
-def sentence(at: float, body: AnyEvent | AnyCommand) -> str:
-    """What the message says, in one sentence without its full stop. ``at`` is when it was recorded."""
-    if isinstance(body, WakeAt):
-        return f"the next decision is due in {max(0.0, body.at - at):.3g} s"
+def sentence(body: AnyEvent | AnyCommand) -> str:
+    """What the message says, in one sentence without its full stop."""
     return _WORDS[type(body)](body)
 
 

@@ -11,7 +11,7 @@ from functools import cached_property
 import msgspec
 
 from koala.core import JobExplanation, Scheduler, Snapshot, SnapshotError, decode_snapshot, encode_snapshot
-from koala.model.messages import AnyCommand, AnyEvent, WakeAt
+from koala.model.messages import AnyCommand, AnyEvent
 from koala.model.request import JobId
 from koala.simulator.torture.properties import PropertyBrokenError
 from koala.simulator.workloads.draws import stream
@@ -49,7 +49,7 @@ class Twin:
     def after(self, event: AnyEvent, commands: list[AnyCommand]) -> None:
         """Let the twin answer too; raises PropertyBrokenError where it differs."""
         if self._twin is not None:
-            self._compare(event, _without_wakes(commands), _without_wakes(self._twin.handle(event)))
+            self._compare(event, commands, self._twin.handle(event))
         self._events_left -= 1
         if self._events_left <= 0:
             ours = _Known(self._scheduler)
@@ -80,14 +80,12 @@ class Twin:
     def _compare(self, event: AnyEvent, ours: list[AnyCommand], theirs: list[AnyCommand]) -> None:
         if ours != theirs:
             self._fail(f"to {type(event).__name__} the restarted scheduler answers {theirs} and the other one {ours}")
+        if self._twin is not None and self._twin.due_at != self._scheduler.due_at:
+            due = f"{self._twin.due_at}, the other one at {self._scheduler.due_at}"
+            self._fail(f"after {type(event).__name__} the restarted scheduler is due at {due}")
 
     def _fail(self, detail: str) -> None:
         raise PropertyBrokenError("a restart changes nothing", self._scheduler.ledger.now, detail)
-
-
-def _without_wakes(commands: list[AnyCommand]) -> list[AnyCommand]:
-    """A restarted scheduler does not remember what it asked the driver to bring, so it asks again."""
-    return [command for command in commands if type(command) is not WakeAt]
 
 
 def _difference(ours: Snapshot, theirs: Snapshot) -> str:

@@ -129,7 +129,7 @@ class _Run:
     def _live_through(self) -> None:
         heal_at_s = self.storm.grid.simulation.heal_at_s or 0.0
         while self.events < EVENTS_MAX and not self._over():
-            event = self.world.next()
+            event = self.world.next(self.scheduler.due_at)
             if event is None or event.at > heal_at_s + SETTLE_S:
                 break
             for job in [job for job, messages in self.defects.items() if messages <= 0]:

@@ -40,7 +40,6 @@ from koala.model.messages import (
     StartTransfer,
     TasksSpawned,
     Tick,
-    WakeAt,
 )
 from koala.model.request import JobId, Request, SiteName
 from koala.simulator.traces.node_mapping import NodeChange, SiteFailures
@@ -106,7 +105,6 @@ class World:
         if simulation.heal_at_s is not None:
             self._event_heap.add(simulation.heal_at_s, kinds.HEAL, None)
         self.components.backgrounds.open()
-        self._wakes: set[float] = set()
         self._hold_when_waiting = workload.hold_when_waiting
         self._waiting: set[JobId] = set()
         self._spawned: set[tuple[JobId, tuple[str, ...]]] = set()  # those that have places
@@ -139,7 +137,7 @@ class World:
             kinds.TRAFFIC_IS_MEASURED: self.components.measure_traffic,
             kinds.SHARES_SETTLE: self.components.contention.settle,
             kinds.JOB_ARRIVES: self._never,
-            kinds.TICK: self._tick,
+            kinds.TICK: self._never,
         }
         return [handlers[kind] for kind in range(kinds.KINDS)]
 
@@ -154,7 +152,6 @@ class World:
             StartTransfer: self.transfers.start,
             CancelTransfer: self.transfers.cancel,
             ProbeLink: self.transfers.probe,
-            WakeAt: self._wake_at,
             JobPlaced: self._job_placed,
             TasksSpawned: self._tasks_spawned,
             JobRequeued: self._job_requeued,
@@ -168,21 +165,29 @@ class World:
 
     # --------------------------------------------------------------------------------- the two verbs
 
-    def next(self, until_s: float = INFINITY) -> AnyEvent | None:
-        """Let time pass until there is something to tell the scheduler; None when nothing will happen by then."""
+    def next(self, due_at: float = INFINITY, until_s: float = INFINITY) -> AnyEvent | None:
+        """Let time pass until there is something to tell the scheduler, which is due at a given time: a tick comes
+        after all else that happens then. None when nothing will happen by the end."""
         outbox = self._delivery.outbox
         heap = self._event_heap.heap
+        if due_at < self.now:
+            due_at = self.now
         while not outbox:
-            if heap and heap[0] < self._arrival_key:
-                if heap[0][0] > until_s:
+            key = heap[0] if heap and heap[0] < self._arrival_key else self._arrival_key
+            at = key[0]
+            if due_at < at or (due_at == at and key[1] > kinds.TICK):
+                if due_at > until_s or due_at == INFINITY:
                     return None
+                self.now = due_at
+                return Tick(at=due_at)
+            if at > until_s:
+                return None
+            if key[1] == kinds.JOB_ARRIVES:
+                self._submit()
+            else:
                 at, kind, sequence, subject = heappop(heap)
                 self.now = at
                 self._happen[kind](subject, sequence, at)
-            elif self._arrival is not None and not self._held and self._arrival_key[0] <= until_s:
-                self._submit(self._arrival)
-            else:
-                return None
         return outbox.popleft()
 
     def perform(self, command: AnyCommand, now: float) -> None:
@@ -228,7 +233,9 @@ class World:
         else:
             self._arrival_key = (max(self.now, arrival.at_s + self._held_s), kinds.JOB_ARRIVES, 0)
 
-    def _submit(self, arrival: Arrival) -> None:
+    def _submit(self) -> None:
+        arrival = self._arrival
+        assert arrival is not None, "a time of arrival is that of an arrival"
         self.now = at = self._arrival_key[0]
         if self._hold_when_waiting is not None and len(self._waiting) >= self._hold_when_waiting:
             self._held = True
@@ -330,20 +337,8 @@ class World:
             if job is not None:
                 self.components.forget(job)
 
-    # ------------------------------------------------------------------------------------- time
-
-    def _wake_at(self, command: WakeAt, now: float) -> None:
-        at = max(now, command.at)
-        if at not in self._wakes:
-            self._wakes.add(at)
-            self._event_heap.add(at, kinds.TICK, None)
-
-    def _tick(self, subject: None, sequence: int, at: float) -> None:
-        self._wakes.discard(at)
-        self._delivery.tell(Tick(at=at))
-
     def _never(self, subject: object, sequence: int, at: float) -> None:
-        raise AssertionError("arrivals come from the workload, not from the event heap")
+        raise AssertionError("neither arrivals nor ticks are in the event heap")
 
     # ------------------------------------------------------------------------------------- outages
 

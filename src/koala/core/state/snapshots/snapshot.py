@@ -67,7 +67,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     - ``preempted_at``: when jobs were preempted for places of others, within the last hour;
     - ``kept_early``: what jobs keep, or kept lately, before the times of their plans: job, processors, since, until.
 
-    What the driver was asked to bring (``WakeAt``) is not here: whoever restores a scheduler sends a ``Tick`` first.
+    When the scheduler is due is not here: whoever restores one sends a ``Tick`` first.
     """
 
     version: int
