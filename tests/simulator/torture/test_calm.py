@@ -15,25 +15,28 @@ from koala.policies.front_door import Spots, try_place
 from koala.simulator.torture.calm import draw_calm
 from koala.simulator.torture.torture import weather
 
-SEEDS = 60
+# Those before are lived through where the page on faults is run.
+SEEDS = range(40, 75)
+# A planted defect must show within this many grids; of those with shapes, twice as many.
+SEEDS_TO_FIND_A_DEFECT = 60
 
 
 def is_found(promise: str) -> bool:
     """Whether any grid shows it."""
-    return any(weather(draw_calm(seed)).broken == promise for seed in range(SEEDS))
+    return any(weather(draw_calm(seed)).broken == promise for seed in range(SEEDS_TO_FIND_A_DEFECT))
 
 
 def is_found_with_shapes(promise: str) -> bool:
     """Whether a grid with jobs whose tasks have shapes shows it."""
-    storms = (draw_calm(seed) for seed in range(2 * SEEDS))
+    storms = (draw_calm(seed) for seed in range(2 * SEEDS_TO_FIND_A_DEFECT))
     shaped = (storm for storm in storms if any(arrival.request.is_shaped for arrival in storm.arrivals))
     return any(weather(storm).broken == promise for storm in shaped)
 
 
 def test_on_calm_grids_every_promise_is_kept_and_many_jobs_have_plans() -> None:
-    verdicts = [weather(draw_calm(seed)) for seed in range(SEEDS)]
+    verdicts = [weather(draw_calm(seed)) for seed in SEEDS]
     assert [(verdict.seed, verdict.detail) for verdict in verdicts if verdict.broken] == []
-    assert sum(verdict.happened.get("planned", 0) for verdict in verdicts) > SEEDS
+    assert sum(verdict.happened.get("planned", 0) for verdict in verdicts) > len(SEEDS)
 
 
 def test_a_plan_whose_time_comes_without_any_event_is_kept() -> None:

@@ -13,7 +13,7 @@ from koala.simulator.torture.spawning import POLICIES, of_tasks
 from koala.simulator.torture.storms import Storm, draw_storm
 from koala.simulator.torture.torture import weather
 
-SEEDS = 15
+SEEDS = 8
 
 
 def with_tasks(storm: Storm) -> Storm:

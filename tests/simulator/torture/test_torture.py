@@ -36,18 +36,21 @@ from koala.simulator.torture.storms import Storm, draw_storm
 from koala.simulator.torture.torture import StormVerdict, minimise, torture, weather
 from koala.simulator.world.contention import Contention
 
-# As many as show every happening several times; ``koala torture`` lives through thousands.
-SEEDS = 80
-HAPPENS_AT_LEAST = 10
+# As many as show every happening several times; ``koala torture`` lives through thousands. Those before are lived
+# through where the page on faults is run.
+SEEDS = range(40, 90)
+HAPPENS_AT_LEAST = 5
 # Of these fewer are enough.
-SELDOM_AT_LEAST = {"distrusted": 3, "not_on_nodes": 2, "preempted": 3, "spawn_withdrawn": 1}
+SELDOM_AT_LEAST = {"distrusted": 1, "not_on_nodes": 1, "preempted": 2, "spawn_withdrawn": 1}
 # A planted defect must show within this many storms.
 SEEDS_TO_FIND_A_DEFECT = 120
+# A storm of no more jobs is soon made small.
+FEW_JOBS = 8
 
 
 @pytest.fixture(scope="module")
 def verdicts() -> list[StormVerdict]:
-    return [weather(draw_storm(seed)) for seed in range(SEEDS)]
+    return [weather(draw_storm(seed)) for seed in SEEDS]
 
 
 def test_every_promise_is_kept_in_every_storm(verdicts: list[StormVerdict]) -> None:
@@ -331,7 +334,7 @@ def _has_images(storm: Storm) -> bool:
 
 
 def _has_bad_nodes(storm: Storm) -> bool:
-    avoided = storm.grid.scheduler.avoid_failed_s > 0
+    avoided = storm.grid.scheduler.avoid_failed_s > 1_000.0
     return avoided and any(site.simulation.faults.bad_nodes for site in storm.grid.sites)
 
 
@@ -399,16 +402,21 @@ def test_a_planted_defect_breaks_its_promise(
 
 
 def test_a_failing_storm_is_made_small_and_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One of few jobs, as each smaller storm is lived through."""
     _forget_to_abort(monkeypatch)
-    seed = next(seed for seed in range(SEEDS_TO_FIND_A_DEFECT) if weather(draw_storm(seed)).broken)
-    storm = draw_storm(seed)
-    first = weather(storm)
-    assert first.broken is not None
-    small = minimise(storm, first.broken)
-    assert len(small.arrivals) < len(storm.arrivals)
-    assert weather(small).broken == first.broken
-    verdict = torture(seed)
+    few = (storm for storm in map(draw_storm, range(SEEDS_TO_FIND_A_DEFECT)) if len(storm.arrivals) <= FEW_JOBS)
+    storm, first = next((storm, found) for storm in few if (found := weather(storm)).broken)
+    smallest = []
+
+    def minimised(storm: Storm, broken: str) -> Storm:
+        smallest.append(minimise(storm, broken))
+        return smallest[0]
+
+    monkeypatch.setattr("koala.simulator.torture.torture.minimise", minimised)
+    verdict = torture(storm.seed)
     assert verdict.broken == first.broken
+    assert len(smallest[0].arrivals) < len(storm.arrivals)
+    assert weather(smallest[0]).broken == first.broken
     assert verdict.story[0].startswith("the smallest storm found")
     assert any("submitted" in line for line in verdict.story)
 
