@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from koala.core import JobState
 from koala.core.state.nodes.pools import PLAIN
@@ -216,6 +217,27 @@ def test_a_job_that_lacks_gpus_is_told_to_wait_for_those_who_have_some() -> None
     world.run(gpus(1, 0, walltime_s=100.0), 0)
     world.submit(gpus(1, 2))
     assert world.driver.scheduler.explain(3).ends_before == (1,)  # type: ignore[union-attr]
+
+
+def test_a_job_with_gpus_that_lacks_memory_is_told_to_wait_for_those_who_have_some() -> None:
+    """A GPU is idle, and 12 GiB are."""
+    world = Nodes(count=1)
+    world.run(gpus(1, walltime_s=50.0), 0)
+    much = TaskNeeds(memory_bytes=20 * GIB)
+    world.run(Request(components=(Component(processors=1, needs=much),), policy="WF", walltime_s=100.0), 0)
+    both = replace(much, gpus=1)
+    world.submit(Request(components=(Component(processors=1, needs=both),), policy="WF", walltime_s=100.0))
+    assert world.driver.scheduler.explain(3).ends_before == (2,)  # type: ignore[union-attr]
+
+
+def test_a_job_with_gpus_that_lacks_processors_is_told_to_wait_for_those_who_end_last() -> None:
+    """One of four processors is idle; three are when the second ends."""
+    world = Nodes(count=1)
+    world.run(gpus(1, 0, walltime_s=50.0), 0)
+    world.run(gpus(2, 0, walltime_s=100.0), 0, 0)
+    wide = Component(processors=3, application=Application(processors_per_task=3), needs=TaskNeeds(gpus=1))
+    world.submit(Request(components=(wide,), policy="WF", walltime_s=100.0))
+    assert world.driver.scheduler.explain(3).ends_before == (2,)  # type: ignore[union-attr]
 
 
 def test_where_nobody_tells_who_holds_what_the_plan_waits_until_it_is_sure() -> None:

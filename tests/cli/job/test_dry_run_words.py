@@ -46,6 +46,12 @@ AT_MOST = f"at the latest at {clock(NOW + 900.0, NOW)}, if every job uses its wh
                 "It waits for the end of jobs 3 and 4.",
             ],
         ),
+        (
+            {"refusal": REFUSED, "expected_at": NOW, "expected_sites": ["delft"], "latest_at": NOW},
+            [
+                "Expected any moment on delft, if nobody comes before; what it waits for should have ended by now.",
+            ],
+        ),
     ],
 )
 def test_a_dry_run_says_when_a_job_would_start_where_that_is_known(fields: dict[str, Any], told: list[str]) -> None:

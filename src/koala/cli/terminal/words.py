@@ -83,13 +83,19 @@ def planned(at: float, sites: Sequence[str], now: float | None = None) -> str:
     return expected(at, sites, now).removeprefix("expected ").removeprefix("at ")
 
 
+# Of a job that had to start by now if every job kept to its walltime.
+LATE = "what it waits for should have ended by now"
+
+
 def start_words(found: Explanation | DryRun, now: float) -> list[str]:
     """When a job that waits is expected to start, when at the latest, and for whose ends it waits, in sentences."""
     if found.expected_at is None:
         return []
     plan = expected(found.expected_at, found.expected_sites, now)
     latest = ""
-    if found.latest_at is not None:
+    if found.latest_at is not None and found.latest_at <= now:
+        latest = f"; {LATE}"
+    elif found.latest_at is not None:
         latest = f"; at the latest at {clock(found.latest_at, now)}, if every job uses its whole walltime"
     told = [f"{plan[:1].upper()}{plan[1:]}, if nobody comes before{latest}."]
     if found.ends_before:

@@ -9,7 +9,7 @@ told counts how long that is estimated to take. Nothing here decides.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ from koala.core.state.nodes.beside import tasks_by_site
 from koala.core.state.reservations import PlanFinder, Reservation
 from koala.model.nodes import total_of
 from koala.model.request import JobId
-from koala.policies.front_door import Demand, Spots, staging_s
+from koala.policies.front_door import Spots, staging_s
 
 # How many of the jobs for which another waits are told.
 ENDS_TOLD_MAX = 5
@@ -83,6 +83,7 @@ class Outlook:
         self._ledger = ledger
         self._as_of: tuple[object, ...] = ()
         self._prospects: dict[JobId, Prospect] = {}
+        self._ends_unknown: dict[JobId, int] = {}  # of whom it was not asked: how many were counted on up to it
         self._to_come: list[Job] = []  # those not worked out yet, the next one last
         self._foreseen = 0  # elements that are no jobs yet and come before those
         self._too_many = False  # whether more of them come
@@ -102,6 +103,7 @@ class Outlook:
         if as_of != self._as_of:
             self._as_of = as_of
             self._prospects = {}
+            self._ends_unknown = {}
             self._to_come = line[::-1]
             self._foreseen = 0
             self._too_many = self._put_off = False
@@ -117,6 +119,10 @@ class Outlook:
                 self._prospects[following.id] = self._work_out(following)
             else:
                 self._foresee(following)
+        counted_on = self._ends_unknown.pop(job.id, None)
+        if counted_on is not None:
+            ends_before = self._ends_before(job, self._likely.reserved[:counted_on])
+            self._prospects[job.id] = self._prospects[job.id]._replace(ends_before=ends_before)
         return self._prospects.get(job.id)
 
     def _foresee(self, array: Job) -> None:
@@ -157,6 +163,7 @@ class Outlook:
         return walltime_s if usual_s is None else min(walltime_s, usual_s)
 
     def _work_out(self, job: Job) -> Prospect:
+        """All but the jobs that end before it, which takes as long and is told only of whom one asks about."""
         ledger = self._ledger
         assert job.plan_at is not None
         # Elements of arrays that come before it will put its plan off once they are jobs, files of jobs as they come.
@@ -171,9 +178,9 @@ class Outlook:
             if ledger.estimates_runs or put_off:  # then the plan itself is no bound
                 latest_at = max(latest_at, at_most)
         self._put_off |= files_s > 0.0
-        ends_before = self._ends_before(job, at, spots)
+        self._ends_unknown[job.id] = len(self._likely.reserved)
         start = at + self._files_s(job, spots, brought_by=at)
-        return Prospect(start, spots, None if self._too_many else max(start, latest_at + files_s), ends_before)
+        return Prospect(start, spots, None if self._too_many else max(start, latest_at + files_s), ())
 
     def _files_s(self, job: Job, spots: Spots | None, brought_by: float | None = None) -> float:
         """How long it takes to bring its files there; nothing where they come before that time, as it claims early.
@@ -239,44 +246,58 @@ class Outlook:
         claim = self._ledger.claims.get(key) if isinstance(key, str) else None
         return None if claim is not None and claim.aborting else self._job_of(key)
 
-    def _ends_before(self, job: Job, at: float, spots: Spots) -> tuple[JobId, ...]:
+    def _ends_before(self, job: Job, reserved: Sequence[Reservation]) -> tuple[JobId, ...]:
         """The jobs whose ends it waits for: at each of its sites those that end last until then, as many as it takes
-        to have its processors, or all that have GPUs where those are too few. Jobs with plans before it count, where
-        they end before it starts; whoever made room for those is not waited for."""
-        assert job.demand is not None
+        to have its processors, and of memory and GPUs, where those are too few, all that have some. Jobs with plans
+        before it count, where they end before it starts; whoever made room for those is not waited for.
+        ``reserved`` is what is counted on up to the job, itself the last."""
+        at, spots, before = reserved[-1].at, reserved[-1].spots, reserved[:-1]
         ends: dict[JobId, float] = {}
         for site in set(spots.sites):
             profile = self._likely.availability.profiles[site]
             enders = [(each[0], each[2], self._ender(each[3])) for each in profile.in_order() if each[0] <= at]
-            missing = _processors(spots, site) - profile.base
-            kinds = self._lacking_gpus(job.demand, spots, site)
-            for each in self._likely.reserved:
-                if each.job is not job and each.until <= at:
-                    enders.append((each.until, _processors(each.spots, site), each.job))
-                elif each.job is not job and each.at <= at:
-                    missing += _processors(each.spots, site)
+            enders += [(each.until, _processors(each.spots, site), each.job) for each in before if each.until <= at]
+            there = [each for each in reserved if each.at <= at < each.until or each.job is job]
+            missing = sum(_processors(each.spots, site) for each in there) - profile.base
+            scarce = self._scarce(there, site) if job.demand is not None and job.demand.groups else None
+            # Where there is enough in all, there is too little on each node, and anybody may be in the way.
+            anybody = scarce is not None and missing <= 0 and not (scarce.memory or scarce.gpus)
             for end, processors, other in sorted(enders, key=_ender_order, reverse=True):
-                if missing <= 0 and not job.demand.groups:  # of GPUs and memory processors do not tell
-                    break
+                waited_for = anybody or missing > 0 or (scarce is not None and scarce.is_held_by(other))
                 missing -= processors
-                if other is not None and processors and (not kinds or _holds_gpus(other, kinds)):
+                if other is not None and processors and waited_for:
                     ends[other.id] = max(end, ends.get(other.id, 0.0))
         return tuple(sorted(ends, key=lambda other: (ends[other], other))[-ENDS_TOLD_MAX:])
 
-    def _lacking_gpus(self, demand: Demand, spots: Spots, site: int) -> set[str]:
-        """The kinds of GPUs, "" for any, of which the site has too few idle now for the tasks that go there."""
-        wanted: dict[str, int] = {}
-        for shape, tasks in tasks_by_site(demand, spots).get(site, {}).items() if demand.groups else ():
-            if shape.gpus:
-                wanted[shape.gpu] = wanted.get(shape.gpu, 0) + shape.gpus * tasks
-        idle = total_of(self._ledger.sites.pools.free(site)).gpus if wanted else {}
-        return {kind for kind, gpus in wanted.items() if (idle.get(kind, 0) if kind else sum(idle.values())) < gpus}
+    def _scarce(self, there: Iterable[Reservation], site: int) -> _Scarce:
+        """What the nodes of the site have too little of now, all together, for the tasks of these."""
+        memory_bytes, gpus = 0, dict[str, int]()
+        for each in there:
+            for shape, tasks in tasks_by_site(each.demand, each.spots).get(site, {}).items():
+                memory_bytes += shape.memory_bytes * tasks
+                if shape.gpus:
+                    gpus[shape.gpu] = gpus.get(shape.gpu, 0) + shape.gpus * tasks
+        idle = total_of(self._ledger.sites.pools.free(site))
+        of_kind = {kind: idle.gpus.get(kind, 0) if kind else sum(idle.gpus.values()) for kind in gpus}
+        return _Scarce(
+            memory_bytes > (idle.memory_bytes or 0), frozenset(kind for kind in gpus if of_kind[kind] < gpus[kind])
+        )
 
 
-def _holds_gpus(job: Job, kinds: Collection[str]) -> bool:
-    """Whether its tasks have GPUs of one of these kinds, or may have."""
-    shapes = [each.shape for each in job.request.components if each.shape is not None and each.shape.gpus]
-    return any("" in (each.gpu, *kinds) or each.gpu in kinds for each in shapes)
+class _Scarce(NamedTuple):
+    """What nodes have too little of, beside processors: memory, and kinds of GPUs, "" for any."""
+
+    memory: bool
+    gpus: frozenset[str]
+
+    def is_held_by(self, job: Job | None) -> bool:
+        """Whether its tasks have some of that, or may have."""
+        shapes = [] if job is None else [each.shape for each in job.request.components if each.shape is not None]
+        return any(
+            (self.memory and each.memory_bytes > 0)
+            or (each.gpus > 0 and bool(self.gpus) and ("" in (each.gpu, *self.gpus) or each.gpu in self.gpus))
+            for each in shapes
+        )
 
 
 def _processors(spots: Spots, site: int) -> int:

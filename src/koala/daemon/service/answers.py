@@ -196,9 +196,18 @@ def places_in_line(ledger: Ledger, jobs: Iterable[int]) -> dict[int, int]:
     return places
 
 
-def explanation(told: JobExplanation, queue_length: int | None) -> Explanation:
-    """Where a job stands, as the core tells it."""
-    return stored_explanation(msgspec.to_builtins(told), queue_length)
+def explanation(told: JobExplanation, queue_length: int | None, now: float) -> Explanation:
+    """Where a job stands, as the core tells it. No start is told for a time that is over: the core knows no later
+    moment than that of the last event."""
+    fields = msgspec.to_builtins(told)
+    for each in (fields, *fields["planned_before"]):
+        for name in {"expected_at", "latest_at"} & each.keys():
+            each[name] = _not_before(now, each[name])
+    return stored_explanation(fields, queue_length)
+
+
+def _not_before(now: float, at: float | None) -> float | None:
+    return None if at is None else max(at, now)
 
 
 def stored_explanation(told: Mapping[str, Any], queue_length: int | None = None) -> Explanation:
@@ -263,17 +272,18 @@ def without_start(answer: DryRun) -> DryRun:
     return answer.model_copy(update=unknown)
 
 
-def with_prospect(answer: DryRun, prospect: Prospect, ledger: Ledger, user: str | None) -> DryRun:
-    """The same with when the job would start; of jobs that end before those of the user are told, None sees all."""
+def with_prospect(answer: DryRun, prospect: Prospect, ledger: Ledger, user: str | None, now: float) -> DryRun:
+    """The same with when the job would start, which is not before now; of jobs that end before those of the user are
+    told, None sees all."""
     ends_before = [
         number
         for number in prospect.ends_before
         if (job := ledger.jobs.get(number)) is not None and (user is None or job.submitter == user)
     ]
     update = {
-        "expected_at": prospect.at,
+        "expected_at": _not_before(now, prospect.at),
         "expected_sites": [*dict.fromkeys(ledger.names[site] for site in prospect.spots.sites)],
-        "latest_at": prospect.latest_at,
+        "latest_at": _not_before(now, prospect.latest_at),
         "ends_before": ends_before,
     }
     return answer.model_copy(update=update)

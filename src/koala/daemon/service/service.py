@@ -420,7 +420,8 @@ class Service:
             told = msgspec.structs.replace(told, meaning=f"{told.meaning}. {'; '.join(stuck)}")
         live = scheduler.ledger.jobs.get(job)
         length = len(scheduler.ledger.queue_of(live)) if live and live.state is JobState.WAITING else None
-        return visible_to(None if who.sees_all else who.name, explanation(told, length), scheduler.ledger.jobs)
+        found = explanation(told, length, self._engine.now())
+        return visible_to(None if who.sees_all else who.name, found, scheduler.ledger.jobs)
 
     async def wait(self, who: Principal, job: int, timeout_s: float) -> JobSummary:
         """The job when it has ended, or as it is after the timeout. Needs ``read``."""

@@ -373,6 +373,6 @@ def try_out(
         raise InvalidError(error.for_user()) from None
     queue = scheduler.ledger.high if request.priority is Priority.HIGH else scheduler.ledger.low
     answer = answer.model_copy(update={"place_in_line": len(queue) + 1})
-    return (
-        answer if prospect is None else with_prospect(answer, prospect, scheduler.ledger, None if sees_all else owner)
-    )
+    if prospect is None:
+        return answer
+    return with_prospect(answer, prospect, scheduler.ledger, None if sees_all else owner, now)
