@@ -36,7 +36,9 @@ from koala.simulator.torture.traffic import TrafficPromises
 from koala.simulator.workloads.workload import Workload
 from koala.simulator.world.world import World
 
-# After the storm every job must have ended within this time; the longest drawn job takes about ten minutes.
+# After the storm every job must have ended within this time; the longest drawn job takes about ten minutes. A
+# transfer over a link that is believed to be slow, as answers were lost, may be waited for longer than that where its
+# own answer is lost, too: then within this time after it is given up.
 SETTLE_S = 50_000.0
 # A scheduler that goes round in circles within one instant must not hang the torture.
 EVENTS_MAX = 50_000
@@ -127,10 +129,14 @@ class _Run:
         return self._verdict(None, "")
 
     def _live_through(self) -> None:
-        heal_at_s = self.storm.grid.simulation.heal_at_s or 0.0
+        until, waits = (self.storm.grid.simulation.heal_at_s or 0.0) + SETTLE_S, True
         while self.events < EVENTS_MAX and not self._over():
             event = self.world.next(self.scheduler.due_at)
-            if event is None or event.at > heal_at_s + SETTLE_S:
+            if event is not None and event.at > until and waits:
+                waits = False  # once, not for ever
+                under_way = [each.timer for each in self.scheduler.ledger.transfers.by_id.values()]
+                until = max((timer.at + SETTLE_S for timer in under_way if timer is not None), default=until)
+            if event is None or event.at > until:
                 break
             for job in [job for job, messages in self.defects.items() if messages <= 0]:
                 # As if the handling of this event had raised on the job: nothing of it counts, and the quarantine
