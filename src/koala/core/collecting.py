@@ -88,6 +88,7 @@ class OutputCollecting:
             reason = f"its components are done, but what component {component} made on {site} cannot be collected"
             self.ending.end(job, JobState.FAILED, f"{reason}: {event.problem}")
             return
+        job.collected = job.collected or {}
         job.collected[component] = event.outputs
         if len(job.collected) < len(job.workspaces):
             return

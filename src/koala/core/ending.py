@@ -5,6 +5,7 @@ from __future__ import annotations
 from koala.core.failures.avoidance import SiteAvoidance
 from koala.core.lifecycle import GIVEN_BACK, IN_CLAIMING_QUEUE, JobState
 from koala.core.state.checkpoints import grace_s, is_saving, still_runs
+from koala.core.state.encoded import NO_ENTRIES, NO_ITEMS
 from koala.core.state.job import ComponentClaim, Job
 from koala.core.state.ledger import ENDED_KEPT, Ledger, first_given, tries_in_words
 from koala.core.state.timers import Alarm
@@ -29,6 +30,11 @@ _OUTCOMES = {
     JobState.FAILED: JobOutcome.FAILED,
     JobState.CANCELLED: JobOutcome.CANCELLED,
 }
+
+# In their classes members are looked up as slowly as methods are called: those of every job have names here.
+_WAITING = JobState.WAITING
+_UNWINDING = JobState.UNWINDING
+_DONE = JobState.DONE
 
 
 class JobEnding:
@@ -60,7 +66,7 @@ class JobEnding:
             job.tell(ledger.now, "asked_to_save", len(savers), grace_s(savers[0]))
         ledger.commands.append(JobRequeued(job=job.id, reason=reason))
         if ran:
-            job.move(JobState.UNWINDING)
+            job.move(_UNWINDING)
             job.outstanding = sum(claim is not None and not claim.fenced for claim in job.claims)
             if job.outstanding > 0:
                 return
@@ -69,7 +75,7 @@ class JobEnding:
     def let_go(self, claim: ComponentClaim) -> None:
         """A site has let go of an aborted component, or is lost; for one that is fenced nobody waits."""
         job = claim.job
-        if job.state is JobState.UNWINDING and claim in job.claims and not claim.fenced:
+        if job.state is _UNWINDING and claim in job.claims and not claim.fenced:
             job.outstanding -= 1
             if job.outstanding == 0:
                 self._requeue(job)
@@ -97,13 +103,13 @@ class JobEnding:
         if self._is_in_line(job):
             self.leave_placement_queue(job)
         self.give_back(job)
-        if job.state is JobState.UNWINDING:
+        if job.state is _UNWINDING:
             self._abort_rest(job)  # nobody goes on from what is still being saved
         if ledger.planned:
             ledger.drop_plan(job)
         job.move(state)
         job.ended_at = ledger.now
-        if state is JobState.DONE and ledger.plans_made and job.started_at is not None:
+        if state is _DONE and ledger.plans_made and job.started_at is not None:
             ledger.note_run(job.submitter, ledger.now - job.started_at, job.request.name)
         job.tell(ledger.now, "ended", state, reason)
         if job.broke_at is not None:
@@ -115,7 +121,7 @@ class JobEnding:
             ledger.note_turn(job, _OUTCOMES[state])
         if job.array:
             self._element_ended(job, _OUTCOMES[state])
-        elif job.spec is not None:
+        elif job.request.array is not None:
             self._array_ended(job)
         ledger.avoiders.pop(job.id, None)
         ledger.ended[job.id] = job
@@ -235,19 +241,19 @@ class JobEnding:
         job.tell(at, "quarantined", reason)
 
     def _is_in_line(self, job: Job) -> bool:
-        if job.state is not JobState.WAITING or job.demand is None:
+        if job.state is not _WAITING or job.demand is None:
             return False
         return job.position >= 0 or job.id in self.ledger.queue_of(job).resting
 
     def leave_placement_queue(self, job: Job) -> None:
         """A waiting job leaves its queue, and nothing is kept for it any more."""
-        if job.state is JobState.WAITING:
+        if job.state is _WAITING:
             job.placement_tries += self.ledger.tries_in_queue(job)
             self.ledger.queue_of(job).remove(job)
             self.ledger.drop_plan(job)
 
     def _requeue(self, job: Job) -> None:
-        job.move(JobState.WAITING)
+        job.move(_WAITING)
         self._forget_places(job)
         if job.is_kept_back:
             self.keep_back(job)
@@ -259,14 +265,14 @@ class JobEnding:
         for claim in job.claims:
             if claim is not None:
                 claim.given_up = True
-        job.claims = []
+        job.claims = NO_ITEMS
         job.spots = None
         job.places = ()
         job.started_at = job.early_until = None
         job.forget_traffic()
         job.ready = 0
-        job.workspaces = {}
-        job.collected = {}
+        job.workspaces = NO_ENTRIES
+        job.collected = NO_ENTRIES
         job.collect_tries = 0
 
     def give_back(self, job: Job, *, saving: bool = False) -> None:

@@ -54,6 +54,7 @@ class JobHolding:
         if begins_at > ledger.now:
             job.begins_at = begins_at
         ended = {each.job: each for each in event.ended}
+        waits_for: list[tuple[Condition, JobId]] = []
         for dependency in request.after:
             became = _became(ledger, dependency.job, ended)
             met = True if became is None else is_met(dependency.condition, became)
@@ -61,7 +62,8 @@ class JobHolding:
                 self._end_broken(job, dependency.condition, dependency.job, became)
                 return False
             if met is None:
-                job.waits_for.append((dependency.condition, dependency.job))
+                waits_for.append((dependency.condition, dependency.job))
+                job.waits_for = waits_for
                 ledger.dependents.setdefault(dependency.job, {})[job.id] = None
         return True
 

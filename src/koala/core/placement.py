@@ -39,6 +39,8 @@ MADE_AT_ONCE_MAX = 500
 SITES_PER_COMPONENT = 4
 # So many of the elements that failed are named when an array ends.
 ELEMENTS_NAMED_MAX = 5
+# In its class it is looked up as slowly as a method is called.
+_PLACED = JobState.PLACED
 
 
 class JobPlacing:
@@ -159,6 +161,8 @@ class JobPlacing:
 
     def _room_for_tasks(self, job: Job) -> tuple[tuple[int, ...], ...]:
         """For how many of its tasks each site has room, where these are more than processors."""
+        if job.demand is not None and not job.demand.groups:
+            return ()  # as nearly all
         shape = next((part.shape for part in job.request.components if part.shape is not None), None)
         if shape is None:
             return ()
@@ -347,7 +351,7 @@ class JobPlacing:
         if ledger.scans_every_event:
             if queue.is_worth_a_scan(ledger.sites):
                 enough_idle = queue.smallest_need <= max(ledger.sites.view.idle)
-                if enough_idle or queue.untried or queue.has_limits or (queue.high and self.preemption.on):
+                if enough_idle or queue.untried or queue.limited or (queue.high and self.preemption.on):
                     queue.scan_due_at = ledger.now
                 else:
                     queue.scan_in_vain(ledger.sites)
@@ -361,7 +365,7 @@ class JobPlacing:
 
     def needs_scan(self, queue: PlacementQueue) -> bool:
         """Whether a scan at its interval could find anything, or brings a job nearer to its limit of tries."""
-        return queue.size > 0 and (queue.has_limits or queue.is_worth_a_scan(self.ledger.sites))
+        return queue.size > 0 and (queue.limited > 0 or queue.is_worth_a_scan(self.ledger.sites))
 
     def scan(self, queue: PlacementQueue) -> None:
         """Try every job of the queue, from head to tail."""
@@ -378,7 +382,7 @@ class JobPlacing:
             for job in self.preemption.in_turn():
                 self._preempt_for(job)
         queue.passed_changed = ledger.sites.changed
-        if queue.has_limits:
+        if queue.limited:
             for job in queue.pop_exhausted(ledger.scans_so_far(queue)):
                 ledger.about = (job,)
                 job.placement_tries += ledger.tries_in_queue(job)
@@ -479,7 +483,7 @@ class JobPlacing:
             job.hold_until = job.start_estimate + ledger.planned_s(job)
             ledger.planned.pop(job.id, None)
             job.plan_at = job.plan_spots = job.plan_told_at = None
-        job.move(JobState.PLACED)
+        job.move(_PLACED)
         if job.ahead:
             self.ending.is_not_ahead(job)
         job.tell(now, "placed", spots.sites, spots.sizes, transfer_s)

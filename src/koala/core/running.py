@@ -54,6 +54,13 @@ UNMEASURED_CHARACTERS_MAX = 200
 _NEVER_STARTED = frozenset({Outcome.REFUSED, Outcome.ABSENT})
 _ERRORS_OF_SITES = frozenset({Outcome.REFUSED, Outcome.ABSENT, Outcome.SITE_FAILED})
 
+# In their classes members are looked up as slowly as methods are called: those of every job have names here.
+_STARTING = JobState.STARTING
+_RUNNING = JobState.RUNNING
+_CLAIM_READY = ComponentPhase.READY
+_CLAIM_RUNNING = ComponentPhase.RUNNING
+_DONE = Outcome.DONE
+
 
 class JobRunning:
     """Components that are claimed, and the jobs that they make up."""
@@ -84,7 +91,7 @@ class JobRunning:
         site, size = job.spots.sites[component], job.spots.sizes[component]
         claim = ComponentClaim(job.next_token(), job.id, component, site, size)
         claim.bind(job)
-        runs = job.state is JobState.RUNNING  # then it holds tasks that were spawned
+        runs = job.state is _RUNNING  # then it holds tasks that were spawned
         claim.held_at = now = ledger.now
         claim.placed_at = now if job.placed_at is None or runs else job.placed_at
         job.claims[component] = claim
@@ -147,7 +154,7 @@ class JobRunning:
         """Every component is claimed: the barrier has until the deadline to fill."""
         assert job.start_estimate is not None
         ledger = self.ledger
-        job.move(JobState.STARTING)
+        job.move(_STARTING)
         job.tell(ledger.now, "claimed")
         if job.request.communication is not None:
             ledger.links.observe(job)
@@ -173,15 +180,17 @@ class JobRunning:
         if claim is None or claim.given_up or claim.aborting or claim.fenced:
             return
         job = claim.job
-        if job.state is not JobState.RUNNING or job.spots is None or len(set(job.spots.sites)) == 1:
+        if job.state is not _RUNNING or job.spots is None or len(set(job.spots.sites)) == 1:
             return
         self.ledger.about = (job,)
         if event.reason:
             if claim.component not in job.sent:
+                job.unmeasured = job.unmeasured or {}
                 job.unmeasured[claim.component] = event.reason[:UNMEASURED_CHARACTERS_MAX]
             return
         if claim.component in job.sent and event.elapsed_s <= job.sent[claim.component][1]:
             return
+        job.sent = job.sent or {}
         job.sent[claim.component] = max(event.sent_bit_s, event.received_bit_s), event.elapsed_s
         job.unmeasured.pop(claim.component, None)
         if self.ledger.links.measure(job, self.ledger.now):
@@ -200,7 +209,7 @@ class JobRunning:
         """The component waits in its site's own queue: come back to it if that takes long. Before the job start time
         it may wait as it likes, and one that was moved for it once has come to stay, as has one of spawned tasks."""
         job, patience_s = claim.job, self.ledger.parameters.queue_patience_s
-        if patience_s is None or claim.moved or job.state is JobState.RUNNING:
+        if patience_s is None or claim.moved or job.state is _RUNNING:
             return
         assert job.start_estimate is not None
         since = max(self.ledger.now, job.start_estimate)
@@ -216,7 +225,7 @@ class JobRunning:
 
     def _holds(self, claim: ComponentClaim) -> None:
         """The component has its processors, and waits for the others."""
-        if claim.phase < ComponentPhase.RUNNING and claim.held_at == INFINITY:
+        if claim.phase < _CLAIM_RUNNING and claim.held_at == INFINITY:
             claim.held_at = self.ledger.now
 
     def on_ready(self, event: ComponentReady) -> None:
@@ -225,16 +234,16 @@ class JobRunning:
             return
         job = claim.job
         self.ledger.about = (job,)
-        if claim.phase < ComponentPhase.READY:
+        if claim.phase < _CLAIM_READY:
             self._holds(claim)
-            claim.phase = ComponentPhase.READY
+            claim.phase = _CLAIM_READY
             claim.stop_timer()
             job.ready += 1
-            if job.state is JobState.STARTING:
+            if job.state is _STARTING:
                 self.open_barrier_if_complete(job)
             elif job.joining:
                 self.ledger.to_join.setdefault(job.id, "")
-        elif claim.phase is ComponentPhase.RUNNING:
+        elif claim.phase is _CLAIM_RUNNING:
             # It still waits at the barrier: it has not heard that the others are there.
             self._release(job, [claim])
 
@@ -247,7 +256,7 @@ class JobRunning:
             return
         ledger = self.ledger
         job.stop_timer()
-        job.move(JobState.RUNNING)
+        job.move(_RUNNING)
         job.started_at = ledger.now
         job.rests = 0
         job.runs += 1
@@ -255,7 +264,7 @@ class JobRunning:
         job.outstanding = len(job.claims)
         claims = [claim for claim in job.claims if claim is not None]
         for claim in claims:
-            claim.phase = ComponentPhase.RUNNING
+            claim.phase = _CLAIM_RUNNING
             ledger.count_held(claim)
         job.early_until = None
         if ledger.plans_made:
@@ -265,7 +274,8 @@ class JobRunning:
             ledger.note_turn(job, None)
         if job.array and job.runs == 1:
             self._element_started(job)
-        self.checkpoints.note_run(job)
+        if job.request.checkpoint is not None:
+            self.checkpoints.note_run(job)
         self._release(job, claims)
         if ledger.parameters.check_interval_s is not None:
             self.look_after_later(job)
@@ -274,7 +284,7 @@ class JobRunning:
         """The components of spawned tasks have all reported: they begin together, in the run that goes on."""
         claims = [claim for claim in job.claims[-job.joining :] if claim is not None]
         for claim in claims:
-            claim.phase = ComponentPhase.RUNNING
+            claim.phase = _CLAIM_RUNNING
             self.ledger.count_held(claim)
         self.joining_is_over(job)
         self._release(job, claims)
@@ -352,12 +362,12 @@ class JobRunning:
     def look_after_later(self, job: Job) -> None:
         """Come back to the job when it has been quiet for a while."""
         ledger = self.ledger
-        if job.state is JobState.RUNNING and not job.joining:
+        if job.state is _RUNNING and not job.joining:
             assert ledger.parameters.check_interval_s is not None
             at = ledger.now + ledger.parameters.check_interval_s
         else:
             at = ledger.now + ledger.parameters.answer_timeout_s
-            if job.state is JobState.STARTING or job.joining:
+            if job.state is _STARTING or job.joining:
                 at = min(at, job.deadline)
         job.timer = ledger.timers.set(at, Alarm.LOOK_AFTER, job.id)
 
@@ -367,17 +377,17 @@ class JobRunning:
         job = ledger.jobs[job_id]
         ledger.about = (job,)
         job.timer = None
-        if job.state is JobState.RUNNING:
+        if job.state is _RUNNING:
             self._ask(claim for claim in job.claims if claim is not None)
             if job.joining and ledger.now >= job.deadline:
                 ledger.to_join[job_id] = "they did not reach the barrier in time"
             else:
                 self.look_after_later(job)
             return
-        quiet = [claim for claim in job.claims if claim is not None and claim.phase < ComponentPhase.READY]
+        quiet = [claim for claim in job.claims if claim is not None and claim.phase < _CLAIM_READY]
         if not quiet and job.early_until is None:
             return  # it waits for files, which are looked after by themselves
-        if job.state is JobState.STARTING and ledger.now >= job.deadline:
+        if job.state is _STARTING and ledger.now >= job.deadline:
             if not quiet:
                 self.ending.claim_failed(job, "its files were not there in time")
                 return
@@ -422,12 +432,12 @@ class JobRunning:
             error = event.reason or str(outcome)
             site.last_error = error[:ERROR_CHARACTERS_MAX]
             site.last_error_of = job.submitter
-        done = outcome is Outcome.DONE
-        if done and claim.phase is ComponentPhase.RUNNING and sites.success(claim.site, job.id):
+        done = outcome is _DONE
+        if done and claim.phase is _CLAIM_RUNNING and sites.success(claim.site, job.id):
             job.tell(ledger.now, "site_back", claim.site)
         if claim.aborting:
             self.ending.let_go(claim)
-        elif done and job.state is JobState.RUNNING and claim.phase is ComponentPhase.RUNNING:
+        elif done and job.state is _RUNNING and claim.phase is _CLAIM_RUNNING:
             self._one_done(job, claim, event.nodes)
         else:
             self._broken(job, claim, event)
@@ -448,6 +458,7 @@ class JobRunning:
         job.claims[claim.component] = None
         job.outstanding -= 1
         if job.request.outputs_of(claim.component):
+            job.workspaces = job.workspaces or {}
             job.workspaces[claim.component] = claim.token
         if self.ledger.sites.node_accused:
             self.blame.component_done(job, claim, nodes)
@@ -469,9 +480,9 @@ class JobRunning:
         ledger = self.ledger
         site = ledger.names[claim.site]
         job.claims[claim.component] = None
-        if claim.phase is ComponentPhase.READY:
+        if claim.phase is _CLAIM_READY:
             job.ready -= 1
-        if job.state is JobState.RUNNING and claim.phase is not ComponentPhase.RUNNING:
+        if job.state is _RUNNING and claim.phase is not _CLAIM_RUNNING:
             # Spawned tasks that have not begun: the run of the others goes on.
             if event.outcome in _ERRORS_OF_SITES:
                 ledger.site_error(claim.site)
@@ -484,10 +495,10 @@ class JobRunning:
         elif event.outcome is Outcome.FAILED:
             self._given_back(job, claim)
             self._application_failed(job, claim, event)
-        elif event.outcome is Outcome.UNSUITABLE and job.state is not JobState.RUNNING:
+        elif event.outcome is Outcome.UNSUITABLE and job.state is not _RUNNING:
             self._given_back(job, claim)
             self._bar(job, claim, event.reason or "it does not say why")
-        elif event.outcome in _NEVER_STARTED and job.state is not JobState.RUNNING:
+        elif event.outcome in _NEVER_STARTED and job.state is not _RUNNING:
             ledger.site_error(claim.site)
             self._not_taken(job, claim, event.reason or "it does not have it")
         else:
@@ -497,7 +508,7 @@ class JobRunning:
         """The component broke at its site: the site's failure, unless the job is known to break its components and
         the site does not say that it was its own doing."""
         ledger = self.ledger
-        ran = claim.phase is ComponentPhase.RUNNING
+        ran = claim.phase is _CLAIM_RUNNING
         blamed_before = bool(job.to_blame)
         blamed = ran and not by_site and (blamed_before or self._blame(job, claim))
         if not blamed:
@@ -553,7 +564,7 @@ class JobRunning:
             why = f"{site} does not run component {claim.component} without nodes where it failed: {reason}"
             self.ending.back_to_queue(job, why, lower=False)
             return
-        job.barred[site] = reason
+        job.barred = {**job.barred, site: reason}
         job.tell(ledger.now, "unsuitable", claim.component, claim.site, reason)
         job.demand = job.demand.barring((claim.site,))
         if not can_ever_fit(job.demand, ledger.sites.most(), ledger.sites.view):
@@ -567,7 +578,8 @@ class JobRunning:
         assert job.demand is not None
         ledger, sites, other = self.ledger, self.ledger.sites, job.demand.barring((claim.site,))
         if not self.blame.allow_all_nodes(job, claim) and can_ever_fit(other, sites.most(), sites.view):
-            job.barred[ledger.names[claim.site]], job.demand = reason, other
+            job.barred = {**job.barred, ledger.names[claim.site]: reason}
+            job.demand = other
             job.tell(ledger.now, "unsuitable", claim.component, claim.site, reason)
 
     def _given_back(self, job: Job, claim: ComponentClaim) -> None:
@@ -585,7 +597,7 @@ class JobRunning:
         job.tell(ledger.now, "component_failed", claim.component, claim.site, f"the application ended{code}")
         limit = first_given(job.request.restarts_max, ledger.parameters.restarts_max)
         word = last_word(job.request, event.exit_code)
-        if word is None and event.exit_code is not None and claim.phase is ComponentPhase.RUNNING:
+        if word is None and event.exit_code is not None and claim.phase is _CLAIM_RUNNING:
             self.blame.application_failed(job, claim, event.exit_code, event.nodes)
         if word is not None:
             self.ending.end(job, JobState.FAILED, f"{reason}, {word}")
@@ -605,7 +617,7 @@ class JobRunning:
             self.ending.claim_failed(job, f"{ledger.names[claim.site]} did not take a component: {reason}")
             return
         ledger.sites.promise(claim.site, claim.processors, job)
-        if job.state is JobState.STARTING:
+        if job.state is _STARTING:
             job.move(JobState.CLAIMING)
         ledger.claiming.remove(job)
         self.claim_later(job)

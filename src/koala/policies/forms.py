@@ -43,8 +43,10 @@ class Form(enum.StrEnum):
     @property
     def divides(self) -> bool:
         """Whether a policy of this form divides totals; otherwise it places components of given sizes."""
-        return self in (Form.FLEXIBLE, Form.FLEXIBLE_FILES, Form.FLEXIBLE_NETWORK, Form.LINKS, Form.TASKS)
+        return self in _DIVIDING
 
+
+_DIVIDING = frozenset({Form.FLEXIBLE, Form.FLEXIBLE_FILES, Form.FLEXIBLE_NETWORK, Form.LINKS, Form.TASKS})
 
 PARAMETERS: dict[Form, tuple[str, ...]] = {
     Form.COMPONENTS: ("idle", "sizes", "left", "chosen"),

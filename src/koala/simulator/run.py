@@ -46,9 +46,6 @@ HORIZON_S = HORIZON_DAYS * 86_400.0
 EVENTS_MAX = 1_000_000_000
 PROGRESS_EVENTS = 4_096
 
-# What helps no job that waits.
-_HELPS_NOBODY = frozenset({ProbeLink})
-
 
 class BrokenPolicyError(ValueError):
     """A policy of the user's that raised or answered nonsense: every job under it would only fail."""
@@ -159,21 +156,21 @@ class _Run:
         """Events to the scheduler, commands to the world, until nothing is left to do."""
         world, scheduler, write, until_s = self._world, self._scheduler, self._log.write, self._until_s
         handle = scheduler.handle
-        told = self._told
+        told, requests = self._told, self._requests
         events = quiet_events = 0
         quiet_since_s = 0.0
         look_at = min(PROGRESS_EVENTS, events_max)
         while (event := world.next(scheduler.due_at, until_s)) is not None:
             events += 1
             if type(event) is JobSubmitted:
-                if not self._requests and not self._ended:
+                if not requests and not self._ended:
                     self._first_submission_s = event.at
-                self._requests[event.job] = event.request, event.at
+                requests[event.job] = event.request, event.at
             commands = handle(event)
             write(event, commands)
             if told is not None and told.planned:
                 told.ask()
-            if self._perform(commands, event.at):
+            if commands and self._perform(commands, event.at):
                 quiet_events = 0
                 quiet_since_s = event.at
             else:
@@ -182,7 +179,7 @@ class _Run:
                 quiet_s = event.at - max(quiet_since_s, world.nodes_changed_s)
                 if (quiet_events & (quiet_events - 1) == 0 or quiet_s > HORIZON_S) and self._is_stuck(quiet_s):
                     break
-            if not self._requests and not world.arrivals_left:
+            if not requests and not world.arrivals_left:
                 break
             if events >= look_at:
                 if progress is not None:
@@ -205,15 +202,12 @@ class _Run:
     def _perform(self, commands: list[AnyCommand], now: float) -> bool:
         """Do all the scheduler commands; says whether anything that helps a job was among it."""
         performers, records = self._world.performers, self._records
-        acted = False
         for command in commands:
             kind = type(command)
             performers[kind](command, now)
             if kind in records:
                 records[kind](command)
-            if kind not in _HELPS_NOBODY:
-                acted = True
-        return acted
+        return type(commands[0]) is not ProbeLink or any(type(command) is not ProbeLink for command in commands)
 
     def _place(self, command: JobPlaced) -> None:
         self._placed.add(command.job)
@@ -259,7 +253,7 @@ class _Run:
 
     def _nothing_can_ever_fit(self) -> bool:
         ledger = self._scheduler.ledger
-        if ledger.high.has_limits or ledger.low.has_limits:
+        if ledger.high.limited or ledger.low.limited:
             return False  # their tries run out, and then they fail
         for job in self._requests:
             explanation = self._scheduler.explain(job)
@@ -387,7 +381,8 @@ class RunLog:
         lines.append(event)
         if commands:
             at = event.at
-            lines += [LoggedCommand(at, command) for command in commands]
+            for command in commands:
+                lines.append(LoggedCommand(at, command))
         if len(lines) > FLUSH_LINES:
             self._flush()
 

@@ -143,7 +143,7 @@ def test_a_job_out_of_tries_is_taken_out_once_and_only_if_it_is_still_there() ->
         job.demand = compile_demand(job.request, CATALOGUE.find("WF"), twins.view.index)
         queue.push(job, exhausted_at_scan=exhausted, untried=False)
         jobs.append(job)
-    assert queue.has_limits
+    assert queue.limited
     queue.remove(jobs[2])
     assert queue.pop_exhausted(1) == []
     assert queue.pop_exhausted(2) == [jobs[3]]
@@ -220,7 +220,7 @@ def test_limits_of_jobs_that_have_left_are_forgotten() -> None:
         driver.submit(ask(3, placement_tries_max=1_000))
         driver.cancel(job)
     queue = driver.ledger.low
-    assert not queue.has_limits
+    assert not queue.limited
     assert len(queue._limits) <= LIMITS_SLACK + 1
     driver.settle()
     assert queue.scan_due_at == float("inf")

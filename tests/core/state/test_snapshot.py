@@ -185,7 +185,7 @@ WORKED_OUT: dict[type, dict[str, Callable[[Any], Any]]] = {
         "_fickle": lambda queue: queue._fickle,
         "_group_sequence": lambda queue: queue._group_sequence >= queue.kinds,
         "_groups": lambda queue: set(queue._groups),
-        "_limited": lambda queue: queue._limited,
+        "limited": lambda queue: queue.limited,
         "_limits": lambda queue: sorted((scan, job.id) for scan, at, job in queue._limits if job.position == at),
         "by_arrival": lambda queue: queue.by_arrival,
         "every_event": lambda queue: queue.every_event,

@@ -39,7 +39,7 @@ class SiteAvoidance:
         parameters = self.ledger.parameters
         if parameters.avoid_failed_s > 0:
             job.avoided.pop(site, None)
-            job.avoided[site] = self.ledger.now + parameters.avoid_failed_s
+            job.avoided = {**job.avoided, site: self.ledger.now + parameters.avoid_failed_s}
             while len(job.avoided) > AVOIDED_MAX:
                 del job.avoided[next(iter(job.avoided))]
             self.ledger.avoiders[job.id] = None

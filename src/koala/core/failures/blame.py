@@ -15,6 +15,7 @@ import hashlib
 import msgspec
 
 from koala.core.state.blame import PLAIN_WEIGHT, SIGNED_WEIGHT, Accusation, NodeAccusation
+from koala.core.state.encoded import NO_ENTRIES
 from koala.core.state.job import ComponentClaim, Job
 from koala.core.state.ledger import Ledger
 from koala.model.messages import EXCLUDED_NODES_MAX
@@ -66,11 +67,13 @@ class Blame:
         ledger.sites.sites[claim.site].record.accuse_node(accusation)
         ledger.sites.node_accused[claim.site] = None
         if signed:
-            excluded = job.failed_nodes.setdefault(ledger.names[claim.site], {})
+            name = ledger.names[claim.site]
+            excluded = dict(job.failed_nodes.get(name, NO_ENTRIES))
             excluded.pop(node, None)
             excluded[node] = ledger.now + avoid_s
             while len(excluded) > EXCLUDED_NODES_MAX:
                 del excluded[next(iter(excluded))]
+            job.failed_nodes = {**job.failed_nodes, name: excluded}
 
     def excluded_nodes(self, job: Job, claim: ComponentClaim) -> tuple[str, ...]:
         """The nodes of its site that the component is kept off, those of the last failures last."""

@@ -92,10 +92,9 @@ class JobCheckpoints:
 
     def note_run(self, job: Job) -> None:
         """The barrier has opened: the components of this run may leave checkpoints."""
-        if job.request.checkpoint is not None:
-            names = self.ledger.names
-            run = tuple([(names[claim.site], claim.token) for claim in job.claims if claim is not None])
-            job.checkpoint_runs = [run, *job.checkpoint_runs[: CHECKPOINT_RUNS_MAX - 1]]
+        names = self.ledger.names
+        run = tuple([(names[claim.site], claim.token) for claim in job.claims if claim is not None])
+        job.checkpoint_runs = [run, *job.checkpoint_runs[: CHECKPOINT_RUNS_MAX - 1]]
 
     def sources(self, job: Job, part: int) -> tuple[CheckpointSource, ...]:
         """The components of former runs from whose checkpoints a component goes on, the last first.
@@ -118,7 +117,8 @@ class JobCheckpoints:
         job.went_on_from.pop(claim.component, None)
         if event.source is not None:
             run = self._run_of(job, event.saved_by)
-            job.went_on_from[claim.component] = event.source, run, event.size_bytes, event.saved_at
+            source = event.source, run, event.size_bytes, event.saved_at
+            job.went_on_from = {**job.went_on_from, claim.component: source}
         job.tell(self.ledger.now, "goes_on_from", claim.component, event.source, event.size_bytes, event.reason)
 
     @staticmethod

@@ -7,7 +7,7 @@ What follows from the fields, and what refers to other objects, has slots in a b
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeAlias, TypeVar, dataclass_transform
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar, dataclass_transform
 
 AnyClass = TypeVar("AnyClass")
 
@@ -17,6 +17,35 @@ if TYPE_CHECKING:
     Time: TypeAlias = float
 else:
     Time = float | None
+
+
+class _NoEntries(dict[Any, Any]):
+    """An empty dict that many objects share: whoever has an entry puts a dict of its own in its place."""
+
+    __slots__ = ()
+    __hash__ = object.__hash__  # type: ignore[assignment]  # it never changes, which a default must not
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise TypeError("this empty dict is shared; put a new one in its place")
+
+    __setitem__ = setdefault = update = __ior__ = _refuse
+
+
+class _NoItems(list[Any]):
+    """An empty list that many objects share: whoever has an item puts a list of its own in its place."""
+
+    __slots__ = ()
+    __hash__ = object.__hash__  # type: ignore[assignment]  # it never changes, which a default must not
+
+    def _refuse(self, *_: object, **__: object) -> NoReturn:
+        raise TypeError("this empty list is shared; put a new one in its place")
+
+    append = extend = insert = __iadd__ = _refuse
+
+
+# What fields are by default that few objects ever fill: a dozen empty ones for each job would take time and memory.
+NO_ENTRIES: dict[Any, Any] = _NoEntries()
+NO_ITEMS: list[Any] = _NoItems()
 
 
 @dataclass_transform(field_specifiers=(field,))

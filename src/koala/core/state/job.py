@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import Any, TypeAlias
 
 from koala.core.lifecycle import TRANSITIONS, InvalidTransitionError, JobState
-from koala.core.state.encoded import INFINITY, Time, encoded
+from koala.core.state.encoded import INFINITY, NO_ENTRIES, NO_ITEMS, Time, encoded
 from koala.core.state.timers import Timer
 from koala.model.dependency import Condition
 from koala.model.job_array import ArraySpec
@@ -28,6 +28,8 @@ STORY_LINES_MAX = 400
 STORY_HEAD_LINES = 20
 # A transfer that is late is never believed to be there at once.
 LATE_S_MIN = 1.0
+# In its class a member is looked up as slowly as a method is called.
+_HIGH = Priority.HIGH
 _counts_of = attrgetter(*JobCounts.__struct_fields__)
 
 # What a try to place a job saw: idle processors by site, and bit/s by link where jobs asked any. A plain pair, since
@@ -187,13 +189,13 @@ class Job(_JobLinks):
     started_at: float | None = None
     start_estimate: float | None = None
     first_start_estimate: float | None = None
-    earmarks: dict[int, int] = field(default_factory=dict)  # component -> site
-    needs: list[tuple[TransferKey, ...]] = field(default_factory=list)  # the transfers that each component needs
+    earmarks: dict[int, int] = NO_ENTRIES  # component -> site
+    needs: list[tuple[TransferKey, ...]] = NO_ITEMS  # the transfers that each component needs
     observed: bool = False  # whether its bandwidth counts in what was observed
     observed_bisection_bit_s: float = 0.0  # and as what
     # What each component sends to other sites, as measured until so long after its start; or why nobody knows.
-    sent: dict[int, tuple[float, float]] = field(default_factory=dict)
-    unmeasured: dict[int, str] = field(default_factory=dict)
+    sent: dict[int, tuple[float, float]] = NO_ENTRIES
+    unmeasured: dict[int, str] = NO_ENTRIES
     # What one processor sends: as measured, and as it is believed where that is not what the job declares.
     measured_bit_s: float | None = None
     believed_bit_s: float | None = None
@@ -202,8 +204,8 @@ class Job(_JobLinks):
     outstanding: int = 0
     deadline: Time = 0.0
     # Of a job with outputs: by component what it ran as in this run, once it is done; what was collected of it.
-    workspaces: dict[int, Token] = field(default_factory=dict)
-    collected: dict[int, tuple[MadeOutput, ...]] = field(default_factory=dict)
+    workspaces: dict[int, Token] = NO_ENTRIES
+    collected: dict[int, tuple[MadeOutput, ...]] = NO_ENTRIES
     collect_tries: int = 0
     # In the claiming queue.
     claim_at: Time = 0.0
@@ -222,24 +224,22 @@ class Job(_JobLinks):
     wasted_processor_s: float = 0.0
     gpu_s: float = 0.0
     victims: int = 0  # how many jobs it has preempted for its places
-    barred: dict[SiteName, str] = field(default_factory=dict)  # sites that will never run it, and why
-    avoided: dict[SiteName, float] = field(default_factory=dict)  # sites where a run of it failed, and until when
+    barred: dict[SiteName, str] = NO_ENTRIES  # sites that will never run it, and why
+    avoided: dict[SiteName, float] = NO_ENTRIES  # sites where a run of it failed, and until when
     avoiding: tuple[SiteName, ...] = ()  # those of them that its demand leaves out now
-    failed_nodes: dict[SiteName, dict[str, float]] = field(default_factory=dict)  # nodes it is kept off, until when
+    failed_nodes: dict[SiteName, dict[str, float]] = NO_ENTRIES  # nodes it is kept off, until when
     rest_s: float = 0.0  # how long it rests when it returns to its queue
     restart_rests: int = 0  # how often it has rested after a run that failed
-    checkpoint_runs: list[tuple[tuple[SiteName, Token], ...]] = field(
-        default_factory=list
-    )  # last first, by component
+    checkpoint_runs: list[tuple[tuple[SiteName, Token], ...]] = NO_ITEMS  # last first, by component
     # By component: the site, the run, the bytes and the time of the checkpoint that it last went on from.
-    went_on_from: dict[int, tuple[SiteName, int, int, float | None]] = field(default_factory=dict)
+    went_on_from: dict[int, tuple[SiteName, int, int, float | None]] = NO_ENTRIES
     broke_at: SiteName | None = None  # the site at which a component of it broke first, while it ran
     to_blame: str = ""  # why such failures count as those of its application, once they do
     submitter: str = ""  # whose it is
     guest: bool = False  # whether it must not go to sites that are closed to guests
     # Why it is not tried yet.
     held: bool = False  # somebody holds it
-    waits_for: list[tuple[Condition, JobId]] = field(default_factory=list)  # what has not come yet
+    waits_for: list[tuple[Condition, JobId]] = NO_ITEMS  # what has not come yet
     begins_at: float | None = None  # its time, until that has come
     # Of an element: its array, its index there, and whether it counts as one that is made ahead.
     array: JobId = 0
@@ -250,10 +250,10 @@ class Job(_JobLinks):
     made_ahead: int = 0
     elements_live: int = 0
     elements_started: int = 0
-    not_done: dict[int, str] = field(default_factory=dict)  # by position how it ended
+    not_done: dict[int, str] = NO_ENTRIES  # by position how it ended
     # Of a job of tasks: those that came while it ran, and how many of its last components are on their way with the
     # last of these.
-    spawned: list[SpawnedTasks] = field(default_factory=list)
+    spawned: list[SpawnedTasks] = NO_ITEMS
     joining: int = 0
     # What was changed after its submission; None where it is as its request says.
     changed_walltime_s: float | None = None
@@ -274,15 +274,15 @@ class Job(_JobLinks):
         self.described = request
         self.request = with_spawned(request, self.spawned) if self.spawned else request
         self.states = states
-        self.high = (self.changed_priority or request.priority) is Priority.HIGH
+        self.high = (self.changed_priority or request.priority) is _HIGH
         self.demand = None
-        self.claims = []
-        self.transfers = {}
+        self.claims = self.link_demands = NO_ITEMS
+        self.transfers = NO_ENTRIES
         self.transfers_open = self.not_made = 0
-        self.link_demands = []
         self.not_done_as = _NO_ELEMENTS
         self.element_states = _NO_STATES
         if request.array is not None:
+            self.not_done = dict(self.not_done)
             self.element_states = dict.fromkeys(JobState, 0)
             self.not_done_as = Counter(self.not_done.values())
             self.not_made = sum(position >= self.made for position in self.not_done)
@@ -354,13 +354,14 @@ class Job(_JobLinks):
             self.element_states[target] += 1
         self.state = target
 
-    def tell(self, at: float, what: str, *details: Any) -> None:
-        """Add a line to the story: kept as data, turned into words only when somebody asks.
+    def tell(self, *entry: Any) -> None:
+        """Add a line to the story, the time, the word for it and details: kept as data, turned into sentences only
+        when somebody asks.
 
         A very long story keeps its beginning and its end.
         """
         story = self.story
-        story.append((at, what, *details))
+        story.append(entry)
         if len(story) > STORY_LINES_MAX:
             cut = slice(STORY_HEAD_LINES, STORY_HEAD_LINES + STORY_LINES_MAX // 2)
             gone = story[cut]
@@ -384,7 +385,7 @@ class Job(_JobLinks):
     def forget_traffic(self) -> None:
         """Its run is over: what it sent says nothing of the next one, which may be elsewhere."""
         self.observed = False
-        self.sent, self.unmeasured = {}, {}
+        self.sent = self.unmeasured = NO_ENTRIES
         self.measured_bit_s = self.believed_bit_s = None
         self.belief = ""
 

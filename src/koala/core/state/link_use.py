@@ -3,6 +3,7 @@ once it is measured, as they do."""
 
 from __future__ import annotations
 
+from koala.core.state.encoded import NO_ITEMS
 from koala.core.state.job import Job
 from koala.core.state.learned_traffic import LearnedTraffic
 from koala.core.state.sites import Sites
@@ -86,7 +87,7 @@ class LinkUse:
         demand_bit_s = self._sites.view.link_demand_bit_s
         for link, bit_s in job.link_demands:
             demand_bit_s[link] -= bit_s
-        job.link_demands = []
+        job.link_demands = NO_ITEMS
         self.loading.pop(job.id, None)
 
     def observe(self, job: Job) -> None:

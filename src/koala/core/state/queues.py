@@ -66,10 +66,10 @@ class _QueueLinks:
         "_fickle",
         "_group_sequence",
         "_groups",
-        "_limited",
         "_limits",
         "by_arrival",
         "every_event",
+        "limited",
         "patient",
         "resting",
         "shaped",
@@ -84,12 +84,12 @@ class _QueueLinks:
     resting: dict[JobId, Job]
     _fickle: int
     _groups: dict[Any, DemandGroup]
-    # (least, key order, group): the groups in order of what one site must have for them at least.
-    _by_least: list[tuple[int, int, DemandGroup]]
+    # (least, a number of its own, group): the groups in order of what one site must have for them at least.
+    _by_least: list[tuple[Any, ...]]
     _group_sequence: int
     # (scan number at which its tries are used up, position, job): entries of jobs that have left are skipped.
     _limits: list[tuple[int, int, Job]]
-    _limited: int
+    limited: int  # jobs that may run out of tries, so that even a needless scan matters
 
 
 @encoded
@@ -122,7 +122,7 @@ class PlacementQueue(_QueueLinks):
         self._by_least = []
         self._group_sequence = 0
         self._limits = []
-        self._limited = 0
+        self.limited = 0
 
     def __len__(self) -> int:
         return self.size + len(self.resting)
@@ -162,18 +162,14 @@ class PlacementQueue(_QueueLinks):
     @property
     def smallest_need(self) -> int:
         """No job here can be placed unless some site has this many idle."""
-        return self._by_least[0][0]
+        least: int = self._by_least[0][0]
+        return least
 
     def scan_begins(self, sites: Sites) -> None:
         """A scan sees everything up to now."""
         self.scan_due_at = INFINITY
         self.scanned_helped = sites.helped
         self.scanned_changed = sites.changed
-
-    @property
-    def has_limits(self) -> bool:
-        """Whether some job here may run out of tries, so that even a needless scan matters."""
-        return self._limited > 0
 
     def note_arrival(self, job: Job) -> None:
         """Where plans are made, the job has a place in line from now on, whether it waits or not."""
@@ -208,7 +204,7 @@ class PlacementQueue(_QueueLinks):
         if group is None:
             group = self._groups[demand.key] = DemandGroup(demand)
             self._group_sequence += 1
-            insort(self._by_least, (demand.least, self._group_sequence, group), key=_least_and_sequence)
+            insort(self._by_least, (demand.least, self._group_sequence, group))
         place = bisect_left(group.positions, job.position)
         group.positions.insert(place, job.position)
         group.jobs.insert(place, job)
@@ -220,9 +216,9 @@ class PlacementQueue(_QueueLinks):
         if not demand.steady:
             self._count_unsteady(demand, 1)
         if job.exhausted_at_scan is not None:
-            self._limited += 1
+            self.limited += 1
             heapq.heappush(self._limits, (job.exhausted_at_scan, job.position, job))
-            if len(self._limits) > 2 * self._limited + LIMITS_SLACK:
+            if len(self._limits) > 2 * self.limited + LIMITS_SLACK:
                 self._limits = [entry for entry in self._limits if _is_limit(entry)]
                 heapq.heapify(self._limits)
 
@@ -263,7 +259,7 @@ class PlacementQueue(_QueueLinks):
         job.position = -1
         if job.exhausted_at_scan is not None:
             job.exhausted_at_scan = None
-            self._limited -= 1
+            self.limited -= 1
         self.size -= 1
         if group.demand.groups:
             self.shaped -= 1
@@ -273,8 +269,7 @@ class PlacementQueue(_QueueLinks):
             self.scan_due_at = INFINITY
         if not group.jobs:
             del self._groups[group.demand.key]
-            least = group.demand.least
-            start = bisect_left(self._by_least, least, key=_least)
+            start = bisect_left(self._by_least, (group.demand.least,))
             while self._by_least[start][2] is not group:
                 start += 1
             del self._by_least[start]
@@ -326,7 +321,7 @@ class PlacementQueue(_QueueLinks):
         idle = view.idle
         self.seen = [(-1, sites.seen_now())]
         most, total = max(idle), sum(idle)
-        hopeful = bisect_right(self._by_least, most, key=_least)
+        hopeful = bisect_left(self._by_least, (most + 1,))
         candidates = [
             (group.positions[0], sequence, group)
             for _, sequence, group in self._by_least[:hopeful]
@@ -380,7 +375,7 @@ class PlacementQueue(_QueueLinks):
             return
         idle = sites.view.idle
         most, total = max(idle), sum(idle)
-        hopeful = bisect_right(self._by_least, most, key=_least)
+        hopeful = bisect_left(self._by_least, (most + 1,))
         candidates: list[tuple[int, int, DemandGroup]] = []
         for _, sequence, group in self._by_least[:hopeful]:
             if group.demand.total <= total:
@@ -483,14 +478,6 @@ def _is_limit(entry: tuple[int, int, Job]) -> bool:
 
 def _position(entry: tuple[int, Seen]) -> int:
     return entry[0]
-
-
-def _least(entry: tuple[int, int, DemandGroup]) -> int:
-    return entry[0]
-
-
-def _least_and_sequence(entry: tuple[int, int, DemandGroup]) -> tuple[int, int]:
-    return entry[0], entry[1]
 
 
 class ClaimingQueue:

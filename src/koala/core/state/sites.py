@@ -35,6 +35,10 @@ class Trust(enum.StrEnum):
     PROBING = "probing"
 
 
+# In their classes members are looked up as slowly as methods are called: those of every job have names here.
+_USABLE, _PROBING = Trust.USABLE, Trust.PROBING
+
+
 class OthersHold(NamedTuple):
     """In an availability profile: what other users hold, by its number among all of the site, by time."""
 
@@ -208,12 +212,12 @@ class Sites:
 
     def refresh(self, index: int) -> None:
         """Work out again what policies may use of the site."""
-        site, pools = self.sites[index], self.pools
+        site = self.sites[index]
         site.pool = None
-        pools.changes += 1
+        self.pools.changes += 1
         free = site.limit - site.others - site.ours - site.earmarked
         idle = free - site.promised if self.hold_placed else free
-        shut = site.drained or site.lost != "" or (site.trust is not Trust.USABLE and site.is_shut)
+        shut = site.drained or site.lost != "" or (site.trust is not _USABLE and site.is_shut)
         if idle < 0 or shut:
             idle = 0
         seen = self.view.idle
@@ -416,7 +420,7 @@ class Sites:
             site.record.clear(job_id)
             if not site.record.accusations:
                 del self.accused[index]
-        return site.trust is not Trust.USABLE and self._trust(index)
+        return site.trust is not _USABLE and self._trust(index)
 
     def pardon(self, job_id: JobId) -> list[int]:
         """What broke was the job's own doing: it counts against no site. Those that are usable again by that."""
@@ -460,7 +464,7 @@ class Sites:
         """A component has been placed here; it is not claimed yet."""
         site = self.sites[index]
         site.promised += processors
-        if site.trust is Trust.PROBING:
+        if site.trust is _PROBING:
             site.probe_job = job.id
         if self.availability is not None:
             self.availability.hold(index, job.id, processors, job.hold_until)
@@ -496,7 +500,7 @@ class Sites:
         site.claims[claim.token] = claim
         site.ours += claim.processors
         self.turnover[claim.site] += 1
-        if site.trust is Trust.PROBING:
+        if site.trust is _PROBING:
             site.probe_job = claim.job.id
         if self.availability is not None:
             claim.due_at = claim.job.hold_until
@@ -537,7 +541,7 @@ class Sites:
         """The promise becomes a right to what a preemption is freeing; earlier earmarks are served first."""
         site = self.sites[index]
         site.promised -= processors
-        job.earmarks[component] = index
+        job.earmarks = {**job.earmarks, component: index}
         site.waiters[job.id] = site.waiters.get(job.id, 0) + processors
         site.earmarked += processors
         self.refresh(index)

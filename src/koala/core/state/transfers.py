@@ -4,7 +4,7 @@ need it, and tried again from another replica when it breaks. What they tell of 
 
 from __future__ import annotations
 
-from koala.core.state.encoded import INFINITY
+from koala.core.state.encoded import INFINITY, NO_ENTRIES, NO_ITEMS
 from koala.core.state.forecasts import LinkForecasts
 from koala.core.state.job import FileTransfer, Job, TransferKey
 from koala.model.messages import AnyCommand, CancelTransfer, StartTransfer, TransferId
@@ -30,6 +30,7 @@ class Transfers:
             self._start(transfer, needed.source, now, commands)
         if key not in job.transfers:
             transfer.jobs[job.id] = None
+            job.transfers = job.transfers or {}
             job.transfers[key] = transfer
             if not transfer.done:
                 job.transfers_open += 1
@@ -115,8 +116,8 @@ class Transfers:
         """The job needs none of its files any more."""
         for transfer in job.transfers.values():
             self._let_go(transfer, job, commands)
-        job.transfers = {}
-        job.needs = []
+        job.transfers = NO_ENTRIES
+        job.needs = NO_ITEMS
         job.transfers_open = 0
 
     def _let_go(self, transfer: FileTransfer, job: Job, commands: list[AnyCommand]) -> None:

@@ -44,6 +44,15 @@ BREAKS_AT = 0.25
 # What a shell says where a program is missing, as on a node that is misconfigured.
 NOT_FOUND = 127
 
+# In their classes members are looked up as slowly as methods are called: those of every job have names here.
+_QUEUED = SimulatedState.QUEUED
+_STARTING = SimulatedState.STARTING
+_READY = SimulatedState.READY
+_RUNNING = SimulatedState.RUNNING
+_ENDED = SimulatedState.ENDED
+_DONE = Outcome.DONE
+_SITE_FAILED = Outcome.SITE_FAILED
+
 
 class TrafficLook(NamedTuple):
     """A component that is measured so long after it started."""
@@ -151,7 +160,7 @@ class SimulatedComponents:
             self._begin(component, now)
             return
         self.serve(site, now)
-        if component.state is SimulatedState.QUEUED:
+        if component.state is _QUEUED:
             self._delivery.answer(ComponentAccepted(at=now, token=token))
 
     def _start_again(self, known: SimulatedComponent, now: float) -> None:
@@ -169,7 +178,7 @@ class SimulatedComponents:
         known = self.components.get(command.token)
         if known is None:
             self._bury(command.token, site, Outcome.ABORTED, "aborted before it came", now)
-        elif known.state is SimulatedState.ENDED:
+        elif known.state is _ENDED:
             self._delivery.repeat(self._newest(known, now), now)
         else:
             self._end(known, Outcome.ABORTED, "aborted", None, now)
@@ -182,7 +191,7 @@ class SimulatedComponents:
         if self._unheard(site) or known is None or known.progress is None or known.job is None:
             return
         checkpoint = known.job.request.checkpoint
-        if checkpoint is None or known.state is not SimulatedState.RUNNING:
+        if checkpoint is None or known.state is not _RUNNING:
             return
         known.progress.save(now)
         rng = stream(self._seed, "grace", command.token)
@@ -224,7 +233,7 @@ class SimulatedComponents:
             heard = reached.get(site.name)
             if heard is None:
                 heard = reached[site.name] = not self._unheard(site)
-            if heard and component.state is SimulatedState.READY:
+            if heard and component.state is _READY:
                 self._run(component, now)
 
     def _begun(self, command: ReleaseBarrier, now: float) -> float:
@@ -256,7 +265,7 @@ class SimulatedComponents:
     # ------------------------------------------------------------------------------ a component's life
 
     def _begin(self, component: SimulatedComponent, now: float) -> None:
-        component.state = SimulatedState.STARTING
+        component.state = _STARTING
         if component.site.tells_nodes:
             self._tell_nodes(component.site, now)
         startup_s = self._startup_s(component) if self._has_startup else 0.0
@@ -283,9 +292,9 @@ class SimulatedComponents:
 
     def _reach_barrier(self, component: SimulatedComponent, now: float) -> None:
         if component.fails_at is not None and component.fails_at < 0.0 and now < self._heal_at_s:
-            self._end(component, Outcome.SITE_FAILED, "broke on its way to the barrier", None, now)
+            self._end(component, _SITE_FAILED, "broke on its way to the barrier", None, now)
             return
-        component.state = SimulatedState.READY
+        component.state = _READY
         component.newest = ready = ComponentReady(at=now, token=component.token)
         self._say(component, ready)
 
@@ -298,7 +307,7 @@ class SimulatedComponents:
             execution_s *= 1.0 - component.begun
         if component.late_s:
             execution_s = max(0.0, execution_s - component.late_s)
-        component.state = SimulatedState.RUNNING
+        component.state = _RUNNING
         if job.breaks:
             component.application_fails_at, component.exit_code = BREAKS_AT, job.breaks
         if component.site.bad_nodes and now < self._heal_at_s and component.site.is_on_bad_node(component):
@@ -315,7 +324,7 @@ class SimulatedComponents:
     def measure_traffic(self, look: TrafficLook, sequence: int, at: float) -> None:
         """Tell what the component sends now, if it still runs; and once more when twice the time is over."""
         component, flow = look.component, look.component.flow
-        if component.state is not SimulatedState.RUNNING or flow is None or flow.is_over:
+        if component.state is not _RUNNING or flow is None or flow.is_over:
             return
         bit_s = flow.sent_bit_s[component] * flow.ratio
         told = TrafficMeasured(
@@ -340,7 +349,7 @@ class SimulatedComponents:
         if component.progress is not None:
             component.progress.goes_on(work_s, stretched, now)
         ends_at = now + work_s * stretched
-        component.outcome = Outcome.DONE
+        component.outcome = _DONE
         walltime_s = component.limit_s
         if walltime_s is not None and ends_at > started_at + walltime_s:
             ends_at = started_at + walltime_s
@@ -348,7 +357,7 @@ class SimulatedComponents:
         if component.fails_at is not None or component.application_fails_at is not None:
             done_s = execution_s - work_s
             for fails_at, outcome in (
-                (component.fails_at, Outcome.SITE_FAILED),
+                (component.fails_at, _SITE_FAILED),
                 (component.application_fails_at, Outcome.FAILED),
             ):
                 if fails_at is not None and fails_at >= 0.0:
@@ -363,7 +372,7 @@ class SimulatedComponents:
         if component.timer != sequence:
             return
         outcome = component.outcome
-        if outcome is Outcome.DONE:
+        if outcome is _DONE:
             self._end(component, outcome, "", 0, at)
         elif outcome is Outcome.FAILED:
             self._end(component, outcome, "the application returned failure", component.exit_code, at)
@@ -379,13 +388,13 @@ class SimulatedComponents:
     ) -> None:
         site = component.site
         nodes: tuple[str, ...] = ()
-        if component.state is SimulatedState.QUEUED:
+        if component.state is _QUEUED:
             site.queue.remove(component)
         else:
-            if site.bad_nodes and component.state is SimulatedState.RUNNING:
+            if site.bad_nodes and component.state is _RUNNING:
                 nodes = site.nodes_of(component)
             site.release(component, now)
-        if outcome is Outcome.SITE_FAILED:
+        if outcome is _SITE_FAILED:
             self.failures += 1
         self._mark_ended(component, outcome, reason, exit_code, now, nodes=nodes)
         self.alive -= 1
@@ -418,12 +427,12 @@ class SimulatedComponents:
         by_site: bool = False,
         nodes: tuple[str, ...] = (),
     ) -> None:
-        if component.progress is not None and component.state is SimulatedState.RUNNING:
+        if component.progress is not None and component.state is _RUNNING:
             component.progress.end(now)
-        component.state = SimulatedState.ENDED
+        component.state = _ENDED
         component.timer = 0
         if component.flow is not None:
-            self.contention.leave(component.flow, component, done=outcome is Outcome.DONE, now=now)
+            self.contention.leave(component.flow, component, done=outcome is _DONE, now=now)
         component.newest = ComponentEnded(
             at=now,
             token=component.token,
@@ -446,7 +455,7 @@ class SimulatedComponents:
         self._remember_end(tombstone, outcome, reason, now)
 
     def _newest(self, component: SimulatedComponent, now: float) -> AnyEvent:
-        if component.state is SimulatedState.RUNNING:
+        if component.state is _RUNNING:
             return ComponentRunning(at=now, token=component.token)
         if component.newest is None:  # queued, or on its way to the barrier
             return ComponentAccepted(at=now, token=component.token)
@@ -455,7 +464,7 @@ class SimulatedComponents:
     def forget(self, job: SimulatedJob) -> None:
         """The job is over: only what its abort has not reached yet must still be known."""
         for token in job.tokens:
-            if self.components[token].state is SimulatedState.ENDED:
+            if self.components[token].state is _ENDED:
                 del self.components[token]
 
     # ------------------------------------------------------------------------------------- the sites
@@ -471,7 +480,7 @@ class SimulatedComponents:
                     self._backgrounds.began(job, now)
                 elif isinstance(job, SimulatedComponent):
                     self._begin(job, now)
-                    if job.state is SimulatedState.STARTING:
+                    if job.state is _STARTING:
                         self._say(job, ComponentStarting(at=now, token=job.token))
         if background is not None:
             background.control(now)
@@ -509,7 +518,7 @@ class SimulatedComponents:
         ours = []
         for job in jobs:
             if isinstance(job, SimulatedComponent):
-                self._mark_ended(job, Outcome.SITE_FAILED, reason, None, now, by_site=True)
+                self._mark_ended(job, _SITE_FAILED, reason, None, now, by_site=True)
                 self.alive -= 1
                 self.failures += 1
                 ours.append(job)

@@ -47,7 +47,7 @@ from koala.simulator.workloads.workload import Arrival, Workload
 from koala.simulator.world import event_heap as kinds
 from koala.simulator.world.components import SimulatedComponents
 from koala.simulator.world.delivery import Delivery
-from koala.simulator.world.event_heap import EventHeap
+from koala.simulator.world.event_heap import JOB_ARRIVES, TICK, EventHeap
 from koala.simulator.world.faults import Channel, Outage, bad_nodes, outages
 from koala.simulator.world.local_queue import LocalJob
 from koala.simulator.world.nodes import SiteNodes
@@ -175,14 +175,14 @@ class World:
         while not outbox:
             key = heap[0] if heap and heap[0] < self._arrival_key else self._arrival_key
             at = key[0]
-            if due_at < at or (due_at == at and key[1] > kinds.TICK):
+            if due_at < at or (due_at == at and key[1] > TICK):
                 if due_at > until_s or due_at == INFINITY:
                     return None
                 self.now = due_at
                 return Tick(at=due_at)
             if at > until_s:
                 return None
-            if key[1] == kinds.JOB_ARRIVES:
+            if key[1] == JOB_ARRIVES:
                 self._submit()
             else:
                 at, kind, sequence, subject = heappop(heap)
