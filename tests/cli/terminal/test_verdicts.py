@@ -68,6 +68,10 @@ def test_a_list_tells_when_and_where_planned_jobs_are_expected(capsys: pytest.Ca
     shown = capsys.readouterr().out
     assert f"Expected at {clock(PLAN.expected_at, now)} on a and b, if nobody comes before" in shown
     assert f"Job 4, which comes before it, has its places planned for {clock(PLAN.expected_at, now)}" in shown
+    behind = found.model_copy(update={"latest_at": PLAN.expected_at, "elements_before": 3})
+    print_explanation(behind, now)
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "its whole walltime and no element of an array that comes before puts its plan off." in shown
     print_explanation(found, PLAN.expected_at)
     assert "Expected any moment on a and b, if nobody comes before" in capsys.readouterr().out
 

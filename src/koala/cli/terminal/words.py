@@ -85,6 +85,8 @@ def planned(at: float, sites: Sequence[str], now: float | None = None) -> str:
 
 # Of a job that had to start by now if every job kept to its walltime.
 LATE = "what it waits for should have ended by now"
+# Of one behind elements of arrays: each that becomes a job may put its plan off, behind those of later jobs.
+NOT_PUT_OFF = "no element of an array that comes before puts its plan off"
 
 
 def start_words(found: Explanation | DryRun, now: float) -> list[str]:
@@ -97,6 +99,8 @@ def start_words(found: Explanation | DryRun, now: float) -> list[str]:
         latest = f"; {LATE}"
     elif found.latest_at is not None:
         latest = f"; at the latest at {clock(found.latest_at, now)}, if every job uses its whole walltime"
+        if getattr(found, "elements_before", 0):
+            latest += f" and {NOT_PUT_OFF}"
     told = [f"{plan[:1].upper()}{plan[1:]}, if nobody comes before{latest}."]
     if found.ends_before:
         jobs = "job" if len(found.ends_before) == 1 else "jobs"

@@ -29,18 +29,22 @@ class PreemptionPromises:
 
     def after(self, event: AnyEvent, commands: list[AnyCommand]) -> None:
         """Check what the event led to."""
+        found: list[tuple[Job, tuple[JobId, ...]]] = []
         for command in commands:
             if type(command) is JobPlaced:
                 job = self._ledger.jobs.get(command.job)
                 for entry in job.story[-4:] if job is not None else ():
                     if entry[0] == event.at and entry[1] == "preempts_for_places" and job is not None:
                         self._preempts(job, entry[2])
+                        found.append((job, entry[2]))
             elif type(command) is ReleaseBarrier:
                 self._to_run.discard(command.job)
             elif type(command) is JobEnded:
                 if command.outcome is JobOutcome.DONE and command.job in self._to_run:
                     self._fail(AGAIN, f"job {command.job} was preempted, and is done without another run")
                 self._to_run.discard(command.job)
+        for number, (job, victims) in enumerate(found, 1):
+            self._needs_all(job, victims, {later.id: theirs for later, theirs in found[number:]})
 
     def _preempts(self, job: Job, victims: tuple[JobId, ...]) -> None:
         ledger, parameters = self._ledger, self._ledger.parameters
@@ -57,19 +61,20 @@ class PreemptionPromises:
                 self._fail(BOUNDED, f"job {number} is preempted for the {self._lost[number]}. time")
             if victim.runs:
                 self._to_run.add(number)
-        self._needs_all(job, victims)
 
-    def _needs_all(self, job: Job, victims: tuple[JobId, ...]) -> None:
+    def _needs_all(self, job: Job, victims: tuple[JobId, ...], later: dict[JobId, tuple[JobId, ...]]) -> None:
         """Without any one of them some site would have too little for the job. Where plans come before it, a victim
-        may be needed for what is left at their times."""
+        may be needed for what is left at their times. ``later`` are those who preempted after it in the same moment,
+        and whom: what these let go was not there yet."""
         ledger = self._ledger
+        not_yet = {number for theirs in later.values() for number in theirs}
         if job.spots is None or ledger.plans_made:
             return
         needed, there = [0] * len(ledger.names), []
         for site, size in zip(job.spots.sites, job.spots.sizes, strict=True):
             needed[site] += size
         for belief in ledger.sites:
-            others = belief.earmarked - belief.waiters.get(job.id, 0)
+            others = belief.earmarked - sum(belief.waiters.get(each, 0) for each in (job.id, *later))
             kept = others + (belief.promised if ledger.sites.hold_placed else 0)
             own = sum(claim.processors for claim in belief.claims.values() if claim.job is job and not claim.aborting)
             there.append(belief.free - kept + own)
@@ -78,7 +83,7 @@ class PreemptionPromises:
             if claim.aborting and not claim.fenced and claim.abort_tries <= 1:
                 if claim.job_id in victims:
                     freed.setdefault(claim.job_id, []).append((claim.site, claim.processors))
-                else:
+                elif claim.job_id not in not_yet:
                     there[claim.site] += claim.processors
         for spared in victims:
             have = list(there)
@@ -86,18 +91,18 @@ class PreemptionPromises:
                 for at, processors in holds if victim != spared else ():
                     have[at] += processors
             enough = all(size <= here for size, here in zip(needed, have, strict=True))
-            if enough and (not job.request.is_shaped or self._has_nodes(job, spared)):
+            if enough and (not job.request.is_shaped or self._has_nodes(job, {spared, *not_yet})):
                 self._fail(NONE_TOO_MANY, f"job {job.id} preempts job {spared}, and has enough without it")
 
-    def _has_nodes(self, job: Job, spared: JobId) -> bool:
-        """Whether the nodes that are let go without one victim have room for the tasks of the job."""
+    def _has_nodes(self, job: Job, spared: set[JobId]) -> bool:
+        """Whether the nodes that are let go without these victims have room for the tasks of the job."""
         ledger = self._ledger
         assert job.spots is not None
         gone = [
             claim.token
             for claim in ledger.claims.values()
             if claim.job is job
-            or (claim.aborting and not claim.fenced and claim.abort_tries <= 1 and claim.job_id != spared)
+            or (claim.aborting and not claim.fenced and claim.abort_tries <= 1 and claim.job_id not in spared)
         ]
         for site, tasks in tasks_by_site(job.demand, job.spots).items():
             pool = ledger.sites.pools.without(site, gone, job)
