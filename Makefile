@@ -54,9 +54,10 @@ pages: $(VENV)/dev
 	$(BIN)/mkdocs build --strict --quiet
 
 # Every process of a test run imports all tests: compiled here, they are not compiled in each of them. What is wrong
-# with one is told by the run.
+# with one is told by the run. Nor does each make Hypothesis's tables of characters.
 compiled: $(VENV)/dev
 	$(BIN)/pytest --collect-only -qq >/dev/null 2>&1 || true
+	$(BIN)/python -c 'from hypothesis.strategies import text; text().validate()'
 
 docs: $(VENV)/dev
 	$(BIN)/mkdocs serve

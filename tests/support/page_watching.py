@@ -47,8 +47,9 @@ class Watched:
 
 @contextmanager
 def watched(browser: Browser, **options: Any) -> Iterator[Watched]:
-    """A fresh page without cookies; at the end nothing may have been complained of."""
-    context = browser.new_context(**options)
+    """A fresh page without cookies; at the end nothing may have been complained of. Without motion: pictures of it
+    would be drawn all the time, and looked at by nobody."""
+    context = browser.new_context(**{"reduced_motion": "reduce", **options})
     context.set_default_timeout(WAIT_MS)
     try:
         seen = Watched(context.new_page())

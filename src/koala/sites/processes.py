@@ -29,6 +29,8 @@ MARKER = "KOALA_HOME"
 SUPERVISES = "KOALA_SUPERVISES"
 ENVIRON_BYTES_MAX = 4_194_304
 _STAT_BYTES_MAX = 4_096
+# The kernel's own threads have this flag (PF_KTHREAD), and nothing that a component could be known by.
+_KERNEL_THREAD = 0x0020_0000
 # What a program wrote is waited for so long after its end: something that it left behind may keep the pipe open.
 LAST_WORDS_S = 0.5
 _PIECE_BYTES = 65_536
@@ -58,6 +60,7 @@ class _Stat(msgspec.Struct, frozen=True):
     state: str
     parent: int
     session: int
+    flags: int
     started: str
 
 
@@ -243,7 +246,7 @@ class Census:
         parents: dict[int, int] = {}
         for pid in _pids() if _BOOT_ID.exists() else ():
             stat = _stat(pid)
-            if stat is not None and stat.state not in "ZX":
+            if stat is not None and stat.state not in "ZX" and not stat.flags & _KERNEL_THREAD:
                 environment = b"\0" + _read(f"{_PROC}/{pid}/environ", ENVIRON_BYTES_MAX)
                 supervised = _path_in(environment, _SUPERVISES_MARK)
                 if supervised is not None:
@@ -374,7 +377,7 @@ def _stat(pid: int) -> _Stat | None:
     fields = text.rpartition(")")[2].split()
     if len(fields) < 20:
         return None
-    return _Stat(fields[0], int(fields[1]), int(fields[3]), fields[19])
+    return _Stat(fields[0], int(fields[1]), int(fields[3]), int(fields[6]), fields[19])
 
 
 def _path_in(environment: bytes, mark: bytes) -> Path | None:
