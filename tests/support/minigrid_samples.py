@@ -19,6 +19,7 @@ SMALL = MiniGridParameters(
     surface_lslt=(0.6, 1.0),
     chunks=(0.7, 0.85, 0.9),
     lslt_seeds=3,
+    pattern_seeds=3,
     surface_seeds=2,
 )
 SEEDS = 4

@@ -157,10 +157,19 @@ def test_the_study_runs_from_end_to_end(tmp_path: Path) -> None:
     settings = [
         f"--set={name}={json.dumps(value)}"
         for name, value in msgspec.to_builtins(SMALL).items()
-        if name not in ("lslt_seeds", "surface_seeds")
+        if name not in ("lslt_seeds", "pattern_seeds", "surface_seeds")
     ]
     done = run(
-        "minigrid", "--out", str(tmp_path), "--jobs", "1", "--repetitions", "2", "--set=lslt_seeds=1", *settings
+        "minigrid",
+        "--out",
+        str(tmp_path),
+        "--jobs",
+        "1",
+        "--repetitions",
+        "2",
+        "--set=lslt_seeds=1",
+        "--set=pattern_seeds=1",
+        *settings,
     )
     assert done.exit_code == 0, done.output
     assert "Runs are shorter than the paper's 1,600,000 jobs" in " ".join(done.stdout.split())
@@ -183,7 +192,7 @@ def test_a_single_run_may_have_another_number_of_clusters() -> None:
 
 
 def test_figures_that_were_not_run_are_left_out() -> None:
-    parameters = msgspec.structs.replace(SMALL, lslt_seeds=0, surface_seeds=0)
+    parameters = msgspec.structs.replace(SMALL, lslt_seeds=0, pattern_seeds=0, surface_seeds=0)
     conclusion = MiniGridStudy().conclude(parameters, results_of(parameters=parameters))
     assert {picture.name for picture in conclusion.figures} == {"figure-05", "figure-13", "figure-14", "chunks"}
     with house_style():

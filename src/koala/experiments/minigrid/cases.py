@@ -58,8 +58,9 @@ class MiniGridParameters(Parameters, frozen=True, kw_only=True):
     - ``lslt``: the thresholds, as shares of a link's capacity; ``surface_lslt`` those of the surfaces;
     - ``chunks``: those of B3, as shares of a job;
     - ``lslt_seeds``: under how many seeds, of all, the thresholds are tried at the low and the high bandwidth, and
-      so are our own policies and their rivals, mixed bandwidths, patterns, and wirings;
-    - ``surface_seeds``: under how many the surfaces over both are;
+      so are our own policies and their rivals, and mixed bandwidths;
+    - ``pattern_seeds``: under how many patterns and wirings are;
+    - ``surface_seeds``: under how many the surfaces over both thresholds and bandwidths are;
     - ``clusters``: how many clusters there are; the paper has grids of 2, 4 and 8.
     """
 
@@ -69,7 +70,8 @@ class MiniGridParameters(Parameters, frozen=True, kw_only=True):
     surface_lslt: Thresholds = (0.4, 0.6, 0.8, 1.0, 1.2)
     chunks: Chunks = (0.7, 0.75, 0.8, 0.85, 0.9)
     lslt_seeds: Seeds = 3
-    surface_seeds: Seeds = 2
+    pattern_seeds: Seeds = 8
+    surface_seeds: Seeds = 1
     clusters: Annotated[int, msgspec.Meta(ge=2, le=64)] = CLUSTERS
 
 
@@ -154,6 +156,7 @@ def cases_of(parameters: MiniGridParameters, seed_number: int) -> list[MiniGridC
     if seed_number < parameters.lslt_seeds:
         found += _by_threshold(parameters)
         found += _own_and_rivals(parameters)
+    if seed_number < parameters.pattern_seeds:
         found += _patterns_and_wirings()
     if seed_number < parameters.surface_seeds:
         found += _surfaces(parameters)

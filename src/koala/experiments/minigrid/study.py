@@ -87,6 +87,7 @@ class MiniGridStudy(Experiment[MiniGridParameters]):
             surface_lslt=QUICK_LSLT,
             surface_seeds=1,
             lslt_seeds=2,
+            pattern_seeds=2,
         )
 
     def units(self, parameters: MiniGridParameters, seed: int, repetitions: int) -> list[Unit]:
