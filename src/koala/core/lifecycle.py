@@ -128,6 +128,20 @@ GIVEN_BACK = frozenset({JobState.UNWINDING, JobState.COLLECTING})
 ENDED = frozenset({JobState.DONE, JobState.FAILED, JobState.CANCELLED})
 
 
+class StateCounts:
+    """How many jobs are in each state: one count for each way of the table, as jobs move often and few ask."""
+
+    __slots__ = ("began", "moves")
+
+    def __init__(self) -> None:
+        self.began = dict.fromkeys(JobState, 0)
+        self.moves = {(state, target): 0 for state, ways in TRANSITIONS.items() for target in ways}
+
+    def __getitem__(self, state: JobState) -> int:
+        came = sum(moves for (_, target), moves in self.moves.items() if target is state)
+        return self.began[state] + came - sum(self.moves[state, target] for target in TRANSITIONS[state])
+
+
 class InvalidTransitionError(RuntimeError):
     """The core tried to move a job where the table has no way: a defect of ours, shown with the job's story."""
 

@@ -162,7 +162,7 @@ WORKED_OUT: dict[type, dict[str, Callable[[Any], Any]]] = {
         "not_done_as": lambda job: job.not_done_as,
         "not_made": lambda job: job.not_made,
         "request": lambda job: job.request,
-        "states": lambda job: {state: count for state, count in job.states.items() if state not in ENDED},
+        "states": lambda job: {state: job.states[state] for state in JobState if state not in ENDED},
         "timer": lambda job: when(job.timer),
         "transfers": lambda job: [(key, transfer.id) for key, transfer in job.transfers.items()],
         "transfers_open": lambda job: job.transfers_open,

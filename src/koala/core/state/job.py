@@ -12,7 +12,7 @@ from heapq import nsmallest
 from operator import attrgetter
 from typing import Any, TypeAlias
 
-from koala.core.lifecycle import TRANSITIONS, InvalidTransitionError, JobState
+from koala.core.lifecycle import InvalidTransitionError, JobState, StateCounts
 from koala.core.state.encoded import INFINITY, NO_ENTRIES, NO_ITEMS, Time, encoded
 from koala.core.state.timers import Timer
 from koala.model.dependency import Condition
@@ -137,7 +137,7 @@ class _JobLinks:
     )
     described: Request  # as it was submitted; ``request`` has the tasks that were spawned since, too
     request: Request
-    states: dict[JobState, int]  # how many jobs of its scheduler are in each state
+    states: StateCounts  # of all jobs of its scheduler
     high: bool
     demand: Demand | None
     claims: list[ComponentClaim | None]  # by component, while it has places
@@ -263,10 +263,10 @@ class Job(_JobLinks):
     def submitted(cls, job_id: JobId, request: Request, at: float, claim_fraction: float) -> Job:
         """A new job."""
         job = cls(job_id, at, at, claim_fraction)
-        job.bind(request, dict.fromkeys(JobState, 0))
+        job.bind(request, StateCounts())
         return job
 
-    def bind(self, request: Request, states: dict[JobState, int]) -> None:
+    def bind(self, request: Request, states: StateCounts) -> None:
         """Tie it to its request; nothing is claimed or transferred for it, and no timer runs.
 
         ``states`` are the counts that its changes of state are counted in.
@@ -344,13 +344,12 @@ class Job(_JobLinks):
 
     def move(self, target: JobState) -> None:
         """Change state by the table, or fail with the job's story."""
-        state, states = self.state, self.states
-        if target not in TRANSITIONS[state]:
-            raise InvalidTransitionError(self.id, state, target, [repr(entry) for entry in self.story])
-        states[state] -= 1
-        states[target] += 1
+        move, moves = (self.state, target), self.states.moves
+        if move not in moves:
+            raise InvalidTransitionError(self.id, *move, [repr(entry) for entry in self.story])
+        moves[move] += 1
         if self.array:
-            self.element_states[state] -= 1
+            self.element_states[self.state] -= 1
             self.element_states[target] += 1
         self.state = target
 

@@ -9,7 +9,7 @@ from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from koala.core.lifecycle import JobState
+from koala.core.lifecycle import JobState, StateCounts
 from koala.core.state.encoded import INFINITY
 from koala.core.state.forecasts import LinkForecasts
 from koala.core.state.job import ComponentClaim, ComponentPhase, Job
@@ -89,7 +89,7 @@ class Ledger:
         self.now = 0.0
         self.commands: list[AnyCommand] = []
         self.jobs: dict[JobId, Job] = {}
-        self.states = dict.fromkeys(JobState, 0)  # how many of them are in each state
+        self.states = StateCounts()  # how many of them are in each state
         self.avoiders: dict[JobId, None] = {}  # jobs that avoid, or did, sites where they failed
         # The jobs that the core is busy with at this point: should it raise, it is about them.
         self.about: Sequence[Job] = ()
@@ -140,7 +140,7 @@ class Ledger:
     def add(self, job: Job) -> None:
         """A job is known from now on."""
         self.jobs[job.id] = job
-        self.states[job.state] += 1
+        self.states.began[job.state] += 1
         if job.request.array is not None and not job.array:
             self.arrays[job.id] = job
             insort(self._array_numbers, job.id)
