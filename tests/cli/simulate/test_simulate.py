@@ -101,8 +101,9 @@ def test_the_other_examples_run_too(grid: str, workload: str) -> None:
 
 def test_the_same_seed_prints_the_same(files: tuple[str, str]) -> None:
     arguments = ("--grid", "das2", "--workload", "koala2006-w1", "--json", "--seed")
-    assert run(*arguments, "3").stdout == run(*arguments, "3").stdout
-    assert run(*arguments, "3").stdout != run(*arguments, "4").stdout
+    printed = run(*arguments, "3").stdout
+    assert printed == run(*arguments, "3").stdout
+    assert printed != run(*arguments, "4").stdout
 
 
 def test_a_policy_of_ones_own_places_the_jobs(files: tuple[str, str], tmp_path: Path) -> None:

@@ -32,7 +32,11 @@ PATIENCE_S = 120
 @contextmanager
 def started(log: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
     """A program of Dask, ended in the end whatever it does."""
-    environment = {**child_environment(), "DASK_LOGGING__DISTRIBUTED": "info"}
+    environment = {
+        **child_environment(),
+        "DASK_LOGGING__DISTRIBUTED": "info",
+        "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "false",
+    }
     with log.open("wb") as output:
         process = subprocess.Popen(
             [sys.executable, "-m", *arguments], stdout=output, stderr=output, env=environment, cwd=log.parent
@@ -84,18 +88,24 @@ def worker(folder: Path, name: str, address: str) -> Iterator[subprocess.Popen[b
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def lonely(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of a scheduler that has no workers until the first test that takes ``cluster``."""
+    with scheduler(tmp_path_factory.mktemp("scheduler")) as address:
+        yield address
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory, lonely: str) -> Iterator[str]:
     """The address of a scheduler with two workers."""
-    folder = tmp_path_factory.mktemp("dask")
-    with scheduler(folder) as address, worker(folder, "one", address), worker(folder, "two", address):
-        yield address
+    folder = tmp_path_factory.mktemp("workers")
+    with worker(folder, "one", lonely), worker(folder, "two", lonely):
+        yield lonely
 
 
-@pytest.fixture
-def lonely(tmp_path: Path) -> Iterator[str]:
-    """The address of a scheduler without any."""
-    with scheduler(tmp_path) as address:
-        yield address
+def test_a_scheduler_without_workers_is_named(lonely: str) -> None:
+    """The first, since it needs the scheduler before there are workers."""
+    with pytest.raises(DaskError, match="has no workers, also after 1 s; start some with: dask worker tcp://"):
+        on_dask(Sample(), lonely, workers_timeout_s=1)
 
 
 def test_a_cluster_gives_the_same_results_in_the_same_order_as_this_machine(tmp_path: Path, cluster: str) -> None:
@@ -113,7 +123,7 @@ def test_a_cluster_gives_the_same_results_in_the_same_order_as_this_machine(tmp_
 
 def test_the_kernel_gives_the_same_numbers_on_a_cluster(tmp_path: Path, cluster: str) -> None:
     study = MiniGridStudy()
-    units = study.units(SMALL, 1, 2)[::40]
+    units = study.units(SMALL, 1, 2)[::150]
     # Here first: to compile the kernel takes a while, and the workers then read what was compiled.
     here = run_units(study, units, tmp_path / "here", processes=1)
     there = run_units(study, units, tmp_path / "there", computer=on_dask(study, cluster))
@@ -166,18 +176,13 @@ def test_the_command_computes_on_the_cluster(tmp_path: Path, cluster: str, monke
     assert "--jobs: with --dask" in both.stderr
 
 
-def test_a_worker_that_dies_is_replaced_by_another(tmp_path: Path, lonely: str) -> None:
+def test_a_worker_that_dies_is_replaced_by_another(tmp_path: Path, cluster: str) -> None:
     units = marked_units(tmp_path / "marks", 6)
-    with worker(tmp_path, "one", lonely) as first, worker(tmp_path, "two", lonely):
-        computer = on_dask(Sample(), lonely)
-        first.send_signal(signal.SIGKILL)
+    with worker(tmp_path, "three", cluster) as third:
+        computer = on_dask(Sample(), cluster)
+        third.send_signal(signal.SIGKILL)
         results = run_units(Sample(), units, tmp_path / "out", computer=computer)
     assert [finished.result["value"] for finished in results] == [2.0, 4.0, 6.0, 8.0, 10.0, 12.0]
-
-
-def test_a_scheduler_without_workers_is_named(lonely: str) -> None:
-    with pytest.raises(DaskError, match="has no workers, also after 1 s; start some with: dask worker tcp://"):
-        on_dask(Sample(), lonely, workers_timeout_s=1)
 
 
 def test_another_version_there_is_named(cluster: str) -> None:

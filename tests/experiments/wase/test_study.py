@@ -151,7 +151,7 @@ def test_the_first_reading_tries_every_method_and_the_other_those_of_the_paper()
 
 
 def test_with_limits_of_each_cluster_none_is_larger_and_of_the_mean_some_are() -> None:
-    graph = graph_of(SMALL, 3, 64, 0)
+    graph = graph_of(SMALL, 3, 32, 0)
     groups = groups_of(graph, SMALL)
     for (low, high), each, by_mean in zip(SMALL.cluster_sizes, groups["each"], groups["mean"], strict=True):
         assert all(low <= len(tasks) <= high for tasks in each.found.clusters)
