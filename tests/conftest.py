@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
+from hypothesis.internal.constants_ast import Constants
 
 # Whether a property holds does not depend on how fast the machine finds out. Every run draws the same examples, so a
 # change is judged by what it changes, and the last examples seldom show what the first do not;
@@ -65,9 +67,19 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def draw_no_constants_of_the_source() -> None:
+    """By itself hypothesis also draws constants that it finds in the modules that are loaded. It would read all of
+    Koala for that in every process, and examples would differ with any constant there, and between a run of all tests
+    and one of a few. To search, one draws them, too."""
+    none = Constants()
+    providers._get_local_constants = lambda: none
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
     """What is collected stays until the end, so the collector of garbage does not look at it again and again."""
+    if settings.get_current_profile_name() == "koala":
+        draw_no_constants_of_the_source()
     gc.disable()
     try:
         return (yield)

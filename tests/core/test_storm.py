@@ -226,7 +226,7 @@ class Storm:
                 self.watch(driver.ready(token))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_the_books_balance_after_every_event_and_nothing_is_left_when_all_is_cancelled(data: st.DataObject) -> None:
     storm = Storm(data)
@@ -236,7 +236,7 @@ def test_the_books_balance_after_every_event_and_nothing_is_left_when_all_is_can
     assert_clean(storm.driver.ledger)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.data())
 def test_when_the_storm_is_over_every_job_comes_to_its_end(data: st.DataObject) -> None:
     storm = Storm(data)
@@ -246,7 +246,7 @@ def test_when_the_storm_is_over_every_job_comes_to_its_end(data: st.DataObject) 
     assert_clean(storm.driver.ledger)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.data())
 def test_every_alarm_that_is_needed_has_been_asked_for(data: st.DataObject) -> None:
     """After any event the next thing that is due has a tick coming no later than it."""

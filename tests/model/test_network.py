@@ -103,7 +103,7 @@ def partners(pattern: int, dims: int, total: int) -> dict[int, dict[int, float]]
     return {}
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(patterns, dimensions, part_lists)
 def test_what_leaves_a_site_is_the_sum_over_its_processors_of_what_they_send_to_others(
     pattern: int, dims: int, parts: list[int]
@@ -123,7 +123,7 @@ def test_what_leaves_a_site_is_the_sum_over_its_processors_of_what_they_send_to_
         assert crossing(pattern, dims, parts, total, site) == pytest.approx(expected)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(patterns, dimensions, part_lists)
 def test_pairs_sum_to_what_leaves_the_site_and_are_the_same_from_both_ends(
     pattern: int, dims: int, parts: list[int]
@@ -157,7 +157,7 @@ def cube_crossing_rank_by_rank(dims: int, parts: list[int], total: int, one: int
     return crossings / degree if degree else 0.0
 
 
-@settings(max_examples=120)
+@settings(max_examples=60)
 @given(
     st.integers(1, CUBE_DIMENSIONS_MAX),
     st.lists(st.integers(0, 40), min_size=1, max_size=6).filter(lambda parts: sum(parts) > 0),
@@ -258,7 +258,7 @@ def loads(jobs: Demands, ratio: list[float], capacity: list[int]) -> list[float]
     return [sum(ratio[number] * job.get(link, 0) for number, job in enumerate(jobs)) for link in range(len(capacity))]
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(worlds())
 def test_no_link_carries_more_than_its_capacity(world: tuple[Demands, list[int]]) -> None:
     jobs, capacity = world
@@ -266,7 +266,7 @@ def test_no_link_carries_more_than_its_capacity(world: tuple[Demands, list[int]]
         assert load <= most * (1 + 1e-9)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(worlds())
 def test_no_job_is_faster_than_full_speed_or_than_any_of_its_links_alone_allows(
     world: tuple[Demands, list[int]],
@@ -277,7 +277,7 @@ def test_no_job_is_faster_than_full_speed_or_than_any_of_its_links_alone_allows(
         assert all(ratio * demand <= capacity[link] * (1 + 1e-9) for link, demand in job.items())
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(worlds())
 def test_every_job_runs_at_full_speed_or_crosses_a_full_link_where_nobody_is_granted_more(
     world: tuple[Demands, list[int]],
@@ -319,7 +319,7 @@ def test_what_a_limited_job_leaves_on_its_other_links_is_granted_to_others() -> 
 # ------------------------------------------------------------------------------------------------ time
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(
     st.floats(1, 1000),
     st.floats(0, 1),

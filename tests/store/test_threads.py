@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -24,7 +25,7 @@ from tests.support.store_samples import (
     token_row,
 )
 
-BATCHES = 150
+BATCHES = 60
 READERS = 4
 
 
@@ -39,8 +40,10 @@ def test_no_reader_sees_half_of_a_batch(store: Store) -> None:
             files=(file_entry("a", f"site{number}"), file_entry("b", f"site{number}")),
         )
 
+    began = threading.Barrier(READERS + 1)
+
     def read_on() -> int:
-        seen = set()
+        seen: set[int] = set()
         while True:
             first, second = store.jobs()
             assert first.runs == second.runs
@@ -49,6 +52,8 @@ def test_no_reader_sees_half_of_a_batch(store: Store) -> None:
             assert a.sites == b.sites
             assert len(store.journal(limit=9 * BATCHES)) % 2 == 0
             assert len(store.site_reports("delft", -1.0, 9.0 * BATCHES)) % 2 == 0
+            if not seen:
+                began.wait(120)
             seen.add(first.runs)
             if first.runs == BATCHES:
                 return len(seen)
@@ -56,9 +61,10 @@ def test_no_reader_sees_half_of_a_batch(store: Store) -> None:
     store.record(batch(0))
     with ThreadPoolExecutor(READERS) as pool:
         readers = [pool.submit(read_on) for _ in range(READERS)]
+        began.wait(120)
         for number in range(1, BATCHES + 1):
             store.record(batch(number))
-        # Each was there while batches came.
+        # Each was there before the batches came.
         assert all(reader.result(timeout=120) > 1 for reader in readers)
 
 

@@ -134,7 +134,7 @@ class TwinnedStorm(Storm):
             self.scheduler.make_twin()
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.data())
 def test_after_a_restart_at_any_moment_every_answer_is_the_same(data: st.DataObject) -> None:
     storm = TwinnedStorm(data)

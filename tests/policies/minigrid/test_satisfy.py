@@ -92,7 +92,7 @@ def ask(
 
 
 @pytest.mark.parametrize("pattern", EXACT_PATTERNS)
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(instances())
 def test_index_order_is_the_first_solution_when_each_site_tries_its_largest_part_first(
     pattern: int, instance: tuple[list[int], int, list[int], list[int], float, float]
@@ -103,7 +103,7 @@ def test_index_order_is_the_first_solution_when_each_site_tries_its_largest_part
 
 
 @pytest.mark.parametrize("pattern", EXACT_PATTERNS)
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(instances())
 def test_most_free_order_is_the_first_solution_with_the_most_idle_sites_first(
     pattern: int, instance: tuple[list[int], int, list[int], list[int], float, float]
@@ -125,7 +125,7 @@ def test_most_free_order_is_the_first_solution_with_the_most_idle_sites_first(
     assert ask(MOST_FREE_ORDER, pattern, *instance) == expected
 
 
-@settings(max_examples=120)
+@settings(max_examples=60)
 @given(instances())
 def test_fewest_clusters_is_a_solution_on_the_fewest_sites_and_of_those_one_that_sends_least(
     instance: tuple[list[int], int, list[int], list[int], float, float],
@@ -139,7 +139,7 @@ def test_fewest_clusters_is_a_solution_on_the_fewest_sites_and_of_those_one_that
         assert (used(answer), sent(answer)) == min((used(parts), sent(parts)) for parts in known)
 
 
-@settings(max_examples=120)
+@settings(max_examples=60)
 @given(instances())
 def test_least_bandwidth_is_a_solution_that_sends_least_and_of_those_one_on_the_fewest_sites(
     instance: tuple[list[int], int, list[int], list[int], float, float],
@@ -155,7 +155,7 @@ def test_least_bandwidth_is_a_solution_that_sends_least_and_of_those_one_on_the_
 
 @pytest.mark.parametrize("choice", [INDEX_ORDER, MOST_FREE_ORDER, FEWEST_CLUSTERS, LEAST_BANDWIDTH])
 @pytest.mark.parametrize("pattern", [CUBE, MASTER_WORKER])
-@settings(max_examples=50)
+@settings(max_examples=40)
 @given(instances())
 def test_other_patterns_never_bring_a_link_beyond_the_threshold(
     choice: int, pattern: int, instance: tuple[list[int], int, list[int], list[int], float, float]
@@ -169,7 +169,7 @@ def test_other_patterns_never_bring_a_link_beyond_the_threshold(
         assert links_hold(PlacementCase(total, demand, capacity, own, threshold, [], pattern=pattern), answer)
 
 
-@settings(max_examples=200)
+@settings(max_examples=80)
 @given(st.integers(1, 60), st.floats(0, 1e9), st.one_of(st.integers(0, 1000), st.integers(0, 10**10)))
 def test_the_low_limit_says_exactly_which_parts_a_link_has_room_for(total: int, own: float, room: int) -> None:
     low = low_limit(ALL_TO_ALL, total, own, room)

@@ -158,7 +158,7 @@ def assert_like_the_twin(jobs: list[TwinJob], grid: MiniGrid, choice: ModuleChoi
     assert ran.site.tolist() == sites
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=40)
 @given(
     world=star_worlds(), threshold=st.sampled_from([0.4, 0.8, 1.0, 1.2]), chunk=st.sampled_from([0.3, 0.7, 0.85, 1.0])
 )
@@ -170,7 +170,7 @@ def test_every_job_starts_and_ends_as_in_the_twin(
         assert_like_the_twin(*world, ModuleChoice(module, threshold, chunk))
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=15)
 @given(world=routed_worlds(), threshold=st.sampled_from([0.4, 1.0]))
 def test_links_that_sites_share_slow_jobs_as_in_the_twin(
     world: tuple[list[TwinJob], MiniGrid], threshold: float
@@ -194,7 +194,7 @@ def rows_of(jobs: MiniGridJobs) -> list[TwinJob]:
 
 
 @every_module
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=15)
 @given(world=star_worlds())
 def test_what_the_links_carried_and_what_was_wasted_follows_from_the_jobs(
     module: int, world: tuple[list[TwinJob], MiniGrid]
@@ -227,6 +227,13 @@ def test_what_the_links_carried_and_what_was_wasted_follows_from_the_jobs(
 def three(submit_s: float, share: float = 0.5, per_processor_bit_s: float = 60e6) -> TwinJob:
     """Three processors that talk to each other, for 10 s if they are on one cluster."""
     return TwinJob(submit_s, 3, 0, 10.0, share, per_processor_bit_s)
+
+
+@pytest.mark.parametrize("module", ["A2", "B5"])
+def test_an_unlimited_link_has_room_for_the_least_traffic_there_is(module: str) -> None:
+    grid = MiniGrid((1, 1), star(["C0", "C1"], [1, UNLIMITED_BIT_S]))
+    job = TwinJob(0.0, 2, 0, 1.0, 0.0, 0.25, MASTER_WORKER, 1)
+    assert_like_the_twin([job], grid, ModuleChoice(MODULES[module]))
 
 
 def test_ends_slide_both_ways_as_jobs_come_and_go() -> None:

@@ -84,21 +84,21 @@ def busy_worlds(draw: st.DrawFn) -> tuple[list[Job], list[int]]:
     return jobs, capacity
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=120)
 @given(world=small_worlds())
 def test_each_job_starts_when_and_where_it_does_in_the_naive_twin(world: tuple[list[Job], list[int]]) -> None:
     for discipline in DISCIPLINES:
         assert run_compiled(*world, discipline) == run_naively(*world, discipline), discipline
 
 
-@settings(deadline=None, max_examples=30)
+@settings(deadline=None, max_examples=20)
 @given(world=busy_worlds())
 def test_so_it_does_with_long_queues_and_many_clusters(world: tuple[list[Job], list[int]]) -> None:
     for discipline in DISCIPLINES:
         assert run_compiled(*world, discipline) == run_naively(*world, discipline), discipline
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=60)
 @given(world=small_worlds())
 def test_easy_goes_by_the_run_times_where_nothing_is_requested(world: tuple[list[Job], list[int]]) -> None:
     jobs, capacity = world

@@ -95,7 +95,9 @@ def small_limit(case: PlacementCase, per_processor_bit_s: float, room_bit_s: int
     if case.pattern == MASTER_WORKER:
         if per_processor_bit_s <= 0.0:
             return case.total
-        limit = min(case.total, int(room_bit_s / per_processor_bit_s))
+        # What an unlimited link has room for may be more than compiled integers hold.
+        holds = room_bit_s / per_processor_bit_s
+        limit = case.total if holds >= case.total else int(holds)
         while limit > 0 and demand_bit_s(per_processor_bit_s, float(limit)) > room_bit_s:
             limit -= 1
         return limit
