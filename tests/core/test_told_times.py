@@ -11,6 +11,8 @@ from koala.core import Scheduler, decode_snapshot, encode_snapshot
 from koala.core.state.ledger import LAST_RUNS_NAMES_MAX
 from koala.core.state.outlook import Prospect
 from koala.model.grid import Estimates
+from koala.model.job_array import read_array
+from koala.model.messages import JobSubmitted
 from koala.model.request import Request
 from koala.policies import Catalogue
 from koala.policies.front_door import Spots, compile_demand
@@ -180,3 +182,20 @@ def test_a_start_by_the_plan_is_told_where_its_places_are() -> None:
     found = preview(driver, replace(ask_total(20), walltime_s=60.0))
     assert found is not None
     assert found.spots == Spots((0, 1), (10, 10))
+
+
+def test_a_job_whose_plan_an_element_puts_off_does_not_fall_behind_later_ones() -> None:
+    """The last element of the array becomes a job at 60 s and takes what job 7 was to have at 120 s; job 8, as wide as
+    the site, has its plan for 200 s."""
+    driver = CoreDriver({"a": 10}, scan_interval_s=0.0, plan_depth=8)
+    driver.run(ask(5, walltime_s=90.0))
+    driver.submit(ask(5, walltime_s=60.0, array=read_array("1-4")))
+    driver.ready(*driver.tokens(3))
+    for number, request in ((7, ask(5, walltime_s=80.0)), (8, ask(10, walltime_s=200.0))):
+        driver.send(JobSubmitted(at=driver.now, job=number, request=request))
+    assert (driver.job(7).plan_at, driver.job(8).plan_at) == (120.0, 200.0)
+    assert told(driver, 7)[1] == 150.0
+    driver.wait_until(60.0)
+    driver.end(*driver.tokens(3))
+    driver.settle()
+    assert [driver.job(number).plan_at for number in (5, 6, 7, 8)] == [90.0, 120.0, 150.0, 230.0]

@@ -215,7 +215,11 @@ class JobPlans:
         while self._others and self.rank(self._others[-1]) < self.rank(job):
             self._make(self._others.pop())
         stands = self._all_stand and job.plan_at is not None
-        self._count([each for each in self._reserved if each.job is not job and self._counts_for(job, each, stands)])
+        others = [each for each in self._reserved if each.job is not job]
+        self._count([each for each in others if self._counts_for(job, each, stands)])
+        if stands and self._disturbed and self._kept(job, self.ledger.planned_s(job)) is None:
+            # Who ranks before it took what it was to have: it does not fall behind those that rank after it.
+            self._count([each for each in others if self._counts_for(job, each, stands=False)])
 
     def _counts_for(self, job: Job, each: Reservation, stands: bool) -> bool:
         assert each.job is not None

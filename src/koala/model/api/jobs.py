@@ -289,7 +289,7 @@ class Explanation(Answer):
     jobs of their users took lately, if nobody comes before; ``latest_at`` is when if every job uses its whole
     walltime, unless very many elements of arrays come before. Neither is before the moment of the answer; where
     ``latest_at`` is that moment, what the job waits for should have ended. Elements of arrays that come before are
-    counted, but not that one which becomes a job may put its plan off, behind those of later jobs that stand.
+    counted; where those of several arrays wait for their turns (``%N``) they may come in another order, and later.
     ``ends_before`` are those of the caller's jobs, for an operator all, that end last before it.
     ``planned_before`` are the plans of jobs before it for which what is idle is kept. ``elements_before`` elements of
     arrays, which are no jobs yet, come before it beside those in the queue. A job that somebody holds
