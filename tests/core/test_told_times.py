@@ -185,8 +185,8 @@ def test_a_start_by_the_plan_is_told_where_its_places_are() -> None:
 
 
 def test_a_job_whose_plan_an_element_puts_off_does_not_fall_behind_later_ones() -> None:
-    """The last element of the array becomes a job at 60 s and takes what job 7 was to have at 120 s; job 8, as wide as
-    the site, has its plan for 200 s."""
+    """The last element of the array becomes a job at 60 s and takes what job 7 was to have at 120 s; job 8, as wide
+    as the site, has its plan for 200 s."""
     driver = CoreDriver({"a": 10}, scan_interval_s=0.0, plan_depth=8)
     driver.run(ask(5, walltime_s=90.0))
     driver.submit(ask(5, walltime_s=60.0, array=read_array("1-4")))
