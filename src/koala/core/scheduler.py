@@ -290,7 +290,8 @@ class Scheduler:
         due_at = min(ledger.timers.next_at(), ledger.claiming.next_at, queues_due_at)
         if ledger.planned:
             due_at = min(due_at, scheduler._placement.plans.look_at)
-        scheduler._run_at = scheduler.due_at = due_at
+        scheduler._run_at = due_at
+        scheduler.due_at = ledger.now  # for the tick that comes first
         return scheduler
 
     def _digest(self) -> str:

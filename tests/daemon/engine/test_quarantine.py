@@ -20,7 +20,7 @@ from koala.daemon.service.service import Service
 from koala.model.api import Scope
 from koala.model.errors import ConflictError, ForbiddenError, UnavailableError
 from koala.model.job_array import read_array
-from koala.model.messages import CancelAsked, FileChanged, JobQuarantined, RequeueAsked
+from koala.model.messages import CancelAsked, FileChanged, JobQuarantined, RequeueAsked, Tick
 from koala.model.request import Request
 from tests.support.engine_world import EngineWorld, a_request, local_grid, open_engine, root
 from tests.support.raising_policy import POISON, SICK, raising_policy
@@ -292,6 +292,21 @@ def test_an_event_that_raises_is_passed_over_and_its_caller_told(root: Path) -> 
                 await engine.tell(FileChanged(at=0.0, file="f", size_bytes=1, replicas=({},)))  # type: ignore[arg-type]
             assert (await world.run(a_request())).state == "done"
             assert engine.failure == ""
+
+    asyncio.run(scenario())
+
+
+def test_what_is_handled_singly_ends_with_the_items_that_raised_and_what_is_due_is_done(root: Path) -> None:
+    async def scenario() -> None:
+        async with open_engine(root) as world:
+            engine: Engine = world.engine
+            later, _ = await engine.submit(a_request(begin_in_s=1.0), owner="anna")
+            broken = FileChanged(at=0.0, file="f", size_bytes=1, replicas=({},))  # type: ignore[arg-type]
+            answers = await asyncio.gather(engine.tell(broken), engine.tell(Tick(at=0.0)), return_exceptions=True)
+            assert [type(each) for each in answers] == [UnavailableError, type(None)]
+            assert engine._quarantine.singly == 0
+            (ended,) = await world.ended(later.id)
+            assert ended.state == "done"
 
     asyncio.run(scenario())
 

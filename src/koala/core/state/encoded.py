@@ -40,7 +40,7 @@ class _NoItems(list[Any]):
     def _refuse(self, *_: object, **__: object) -> NoReturn:
         raise TypeError("this empty list is shared; put a new one in its place")
 
-    append = extend = insert = __iadd__ = _refuse
+    append = extend = insert = __iadd__ = __setitem__ = _refuse
 
 
 # What fields are by default that few objects ever fill: a dozen empty ones for each job would take time and memory.

@@ -513,7 +513,7 @@ class Engine:
         try:
             this = PendingBatch(self._state, self._grid.scheduler.policy, self.now)
             try:
-                this.handle(items, tick=not singly)
+                this.handle(items, tick=not (singly and items))
             except HandlingError as defect:
                 await self._set_aside(defect, items, this.current)
                 return
@@ -588,6 +588,7 @@ class Engine:
         else:
             _log.error("the engine failed and starts over", exc_info=error)
         self._inbox.refuse_all(self._unavailable())
+        self._quarantine.singly = 0
         await self._performer.stop()
         while not self._closing:
             await self._pause(self._pace.wait_s)

@@ -37,6 +37,7 @@ class Quarantine:
         set aside: what is due by now raises, and it is not known on which job.
         """
         reason = told(defect)
+        self.singly = max(0, self.singly - len(items))  # these were taken, and those that remain are counted anew
         first = [
             InboxItem(event=JobQuarantined(at=0.0, job=job, reason=reason))
             for job in dict.fromkeys(_on_record(job, ledger) for job in defect.jobs)
