@@ -49,7 +49,7 @@ AT_MOST = f"at the latest at {clock(NOW + 900.0, NOW)}, if every job uses its wh
         (
             {"refusal": REFUSED, "expected_at": NOW, "expected_sites": ["delft"], "latest_at": NOW},
             [
-                "Expected any moment on delft, if nobody comes before; what it waits for should have ended by now.",
+                "Expected any moment on delft, if nobody comes before; it should have started by now.",
             ],
         ),
     ],

@@ -16,11 +16,13 @@ from koala.core.failures.blame import Blame
 from koala.core.holding import JobHolding
 from koala.core.placement import JobPlacing
 from koala.core.running import JobRunning
+from koala.core.staging import JobStaging
 from koala.core.state.checkpoints import JobCheckpoints
-from koala.core.state.job import ComponentClaim, ComponentPhase, Job
+from koala.core.state.job import ComponentClaim, ComponentPhase, FileTransfer, Job
 from koala.core.state.link_use import LinkUse
 from koala.core.state.outlook import Outlook
 from koala.core.state.sites import Closed, Sites
+from koala.core.state.timers import Alarm
 from koala.core.state.transfers import Transfers
 from koala.core.tasks import spawning
 from koala.mapping.result import NoPlace
@@ -360,6 +362,25 @@ def _storms_for(promise: str) -> Iterator[Storm]:
     """Those in which the promise can be broken."""
     can_show = CAN_SHOW.get(promise, lambda _: True)
     return filter(can_show, map(draw_storm, range(SEEDS_TO_FIND_A_DEFECT)))
+
+
+# The first storm in which a file is waited for that nobody hears of.
+FIRST_UNHEARD_OF = 20
+
+
+def test_a_file_that_is_waited_for_too_long_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = JobStaging._watch
+
+    def watch_too_long(self: JobStaging, transfer: FileTransfer) -> None:
+        watch(self, transfer)
+        assert transfer.timer is not None
+        transfer.timer.cancel()
+        late = transfer.timer.at + 1e6
+        transfer.timer = self.ledger.timers.set(late, Alarm.TRANSFER_OVERDUE, transfer.id)
+
+    monkeypatch.setattr(JobStaging, "_watch", watch_too_long)
+    storms = map(draw_storm, range(FIRST_UNHEARD_OF, FIRST_UNHEARD_OF + SEEDS_TO_FIND_A_DEFECT))
+    assert "every job finishes" in (weather(storm).broken for storm in storms)
 
 
 PLANTED: list[tuple[Callable[[pytest.MonkeyPatch], None], str]] = [

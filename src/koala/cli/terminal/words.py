@@ -84,7 +84,7 @@ def planned(at: float, sites: Sequence[str], now: float | None = None) -> str:
 
 
 # Of a job that had to start by now if every job kept to its walltime.
-LATE = "what it waits for should have ended by now"
+LATE = "it should have started by now"
 # Of one behind elements of arrays, which may have their turns in another order than is counted on.
 NOT_PUT_OFF = "no element of an array that comes before puts its plan off"
 

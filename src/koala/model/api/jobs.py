@@ -288,7 +288,7 @@ class Explanation(Answer):
     ``expected_at`` and ``expected_sites`` are when and where a job that has a plan is likely to start, by how long
     jobs of their users took lately, if nobody comes before; ``latest_at`` is when if every job uses its whole
     walltime, unless very many elements of arrays come before. Neither is before the moment of the answer; where
-    ``latest_at`` is that moment, what the job waits for should have ended. Elements of arrays that come before are
+    ``latest_at`` is that moment, the job should have started. Elements of arrays that come before are
     counted; where those of several arrays wait for their turns (``%N``) they may come in another order, and later.
     ``ends_before`` are those of the caller's jobs, for an operator all, that end last before it.
     ``planned_before`` are the plans of jobs before it for which what is idle is kept. ``elements_before`` elements of

@@ -40,6 +40,8 @@ from koala.simulator.world.world import World
 # transfer over a link that is believed to be slow, as answers were lost, may be waited for longer than that where its
 # own answer is lost, too: then within this time after it is given up.
 SETTLE_S = 50_000.0
+# No transfer of a storm may be waited for longer than this beyond that time.
+PATIENCE_S_MAX = 100_000.0
 # A scheduler that goes round in circles within one instant must not hang the torture.
 EVENTS_MAX = 50_000
 # How many smaller storms are tried to find a small one that still fails.
@@ -135,7 +137,8 @@ class _Run:
             if event is not None and event.at > until and waits:
                 waits = False  # once, not for ever
                 under_way = [each.timer for each in self.scheduler.ledger.transfers.by_id.values()]
-                until = max((timer.at + SETTLE_S for timer in under_way if timer is not None), default=until)
+                given_up = [min(timer.at, until + PATIENCE_S_MAX) for timer in under_way if timer is not None]
+                until = max(given_up) + SETTLE_S if given_up else until
             if event is None or event.at > until:
                 break
             for job in [job for job, messages in self.defects.items() if messages <= 0]:
