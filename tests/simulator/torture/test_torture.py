@@ -83,6 +83,11 @@ def test_nothing_is_claimed_at_the_moment_in_which_what_was_claimed_early_is_giv
     assert weather(draw_storm(7_712_053)).broken is None
 
 
+@pytest.mark.parametrize("seed", [3_329, 4_744])
+def test_a_job_that_avoids_a_site_of_its_plan_claims_nothing_there_before_its_time(seed: int) -> None:
+    assert weather(draw_storm(seed)).broken is None
+
+
 def test_a_job_whose_transfer_is_waited_for_beyond_the_end_of_the_storm_finishes() -> None:
     """Answers were lost, so that a link is believed to be slow; then that of the transfer of a large file is."""
     assert weather(draw_storm(815)).broken is None

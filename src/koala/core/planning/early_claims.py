@@ -104,11 +104,14 @@ class EarlyClaims:
         return max(by_site.values())
 
     def _is_of_use(self, job: Job) -> bool:
-        """Whether a component can be claimed now, all its sites are open, and no earlier plan needs them."""
+        """Whether a component can be claimed now, all its sites are open, and no earlier plan needs them. A job that
+        has failed at one of them since it was planned waits for its next plan."""
         ledger, spots = self._ledger, job.plan_spots
         assert spots is not None
         assert job.plan_at is not None
         sites = set(spots.sites)
+        if job.demand is not None and not sites.isdisjoint(job.demand.barred):
+            return False
         if any(ledger.sites.sites[site].is_shut for site in sites):
             return False
         for other in ledger.planned.values():
