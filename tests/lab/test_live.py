@@ -23,6 +23,16 @@ from tests.support.lab_making import mentioning, options_in, output, submit, wai
 RESTLESS = "setsid sh -c 'sleep 1000' & sleep 1000"
 
 
+# koala lab up, which waits for ever where Grid Engine would be started: its lab is never complete.
+UP_HALFWAY = """
+import sys, threading
+from koala.cli import koala
+from koala.lab.grid_engine import cell
+cell.start = lambda *_: threading.Event().wait()
+koala(["lab", "up", *sys.argv[1:]])
+"""
+
+
 def kill_daemon(lab: Lab, name: str) -> None:
     [process] = [each.process for each in lab.record.daemons if each.name == name]
     os.kill(process.pid, signal.SIGKILL)
@@ -213,11 +223,10 @@ def test_an_up_that_fails_halfway_leaves_nothing(directory: Path, monkeypatch: p
 
 
 def test_what_a_killed_up_has_started_is_found_and_ended(directory: Path) -> None:
-    options = options_in(directory, sites=("alpha", "gamma"))
-    words = [sys.executable, "-m", "koala", "lab", "up", "--directory", str(directory), "--sites", "alpha,gamma"]
-    with subprocess.Popen([*words, "--first-port", str(options.first_port)], stdout=subprocess.DEVNULL) as starting:
-        # The first of all, so that the others are not up before it is noticed.
-        wait_for("a daemon runs", lambda: any("munged" in each for each in mentioning(directory)))
+    port = options_in(directory, sites=("alpha", "gamma")).first_port
+    words = ["--directory", str(directory), "--sites", "alpha,gamma", "--first-port", str(port)]
+    with subprocess.Popen([sys.executable, "-c", UP_HALFWAY, *words], stdout=subprocess.DEVNULL) as starting:
+        wait_for("Slurm runs", lambda: any("slurmd" in each for each in mentioning(directory)))
         starting.kill()
     seen = CliRunner().invoke(koala, ["lab", "status", "--directory", str(directory)])
     assert seen.exit_code == 1

@@ -71,19 +71,21 @@ def wait_for(what: str, holds: Callable[[], bool]) -> None:
 def mentioning(directory: Path) -> list[str]:
     """The living processes that have anything to do with a directory: by their command, their environment, their
     working directory or their open files."""
-    others = (home for home in Path("/proc").iterdir() if home.name.isdigit() and int(home.name) != os.getpid())
-    return [f"{home.name} {home.joinpath('comm').read_text()}" for home in others if _mentions(home, str(directory))]
+    others = [home for home in Path("/proc").iterdir() if home.name.isdigit() and int(home.name) != os.getpid()]
+    return [f"{home.name} {name}" for home in others if (name := _name_if_mentions(home, str(directory)))]
 
 
-def _mentions(home: Path, directory: str) -> bool:
+def _name_if_mentions(home: Path, directory: str) -> str:
+    """The name of a process that lives and has to do with the directory; nothing if it has not, or has gone."""
     try:
+        name = (home / "comm").read_text()
         if (home / "stat").read_text(errors="replace").rpartition(")")[2].split()[0] in "ZX":
-            return False
-        texts = [(home / name).read_text(errors="replace") for name in ("cmdline", "environ")]
+            return ""
+        texts = [(home / file).read_text(errors="replace") for file in ("cmdline", "environ")]
         texts += [str(each.readlink()) for each in (home / "cwd", *(home / "fd").iterdir())]
     except OSError:
-        return False
-    return any(directory in text for text in texts)
+        return ""
+    return name if any(directory in text for text in texts) else ""
 
 
 def submit(lab: Lab, site: str, text: str, *options: str) -> str:
