@@ -65,7 +65,7 @@ def begun(where: Path, text: str, *arguments: str) -> subprocess.Popen[str]:
 def make_test(where: Path, text: str, *arguments: str) -> tuple[int, str]:
     """Its exit code and output."""
     with begun(where, text, *arguments) as process:
-        output, _ = process.communicate()
+        output, _ = process.communicate(timeout=300)
     return process.returncode, output
 
 
@@ -107,7 +107,7 @@ def test_whoever_ends_the_run_ends_its_tests(tmp_path: Path) -> None:
     with begun(tmp_path, TAKES_LONG) as process:
         until(lambda: (tmp_path / "pid").exists(), "the test runs")
         process.terminate()
-        process.communicate()
+        process.communicate(timeout=300)
     assert process.returncode == 128 + signal.SIGTERM
     pid = int((tmp_path / "pid").read_text())
     until(lambda: not Path(f"/proc/{pid}").exists(), "pytest is gone")

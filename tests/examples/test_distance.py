@@ -168,18 +168,17 @@ told = sent
 
 def test_a_process_that_waits_leaves_the_processor_to_others(crew: MpiCrew) -> None:
     program = """
+comm.barrier()
 if world.rank == 1:
     time.sleep(2.0)
 values = np.zeros(1)
-began_at, busy_s = time.monotonic(), time.process_time()
+busy_s = time.process_time()
 world.exchange([Parcel(0, values)] if world.rank else [], [] if world.rank else [Parcel(1, values)])
-told = [time.monotonic() - began_at, time.process_time() - busy_s]
+told = time.process_time() - busy_s
 """
-    told_ = in_world(crew, program, (2,))
-    assert isinstance(told_, list)
-    waited_s, busy_s = told_
-    assert waited_s > 1.0
-    assert busy_s < waited_s / 2
+    busy_s = in_world(crew, program, (2,))
+    assert isinstance(busy_s, float)
+    assert busy_s < 1.0, "less than half of the time for which it waits, however late it begins to"
 
 
 def test_distance_is_not_emulated_between_machines_whose_clocks_differ(crew: MpiCrew) -> None:

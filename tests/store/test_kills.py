@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import time
-from pathlib import Path
 from random import Random
 
 import pytest
 
 from tests.support.paths import SUPPORT
 from tests.support.store_samples import OpenStore, numbered_snapshot
-from tests.support.warm_koala import start_koala
+from tests.support.warm_koala import PipedProgram
 from tests.support.whole_batches import check_whole
 
 KILLS = {"sqlite": 12, "postgresql": 8}
@@ -20,28 +18,15 @@ ENTRIES = 5
 
 def acknowledged_until_killed(url: str, random: Random) -> int:
     """The last number that a child wrote before it was killed, at a random moment after its first."""
-    reading, writing = os.pipe()
-    with os.fdopen(reading, "rb") as said, Path(os.devnull).open("rb") as nothing:
-        child = start_koala(
-            [url, str(ENTRIES)],
-            stdin=nothing.fileno(),
-            stdout=writing,
-            stderr=2,
-            env=os.environ,
-            program=SUPPORT / "recording_child.py",
-        )
-        os.close(writing)
-        try:
-            for _ in range(random.randint(1, 12)):
-                first = said.readline()
-                assert first, "the child ended by itself"
-            time.sleep(random.uniform(0.0, 0.02))
-        finally:
-            child.kill()
-            rest = said.read()
-            child.wait()
+    with PipedProgram(SUPPORT / "recording_child.py", url, str(ENTRIES)) as child:
+        for _ in range(random.randint(1, 12)):
+            first = child.stdout.readline()
+            assert first, "the child ended by itself"
+        time.sleep(random.uniform(0.0, 0.02))
+        child.kill()
+        rest = child.stdout.read()
     # A line that was being written when the end came is no acknowledgement.
-    return int((first + rest[: rest.rfind(b"\n") + 1]).split()[-1])
+    return int((first + rest[: rest.rfind("\n") + 1]).split()[-1])
 
 
 def test_every_acknowledged_batch_survives_and_no_half_batch_or_snapshot_is_left(

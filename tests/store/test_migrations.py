@@ -101,7 +101,7 @@ def migrate_in_child(url: str, statement: int) -> subprocess.CompletedProcess[st
             env=os.environ,
             program=SUPPORT / "migrating_child.py",
         )
-        code = child.wait()
+        code = child.wait(120)
         for file in (output, errors):
             file.seek(0)
         return subprocess.CompletedProcess(words, code, output.read(), errors.read())

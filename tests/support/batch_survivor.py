@@ -1,7 +1,7 @@
 """A driver of a Slurm site that may be killed at any point: each time it runs it wants the same of its components.
 
-Usage: batch_survivor.py WORK LOG COMPONENTS SLURM_CONF. Components with an odd number are aborted as soon as they are
-accepted.
+Usage: batch_survivor.py WORK LOG COMPONENTS GATE SLURM_CONF. The first component lasts until the file GATE is there.
+Those with an odd number are aborted as soon as they are accepted.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from koala.sites.batch.site import BatchSite
 from koala.sites.batch.slurm.system import SlurmSystem
 
 
-async def drive(work: str, log: Path, components: int, conf: str) -> None:
+async def drive(work: str, log: Path, components: int, gate: str, conf: str) -> None:
     events: asyncio.Queue[AnyEvent] = asyncio.Queue()
     settings = BatchSettings(work_directory=work, environment=(("SLURM_CONF", conf),))
     site = BatchSite(
@@ -31,7 +31,8 @@ async def drive(work: str, log: Path, components: int, conf: str) -> None:
     await site.open()
     tokens = [f"7.{number}" for number in range(components)]
     for number, token in enumerate(tokens):
-        text = f"echo {token} begin >> '{log}'; sleep 0.1; echo {token} end >> '{log}'"
+        lasts = "sleep 0.1" if number else f"until [ -e '{gate}' ]; do sleep 0.05; done"
+        text = f"echo {token} begin >> '{log}'; {lasts}; echo {token} end >> '{log}'"
         launch = Launch(token=token, job=7, processors=1 + number % 3, application=Application(script=text))
         await site.start(launch, component_script(launch))
         if number % 2:
@@ -49,4 +50,4 @@ async def drive(work: str, log: Path, components: int, conf: str) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(drive(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4]))
+    asyncio.run(drive(sys.argv[1], Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4], sys.argv[5]))

@@ -1,6 +1,7 @@
 """A driver that may be killed at any point: it starts, releases and awaits the same components each time it runs.
 
-Usage: survivor.py ROOT LOG COMPONENTS. Components with an odd number are aborted before they are released.
+Usage: survivor.py ROOT LOG COMPONENTS GATE. The first component lasts until the file GATE is there. Those with an odd
+number are aborted before they are released.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from koala.sites import LocalSite
 SLOTS = 4
 
 
-async def drive(root: Path, log: Path, components: int) -> None:
+async def drive(root: Path, log: Path, components: int, gate: str) -> None:
     events: asyncio.Queue[AnyEvent] = asyncio.Queue()
     site = LocalSite("survivor", root, SLOTS, emit=events.put_nowait, clock=time.time)
     sys.stdout.write("begin\n")
@@ -28,7 +29,8 @@ async def drive(root: Path, log: Path, components: int) -> None:
     tokens = [f"7.{number}" for number in range(components)]
     for number, token in enumerate(tokens):
         size = 1 + number % 3
-        text = f"echo {token} begin {size} >> '{log}'; sleep 0.1; echo {token} end {size} >> '{log}'"
+        lasts = "sleep 0.1" if number else f"until [ -e '{gate}' ]; do sleep 0.05; done"
+        text = f"echo {token} begin {size} >> '{log}'; {lasts}; echo {token} end {size} >> '{log}'"
         launch = Launch(token=token, job=7, processors=size, application=Application(script=text))
         await site.start(launch, component_script(launch))
         if number % 2:
@@ -48,4 +50,4 @@ async def drive(root: Path, log: Path, components: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(drive(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])))
+    asyncio.run(drive(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4]))

@@ -22,7 +22,7 @@ import socket
 import subprocess
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TextIO
@@ -31,6 +31,8 @@ from tests.support.paths import child_environment
 
 _MESSAGE_BYTES_MAX = 1_048_576
 _STARTER = "import sys; from tests.support.warm_koala import serve; serve(int(sys.argv[1]), sys.argv[2:])"
+# A program that prints nothing for so long, or does not end when it shall, hangs.
+SILENT_S_MAX = 300.0
 # What a daemon and most of its callers import.
 DAEMON = ("koala.cli.job.submit", "koala.client.client", "koala.daemon.run", "koala.descriptions.grid.form")
 
@@ -104,6 +106,46 @@ def start_koala(
     return WarmProcess(pid, reading)
 
 
+class LimitedReader:
+    """What comes out of a pipe, in lines; AssertionError where nothing comes for ``limit_s`` and it is not closed."""
+
+    def __init__(self, pipe: int, limit_s: float = SILENT_S_MAX) -> None:
+        self._pipe = pipe
+        self._limit_s = limit_s
+        self._unread = b""
+
+    def readline(self) -> str:
+        """The next line, or what is there at the end."""
+        while b"\n" not in self._unread and self._receives():
+            pass
+        line, end, self._unread = self._unread.partition(b"\n")
+        return (line + end).decode()
+
+    def read(self) -> str:
+        """All the rest."""
+        while self._receives():
+            pass
+        text, self._unread = self._unread.decode(), b""
+        return text
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.readline, "")
+
+    def close(self) -> None:
+        """Read no more."""
+        os.close(self._pipe)
+
+    def _receives(self) -> bool:
+        poll = select.poll()
+        poll.register(self._pipe, select.POLLIN)
+        assert poll.poll(self._limit_s * 1000), (
+            f"the program has printed nothing for {self._limit_s:g} s and has not ended; before: {self._unread!r}"
+        )
+        more = os.read(self._pipe, 65_536)
+        self._unread += more
+        return bool(more)
+
+
 class PipedProgram:
     """A program of the tests in a process of its own, with pipes to it and from it. It has the names of
     ``subprocess.Popen``, and its end is waited for where the block ends; a block that fails kills it."""
@@ -119,7 +161,7 @@ class PipedProgram:
             os.close(reading)
             os.close(writing)
         self.stdin = os.fdopen(stdin, "w", encoding="utf-8")
-        self.stdout = os.fdopen(stdout, encoding="utf-8")
+        self.stdout = LimitedReader(stdout)
         self.poll, self.wait, self.kill = self._process.poll, self._process.wait, self._process.kill
 
     def __enter__(self) -> PipedProgram:
@@ -133,7 +175,10 @@ class PipedProgram:
         with contextlib.suppress(BrokenPipeError):
             self.stdin.close()
         self.stdout.close()
-        self.wait()
+        try:
+            self.wait(SILENT_S_MAX)
+        finally:
+            self.kill()
 
 
 @functools.cache
