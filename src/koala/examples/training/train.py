@@ -30,7 +30,7 @@ STATE = "state-{}.pt"
 STATES_KEPT = 2
 
 
-def main() -> int:
+def main() -> None:
     """Train, and tell the loss, the time, and the bytes that left this cluster."""
     options = _options()
     torch.set_num_threads(1)
@@ -42,7 +42,6 @@ def main() -> int:
     if dist.get_rank() == 0:
         sys.stdout.write(f"{json.dumps(trainer.report())}\n")
     dist.destroy_process_group()
-    return 0
 
 
 def _options() -> argparse.Namespace:
@@ -238,4 +237,4 @@ class Trainer:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()  # without sys.exit: torchrun with --run-path would wait for ever for the script to return
