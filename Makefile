@@ -29,12 +29,14 @@ $(VENV)/torch: $(VENV)/dev requirements/torch.txt
 demo: $(VENV)/base
 	$(BIN)/koala demo
 
-# The checks that take seconds come first. Those that take a minute run beside the tests, many of which wait.
-test: style layers $(if $(CI),$(VENV)/torch)
+# The checks that take seconds come first, beside what the tests need. Those that take a minute run beside the tests,
+# many of which wait.
+test: $(VENV)/dev $(if $(CI),$(VENV)/torch)
+	$(MAKE) --jobs=2 compiled style layers
 	$(MAKE) --jobs=2 suite types pages
 
 # Few tests that fail get a second try, alone, and are named as unsteady: tests/support/second_try.py.
-suite: compiled
+suite: $(VENV)/dev
 	$(BIN)/python -m tests.support.second_try -n auto --dist loadfile
 
 lint: $(VENV)/dev

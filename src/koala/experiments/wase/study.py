@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from koala.experiments.frame.claims import measured
+from koala.experiments.frame.claims import PaperClaim, measured
 from koala.experiments.frame.experiment import (
     Conclusion,
     Experiment,
@@ -146,11 +146,7 @@ class WaseStudy(Experiment[WaseParameters]):
         }
         return Conclusion(
             numbers,
-            [
-                *claims.claims(data),
-                *(claim for other in others for claim in claims.claims_read_otherwise(other)),
-                *(beyond.claims(data) if parameters.beyond else ()),
-            ],
+            claims_on(data, others),
             [
                 *figures.figures(data, others),
                 *(beyond_figures.figures(data) if parameters.beyond else ()),
@@ -160,6 +156,15 @@ class WaseStudy(Experiment[WaseParameters]):
             {"tables.md": tables_text(data.pipeline)},
             [_readings([data, *others])],
         )
+
+
+def claims_on(data: WaseData, others: Sequence[WaseData]) -> list[PaperClaim]:
+    """The paper's claims, also with its ranges read otherwise, and our own."""
+    return [
+        *claims.claims(data),
+        *(claim for other in others for claim in claims.claims_read_otherwise(other)),
+        *(beyond.claims(data) if data.parameters.beyond else ()),
+    ]
 
 
 def _settings(parameters: WaseParameters, without: frozenset[str]) -> dict[str, Any]:

@@ -112,18 +112,18 @@ def _loads(model: LoadModel) -> Figure:
     over_time.set_ylabel("load (%)")
     over_time.set_ylim(0, None)
     around = [[load - each.mean for load in column] for each, column in zip(series, columns, strict=True)]
-    lags = range(_LAG_STEPS)
-    alike.plot([_STEP_S * lag / 60 for lag in lags], [_autocorrelation(around, lag) for lag in lags], color=_MAN)
+    alike.plot([_STEP_S * lag / 60 for lag in range(_LAG_STEPS)], _autocorrelations(around), color=_MAN)
     alike.axhline(0, color="#999999", linewidth=0.8)
     alike.set_xlabel("minutes later")
     alike.set_ylabel("autocorrelation")
     return figure
 
 
-def _autocorrelation(around: list[list[float]], lag: int) -> float:
-    """The mean over series of products of what each is above or below its mean."""
-    top = bottom = 0.0
-    for series in around:
-        top += sum(one * other for one, other in zip(series, series[lag:], strict=False)) / (len(series) - lag)
-        bottom += sum(each * each for each in series) / len(series)
-    return top / bottom if bottom else 1.0
+def _autocorrelations(around: list[list[float]]) -> list[float]:
+    """For each lag the mean over series of products of what each is above or below its mean."""
+    import numpy
+
+    rows = numpy.array(around)
+    bottom = float((rows * rows).mean())
+    means = (float((rows[:, : rows.shape[1] - lag] * rows[:, lag:]).mean()) for lag in range(_LAG_STEPS))
+    return [mean / bottom if bottom else 1.0 for mean in means]
