@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from koala.experiments.frame.experiment import FinishedUnit
+from koala.experiments.frame.experiment import FinishedUnit, Unit
 from koala.experiments.minigrid.cases import MiniGridCase, MiniGridParameters
 from koala.experiments.minigrid.data import MiniGridData
 from koala.experiments.minigrid.study import MiniGridStudy
@@ -86,10 +86,15 @@ def results_of(
     parameters: MiniGridParameters = SMALL,
     change: Callable[[MiniGridCase], dict[str, Any]] = lambda _case: {},
 ) -> list[FinishedUnit]:
-    """The results of every unit."""
-    finished = []
-    for unit in MiniGridStudy().units(parameters, 1, SEEDS):
-        case = msgspec.convert(unit.work["case"], MiniGridCase)
-        mean_s = turnaround(case, unit.work["seed"])
-        finished.append(FinishedUnit(unit, numbers(mean_s, case.lslt, **change(case))))
-    return finished
+    """The results of every unit of the first look."""
+    return [finished(unit, turnaround, change) for unit in MiniGridStudy().units(parameters, 1, SEEDS)]
+
+
+def finished(
+    unit: Unit,
+    turnaround: Turnaround = as_the_paper_says,
+    change: Callable[[MiniGridCase], dict[str, Any]] = lambda _case: {},
+) -> FinishedUnit:
+    """The result of one."""
+    case = msgspec.convert(unit.work["case"], MiniGridCase)
+    return FinishedUnit(unit, numbers(turnaround(case, unit.work["seed"]), case.lslt, **change(case)))

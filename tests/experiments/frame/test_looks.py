@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from koala.experiments.frame.claims import ClaimVerdict, above, below, judge, within
+from koala.experiments.frame.claims import ClaimVerdict, PaperClaim, above, below, judge, within
 from koala.experiments.frame.experiment import Conclusion, Experiment, FinishedUnit, Parameters, Unit
 from koala.experiments.frame.looks import Judged, judged, planned_looks, seen_at
 from koala.experiments.frame.statistics import Interval, mean_interval
+from koala.experiments.frame.whole_run import SeedRange, run_to_report
 
 
 class Dice(Experiment[Parameters]):
@@ -38,7 +41,7 @@ class Dice(Experiment[Parameters]):
         return Conclusion({}, [judge("D1", "It is above.", [within("value", interval, *self.wanted)])], [])
 
     def play(self, first: int, most: int, *, quick: bool = False) -> Judged:
-        def results_of(seeds: int) -> list[FinishedUnit]:
+        def results_of(seeds: int, _undecided: Sequence[PaperClaim]) -> list[FinishedUnit]:
             return [FinishedUnit(unit, self.run(unit)) for unit in self.units(Parameters(), 1, seeds)]
 
         return judged(self, Parameters(), planned_looks(first, most), results_of, quick=quick)
@@ -114,3 +117,57 @@ def test_stopping_when_decided_is_wrong_no_more_often_than_one_look_may_be() -> 
         for game in range(games)
     )
     assert wrong / games < 0.05
+
+
+class SeveralDice(Experiment[Parameters]):
+    """Two dice that are wanted above zero, clearly and barely so, and one that is wanted where so few seeds cannot
+    show it to be; further seeds go to those that are undecided."""
+
+    name = "several-dice"
+    title = question = "Several dice"
+    repetitions = seeds_min = 8
+    parameters_type = Parameters
+    means = (9.0, 0.6)
+    wanted = ((0.0, 1e9), (0.0, 1e9), (-0.001, 0.001))
+
+    def units(self, parameters: Parameters, seed: int, repetitions: int) -> list[Unit]:
+        return [self.unit(die, seed + number) for number in range(repetitions) for die in range(len(self.wanted))]
+
+    def unit(self, die: int, seed: int) -> Unit:
+        return Unit(label=f"{die}, seed {seed}", work={"die": die, "seed": seed})
+
+    def more_units(
+        self, parameters: Parameters, seed: int, done: Sequence[Unit], numbers: range, undecided: Sequence[PaperClaim]
+    ) -> list[Unit]:
+        dice = sorted(die for claim in undecided for die in claim.rests_on)
+        return [*done, *(self.unit(die, seed + number) for number in numbers for die in dice)]
+
+    def run(self, unit: Unit) -> dict[str, Any]:
+        die, seed = unit.work["die"], unit.work["seed"]
+        if die == 2:
+            return {"value": 1.0 if seed % 2 else -1.0}
+        return {"value": random.Random(f"{die} {seed}").gauss(self.means[die], 1.0)}
+
+    def conclude(self, parameters: Parameters, results: Sequence[FinishedUnit]) -> Conclusion:
+        values: dict[int, list[float]] = {}
+        for unit, result in results:
+            values.setdefault(unit.work["die"], []).append(result["value"])
+        claims = [
+            PaperClaim(
+                id=f"D{die}",
+                text="It is there.",
+                comparisons=(within("value", mean_interval(found), *self.wanted[die]),),
+                rests_on=frozenset({die}),
+            )
+            for die, found in values.items()
+        ]
+        return Conclusion({"rolls": Counter(unit.work["die"] for unit, _ in results)}, claims, [])
+
+
+def test_further_seeds_go_to_the_claims_that_they_may_decide_and_a_decided_one_stays(tmp_path: Path) -> None:
+    seen = run_to_report(SeveralDice(), Parameters(), SeedRange(1, 8, 64), tmp_path, processes=1).seen
+    clear, near, hopeless = seen.conclusion.claims
+    assert [claim.verdict for claim in (clear, near, hopeless)] == ["holds", "holds", "undecided"]
+    assert seen.conclusion.results["rolls"] == {0: 8, 1: seen.seeds, 2: 8}
+    assert seen.seeds > 8
+    assert (clear.confidence, near.confidence) == (seen.looks[0].confidence, seen.looks[-1].confidence)

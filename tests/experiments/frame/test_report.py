@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 
+from koala.experiments.frame.claims import PaperClaim
 from koala.experiments.frame.experiment import FinishedUnit
 from koala.experiments.frame.looks import judged, planned_looks
 from koala.experiments.frame.report import OtherReportError, WrittenReport, check_folder, write_report
@@ -23,7 +25,7 @@ def written(folder: Path, repetitions: int = 3) -> WrittenReport:
     experiment = Sample()
     parameters = SampleParameters(factor=3.0)
 
-    def results_of(seeds: int) -> list[FinishedUnit]:
+    def results_of(seeds: int, _undecided: Sequence[PaperClaim]) -> list[FinishedUnit]:
         units = experiment.units(parameters, 1, seeds)
         return [FinishedUnit(unit, json.loads(json.dumps(experiment.run(unit)))) for unit in units]
 

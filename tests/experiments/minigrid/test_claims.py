@@ -102,7 +102,7 @@ def test_the_rival_of_ours_is_the_one_that_did_best_at_each_bandwidth() -> None:
 
 def test_what_is_shown_side_by_side_has_the_same_seeds() -> None:
     data = data_of()
-    everywhere, few = at("A1", 300.0), at("A1", 300.0, 0.6)
+    everywhere, few = at("B3(chunk=0.85)", 300.0), at("B3(chunk=0.85)", 300.0, 0.6)
     assert data.seeds_of(everywhere) == [1, 2, 3, 4]
     assert data.shared_seeds([everywhere, few, alone("nobody")]) == [1, 2, 3]
     assert data.interval(everywhere, seeds=[1, 2, 3]).n == 3

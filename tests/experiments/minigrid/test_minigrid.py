@@ -13,11 +13,22 @@ from click.testing import CliRunner, Result
 
 from koala.cli import koala
 from koala.experiments.frame.figures import house_style
-from koala.experiments.minigrid.cases import MiniGridCase, MiniGridParameters, alone, at, cases_of, mixed, selected
+from koala.experiments.minigrid.cases import (
+    IDEAL,
+    MIGRATION_ONLY,
+    MiniGridCase,
+    MiniGridParameters,
+    alone,
+    at,
+    cases_of,
+    chunked,
+    mixed,
+    selected,
+)
 from koala.experiments.minigrid.runs import asked_case, run_case, threshold_of
 from koala.experiments.minigrid.study import MiniGridStudy
 from koala.policies.catalogue import Catalogue
-from tests.support.minigrid_samples import SEEDS, SMALL, results_of
+from tests.support.minigrid_samples import SEEDS, SMALL, finished, results_of
 
 
 def run(*arguments: str) -> Result:
@@ -43,7 +54,8 @@ def test_every_seed_has_each_case_once_and_later_seeds_have_fewer() -> None:
         assert set(later) <= set(earlier)
     assert {at("A1", bsbw) for bsbw in parameters.bsbw} <= set(by_seed[-1])
     assert {at("B2", bsbw, 0.6) for bsbw in parameters.bsbw} <= set(by_seed[0])
-    assert {at("B4", 300.0, lslt) for lslt in parameters.lslt} <= set(by_seed[2])
+    assert {at("B4", 300.0, lslt) for lslt in parameters.lslt} <= set(by_seed[0])
+    assert {at(chunked(0.8), 300.0, lslt) for lslt in parameters.surface_lslt} <= set(by_seed[2])
 
 
 def test_every_policy_of_the_study_is_one_that_the_catalogue_knows() -> None:
@@ -198,6 +210,27 @@ def test_figures_that_were_not_run_are_left_out() -> None:
     with house_style():
         for picture in conclusion.figures:
             picture.draw()
+
+
+def test_further_seeds_run_what_undecided_claims_rest_on_and_nothing_else() -> None:
+    study = MiniGridStudy()
+    first = results_of()
+    claims = {claim.id: claim for claim in study.conclude(SMALL, first).claims}
+    worst = [at(chunked(chunk), bsbw) for chunk in SMALL.chunks for bsbw in SMALL.bsbw]
+    assert claims["C14"].rests_on == {alone(IDEAL), alone(MIGRATION_ONLY)}
+    assert claims["C21-worst"].rests_on == set(worst)
+    done = [each.unit for each in first]
+    both = [claims["C14"], claims["C21-worst"]]
+    units = study.more_units(SMALL, 1, done, range(SEEDS, SEEDS + 2), both)
+    added = [(msgspec.convert(unit.work["case"], MiniGridCase), unit.work["seed"]) for unit in units[len(done) :]]
+    assert units[: len(done)] == done
+    assert sorted(added) == sorted(
+        (case, 1 + number) for case in (alone(IDEAL), alone(MIGRATION_ONLY), *worst) for number in (SEEDS, SEEDS + 1)
+    )
+    further = study.conclude(SMALL, [*first, *(finished(unit) for unit in units[len(done) :])])
+    by_seeds = {claim.id: claim.evidence["seeds"] for claim in further.claims}
+    assert (by_seeds["C14"], by_seeds["C21-worst"], by_seeds["C20"]) == (SEEDS + 2, SEEDS + 2, SEEDS)
+    assert [claim.id for claim in further.claims if claim.verdict != "holds"] == []
 
 
 def test_every_case_is_in_the_report_with_its_interval() -> None:

@@ -134,6 +134,8 @@ class PaperClaim(msgspec.Struct, frozen=True, kw_only=True):
 
     ``note`` is what a reader must know to weigh it and ``more`` goes to the evidence. A ``first_look`` has too few
     seeds or too little work in each for any verdict: it leaves every claim undecided and says where it leans.
+    ``rests_on`` are the cases that it was judged from, where the experiment says so: further seeds for this claim
+    need no others.
     """
 
     id: str
@@ -143,6 +145,7 @@ class PaperClaim(msgspec.Struct, frozen=True, kw_only=True):
     more: dict[str, Any] = {}
     confidence: float = CONFIDENCE
     first_look: bool = False
+    rests_on: frozenset[Any] = frozenset()
 
     @property
     def leaning(self) -> ClaimVerdict:

@@ -127,6 +127,16 @@ class Experiment(abc.ABC, Generic[P]):
     def units(self, parameters: P, seed: int, repetitions: int) -> list[Unit]:
         """The work for the seeds from ``seed`` on, as many as ``repetitions``; always in the same order."""
 
+    def more_units(
+        self, parameters: P, seed: int, done: Sequence[Unit], numbers: range, undecided: Sequence[PaperClaim]
+    ) -> list[Unit]:
+        """The work of a further look: what is done, and what the seeds of these numbers, from 0 on, add to it.
+
+        These claims are undecided, and as many seeds as there may be would probably decide them. By default the
+        further seeds get all the work that the first ones have.
+        """
+        return self.units(parameters, seed, numbers.stop)
+
     @abc.abstractmethod
     def run(self, unit: Unit) -> dict[str, Any]:
         """The result of one unit, ready for JSON. It depends on the unit alone; called in any process."""

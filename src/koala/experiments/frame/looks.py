@@ -1,9 +1,10 @@
 """Looking at the data again and again without fooling oneself: when a run stops, and how wide its intervals are.
 
-A run looks at its claims after a number of seeds, and takes more where one is undecided. Each look spends a part of
-the error that is allowed in all (a spending function of Pocock's type, by Lan and DeMets), and its intervals have the
-confidence of its part. By the union bound all intervals of all looks hold together with the confidence that a single
-look would have, so that stopping when a claim is decided makes no verdict more likely. ADR 0032 has the reasons.
+A run looks at its claims after a number of seeds, and takes more for those that are undecided. Each look spends a
+part of the error that is allowed in all (a spending function of Pocock's type, by Lan and DeMets), and its intervals
+have the confidence of its part. By the union bound all intervals of all looks hold together with the confidence that
+a single look would have, so that stopping when a claim is decided makes no verdict more likely. ADR 0032 has the
+reasons.
 """
 
 from __future__ import annotations
@@ -93,27 +94,34 @@ def judged(
     experiment: Experiment[P],
     parameters: P,
     looks: Sequence[Look],
-    results_of: Callable[[int], list[FinishedUnit]],
+    results_of: Callable[[int, Sequence[PaperClaim]], list[FinishedUnit]],
     *,
     quick: bool = False,
 ) -> Judged:
     """Look at the data until every claim is decided, until no look could decide one, or until the last look.
 
-    ``results_of`` computes the units of so many seeds. That more seeds than the last look has would be needed is
-    estimated from the spread seen; to stop then makes no verdict, so it needs no part of the error.
+    ``results_of`` computes the units of so many seeds, of which those beyond the look before are for the claims given
+    with them. That more seeds than the last look has would be needed is estimated from the spread seen; to stop then
+    makes no verdict, so it needs no part of the error. A claim stays as the look saw it that decided it: later ones
+    may have nothing new about it.
     """
+    decided: dict[str, PaperClaim] = {}
+    reachable: list[PaperClaim] = []
     for number, look in enumerate(looks, 1):
-        conclusion = experiment.conclude(parameters, results_of(look.seeds))
+        conclusion = experiment.conclude(parameters, results_of(look.seeds, reachable))
         first_look = quick or look.seeds < experiment.seeds_min
-        claims = seen_at(conclusion.claims, look, first_look=first_look)
+        seen = seen_at(conclusion.claims, look, first_look=first_look)
+        claims = [decided.get(claim.id, claim) for claim in seen]
         conclusion = conclusion._replace(claims=claims)
-        left = [claim for claim in claims if claim.verdict is ClaimVerdict.UNDECIDED]
+        decided = {claim.id: claim for claim in claims if claim.verdict is not ClaimVerdict.UNDECIDED}
+        left = [claim for claim in claims if claim.id not in decided]
+        reachable = [claim for claim in left if _within_reach(claim, looks[-1].seeds)]
         stopped = ""
         if not left:
             stopped = "every claim is decided"
         elif look is looks[-1]:
             stopped = "there were no more looks"
-        elif not any(_within_reach(claim, looks[-1].seeds) for claim in left):
+        elif not reachable:
             stopped = f"{looks[-1].seeds} seeds would decide no further claim"
         if stopped:
             return Judged(conclusion, tuple(looks[:number]), len(looks), stopped)

@@ -5,11 +5,12 @@ The command line and the library both come through here; progress and interrupts
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from koala.experiments.frame.experiment import Experiment, FinishedUnit, P
+from koala.experiments.frame.claims import PaperClaim
+from koala.experiments.frame.experiment import Experiment, FinishedUnit, P, Unit
 from koala.experiments.frame.looks import Judged, judged, planned_looks
 from koala.experiments.frame.report import WrittenReport, check_folder, write_report
 from koala.experiments.frame.run import Computer, run_units
@@ -47,11 +48,19 @@ def run_to_report(
     OtherReportError where the folder holds a report of something else, UnitError where a unit cannot be computed.
     """
     check_folder(folder, experiment.name)
+    units: list[Unit] = []
+    counted = 0
 
-    def results_of(count: int) -> list[FinishedUnit]:
+    def results_of(count: int, undecided: Sequence[PaperClaim]) -> list[FinishedUnit]:
+        nonlocal units, counted
+        if counted:
+            units = experiment.more_units(parameters, seeds.first, units, range(counted, count), undecided)
+        else:
+            units = experiment.units(parameters, seeds.first, count)
+        counted = count
         return run_units(
             experiment,
-            experiment.units(parameters, seeds.first, count),
+            units,
             folder,
             processes=processes,
             computer=computer,

@@ -1,4 +1,4 @@
-"""Which runs the study of mini-grids consists of: every case, and under how many seeds it is run.
+"""Which runs the study of mini-grids consists of: every case, and under how many seeds it is run at first.
 
 A case is a policy with its threshold, on jobs of some bandwidth and pattern, on a grid of some wiring. How a case is
 run is in ``runs``; what the results say in ``claims``, ``duels`` and ``figures``.
@@ -6,7 +6,7 @@ run is in ``runs``; what the results say in ``claims``, ``duels`` and ``figures`
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Annotated, Any
 
 import msgspec
@@ -55,12 +55,13 @@ class MiniGridParameters(Parameters, frozen=True, kw_only=True):
 
     - ``jobs_per_cluster``: how many jobs come to each of the four clusters in a run;
     - ``bsbw``: the bisection bandwidths, in Mbit/s;
-    - ``lslt``: the thresholds, as shares of a link's capacity; ``surface_lslt`` those of the surfaces;
+    - ``lslt``: the thresholds, as shares of a link's capacity; ``surface_lslt`` those of the surfaces and claims;
     - ``chunks``: those of B3, as shares of a job;
-    - ``lslt_seeds``: under how many seeds, of all, the thresholds are tried at the low and the high bandwidth, and
-      so are our own policies and their rivals, and mixed bandwidths;
+    - ``lslt_seeds``: under how many seeds, of those of the first look, B3 is tried at the thresholds of the claims,
+      and so are our own policies and their rivals, mixed bandwidths, and wirings at the low and high bandwidth;
     - ``pattern_seeds``: under how many patterns and wirings are;
-    - ``surface_seeds``: under how many the surfaces over both thresholds and bandwidths are;
+    - ``surface_seeds``: under how many every module is tried over the thresholds, at the low and the high bandwidth
+      and for the surfaces over both;
     - ``clusters``: how many clusters there are; the paper has grids of 2, 4 and 8.
     """
 
@@ -70,7 +71,7 @@ class MiniGridParameters(Parameters, frozen=True, kw_only=True):
     surface_lslt: Thresholds = (0.4, 0.6, 0.8, 1.0, 1.2)
     chunks: Chunks = (0.7, 0.75, 0.8, 0.85, 0.9)
     lslt_seeds: Seeds = 3
-    pattern_seeds: Seeds = 8
+    pattern_seeds: Seeds = 4
     surface_seeds: Seeds = 1
     clusters: Annotated[int, msgspec.Meta(ge=2, le=64)] = CLUSTERS
 
@@ -151,16 +152,23 @@ def surface_modules(parameters: MiniGridParameters) -> tuple[str, ...]:
 
 
 def cases_of(parameters: MiniGridParameters, seed_number: int) -> list[MiniGridCase]:
-    """The cases of a seed, by its number from 0 on, each once; those with the same jobs beside each other."""
+    """The cases of a seed of the first look, by its number from 0 on, each once."""
     found = list(_always(parameters))
     if seed_number < parameters.lslt_seeds:
-        found += _by_threshold(parameters)
+        found += _chunks_by_threshold(parameters)
         found += _own_and_rivals(parameters)
+        found += _wirings()
     if seed_number < parameters.pattern_seeds:
-        found += _patterns_and_wirings()
+        found += _patterns()
     if seed_number < parameters.surface_seeds:
+        found += _by_threshold(parameters)
         found += _surfaces(parameters)
-    return sorted(set(found), key=_by_jobs)
+    return in_order(found)
+
+
+def in_order(cases: Iterable[MiniGridCase]) -> list[MiniGridCase]:
+    """Each of them once; those with the same jobs beside each other, since drawing jobs takes its time."""
+    return sorted(set(cases), key=_by_jobs)
 
 
 def _by_jobs(case: MiniGridCase) -> tuple[Any, ...]:
@@ -183,10 +191,18 @@ def _always(parameters: MiniGridParameters) -> Iterator[MiniGridCase]:
             yield at(policy, bsbw)
 
 
-def _by_threshold(parameters: MiniGridParameters) -> Iterator[MiniGridCase]:
-    """Every module at a low and a high bandwidth, over all thresholds; and Initial where it is slow."""
+def _chunks_by_threshold(parameters: MiniGridParameters) -> Iterator[MiniGridCase]:
+    """B3 at a low and a high bandwidth, over the thresholds of the claims; and Initial where it is slow."""
     for bsbw in parameters.bsbw:
         yield at(INITIAL, bsbw, None)
+    for bsbw in (LOW_BSBW, HIGH_BSBW):
+        for lslt in parameters.surface_lslt:
+            for chunk in parameters.chunks:
+                yield at(chunked(chunk), bsbw, lslt)
+
+
+def _by_threshold(parameters: MiniGridParameters) -> Iterator[MiniGridCase]:
+    """Every module at a low and a high bandwidth, over all thresholds."""
     for bsbw in (LOW_BSBW, HIGH_BSBW):
         for lslt in parameters.lslt:
             for policy in modules(parameters):
@@ -227,10 +243,13 @@ def places() -> list[tuple[str, str]]:
     return [(pattern, wiring) for wiring in (STAR, ISLANDS) for pattern in PATTERNS]
 
 
-def _patterns_and_wirings() -> Iterator[MiniGridCase]:
+def _patterns() -> Iterator[MiniGridCase]:
     for pattern, wiring in places():
         for policy in (*SELECTED, *PATTERN_RIVALS):
             yield selected(policy, PATTERN_BSBW, pattern, wiring)
+
+
+def _wirings() -> Iterator[MiniGridCase]:
     for policy in SELECTED:
         for bsbw in ISLAND_BSBWS:
             for wiring in (STAR, ISLANDS):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
 from koala.experiments.frame.claims import Comparison, PaperClaim, above, below, judge, measured, within
 from koala.experiments.frame.statistics import CONFIDENCE, Interval, mean_interval, paired_difference
@@ -40,20 +41,22 @@ PAPERS_CHUNK = 0.85
 
 def claims(data: MiniGridData) -> list[PaperClaim]:
     """All of them, with their verdicts."""
-    return [
-        _bounds(data),
-        _bounds(data, whole_gaps=True),
-        _initial_soon_worse(data),
-        _better_than_initial(data, "C16", "A1", "B1"),
-        *(_better_than_initial(data, f"C16-{order}", policy) for order, policy in A1_ORDERS.items()),
-        _never_beyond(data),
-        _stable(data),
-        _at_the_ends(data),
-        _load_balancing_worst(data),
-        _best_chunk(data),
-        _best_chunk_at_worst(data),
-        _best_chunk_by_threshold(data),
+    orders = [partial(_better_than_initial, f"C16-{order}", (policy,)) for order, policy in A1_ORDERS.items()]
+    judges: list[Callable[[MiniGridData], PaperClaim]] = [
+        _bounds,
+        partial(_bounds, whole_gaps=True),
+        _initial_soon_worse,
+        partial(_better_than_initial, "C16", ("A1", "B1")),
+        *orders,
+        _never_beyond,
+        _stable,
+        _at_the_ends,
+        _load_balancing_worst,
+        _best_chunk,
+        _best_chunk_at_worst,
+        _best_chunk_by_threshold,
     ]
+    return [data.judged(each) for each in judges]
 
 
 def _line(data: MiniGridData, policy: str, lslt: float | None = FULL_LSLT) -> list[MiniGridCase]:
@@ -113,7 +116,7 @@ def _initial_soon_worse(data: MiniGridData) -> PaperClaim:
     return judge("C15", text, comparisons, note=" ".join(note for note in notes if note))
 
 
-def _better_than_initial(data: MiniGridData, name: str, *policies: str) -> PaperClaim:
+def _better_than_initial(name: str, policies: tuple[str, ...], data: MiniGridData) -> PaperClaim:
     comparisons = [
         below(f"{policy} - Initial at {case.bsbw_low:g} Mbit/s", data.difference(at(policy, case.bsbw_low), case))
         for policy in policies
@@ -301,11 +304,11 @@ def _worst(data: MiniGridData, policy: str) -> BySeed:
 
 
 def _best_chunk_by_threshold(data: MiniGridData) -> PaperClaim:
-    """Best overall, read as: at every threshold, on average over the low and the high bandwidth."""
+    """Best overall, read as: at every threshold of the surfaces, on average over the low and the high bandwidth."""
     papers = chunked(PAPERS_CHUNK)
     comparisons: list[Comparison] = []
     best: list[str] = []
-    for lslt in data.parameters.lslt:
+    for lslt in data.parameters.surface_lslt:
         lines = {
             policy: [at(policy, bsbw, lslt) for bsbw in (LOW_BSBW, HIGH_BSBW)]
             for policy in (papers, *_chunk_rivals(data))

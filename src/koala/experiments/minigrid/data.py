@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
 
+from koala.experiments.frame.claims import PaperClaim
 from koala.experiments.frame.experiment import FinishedUnit
 from koala.experiments.frame.statistics import CONFIDENCE, Interval, mean_interval, paired_difference
 from koala.experiments.minigrid.cases import MiniGridCase, MiniGridParameters
@@ -25,6 +26,7 @@ class MiniGridData:
     def __init__(self, parameters: MiniGridParameters, results: Sequence[FinishedUnit]) -> None:
         self.parameters = parameters
         self._runs: dict[MiniGridCase, dict[int, dict[str, Any]]] = {}
+        self._read: set[MiniGridCase] = set()
         for unit, result in results:
             case = msgspec.convert(unit.work["case"], MiniGridCase)
             self._runs.setdefault(case, {})[unit.work["seed"]] = result
@@ -43,8 +45,15 @@ class MiniGridData:
         """The seeds under which it was run."""
         return sorted(self._runs[case])
 
+    def judged(self, judge: Callable[[MiniGridData], PaperClaim]) -> PaperClaim:
+        """The claim, with the cases that were read to judge it."""
+        self._read = set()
+        claim = judge(self)
+        return msgspec.structs.replace(claim, rests_on=frozenset(self._read))
+
     def values(self, case: MiniGridCase, name: str = TURNAROUND) -> BySeed:
         """One number of each run of the case."""
+        self._read.add(case)
         return {seed: self._runs[case][seed][name] for seed in self.seeds_of(case)}
 
     def interval(self, case: MiniGridCase, name: str = TURNAROUND, seeds: Sequence[int] | None = None) -> Interval:

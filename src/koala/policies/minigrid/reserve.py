@@ -9,6 +9,7 @@ traffic costs more.
 from __future__ import annotations
 
 from collections.abc import MutableSequence, Sequence
+from math import inf
 
 from koala.model.network import (
     ALL_TO_ALL,
@@ -136,27 +137,21 @@ def divide_around(case: PlacementCase, anchor: int, idle: Sequence[int], parts: 
     return 0
 
 
-def traffic_price(case: PlacementCase, per_processor_bit_s: float, parts: Sequence[int]) -> float:
-    """What a division takes of the links, as shares of their capacities: a share of a full link counts twice."""
+def traffic_price(case: PlacementCase, per_processor_bit_s: float, reserve: float, parts: Sequence[int]) -> float:
+    """What a division takes of the links, as shares of their capacities: a share of a full link counts twice.
+
+    It is infinite where a link would be left without the reserve.
+    """
     price = 0.0
     for site in range(len(parts)):
         if parts[site] > 0:
             crossed = crossing(case.pattern, case.dimensions, parts, case.total, site)
             own_bit_s = demand_bit_s(per_processor_bit_s, crossed)
+            if own_bit_s > reserved_room_bit_s(case.demand[site], case.capacity[site], case.threshold, reserve):
+                return inf
             share = saturation(own_bit_s, case.capacity[site])
             price += share * (1.0 + saturation(case.demand[site], case.capacity[site]) + 0.5 * share)
     return price
-
-
-def reserve_is_left(case: PlacementCase, per_processor_bit_s: float, reserve: float, parts: Sequence[int]) -> bool:
-    """Whether every link keeps the reserve beside what these parts send."""
-    for site in range(len(parts)):
-        if parts[site] > 0:
-            crossed = crossing(case.pattern, case.dimensions, parts, case.total, site)
-            room_bit_s = reserved_room_bit_s(case.demand[site], case.capacity[site], case.threshold, reserve)
-            if demand_bit_s(per_processor_bit_s, crossed) > room_bit_s:
-                return False
-    return True
 
 
 def divide_with_reserve(
@@ -175,19 +170,17 @@ def divide_with_reserve(
         room_bit_s = reserved_room_bit_s(case.demand[site], case.capacity[site], case.threshold, reserve)
         low[site] = min(idle[site], small_limit(case, per_processor_bit_s, room_bit_s))
     best = -1
-    best_price = 0.0
+    best_price = inf
     best_squares = 0
+    by_whole = case.pattern in (CUBE, MASTER_WORKER)
     for anchor in range(len(idle)):
-        whole_checked = case.pattern in (CUBE, MASTER_WORKER)
-        if (idle[anchor] if whole_checked else low[anchor]) <= 0 or divide_around(case, anchor, idle, parts) > 0:
+        if (idle[anchor] if by_whole else low[anchor]) <= 0 or divide_around(case, anchor, idle, parts) > 0:
             continue
-        if whole_checked and not reserve_is_left(case, per_processor_bit_s, reserve, parts):
-            continue
-        price = traffic_price(case, per_processor_bit_s, parts)
+        price = traffic_price(case, per_processor_bit_s, reserve, parts)
         squares = 0
         for site in range(len(idle)):
             squares += parts[site] * parts[site]
-        if best < 0 or price < best_price or (price == best_price and squares > best_squares):
+        if price < best_price or (price == best_price and best >= 0 and squares > best_squares):
             best = anchor
             best_price = price
             best_squares = squares

@@ -83,10 +83,12 @@ def close_exceeded(module: int, case: PlacementCase, routes: SharedRoutes, parts
     for link in range(len(routes.crossed)):
         routes.crossed[link] = 0.0
     add_shared_crossings(case.pattern, case.dimensions, parts, case.total, routes.first, routes.links, routes.crossed)
+    sent = sent_bit_s(module, case)
+    reserve = reserve_of(module, case)
     exceeded = 0
     for link in range(len(parts), len(routes.crossed)):
-        added = demand_bit_s(sent_bit_s(module, case), routes.crossed[link])
-        room = reserved_room_bit_s(case.demand[link], case.capacity[link], case.threshold, reserve_of(module, case))
+        added = demand_bit_s(sent, routes.crossed[link])
+        room = reserved_room_bit_s(case.demand[link], case.capacity[link], case.threshold, reserve)
         if added > room:
             routes.closed[link] = 1
             exceeded += 1
