@@ -24,9 +24,9 @@ from koala.cli.errors import FailedError
 from koala.client import Client
 from tests.support.live_cli import Terminal
 from tests.support.live_daemon import Daemon, processes_below, until
+from tests.support.warm_koala import WarmProcess, start_koala
 
 RUN_S_MAX = 240.0
-DEMO = [sys.executable, "-m", "koala", "demo"]
 
 
 @pytest.fixture
@@ -49,17 +49,30 @@ def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def begun(*options: str) -> Iterator[tuple[subprocess.Popen[str], IO[str]]]:
-    """The demo in a pipe; killed at the end if it runs still, which no test wants."""
-    with subprocess.Popen(
-        [*DEMO, *options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, bufsize=1
-    ) as process:
-        assert process.stdout is not None
+def begun() -> Iterator[tuple[WarmProcess, IO[str], IO[str]]]:
+    """The demo, what it says in a pipe, and the file of its errors; killed at the end if it runs still, which no test
+    wants."""
+    reading, writing = os.pipe()
+    with os.fdopen(reading, encoding="utf-8") as lines, tempfile.TemporaryFile("w+", encoding="utf-8") as errors:
+        with Path(os.devnull).open("rb") as nothing, os.fdopen(writing, "wb") as output:
+            process = start_koala(
+                ["demo"],
+                stdin=nothing.fileno(),
+                stdout=output.fileno(),
+                stderr=errors.fileno(),
+                env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            )
         try:
-            yield process, process.stdout
+            yield process, lines, errors
         finally:
-            if process.poll() is None:
-                process.kill()
+            process.kill()
+
+
+def ended(process: WarmProcess, errors: IO[str]) -> tuple[int, str]:
+    """The exit code of a demo that was begun, and its errors."""
+    code = process.wait(RUN_S_MAX)
+    errors.seek(0)
+    return code, errors.read()
 
 
 def read_until(lines: IO[str], text: str) -> None:
@@ -74,7 +87,8 @@ def by_name(document: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def test_it_splits_preempts_and_restarts_for_real_and_can_be_kept(temporary: Path) -> None:
-    done = subprocess.run([*DEMO, "--keep", "--json"], capture_output=True, text=True, timeout=RUN_S_MAX, check=False)
+    demo = [sys.executable, "-m", "koala", "demo", "--keep", "--json"]
+    done = subprocess.run(demo, capture_output=True, text=True, timeout=RUN_S_MAX, check=False)
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
     kept = document["kept"]
@@ -159,32 +173,32 @@ def test_on_a_terminal_it_moves_until_it_is_interrupted(temporary: Path) -> None
 
 
 def test_a_demo_that_is_told_to_end_puts_everything_in_order(temporary: Path) -> None:
-    with begun() as (process, lines):
+    with begun() as (process, lines, errors):
         read_until(lines, "C sweep    all components are at the barrier")
         process.send_signal(signal.SIGTERM)
-        _, errors = process.communicate(timeout=RUN_S_MAX)
-    assert process.returncode == 130
-    assert "Interrupted." in errors
-    assert "Traceback" not in errors
+        code, told = ended(process, errors)
+    assert code == 130
+    assert "Interrupted." in told
+    assert "Traceback" not in told
 
 
 def test_a_demo_interrupted_while_its_daemon_starts_leaves_nothing(temporary: Path) -> None:
-    with begun() as (process, _):
+    with begun() as (process, _, errors):
         until(lambda: bool(processes_below(temporary)), "the daemon has been started")
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=RUN_S_MAX)
-    assert process.returncode == 130, errors
+        code, told = ended(process, errors)
+    assert code == 130, told
 
 
 def test_a_daemon_that_dies_ends_the_demo_with_one_message(temporary: Path) -> None:
-    with begun() as (process, lines):
+    with begun() as (process, lines, errors):
         read_until(lines, "C sweep    placed")
         os.kill(daemon_below(temporary), signal.SIGKILL)
-        _, errors = process.communicate(timeout=RUN_S_MAX)
-    assert process.returncode == 1, errors
-    assert errors.startswith("Error: the demo's daemon has ended")
-    assert "the end of its log:\n  koala is up: demo, 3 sites, 12 processors" in errors
-    assert "Traceback" not in errors
+        code, told = ended(process, errors)
+    assert code == 1, told
+    assert told.startswith("Error: the demo's daemon has ended")
+    assert "the end of its log:\n  koala is up: demo, 3 sites, 12 processors" in told
+    assert "Traceback" not in told
 
 
 def daemon_below(directory: Path) -> int:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import socket
 import ssl
-import subprocess
-import sys
 from contextlib import ExitStack
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -17,6 +15,7 @@ from koala.daemon.doors.descriptors import DESCRIPTORS_MIN, share_out
 from koala.daemon.options import StartError
 from koala.model.api import Scope
 from tests.support.certificates import self_signed
+from tests.support.live_cli import Shell
 from tests.support.live_daemon import running_daemon
 
 WAIT_S = 120.0
@@ -46,8 +45,7 @@ def test_more_connections_than_descriptors_keep_nobody_out_and_nothing_from_runn
         for number in range(CONNECTIONS):
             source = (f"127.0.0.{10 + number % ADDRESSES}", 0)
             held.enter_context(socket.create_connection(address, timeout=WAIT_S, source_address=source))
-        listing = [sys.executable, "-m", "koala", "jobs", "--server", daemon.server]
-        assert subprocess.run(listing, capture_output=True, timeout=WAIT_S, check=False).returncode == 0
+        Shell(daemon.server)("jobs")
         signed = {"Authorization": f"Bearer {secret}"}
         for _ in range(5):
             answer = httpx.get(f"{daemon.url}/v1/jobs", headers=signed, verify=verify, timeout=WAIT_S)
