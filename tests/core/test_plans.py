@@ -67,6 +67,12 @@ def test_a_later_job_that_would_put_the_plan_off_does_not_start() -> None:
     assert (explanation.expected_at, explanation.expected_sites) == (None, ())
 
 
+def test_the_scheduler_is_due_when_the_time_of_a_plan_comes_whether_anything_ends_then_or_not() -> None:
+    driver, _ = one_wide_job_waits()
+    assert driver.job(2).plan_at == 100.0
+    assert driver.scheduler.due_at == 100.0
+
+
 def test_a_preview_minds_the_plans_and_changes_nothing() -> None:
     driver, _ = one_wide_job_waits()
     before = encode_snapshot(driver.scheduler.snapshot())

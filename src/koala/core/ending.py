@@ -31,7 +31,6 @@ _OUTCOMES = {
     JobState.CANCELLED: JobOutcome.CANCELLED,
 }
 
-# In their classes members are looked up as slowly as methods are called: those of every job have names here.
 _WAITING = JobState.WAITING
 _UNWINDING = JobState.UNWINDING
 _DONE = JobState.DONE

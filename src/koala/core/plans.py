@@ -187,7 +187,7 @@ class JobPlans:
         """Take these plans, by rank, as they are, if all of them stand; else none."""
         self._finder = self._finder_beside(planned)
         self._reserved = list(self._finder.reserved)
-        self._all_stand = not any(_is_barred(job) for job in planned) and self._finder.stands()
+        self._all_stand = not any(job.plan_is_barred() for job in planned) and self._finder.stands()
         if not self._all_stand:
             self._set_reserved([])
 
@@ -459,8 +459,3 @@ class JobPlans:
         if not reasons and planned_at <= now:
             reasons.append("what it waited for did not come free in time")
         return "; ".join(reasons) or "others hold what it was to have, or rank before it"
-
-
-def _is_barred(job: Job) -> bool:
-    """Whether the plan of the job has a site that it must not go to any more."""
-    return bool(job.demand and job.plan_spots and set(job.demand.barred).intersection(job.plan_spots.sites))

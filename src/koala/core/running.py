@@ -54,7 +54,6 @@ UNMEASURED_CHARACTERS_MAX = 200
 _NEVER_STARTED = frozenset({Outcome.REFUSED, Outcome.ABSENT})
 _ERRORS_OF_SITES = frozenset({Outcome.REFUSED, Outcome.ABSENT, Outcome.SITE_FAILED})
 
-# In their classes members are looked up as slowly as methods are called: those of every job have names here.
 _STARTING = JobState.STARTING
 _RUNNING = JobState.RUNNING
 _CLAIM_READY = ComponentPhase.READY

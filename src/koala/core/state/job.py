@@ -28,7 +28,6 @@ STORY_LINES_MAX = 400
 STORY_HEAD_LINES = 20
 # A transfer that is late is never believed to be there at once.
 LATE_S_MIN = 1.0
-# In its class a member is looked up as slowly as a method is called.
 _HIGH = Priority.HIGH
 _counts_of = attrgetter(*JobCounts.__struct_fields__)
 
@@ -336,6 +335,13 @@ class Job(_JobLinks):
     def all_made(self) -> bool:
         """Of an array: whether every element was made, or will not be."""
         return self.spec is not None and self.made >= self.spec.size
+
+    def plan_is_barred(self) -> bool:
+        """Whether its plan has a site that it must not go to any more."""
+        demand, spots = self.demand, self.plan_spots
+        if demand is None or spots is None or not demand.barred:
+            return False
+        return not set(demand.barred).isdisjoint(spots.sites)
 
     @property
     def is_kept_back(self) -> bool:

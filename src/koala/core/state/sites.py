@@ -35,7 +35,6 @@ class Trust(enum.StrEnum):
     PROBING = "probing"
 
 
-# In their classes members are looked up as slowly as methods are called: those of every job have names here.
 _USABLE, _PROBING = Trust.USABLE, Trust.PROBING
 
 

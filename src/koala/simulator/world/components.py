@@ -44,7 +44,6 @@ BREAKS_AT = 0.25
 # What a shell says where a program is missing, as on a node that is misconfigured.
 NOT_FOUND = 127
 
-# In their classes members are looked up as slowly as methods are called: those of every job have names here.
 _QUEUED = SimulatedState.QUEUED
 _STARTING = SimulatedState.STARTING
 _READY = SimulatedState.READY
