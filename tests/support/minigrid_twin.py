@@ -124,13 +124,15 @@ class _Twin:
         self.running = [running for running in self.running if running.end_s != now]
 
     def pass_over(self, now: float) -> None:
+        idle, demand = self.idle(), self.demand()
         for number in list(self.waiting):
-            parts = self.place(self.jobs[number])
+            parts = self.place(self.jobs[number], list(idle), list(demand))
             if parts is not None:
                 self.waiting.remove(number)
                 self.start(number, parts, now)
+                idle, demand = self.idle(), self.demand()
 
-    def place(self, job: TwinJob) -> tuple[int, ...] | None:
+    def place(self, job: TwinJob, idle: list[int], demand: list[int]) -> tuple[int, ...] | None:
         sites = len(self.nodes)
         parts = [0] * sites
         module, threshold, chunk = self.choice
@@ -141,7 +143,7 @@ class _Twin:
             pattern = believed_pattern(pattern)
         case = PlacementCase(
             total=job.size,
-            demand=self.demand(),
+            demand=demand,
             capacity=self.wiring.capacity_bit_s,
             per_processor_bit_s=known_bit_s,
             threshold=threshold,
@@ -152,9 +154,9 @@ class _Twin:
             dimensions=job.dimensions,
         )
         if self.wiring.is_star:
-            left = metaschedule(module, case, self.idle(), parts)
+            left = metaschedule(module, case, idle, parts)
         else:
-            left = metaschedule_routed(module, case, self.wiring.routes(), self.idle(), parts)
+            left = metaschedule_routed(module, case, self.wiring.routes(), idle, parts)
         return None if left else tuple(parts)
 
     def start(self, number: int, parts: tuple[int, ...], now: float) -> None:

@@ -91,9 +91,11 @@ class _Twin:
         """Where and when a job of this size can start first, and how much is idle there beside it then."""
         planned_s = {job: max(now_s, self.started[job].at_s + self.jobs[job].requested_s) for job in self.running}
         for at_s in sorted(planned_s.values()):
-            for cluster, idle in enumerate(self.idle):
-                ended = [job for job in self.running if planned_s[job] <= at_s]
-                freed = sum(self.jobs[job].size for job in ended if self.started[job].cluster == cluster)
-                if idle + freed >= size:
-                    return cluster, at_s, idle + freed - size
+            idle = list(self.idle)
+            for job in self.running:
+                if planned_s[job] <= at_s:
+                    idle[self.started[job].cluster] += self.jobs[job].size
+            for cluster, then_idle in enumerate(idle):
+                if then_idle >= size:
+                    return cluster, at_s, then_idle - size
         raise AssertionError("a job that fits on an idle cluster can be planned")
