@@ -6,8 +6,6 @@ import csv
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,6 +16,7 @@ import pytest
 from koala.experiments.replay import replay
 from tests.support.live_cli import Shell
 from tests.support.live_daemon import Daemon, running_daemon, until
+from tests.support.warm_koala import start_koala
 
 GRID = """
 name: two
@@ -176,19 +175,22 @@ def test_a_daemon_that_is_killed_meanwhile_loses_no_job_and_runs_none_twice(
 
 def interrupted(daemon: Daemon, workload: str, name: str, *options: str) -> dict[str, Any]:
     """A replay in a process of its own that is interrupted when all of its jobs are submitted; its numbers."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "koala", "replay", workload, "--json", *options],
-        stdout=subprocess.PIPE,
-        env={**os.environ, "KOALA_SERVER": daemon.server},
-    )
+    told = Path(workload).with_name("numbers.json")
+    with Path(os.devnull).open("rb") as nothing, told.open("wb") as output:
+        process = start_koala(
+            ["replay", workload, "--json", *options],
+            stdin=nothing.fileno(),
+            stdout=output.fileno(),
+            stderr=2,
+            env={**os.environ, "KOALA_SERVER": daemon.server},
+        )
     try:
         until(lambda: len(jobs_of(daemon, name)) == 6, "the jobs are submitted")
         process.send_signal(signal.SIGINT)
-        out, _ = process.communicate(timeout=120)
+        assert process.wait(120) == 130
     finally:
         process.kill()
-    assert process.returncode == 130
-    found: dict[str, Any] = json.loads(out)
+    found: dict[str, Any] = json.loads(told.read_text(encoding="utf-8"))
     return found
 
 
