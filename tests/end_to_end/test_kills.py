@@ -66,7 +66,7 @@ def test_a_daemon_killed_at_random_moments_loses_nothing_on_real_clusters(the_la
     data.write_bytes(rng.randbytes(DATA_BYTES))
     waiting = jobs(log, data.read_bytes(), rng)
     ids: list[int] = []
-    with real_grid(the_lab, tmp_path, MBIT_S, barrier_timeout_s=30, answer_timeout_s=20) as grid:
+    with real_grid(the_lab, tmp_path, MBIT_S, barrier_timeout_s=120, answer_timeout_s=20) as grid:
         grid.client.register("data", "beta", path=str(data))
         for _ in range(KILLS):
             ids += [grid.submit(waiting.pop()), grid.submit(waiting.pop())]
