@@ -16,7 +16,6 @@ SMALL = MiniGridParameters(
     jobs_per_cluster=100,
     bsbw=(200.0, 300.0, 500.0, 800.0),
     lslt=(0.6, 0.8, 1.0),
-    surface_lslt=(0.6, 1.0),
     chunks=(0.7, 0.85, 0.9),
     lslt_seeds=3,
     pattern_seeds=3,

@@ -98,11 +98,13 @@ def cube_crossing(dimensions: int, parts: Sequence[int], total: int, one: int, o
         side = cube_side(remaining, dimensions - dimension)
         remaining //= side
         if side >= 2:
+            there_of_one = neighbours_between(side, stride, first, end, there, there_end)
             degree += 1
-            crossings += neighbours_between(side, stride, first, end, there, there_end)
+            crossings += there_of_one
         if side >= 3:
             degree += 1
-            crossings += neighbours_between(side, stride, there, there_end, first, end)
+            # Within one part, as many have their next neighbour there as have the one before.
+            crossings += there_of_one if other < 0 else neighbours_between(side, stride, there, there_end, first, end)
         stride *= side
     if degree == 0:
         return 0.0

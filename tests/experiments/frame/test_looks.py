@@ -164,6 +164,31 @@ class SeveralDice(Experiment[Parameters]):
         return Conclusion({"rolls": Counter(unit.work["die"] for unit, _ in results)}, claims, [])
 
 
+def test_a_run_stops_where_further_seeds_have_nothing_to_run() -> None:
+    class Silent(Dice):
+        def conclude(self, parameters: Parameters, results: Sequence[FinishedUnit]) -> Conclusion:
+            return Conclusion({}, [judge("D1", "Nothing shows it.", [])], [])
+
+    def results_of(_seeds: int, _undecided: Sequence[PaperClaim]) -> list[FinishedUnit]:
+        return []
+
+    seen = judged(Silent(0.0), Parameters(), planned_looks(8, 64), results_of)
+    assert (seen.seeds, seen.stopped) == (8, "there is nothing more to run")
+
+
+def test_of_two_claims_of_one_name_each_has_its_own_verdict() -> None:
+    class Twice(Dice):
+        def conclude(self, parameters: Parameters, results: Sequence[FinishedUnit]) -> Conclusion:
+            interval = mean_interval([finished.result["value"] for finished in results])
+            clear = judge("D1", "It is above.", [above("value", interval)])
+            return Conclusion({}, [clear, judge("D1", "It is there.", [within("value", interval, 8.99, 9.01)])], [])
+
+    claims = Twice(9.0).play(8, 32).conclusion.claims
+    assert [claim.text for claim in claims] == ["It is above.", "It is there."]
+    assert claims[0].verdict is ClaimVerdict.HOLDS
+    assert claims[1].verdict is not ClaimVerdict.HOLDS
+
+
 def test_further_seeds_go_to_the_claims_that_they_may_decide_and_a_decided_one_stays(tmp_path: Path) -> None:
     seen = run_to_report(SeveralDice(), Parameters(), SeedRange(1, 8, 64), tmp_path, processes=1).seen
     clear, near, hopeless = seen.conclusion.claims

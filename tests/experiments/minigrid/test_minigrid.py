@@ -55,7 +55,7 @@ def test_every_seed_has_each_case_once_and_later_seeds_have_fewer() -> None:
     assert {at("A1", bsbw) for bsbw in parameters.bsbw} <= set(by_seed[-1])
     assert {at("B2", bsbw, 0.6) for bsbw in parameters.bsbw} <= set(by_seed[0])
     assert {at("B4", 300.0, lslt) for lslt in parameters.lslt} <= set(by_seed[0])
-    assert {at(chunked(0.8), 300.0, lslt) for lslt in parameters.surface_lslt} <= set(by_seed[2])
+    assert {at(chunked(0.8), 300.0, lslt) for lslt in parameters.lslt} <= set(by_seed[2])
 
 
 def test_every_policy_of_the_study_is_one_that_the_catalogue_knows() -> None:
@@ -224,19 +224,35 @@ def test_further_seeds_run_what_undecided_claims_rest_on_and_nothing_else() -> N
     units = study.more_units(SMALL, 1, done, range(SEEDS, SEEDS + 2), both)
     added = [(msgspec.convert(unit.work["case"], MiniGridCase), unit.work["seed"]) for unit in units[len(done) :]]
     assert units[: len(done)] == done
-    assert sorted(added) == sorted(
-        (case, 1 + number) for case in (alone(IDEAL), alone(MIGRATION_ONLY), *worst) for number in (SEEDS, SEEDS + 1)
-    )
+    bounds = [alone(IDEAL), alone(MIGRATION_ONLY)]
+    assert sorted(added) == sorted((case, 1 + number) for case in (*bounds, *worst) for number in (SEEDS, SEEDS + 1))
+    mixed_ones = study.more_units(SMALL, 1, done, range(SEEDS, SEEDS + 2), [claims["M1"]])[len(done) :]
+    ours = [unit.work["seed"] for unit in mixed_ones if unit.work["case"] == mixed("A2", None).as_work()]
+    assert ours == list(range(SMALL.lslt_seeds + 1, SEEDS + 3))
+    assert study.more_units(SMALL, 1, done, range(SEEDS, SEEDS + 2), []) == done
     further = study.conclude(SMALL, [*first, *(finished(unit) for unit in units[len(done) :])])
     by_seeds = {claim.id: claim.evidence["seeds"] for claim in further.claims}
     assert (by_seeds["C14"], by_seeds["C21-worst"], by_seeds["C20"]) == (SEEDS + 2, SEEDS + 2, SEEDS)
     assert [claim.id for claim in further.claims if claim.verdict != "holds"] == []
 
 
+@pytest.mark.parametrize("name", ["C20", "M1"])
+def test_whatever_has_further_seeds_the_figures_are_drawn(name: str) -> None:
+    study = MiniGridStudy()
+    first = results_of()
+    (claim,) = [claim for claim in study.conclude(SMALL, first).claims if claim.id == name]
+    done = [each.unit for each in first]
+    units = study.more_units(SMALL, 1, done, range(SEEDS, SEEDS + 2), [claim])
+    further = study.conclude(SMALL, [*first, *map(finished, units[len(done) :])])
+    for picture in further.figures:
+        if picture.name in ("figure-05", "figure-13", "own-turnaround", "own-difference"):
+            picture.draw()
+
+
 def test_every_case_is_in_the_report_with_its_interval() -> None:
     conclusion = MiniGridStudy().conclude(SMALL, results_of())
     assert len(conclusion.results["cases"]) == len(cases_of(SMALL, 0))
-    found = next(each for each in conclusion.results["cases"] if each["policy"] == "A2")
+    found = next(each for each in conclusion.results["cases"] if each["policy"] == "A2" and each["wiring"] == "star")
     assert found["mean_turnaround_s"]["n"] == SMALL.lslt_seeds
     assert conclusion.results["runs"] == sum(len(cases_of(SMALL, number)) for number in range(SEEDS))
     assert conclusion.results["own"]["B5"]["mixed"]["high"] < 0

@@ -156,7 +156,7 @@ class Experiment(abc.ABC, Generic[P]):
 
     @abc.abstractmethod
     def conclude(self, parameters: P, results: Sequence[FinishedUnit]) -> Conclusion:
-        """What all results together say; they come in the order of ``units``."""
+        """What all results together say; they come in the order of ``units``, or of ``more_units``."""
 
 
 def as_text(value: Any) -> str:

@@ -46,7 +46,7 @@ class Judged(NamedTuple):
 
     @property
     def seeds(self) -> int:
-        """How many seeds the verdicts rest on."""
+        """How many seeds the last look had; a claim that was decided before rests on fewer."""
         return self.looks[-1].seeds
 
     def as_json(self) -> dict[str, Any]:
@@ -102,20 +102,26 @@ def judged(
 
     ``results_of`` computes the units of so many seeds, of which those beyond the look before are for the claims given
     with them. That more seeds than the last look has would be needed is estimated from the spread seen; to stop then
-    makes no verdict, so it needs no part of the error. A claim stays as the look saw it that decided it: later ones
-    may have nothing new about it.
+    makes no verdict, so it needs no part of the error. A claim keeps the verdict and the evidence of the look that
+    decided it: later ones may have nothing new about it.
     """
-    decided: dict[str, PaperClaim] = {}
+    decided: dict[tuple[str, str], PaperClaim] = {}
     reachable: list[PaperClaim] = []
+    before: Judged | None = None
+    computed = 0
     for number, look in enumerate(looks, 1):
-        conclusion = experiment.conclude(parameters, results_of(look.seeds, reachable))
+        results = results_of(look.seeds, reachable)
+        if before is not None and len(results) == computed:
+            return before._replace(stopped="there is nothing more to run")
+        computed = len(results)
+        conclusion = experiment.conclude(parameters, results)
         first_look = quick or look.seeds < experiment.seeds_min
         seen = seen_at(conclusion.claims, look, first_look=first_look)
-        claims = [decided.get(claim.id, claim) for claim in seen]
-        conclusion = conclusion._replace(claims=claims)
-        decided = {claim.id: claim for claim in claims if claim.verdict is not ClaimVerdict.UNDECIDED}
-        left = [claim for claim in claims if claim.id not in decided]
+        claims = [decided.get((claim.id, claim.text), claim) for claim in seen]
+        left = [claim for claim in claims if claim.verdict is ClaimVerdict.UNDECIDED]
+        decided = {(claim.id, claim.text): claim for claim in claims if claim not in left}
         reachable = [claim for claim in left if _within_reach(claim, looks[-1].seeds)]
+        before = Judged(conclusion._replace(claims=claims), tuple(looks[:number]), len(looks), "")
         stopped = ""
         if not left:
             stopped = "every claim is decided"
@@ -124,14 +130,14 @@ def judged(
         elif not reachable:
             stopped = f"{looks[-1].seeds} seeds would decide no further claim"
         if stopped:
-            return Judged(conclusion, tuple(looks[:number]), len(looks), stopped)
+            return before._replace(stopped=stopped)
     raise ValueError("at least one look is needed")
 
 
 def _within_reach(claim: PaperClaim, seeds_max: int) -> bool:
-    """Whether so many seeds would probably decide the claim; one without measurements may get some with more."""
+    """Whether so many seeds would probably decide the claim; nothing is known of one with no or one measurement."""
     nearest = claim.nearest
-    if nearest is None:
+    if nearest is None or nearest.interval.n < 2:
         return True
     gap = nearest.gap
     return gap is not None and gap.more_seeds is not None and nearest.interval.n + gap.more_seeds <= seeds_max

@@ -121,6 +121,7 @@ def _better_than_initial(name: str, policies: tuple[str, ...], data: MiniGridDat
         below(f"{policy} - Initial at {case.bsbw_low:g} Mbit/s", data.difference(at(policy, case.bsbw_low), case))
         for policy in policies
         for case in _line(data, INITIAL, None)
+        if data.has(at(policy, case.bsbw_low))
     ]
     return judge(
         name,
@@ -304,11 +305,11 @@ def _worst(data: MiniGridData, policy: str) -> BySeed:
 
 
 def _best_chunk_by_threshold(data: MiniGridData) -> PaperClaim:
-    """Best overall, read as: at every threshold of the surfaces, on average over the low and the high bandwidth."""
+    """Best overall, read as: at every threshold, on average over the low and the high bandwidth."""
     papers = chunked(PAPERS_CHUNK)
     comparisons: list[Comparison] = []
     best: list[str] = []
-    for lslt in data.parameters.surface_lslt:
+    for lslt in data.parameters.lslt:
         lines = {
             policy: [at(policy, bsbw, lslt) for bsbw in (LOW_BSBW, HIGH_BSBW)]
             for policy in (papers, *_chunk_rivals(data))

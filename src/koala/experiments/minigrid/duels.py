@@ -164,30 +164,36 @@ def figures(data: MiniGridData) -> list[ReportFigure]:
     """Ours beside the best of the paper's: the times, and the differences."""
     if not duels(data, OWN_A):
         return []
-    seeds = max(duel.difference.n for duel in duels(data, OWN_A).values())
-    how = f"At each bandwidth A1 and B3 have the chunk, threshold and objective that did best there. {seeds} seeds."
+    how = "At each bandwidth A1 and B3 have the chunk, threshold and objective that did best there."
+    differences = {own: [duel.difference.n for duel in duels(data, own).values()] for own in (OWN_A, OWN_B)}
+    seeds = ", ".join(f"{own} {min(counts)}" for own, counts in differences.items())
     return [
         ReportFigure(
             "own-turnaround",
             "Our own policies: mean turnaround",
-            f"A2 and B5 with their defaults; Migration-Only lies above the figure. {how}",
+            f"A2 and B5 with their defaults; Migration-Only lies above the figure. {how} "
+            f"{len(_shown_seeds(data))} seeds.",
             partial(_turnaround, data),
         ),
         ReportFigure(
             "own-difference",
             "Our own policies: difference from the best of the paper's",
-            f"Paired differences with 95 % confidence intervals; below zero ours are better. {how}",
+            f"Paired differences with 95 % confidence intervals; below zero ours are better. {how} Seeds: {seeds}.",
             partial(_differences, data),
         ),
     ]
 
 
+def _shown_seeds(data: MiniGridData) -> list[int]:
+    """Those under which ours and the best of their rivals were all run."""
+    return data.shared_seeds(
+        case for own in (OWN_A, OWN_B) for duel in duels(data, own).values() for case in (duel.ours, duel.rival)
+    )
+
+
 def _turnaround(data: MiniGridData) -> Figure:
     series = []
-    everyone = [
-        case for own in (OWN_A, OWN_B) for duel in duels(data, own).values() for case in (duel.ours, duel.rival)
-    ]
-    seeds = data.shared_seeds(everyone)
+    seeds = _shown_seeds(data)
     for own in (OWN_A, OWN_B):
         found = duels(data, own)
         rival = RIVAL_NAMES[own]

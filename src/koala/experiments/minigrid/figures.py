@@ -138,9 +138,7 @@ def _surfaces(data: MiniGridData) -> list[ReportFigure]:
     for number, policy in enumerate(surface_modules(data.parameters), FIRST_SURFACE):
         name, title = f"figure-{number:02}", f"{titles[policy]} (figure {number} of the paper)"
         cases = {
-            (bsbw, lslt): at(policy, bsbw, lslt)
-            for bsbw in data.parameters.bsbw
-            for lslt in data.parameters.surface_lslt
+            (bsbw, lslt): at(policy, bsbw, lslt) for bsbw in data.parameters.bsbw for lslt in data.parameters.lslt
         }
         if all(map(data.has, cases.values())):
             seeds = data.shared_seeds(cases.values())
@@ -220,7 +218,9 @@ def _beyond(data: MiniGridData) -> list[ReportFigure]:
     if data.has(at("A1", LOW_BSBW, data.parameters.lslt[0])):
         found.append(_demands(data))
     if data.has(mixed(OWN_A, None)):
-        found += [_mixed(data), _patterns(data), _islands(data)]
+        found += [_mixed(data), _patterns(data)]
+    if data.has(selected(OWN_A, LOW_BSBW, wiring=ISLANDS)):
+        found.append(_islands(data))
     return found
 
 

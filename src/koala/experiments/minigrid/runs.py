@@ -97,7 +97,7 @@ def _numbers(jobs: MiniGridJobs, run: MiniGridRun) -> dict[str, Any]:
     import numpy
 
     turnaround_s = run.end_s - jobs.submit_s
-    apart = run.clusters > 1
+    apart = numpy.flatnonzero(run.clusters > 1)
     held_s = float((run.end_s[apart] - run.start_s[apart]).sum())
     worked_s = float(jobs.work_s[apart].sum())
     node_s = float(numpy.dot(jobs.work_s, jobs.size)) + run.wasted_node_s
@@ -106,7 +106,7 @@ def _numbers(jobs: MiniGridJobs, run: MiniGridRun) -> dict[str, Any]:
         "mean_turnaround_s": float(turnaround_s.mean()),
         "mean_wait_s": float((run.start_s - jobs.submit_s).mean()),
         "mean_stretch": held_s / worked_s if worked_s > 0.0 else 1.0,
-        "coallocated_share": float(apart.mean()),
+        "coallocated_share": len(apart) / len(jobs),
         "mean_clusters": float(run.clusters.mean()),
         "saturation": max(run.saturation_most),
         "mean_saturation": sum(run.saturation_mean) / len(run.saturation_mean),
