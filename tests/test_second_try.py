@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -52,14 +53,19 @@ def test_takes_long():
 UNSTEADY_ID = "test_it.py::test_unsteady[a b[::]]"
 
 
-def begun(where: Path, text: str, *arguments: str) -> subprocess.Popen[str]:
-    """What ``make test`` does with these tests."""
+@contextlib.contextmanager
+def begun(where: Path, text: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """What ``make test`` does with these tests; killed at the end of the block if it runs still."""
     (where / "test_it.py").write_text(text)
     (where / "pytest.ini").touch()
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     environment |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": "-p xdist -x"}
     words = [sys.executable, "-m", "tests.support.second_try", *arguments]
-    return subprocess.Popen(words, cwd=where, env=environment, stdout=subprocess.PIPE, text=True)
+    with subprocess.Popen(words, cwd=where, env=environment, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def make_test(where: Path, text: str, *arguments: str) -> tuple[int, str]:

@@ -73,6 +73,16 @@ def test_the_scheduler_is_due_when_the_time_of_a_plan_comes_whether_anything_end
     assert driver.scheduler.due_at == 100.0
 
 
+def test_whoever_waits_is_tried_when_the_time_of_a_plan_comes_though_nothing_has_ended() -> None:
+    driver, _ = one_wide_job_waits()
+    job = driver.job(2)
+    tries = driver.ledger.tries_in_queue(job)
+    driver.wait_until(99.0)
+    assert driver.ledger.tries_in_queue(job) == tries
+    driver.wait_until(100.0)
+    assert driver.ledger.tries_in_queue(job) == tries + 1
+
+
 def test_a_preview_minds_the_plans_and_changes_nothing() -> None:
     driver, _ = one_wide_job_waits()
     before = encode_snapshot(driver.scheduler.snapshot())

@@ -178,7 +178,7 @@ told = time.process_time() - busy_s
 """
     busy_s = in_world(crew, program, (2,))
     assert isinstance(busy_s, float)
-    assert busy_s < 1.0, "less than half of the time for which it waits, however late it begins to"
+    assert busy_s < 1.0, "less than half of the two seconds for which it waits at most"
 
 
 def test_distance_is_not_emulated_between_machines_whose_clocks_differ(crew: MpiCrew) -> None:

@@ -226,8 +226,10 @@ def test_what_a_killed_up_has_started_is_found_and_ended(directory: Path) -> Non
     port = options_in(directory, sites=("alpha", "gamma")).first_port
     words = ["--directory", str(directory), "--sites", "alpha,gamma", "--first-port", str(port)]
     with subprocess.Popen([sys.executable, "-c", UP_HALFWAY, *words], stdout=subprocess.DEVNULL) as starting:
-        wait_for("Slurm runs", lambda: any("slurmd" in each for each in mentioning(directory)))
-        starting.kill()
+        try:
+            wait_for("Slurm runs", lambda: any("slurmd" in each for each in mentioning(directory)))
+        finally:
+            starting.kill()  # it never ends by itself
     seen = CliRunner().invoke(koala, ["lab", "status", "--directory", str(directory)])
     assert seen.exit_code == 1
     assert "its start was broken off; koala lab down removes it" in seen.output

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -94,8 +95,26 @@ def measured(lab: Lab, one: str, other: str) -> tuple[float, float]:
     return round_s, MEGABYTES * 8 / stream_s
 
 
+def emulator_of(lab: Lab) -> int:
+    """The process that emulates the wide area."""
+    [emulator] = [each.process.pid for each in lab.record.daemons if each.name == NAME]
+    return emulator
+
+
+def test_the_emulator_that_runs_has_the_rate_and_the_delay_that_were_asked_for(wide: Lab) -> None:
+    # What it makes of them, tests/lab/test_emulator.py shows.
+    *_, settings, _ = Path(f"/proc/{emulator_of(wide)}/cmdline").read_text().split("\0")
+    [link] = json.loads(Path(settings).read_text())["links"]
+    assert link == {
+        "between": [wide.plan.site(name).number for name in ("alpha", "gamma")],
+        "rate_mbit_s": RATE_MBIT_S,
+        "delay_s": DELAY_S,
+        "loss": 0.0,
+    }
+
+
 def test_a_link_has_no_less_delay_and_no_more_rate_than_was_asked_for(wide: Lab) -> None:
-    # A busy machine adds delay and takes rate. What a link adds and takes itself, tests/lab/test_emulator.py shows.
+    # A busy machine adds delay and takes rate, so that there are no other bounds to what is measured.
     round_s, rate_mbit_s = measured(wide, "alpha", "gamma")
     assert round_s >= 2 * DELAY_S
     assert rate_mbit_s <= RATE_MBIT_S
@@ -127,8 +146,7 @@ def need_client() -> None:
 
 
 def test_an_emulator_that_was_killed_is_started_again_and_the_links_are_back(wide: Lab) -> None:
-    [emulator] = [each.process.pid for each in wide.record.daemons if each.name == NAME]
-    subprocess.run(["kill", "-KILL", str(emulator)], check=True)
+    subprocess.run(["kill", "-KILL", str(emulator_of(wide))], check=True)
     wait_for("it has died", lambda: status(wide).dead == (NAME,))
     again = up(wide.plan.options)
     assert status(again).up

@@ -30,6 +30,7 @@ class TroubledSite(LocalSite):
         super().__init__(*arguments, emit=emit_unless_mute, **named)
         self.gate = asyncio.Event()
         self.gate.set()
+        self.probes = 0
         self.asked: list[Token] = []
         self.aborted: list[Token] = []
         self.unforgettable: set[Token] = set()
@@ -71,6 +72,7 @@ class TroubledSite(LocalSite):
         return await super().held()
 
     async def probe(self) -> SiteReported:
+        self.probes += 1
         self._reach()
         if self.probes_to_fail > 0:
             self.probes_to_fail -= 1

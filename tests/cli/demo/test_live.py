@@ -24,7 +24,7 @@ from koala.cli.errors import FailedError
 from koala.client import Client
 from tests.support.live_cli import Terminal
 from tests.support.live_daemon import Daemon, processes_below, until
-from tests.support.warm_koala import WarmProcess, start_koala
+from tests.support.warm_koala import LimitedReader, WarmProcess, start_koala
 
 RUN_S_MAX = 240.0
 
@@ -49,11 +49,12 @@ def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def begun() -> Iterator[tuple[WarmProcess, IO[str], IO[str]]]:
+def begun() -> Iterator[tuple[WarmProcess, LimitedReader, IO[str]]]:
     """The demo, what it says in a pipe, and the file of its errors; killed at the end if it runs still, which no test
     wants."""
     reading, writing = os.pipe()
-    with os.fdopen(reading, encoding="utf-8") as lines, tempfile.TemporaryFile("w+", encoding="utf-8") as errors:
+    lines = LimitedReader(reading)
+    with contextlib.closing(lines), tempfile.TemporaryFile("w+", encoding="utf-8") as errors:
         with Path(os.devnull).open("rb") as nothing, os.fdopen(writing, "wb") as output:
             process = start_koala(
                 ["demo"],
@@ -68,14 +69,15 @@ def begun() -> Iterator[tuple[WarmProcess, IO[str], IO[str]]]:
             process.kill()
 
 
-def ended(process: WarmProcess, errors: IO[str]) -> tuple[int, str]:
-    """The exit code of a demo that was begun, and its errors."""
+def ended(process: WarmProcess, lines: LimitedReader, errors: IO[str]) -> tuple[int, str]:
+    """The exit code of a demo that was begun, and its errors. What else it says is read, or it could not end."""
+    lines.read()
     code = process.wait(RUN_S_MAX)
     errors.seek(0)
     return code, errors.read()
 
 
-def read_until(lines: IO[str], text: str) -> None:
+def read_until(lines: LimitedReader, text: str) -> None:
     for line in lines:
         if text in line:
             return
@@ -176,17 +178,17 @@ def test_a_demo_that_is_told_to_end_puts_everything_in_order(temporary: Path) ->
     with begun() as (process, lines, errors):
         read_until(lines, "C sweep    all components are at the barrier")
         process.send_signal(signal.SIGTERM)
-        code, told = ended(process, errors)
+        code, told = ended(process, lines, errors)
     assert code == 130
     assert "Interrupted." in told
     assert "Traceback" not in told
 
 
 def test_a_demo_interrupted_while_its_daemon_starts_leaves_nothing(temporary: Path) -> None:
-    with begun() as (process, _, errors):
+    with begun() as (process, lines, errors):
         until(lambda: bool(processes_below(temporary)), "the daemon has been started")
         process.send_signal(signal.SIGINT)
-        code, told = ended(process, errors)
+        code, told = ended(process, lines, errors)
     assert code == 130, told
 
 
@@ -194,7 +196,7 @@ def test_a_daemon_that_dies_ends_the_demo_with_one_message(temporary: Path) -> N
     with begun() as (process, lines, errors):
         read_until(lines, "C sweep    placed")
         os.kill(daemon_below(temporary), signal.SIGKILL)
-        code, told = ended(process, errors)
+        code, told = ended(process, lines, errors)
     assert code == 1, told
     assert told.startswith("Error: the demo's daemon has ended")
     assert "the end of its log:\n  koala is up: demo, 3 sites, 12 processors" in told

@@ -16,7 +16,7 @@ from koala.daemon.upkeep.retention import Retention
 from koala.model.grid import BatchSettings, SchedulerParameters, Site, SiteKind
 from koala.model.messages import CancelAsked, SiteReported
 from koala.sites import LiveSite, LocalSite
-from tests.support.engine_world import WAIT_S, EngineWorld, a_request, local_grid, open_engine, open_store, root
+from tests.support.engine_world import EngineWorld, a_request, local_grid, open_engine, open_store, root
 from tests.support.troubled_site import trouble, troubled
 
 __all__ = ["root"]
@@ -236,15 +236,21 @@ def test_when_too_many_cannot_be_forgotten_the_rest_waits_for_the_next_look(root
 
 def test_an_idle_engine_writes_nothing(root: Path) -> None:
     async def scenario() -> None:
-        async with open_engine(root, store=open_store(root), poll_s=0.05) as world:
+        async with open_engine(root, store=open_store(root), poll_s=0.02, site_maker=troubled) as world:
             await world.run(a_request())
             await world.all_given_back()
-            commits = -1
-            async with asyncio.timeout(WAIT_S):
-                # What it has still to hear of the job it writes; then a second, with twenty looks, passes without.
-                while commits != world.engine.counters.commits:
-                    commits = world.engine.counters.commits
-                    await asyncio.sleep(1.0)
+            await world.until(lambda: not world.engine.outbox.has_settled())
+            await world.engine.probe("a")  # this is on record after all that came before it
+
+            async def commits_of_looks() -> int:
+                """How often it writes while it looks at a site twenty times."""
+                commits, enough = world.engine.counters.commits, trouble(world, "a").probes + 20
+                await world.until(lambda: trouble(world, "a").probes >= enough)
+                return world.engine.counters.commits - commits
+
+            # What it may still hear of the job it writes at first, and only then.
+            written = [await commits_of_looks() for _ in range(2)]
+            assert written[1] == 0, written
 
     asyncio.run(scenario())
 

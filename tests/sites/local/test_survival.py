@@ -29,14 +29,16 @@ def test_a_driver_killed_at_random_points_neither_loses_nor_doubles_anything(tmp
     rng = random.Random(seed)
     log, gate = tmp_path / "log", tmp_path / "gate"
     words = [str(tmp_path / "site"), str(log), str(COMPONENTS), str(gate)]
-    for _ in range(KILLS):
-        with PipedProgram(SURVIVOR, *words) as driver:
-            assert driver.stdout.readline() == "begin\n"
-            # The point of the kill is the thing under test, so here time passes without a sign to wait for.
-            time.sleep(rng.uniform(0.0, 0.12))
-            assert driver.poll() is None, "a driver works as long as its first component lasts"
-            driver.kill()
-    gate.touch()
+    try:
+        for _ in range(KILLS):
+            with PipedProgram(SURVIVOR, *words) as driver:
+                assert driver.stdout.readline() == "begin\n"
+                # The point of the kill is the thing under test, so here time passes without a sign to wait for.
+                time.sleep(rng.uniform(0.0, 0.12))
+                assert driver.poll() is None, "a driver works as long as its first component lasts"
+                driver.kill()
+    finally:
+        gate.touch()  # or the first component stays for ever
     with PipedProgram(SURVIVOR, *words) as driver:
         told = driver.stdout.read()
         assert driver.wait(120) == 0

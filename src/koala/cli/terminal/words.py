@@ -91,7 +91,7 @@ NOT_PUT_OFF = "no element of an array that comes before puts its plan off"
 
 def start_words(found: Explanation | DryRun, now: float, elements_before: int = 0) -> list[str]:
     """When a job that waits is expected to start, when at the latest, and for whose ends it waits, in sentences.
-    So many elements of arrays, which are no jobs yet, come before it."""
+    ``elements_before`` elements of arrays, which are no jobs yet, come before it."""
     if found.expected_at is None:
         return []
     plan = expected(found.expected_at, found.expected_sites, now)
