@@ -46,6 +46,7 @@ from koala.experiments.minigrid.cases import (
     chunked,
     mixed,
     selected,
+    surface_bandwidths,
     surface_modules,
 )
 from koala.experiments.minigrid.data import MiniGridData
@@ -138,7 +139,9 @@ def _surfaces(data: MiniGridData) -> list[ReportFigure]:
     for number, policy in enumerate(surface_modules(data.parameters), FIRST_SURFACE):
         name, title = f"figure-{number:02}", f"{titles[policy]} (figure {number} of the paper)"
         cases = {
-            (bsbw, lslt): at(policy, bsbw, lslt) for bsbw in data.parameters.bsbw for lslt in data.parameters.lslt
+            (bsbw, lslt): at(policy, bsbw, lslt)
+            for bsbw in surface_bandwidths(data.parameters)
+            for lslt in data.parameters.lslt
         }
         if all(map(data.has, cases.values())):
             seeds = data.shared_seeds(cases.values())
