@@ -61,11 +61,14 @@ def begun(where: Path, text: str, *arguments: str) -> Iterator[subprocess.Popen[
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     environment |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTHONPATH": str(ROOT), "PYTEST_ADDOPTS": "-p xdist -x"}
     words = [sys.executable, "-m", "tests.support.second_try", *arguments]
-    with subprocess.Popen(words, cwd=where, env=environment, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        words, cwd=where, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
         try:
             yield process
         finally:
-            process.kill()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
 
 
 def make_test(where: Path, text: str, *arguments: str) -> tuple[int, str]:

@@ -96,7 +96,7 @@ def measured(lab: Lab, one: str, other: str) -> tuple[float, float]:
 
 
 def emulator_of(lab: Lab) -> int:
-    """The process that emulates the wide area."""
+    """The process that emulates the wide area, as it was started with the lab."""
     [emulator] = [each.process.pid for each in lab.record.daemons if each.name == NAME]
     return emulator
 

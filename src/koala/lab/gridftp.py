@@ -13,7 +13,6 @@ from koala.lab.plan import LabPlan, SitePlan
 
 PROGRAMS = ("globus-gridftp-server",)
 _NOBODY = "nobody"
-_START_S = 15.0
 
 
 def name_of(site: SitePlan) -> str:
@@ -58,6 +57,8 @@ def start(site: SitePlan, daemons: Daemons) -> None:
 def wait(site: SitePlan, daemons: Daemons) -> None:
     """Until it takes connections."""
     name = name_of(site)
-    programs.wait_until(lambda: daemons.listens(name, site.file_server_port) or not daemons.is_alive(name), _START_S)
+    programs.wait_until(
+        lambda: daemons.listens(name, site.file_server_port) or not daemons.is_alive(name), programs.START_S_MAX
+    )
     if not (daemons.is_alive(name) and daemons.listens(name, site.file_server_port)):
         raise LabFailedError(f"{site.name}: its GridFTP server did not start: {daemons.said(name)}")

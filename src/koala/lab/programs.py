@@ -18,6 +18,8 @@ from koala.lab.errors import LabFailedError
 from koala.sites import processes
 
 TIMEOUT_S = 30.0
+# Far beyond what a daemon takes to start on a busy machine; one that dies is seen at once.
+START_S_MAX = 120.0
 # Administrators' programs are not on the path of an ordinary user.
 _MORE_DIRECTORIES = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 _LAST_LINES = 8

@@ -243,8 +243,8 @@ def test_an_idle_engine_writes_nothing(root: Path) -> None:
             await world.engine.probe("a")  # this is on record after all that came before it
 
             async def commits_of_looks() -> int:
-                """How often it writes while it looks at a site twenty times."""
-                commits, enough = world.engine.counters.commits, trouble(world, "a").probes + 20
+                """How often it writes while it looks at a site sixty times."""
+                commits, enough = world.engine.counters.commits, trouble(world, "a").probes + 60
                 await world.until(lambda: trouble(world, "a").probes >= enough)
                 return world.engine.counters.commits - commits
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter
 from collections.abc import Sequence
@@ -174,6 +175,15 @@ def test_a_run_stops_where_further_seeds_have_nothing_to_run() -> None:
 
     seen = judged(Silent(0.0), Parameters(), planned_looks(8, 64), results_of)
     assert (seen.seeds, seen.stopped) == (8, "there is nothing more to run")
+
+
+def test_a_claim_that_no_seed_has_a_value_for_takes_no_more_seeds() -> None:
+    class Empty(Dice):
+        def conclude(self, parameters: Parameters, results: Sequence[FinishedUnit]) -> Conclusion:
+            nothing = Interval(0.0, -math.inf, math.inf, 0)
+            return Conclusion({}, [judge("D1", "It is above.", [above("value", nothing)])], [])
+
+    assert Empty(9.0).play(8, 64).seeds == 8
 
 
 def test_of_two_claims_of_one_name_each_has_its_own_verdict() -> None:

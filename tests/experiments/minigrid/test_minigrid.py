@@ -207,6 +207,10 @@ def test_figures_that_were_not_run_are_left_out() -> None:
     parameters = msgspec.structs.replace(SMALL, lslt_seeds=0, pattern_seeds=0, surface_seeds=0)
     conclusion = MiniGridStudy().conclude(parameters, results_of(parameters=parameters))
     assert {picture.name for picture in conclusion.figures} == {"figure-05", "figure-13", "figure-14", "chunks"}
+    without = msgspec.structs.replace(SMALL, pattern_seeds=0)
+    names = {picture.name for picture in MiniGridStudy().conclude(without, results_of(parameters=without)).figures}
+    assert "patterns" not in names
+    assert {"mixed", "islands", "link-demand"} <= names
     with house_style():
         for picture in conclusion.figures:
             picture.draw()
@@ -244,8 +248,11 @@ def test_whatever_has_further_seeds_the_figures_are_drawn(name: str) -> None:
     done = [each.unit for each in first]
     units = study.more_units(SMALL, 1, done, range(SEEDS, SEEDS + 2), [claim])
     further = study.conclude(SMALL, [*first, *map(finished, units[len(done) :])])
-    for picture in further.figures:
-        if picture.name in ("figure-05", "figure-13", "own-turnaround", "own-difference"):
+    wanted = ("figure-05", "figure-13", "own-turnaround", "own-difference")
+    drawn = [picture for picture in further.figures if picture.name in wanted]
+    assert len(drawn) == len(wanted)
+    with house_style():
+        for picture in drawn:
             picture.draw()
 
 

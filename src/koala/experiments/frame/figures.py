@@ -379,7 +379,7 @@ def surface(
     *,
     texts: tuple[Sequence[str], Sequence[str]],
 ) -> Figure:
-    """A map of the fields by (x, y), which are evenly spaced; ``labels`` are of x, y and the colours.
+    """A map of the fields by (x, y), each as large as the others; ``labels`` are of x, y and the colours.
 
     ``texts`` are those of the places on the two axes, in order.
     """

@@ -135,9 +135,9 @@ def judged(
 
 
 def _within_reach(claim: PaperClaim, seeds_max: int) -> bool:
-    """Whether so many seeds would probably decide the claim; nothing is known of one with no or one measurement."""
+    """Whether so many seeds would probably decide the claim; one measurement tells nothing of the spread."""
     nearest = claim.nearest
-    if nearest is None or nearest.interval.n < 2:
+    if nearest is None or nearest.interval.n == 1:
         return True
     gap = nearest.gap
     return gap is not None and gap.more_seeds is not None and nearest.interval.n + gap.more_seeds <= seeds_max

@@ -203,8 +203,9 @@ def _chunks_by_threshold(parameters: MiniGridParameters) -> Iterator[MiniGridCas
 
 
 def surface_bandwidths(parameters: MiniGridParameters) -> tuple[float, ...]:
-    """Those of the surfaces: every second one, and the last, shows where they rise."""
-    return tuple(sorted({*parameters.bsbw[::2], parameters.bsbw[-1]}))
+    """Every second bandwidth and the greatest: enough to show where the surfaces rise."""
+    ordered = sorted(parameters.bsbw)
+    return tuple(sorted({*ordered[::2], ordered[-1]}))
 
 
 def _surfaces(parameters: MiniGridParameters) -> Iterator[MiniGridCase]:

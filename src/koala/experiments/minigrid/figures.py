@@ -117,12 +117,10 @@ def _shown(data: MiniGridData) -> float:
 
 def _initial(data: MiniGridData) -> ReportFigure:
     lines = {policy: {bsbw: at(policy, bsbw) for bsbw in data.parameters.bsbw} for policy in ("A1", "B1")}
-    seeds = data.shared_seeds(case for cases in lines.values() for case in cases.values())
     initial = {bsbw: at(INITIAL, bsbw, None) for bsbw in data.parameters.bsbw}
-    series = [
-        _series(data, INITIAL, style_of(INITIAL), initial, None),
-        *(_series(data, policy, style_of(policy), cases, seeds) for policy, cases in lines.items()),
-    ]
+    lines[INITIAL] = {bsbw: case for bsbw, case in initial.items() if data.has(case)}
+    seeds = data.shared_seeds(case for cases in lines.values() for case in cases.values())
+    series = [_series(data, policy, style_of(policy), lines[policy], seeds) for policy in (INITIAL, "A1", "B1")]
     lost = [f"{bsbw:g}" for bsbw, case in initial.items() if data.has(case) and not data.is_steady(case)]
     beyond = f" Initial has no steady state at {', '.join(lost)} Mbit/s and leaves the figure." if lost else ""
     return ReportFigure(
@@ -218,10 +216,12 @@ def _lines(data: MiniGridData) -> list[ReportFigure]:
 
 def _beyond(data: MiniGridData) -> list[ReportFigure]:
     found = [_chunk_line(data)]
-    if data.has(at("A1", LOW_BSBW, data.parameters.lslt[0])):
+    if all(data.has(at("A1", LOW_BSBW, lslt)) for lslt in data.parameters.lslt):
         found.append(_demands(data))
     if data.has(mixed(OWN_A, None)):
-        found += [_mixed(data), _patterns(data)]
+        found.append(_mixed(data))
+    if all(data.has(selected(OWN_A, PATTERN_BSBW, pattern)) for pattern in PATTERNS):
+        found.append(_patterns(data))
     if data.has(selected(OWN_A, LOW_BSBW, wiring=ISLANDS)):
         found.append(_islands(data))
     return found

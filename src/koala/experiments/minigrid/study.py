@@ -44,10 +44,10 @@ METHOD = (
     ),
     (
         "All policies meet the same jobs under a seed, also at different bandwidths, so they are compared by their "
-        "difference in each seed. Intervals are Student's t at 95 % over seeds. Lines at a threshold of 100 % and "
-        "patterns have all seeds of the first look; our own policies, and B3 over thresholds, fewer; the other "
-        "modules over thresholds the fewest. Further seeds go to the runs that undecided claims rest on. All jobs of "
-        "a run count, from the first on."
+        "difference in each seed. Intervals are Student's t at 95 % over seeds. Lines at a threshold of 100 % have "
+        "all seeds of the first look; patterns, our own policies with their rivals, and B3 over thresholds may have "
+        "fewer; other modules over thresholds, and islands at two bandwidths, have the fewest. Further seeds go to "
+        "the runs that undecided claims rest on. All jobs of a run count, from the first on."
     ),
 )
 QUICK_BSBW = (200.0, 300.0, 500.0, 800.0)

@@ -14,7 +14,6 @@ from koala.lab.plan import LabPlan, SitePlan
 SHARED_DIRECTORY = Path("/usr/share/gridengine")
 PROGRAMS = ("qconf", "qhost", "qstat", "qsub", "qdel")
 _DAEMON_PROGRAMS = ("sge_qmaster", "sge_execd", "sge_shepherd", "spoolinit", "spooldefaults")
-_START_S = 30.0
 _ASK_S = 5.0
 # Without this the daemons would leave for the background, and their processes would not be known.
 _FOREGROUND = {"SGE_ND": "1"}
@@ -58,7 +57,7 @@ def start(site: SitePlan, plan: LabPlan, daemons: Daemons) -> None:
 def wait_for_controller(site: SitePlan, daemons: Daemons) -> None:
     """Until it takes commands; LabFailedError with what it said if that takes too long."""
     name = controller(site)
-    programs.wait_until(lambda: answers(site) or not daemons.is_alive(name), _START_S)
+    programs.wait_until(lambda: answers(site) or not daemons.is_alive(name), programs.START_S_MAX)
     if not (daemons.is_alive(name) and answers(site)):
         raise LabFailedError(f"{site.name}: its Grid Engine cell did not start: {_said(site, daemons, name)}")
 
@@ -67,7 +66,7 @@ def wait(site: SitePlan, daemons: Daemons) -> None:
     """Until the queue takes jobs."""
     wait_for_controller(site, daemons)
     name = executor(site)
-    programs.wait_until(lambda: _queue_is_usable(site) or not daemons.is_alive(name), _START_S)
+    programs.wait_until(lambda: _queue_is_usable(site) or not daemons.is_alive(name), programs.START_S_MAX)
     if not (daemons.is_alive(name) and _queue_is_usable(site)):
         raise LabFailedError(f"{site.name}: its execution daemon did not start: {_said(site, daemons, name)}")
 

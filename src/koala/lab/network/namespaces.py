@@ -28,7 +28,6 @@ NAME = "wide-area"
 _NAMESPACES = Path("/run/netns")
 _FILES = Path("/etc/netns")  # where ip netns exec looks for what a namespace has in the place of files of /etc
 _DEVICE_FILE = Path("/dev/net/tun")
-_START_S = 15.0
 _SEED = 1
 
 
@@ -64,7 +63,7 @@ def _write_settings(plan: LabPlan) -> Path:
 def wait(plan: LabPlan, daemons: Daemons) -> None:
     """Until packets flow; LabFailedError with what the emulator said if they never do."""
     ready = plan.daemons / NAME / emulator.READY
-    programs.wait_until(lambda: ready.exists() or not daemons.is_alive(NAME), _START_S)
+    programs.wait_until(lambda: ready.exists() or not daemons.is_alive(NAME), programs.START_S_MAX)
     if not (ready.exists() and daemons.is_alive(NAME)):
         raise LabFailedError(f"the emulator of the wide area did not start: {daemons.said(NAME)}")
 

@@ -12,7 +12,6 @@ from koala.lab.plan import LabPlan, SitePlan
 from koala.lab.slurm import cluster_files
 
 PROGRAMS = ("slurmctld", "slurmd", "sinfo", "squeue", "sbatch", "scancel", "scontrol")
-_START_S = 30.0
 _ASK_S = 5.0
 
 
@@ -44,7 +43,7 @@ def wait(site: SitePlan, nodes: Sequence[str], daemons: Daemons) -> None:
     def settled() -> bool:
         return (answers(site) and _usable(site) >= set(nodes)) or not all(map(daemons.is_alive, names))
 
-    if not programs.wait_until(settled, _START_S) or not all(map(daemons.is_alive, names)):
+    if not programs.wait_until(settled, programs.START_S_MAX) or not all(map(daemons.is_alive, names)):
         missing = [name for name in names if not daemons.is_alive(name)] or [controller(site)]
         said = "; ".join(f"{name}: {daemons.said(name)}" for name in missing)
         raise LabFailedError(f"{site.name}: its Slurm cluster did not start: {said}")

@@ -12,7 +12,6 @@ from koala.lab.plan import LabPlan
 NAME = "munged"
 PROGRAMS = ("munged",)
 _KEY_BYTES = 128
-_START_S = 15.0
 
 
 def start(plan: LabPlan, daemons: Daemons) -> None:
@@ -42,6 +41,6 @@ def start(plan: LabPlan, daemons: Daemons) -> None:
 
 def wait(plan: LabPlan, daemons: Daemons) -> None:
     """Until its socket is there; it makes it when it is ready."""
-    programs.wait_until(lambda: plan.munge_socket.is_socket() or not daemons.is_alive(NAME), _START_S)
+    programs.wait_until(lambda: plan.munge_socket.is_socket() or not daemons.is_alive(NAME), programs.START_S_MAX)
     if not (plan.munge_socket.is_socket() and daemons.is_alive(NAME)):
         raise LabFailedError(f"munged did not start: {daemons.said(NAME)}")
