@@ -117,9 +117,9 @@ def test_whoever_ends_the_run_ends_its_tests(tmp_path: Path) -> None:
         until(lambda: (tmp_path / "pid").exists(), "the test runs")
         process.terminate()
         process.communicate(timeout=300)
-    assert process.returncode == 128 + signal.SIGTERM
-    pid = int((tmp_path / "pid").read_text())
-    until(lambda: not Path(f"/proc/{pid}").exists(), "pytest is gone")
+        assert process.returncode == 128 + signal.SIGTERM
+        pid = int((tmp_path / "pid").read_text())
+        until(lambda: not Path(f"/proc/{pid}").exists(), "pytest is gone")
 
 
 class Played:

@@ -119,7 +119,7 @@ def judged(
         seen = seen_at(conclusion.claims, look, first_look=first_look)
         claims = [decided.get((claim.id, claim.text), claim) for claim in seen]
         left = [claim for claim in claims if claim.verdict is ClaimVerdict.UNDECIDED]
-        decided = {(claim.id, claim.text): claim for claim in claims if claim not in left}
+        decided = {(each.id, each.text): each for each in claims if each.verdict is not ClaimVerdict.UNDECIDED}
         reachable = [claim for claim in left if _within_reach(claim, looks[-1].seeds)]
         before = Judged(conclusion._replace(claims=claims), tuple(looks[:number]), len(looks), "")
         stopped = ""
