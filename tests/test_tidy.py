@@ -55,6 +55,7 @@ BANNED_IN_SITES = {
     "multiprocessing": "koala.sites.processes",
     "concurrent": "koala.sites.local.site",
     "signal": "koala.sites.processes",
+    "_signal": "koala.sites.processes",
     "subprocess": "koala.sites.processes",
 }
 DEALS_WITH_PROCESSES = "sites/processes.py"
@@ -222,7 +223,7 @@ def sites_take_their_time_from_a_clock_and_leave_processes_to_one_module(module:
     allowed = {
         DEALS_WITH_PROCESSES: {"subprocess", "signal"},
         DEALS_WITH_THREADS: {"concurrent"},
-        SUPERVISES_A_COMPONENT: {"signal"},
+        SUPERVISES_A_COMPONENT: {"_signal"},
     }
     if module.name.startswith("sites/"):
         yield from module.banned(BANNED_IN_SITES, allowed.get(module.name, set()))

@@ -34,6 +34,8 @@ _KERNEL_THREAD = 0x0020_0000
 # What a program wrote is waited for so long after its end: something that it left behind may keep the pipe open.
 LAST_WORDS_S = 0.5
 _PIECE_BYTES = 65_536
+# A module's ``main``, given its directory and its name: a program that is run by its path is compiled at each start.
+_RUN_MODULE = "import sys; sys.path.append(sys.argv.pop(1)); __import__(sys.argv.pop(1)).main()"
 
 _PROC = Path("/proc")
 _BOOT_ID = _PROC / "sys/kernel/random/boot_id"
@@ -81,7 +83,8 @@ def spawn(home: Path, script: str, log: str, environment: Mapping[str, str], sup
     """
     words, mark = ["/bin/sh", f"./{script}"], MARKER
     if supervisor is not None and sys.executable and _BOOT_ID.exists():
-        words, mark = [sys.executable, "-I", "-S", str(supervisor), f"./{script}"], SUPERVISES
+        program = ["-c", _RUN_MODULE, str(supervisor.parent), supervisor.stem]
+        words, mark = [sys.executable, "-I", "-S", *program, f"./{script}"], SUPERVISES
     with (home / log).open("ab") as output:
         process = subprocess.Popen(  # noqa: S603 - the command is fixed; the script's text is a runner's
             words,
