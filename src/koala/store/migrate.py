@@ -6,10 +6,25 @@ A new database gets the tables of today at once. One of an earlier Koala goes th
 
 from __future__ import annotations
 
+import functools
 import logging
 from pathlib import Path
 
-from sqlalchemy import Column, Connection, MetaData, PrimaryKeyConstraint, String, Table, func, inspect, select, table
+from sqlalchemy import (
+    Column,
+    Connection,
+    ExecutableDDLElement,
+    MetaData,
+    PrimaryKeyConstraint,
+    String,
+    Table,
+    create_mock_engine,
+    func,
+    inspect,
+    select,
+    table,
+)
+from sqlalchemy.engine.mock import MockConnection
 
 from koala.store.errors import StoreError
 from koala.store.schema import metadata
@@ -37,11 +52,26 @@ def migrate(connection: Connection, database: str) -> None:
     Raises ``StoreError`` for a database of a newer Koala, and changes nothing there.
     """
     if not inspect(connection).has_table(VERSION_TABLE):
-        _version.create(connection, checkfirst=False)
-        metadata.create_all(connection, checkfirst=False)
+        for statement in _statements_of_today(connection.engine.url.drivername):
+            connection.exec_driver_sql(statement)
         connection.execute(_version.insert().values(version_num=REVISION))
     elif connection.scalars(select(_version.c.version_num)).all() != [REVISION]:
         upgrade(connection, database)
+
+
+@functools.cache
+def _statements_of_today(driver: str) -> tuple[str, ...]:
+    """What makes the tables in an empty database. To compile them takes longer than to run them, so that a process
+    which opens many databases does it once."""
+    found: list[str] = []
+
+    def keep(made: ExecutableDDLElement, *_: object) -> None:
+        found.append(str(made.compile(dialect=engine.dialect)))
+
+    engine: MockConnection = create_mock_engine(f"{driver}://", keep)
+    _version.create(engine, checkfirst=False)
+    metadata.create_all(engine, checkfirst=False)
+    return tuple(found)
 
 
 def upgrade(connection: Connection, database: str) -> None:
