@@ -19,6 +19,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from koala.client.client import NO_TLS
 from koala.daemon.api.limits import HEADER_BYTES_MAX
 from koala.daemon.doors.sockets import SOCKET_PATH_BYTES_MAX, bind_tcp, bind_unix
 from koala.daemon.options import DaemonOptions, StartError
@@ -73,9 +74,8 @@ class Process:
 
     def client(self) -> httpx.Client:
         """The owner at the socket."""
-        return httpx.Client(
-            transport=httpx.HTTPTransport(uds=str(self.socket)), base_url="http://koala", timeout=WAIT_S
-        )
+        transport = httpx.HTTPTransport(uds=str(self.socket), verify=NO_TLS)
+        return httpx.Client(transport=transport, base_url="http://koala", timeout=WAIT_S)
 
     def kill(self) -> None:
         if self._process.poll() is None:
@@ -154,7 +154,7 @@ def test_what_was_acknowledged_is_there_after_a_kill_and_the_stale_socket_is_rep
         assert process.socket.exists()
     with daemon(state, "listen") as process, process.client() as client:
         assert client.get(f"/v1/jobs/{job}").json()["name"] == "kept"
-        answer = httpx.get(f"{process.url}/v1/whoami", headers={"Authorization": f"Bearer {secret}"})
+        answer = httpx.get(f"{process.url}/v1/whoami", headers={"Authorization": f"Bearer {secret}"}, verify=NO_TLS)
         assert answer.json()["name"] == "bob"
 
 
@@ -178,7 +178,7 @@ def test_at_an_address_a_token_is_needed_and_no_secret_comes_into_the_log(tmp_pa
             login = client.post("/v1/logins").json()["url"]
         assert login.startswith(process.url + "/login#code=")
         code = login.partition("code=")[2]
-        with httpx.Client(base_url=process.url, timeout=WAIT_S) as outside:
+        with httpx.Client(base_url=process.url, timeout=WAIT_S, verify=NO_TLS) as outside:
             assert outside.get("/v1/jobs").status_code == 401
             wrong = "koala_" + "w" * 43
             assert outside.get("/v1/jobs", headers={"Authorization": f"Bearer {wrong}"}).status_code == 401

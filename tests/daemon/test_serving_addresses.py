@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from koala.client import AsyncClient, Client, ForbiddenError, NotSignedInError, UnreachableError
+from koala.client.client import NO_TLS
 from koala.model.api import Scope
 from tests.support.certificates import self_signed
 from tests.support.live_daemon import running_daemon, shared_embedded
@@ -65,9 +66,9 @@ def test_with_the_risk_accepted_others_may_call_it_without_tls_by_any_name(tmp_p
             with pytest.raises(ForbiddenError, match="shared_account"):
                 bob.submit(JOB)  # which could reach the socket, and be the owner there
         named = {"Host": "koala.example"}
-        assert httpx.get(f"{url}/v1/jobs", headers=named, timeout=WAIT_S).status_code == 401
+        assert httpx.get(f"{url}/v1/jobs", headers=named, timeout=WAIT_S, verify=NO_TLS).status_code == 401
         signed = {**named, "Authorization": f"Bearer {secret}"}
-        assert httpx.get(f"{url}/v1/jobs", headers=signed, timeout=WAIT_S).status_code == 200
+        assert httpx.get(f"{url}/v1/jobs", headers=signed, timeout=WAIT_S, verify=NO_TLS).status_code == 200
 
 
 def test_the_asyncio_client_does_with_a_daemon_what_the_plain_one_does(tmp_path: Path) -> None:

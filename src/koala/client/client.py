@@ -45,6 +45,9 @@ Value = TypeVar("Value")
 Item = TypeVar("Item")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+# What httpx shall verify where there is no TLS. Otherwise it would read the authorities of the system first.
+NO_TLS = False
+
 
 def _call(describe: Callable[P, Call[Value]]) -> Callable[Concatenate["Client", P], Value]:
     """The method of ``Client`` that makes a call."""
@@ -208,7 +211,7 @@ class Client(_Sender):
     ) -> None:
         super().__init__(server, patience_s)
         if transport is None and self.address.socket is not None:
-            transport = _SocketTransport(uds=str(self.address.socket))
+            transport = _SocketTransport(uds=str(self.address.socket), verify=NO_TLS)
         self._http = httpx.Client(transport=transport, **self._options(token, ca_file))
 
     def __enter__(self) -> Self:
@@ -382,7 +385,7 @@ class AsyncClient(_Sender):
     ) -> None:
         super().__init__(server, patience_s)
         if transport is None and self.address.socket is not None:
-            transport = httpx.AsyncHTTPTransport(uds=str(self.address.socket))
+            transport = httpx.AsyncHTTPTransport(uds=str(self.address.socket), verify=NO_TLS)
         self._http = httpx.AsyncClient(transport=transport, **self._options(token, ca_file))
 
     async def __aenter__(self) -> Self:
@@ -560,7 +563,7 @@ def _request(http: httpx.Client | httpx.AsyncClient, step: Send) -> httpx.Reques
 def _verification(address: Address, ca_file: str | Path | None) -> ssl.SSLContext | bool:
     """Whom to trust: the authorities of the system, or the one in a file, by argument or KOALA_CA_FILE."""
     if not address.url.startswith("https:"):
-        return False
+        return NO_TLS
     named = ca_file or os.environ.get(CA_FILE_VARIABLE)
     if not named:
         return True

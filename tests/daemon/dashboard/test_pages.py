@@ -10,6 +10,7 @@ from typing import Any
 import httpx
 import pytest
 
+from koala.client.client import NO_TLS
 from koala.daemon.dashboard.page_contents import (
     PAGE_JOBS,
     QUEUE_JOBS_MAX,
@@ -30,7 +31,7 @@ ALL = (Scope.READ, Scope.SUBMIT, Scope.OPERATE)
 def caller(server: Served, *scopes: Scope, user: str = "ada") -> httpx.Client:
     """Somebody who shows a token at every call."""
     token = server.token(*(scopes or ALL), user=user)
-    return httpx.Client(base_url=server.url, headers={"Authorization": f"Bearer {token}"}, timeout=60)
+    return httpx.Client(base_url=server.url, headers={"Authorization": f"Bearer {token}"}, timeout=60, verify=NO_TLS)
 
 
 @pytest.fixture
@@ -60,14 +61,14 @@ def text_of(page: str) -> str:
 
 @pytest.mark.parametrize("path", [page for page in PAGES if page != "/login"])
 def test_a_stranger_is_sent_to_sign_in(still: Served, path: str) -> None:
-    answer = httpx.get(still.url + path)
+    answer = httpx.get(still.url + path, verify=NO_TLS)
     assert (answer.status_code, answer.headers["location"]) == (303, "/login")
 
 
 def test_the_page_to_sign_in_says_what_was_wrong(still: Served) -> None:
-    assert "is not valid" in httpx.get(f"{still.url}/login?problem=wrong").text
-    assert "Too many wrong tokens" in httpx.get(f"{still.url}/login?problem=many").text
-    assert 'id="problem"' not in httpx.get(f"{still.url}/login?problem=<b>").text
+    assert "is not valid" in httpx.get(f"{still.url}/login?problem=wrong", verify=NO_TLS).text
+    assert "Too many wrong tokens" in httpx.get(f"{still.url}/login?problem=many", verify=NO_TLS).text
+    assert 'id="problem"' not in httpx.get(f"{still.url}/login?problem=<b>", verify=NO_TLS).text
 
 
 @pytest.mark.parametrize("path", PAGES)

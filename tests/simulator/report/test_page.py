@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import itertools
 import json
-import os
 import re
 from array import array
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect
 
 from koala.model.grid import Grid, SchedulerParameters, Site
 from koala.model.messages import ComponentEnded, Outcome, StartComponent, Tick
@@ -24,7 +23,6 @@ from koala.simulator.report.page_data import NEVER, PageHold, RunPicture, longes
 from koala.simulator.report.page_holds import HoldCollector, run_picture
 from koala.simulator.run import RunLog
 
-CHROMIUM = Path("/usr/bin/chromium")
 GRID = Grid(
     sites=(Site(name="a", processors=10), Site(name="b <b>", processors=20)),
     scheduler=SchedulerParameters(scan_interval_s=0.0, check_interval_s=None),
@@ -171,19 +169,6 @@ def test_a_refused_start_holds_nothing_and_one_that_goes_on_has_no_end() -> None
 
 
 # ---------------------------------------------------------------------------------------------- the browser
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    """The real Chromium."""
-    if not CHROMIUM.exists():
-        if os.environ.get("CI"):
-            pytest.fail(f"{CHROMIUM} is missing, and CI must try the page in a browser: install chromium")
-        pytest.skip(f"{CHROMIUM} is missing: install chromium")
-    with sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield chromium
-        chromium.close()
 
 
 @pytest.fixture(scope="module")
