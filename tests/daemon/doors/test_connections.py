@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 import ssl
 import threading
@@ -76,6 +77,20 @@ def until(seen: Callable[[], bool]) -> None:
     while not seen():
         assert time.monotonic() < deadline, "it did not come"
         time.sleep(0.01)
+
+
+def test_the_body_of_an_answer_does_not_wait_until_its_header_is_acknowledged() -> None:
+    async def scene(bound: socket.socket) -> None:
+        server = DoorServer(answer, bound, Admission())
+        await server.startup()
+        bound.settimeout(WAIT_S)  # accepted here, before the server has its turn
+        with socket.create_connection(bound.getsockname()), bound.accept()[0] as accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        server.servers[0].close()
+
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        asyncio.run(scene(bound))
 
 
 @pytest.mark.parametrize(
