@@ -38,7 +38,7 @@ from koala.simulator.torture.storms import Storm, draw_storm
 from koala.simulator.torture.torture import StormVerdict, minimise, torture, weather
 from koala.simulator.world.contention import Contention
 
-# As many as show every happening several times; ``koala torture`` lives through thousands. Those before are lived
+# As many as show every happening several times; ``koala torture`` lives through thousands. The first are lived
 # through where the page on faults is run.
 SEEDS = range(40, 90)
 HAPPENS_AT_LEAST = 5
