@@ -9,19 +9,33 @@
 # A sign of life is this old at most.
 KOALA_SILENT_MINUTES=1
 
-# The start time of a process, of none for one that is gone. A process is the one that was started only if it also
-# began at the same time, and a zombie is none.
-koala_born() {
-  sed -n 's/.*) //p' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f1,20 | {
-    read -r state born || :
-    case $state in Z | X | '') ;; *) echo "$born" ;; esac
-  }
+# The name of this machine, in koala_host.
+koala_find_host() {
+  koala_host=
+  if [ -r /proc/sys/kernel/hostname ]; then read -r koala_host </proc/sys/kernel/hostname; fi
+  : "${koala_host:=$(uname -n)}"
+}
+
+# The start time of a process, in koala_born; of none for one that is gone. A process is the one that was started only
+# if it also began at the same time, and a zombie is none.
+koala_find_born() {
+  koala_born=
+  { read -r koala_stat <"/proc/$1/stat"; } 2>/dev/null || return 0
+  set -f
+  # shellcheck disable=SC2086  # the fields are to be split
+  set -- ${koala_stat##*) }
+  set +f
+  case ${1-} in Z | X | '') return 0 ;; esac
+  [ $# -ge 20 ] || return 0
+  shift 19
+  koala_born=$1
 }
 
 koala_lives() {
   [ -s process ] || return 1
   read -r host pid started <process
-  if [ "$host" = "$(uname -n)" ]; then [ "$(koala_born "$pid")" = "$started" ]
+  koala_find_host
+  if [ "$host" = "$koala_host" ]; then koala_find_born "$pid" && [ "$koala_born" = "$started" ]
   else [ -n "$(find heartbeat -mmin "-$KOALA_SILENT_MINUTES" 2>/dev/null)" ]; fi
 }
 
@@ -35,10 +49,11 @@ koala_stop() {
   : >stop
   read -r host pid started <process
   tries=30
-  if [ "$host" = "$(uname -n)" ]; then
-    born=$(koala_born "$pid")
+  koala_find_host
+  if [ "$host" = "$koala_host" ]; then
+    koala_find_born "$pid"
     # A group whose leader was killed has its number still, and nobody else can have that meanwhile.
-    if [ -z "$born" ] || [ "$born" = "$started" ]; then
+    if [ -z "$koala_born" ] || [ "$koala_born" = "$started" ]; then
       kill -TERM -- "-$pid" 2>/dev/null || :
       while koala_lives && [ $tries -gt 0 ]; do koala_rest; tries=$((tries - 1)); done
       kill -KILL -- "-$pid" 2>/dev/null || :
@@ -57,7 +72,9 @@ koala_run() {
   home=$1
   cd "$home" || exit
   trap : TERM
-  echo "$(uname -n) $$ $(koala_born $$)" >process.fresh || exit
+  koala_find_host
+  koala_find_born $$
+  echo "$koala_host $$ $koala_born" >process.fresh || exit
   : >heartbeat || exit
   mv -f process.fresh process || exit
   (
@@ -95,7 +112,9 @@ koala_start() {
 # The size of a file ($1), if one is named; whether the process runs; the last $2 bytes of what it said.
 koala_look() {
   koala_size_or_none "$1"
-  if [ -s exit_code ]; then echo "ended $(cat exit_code)"
+  if [ -s exit_code ]; then
+    read -r code <exit_code
+    echo "ended $code"
   elif koala_lives; then echo lives
   else echo gone; fi
   tail -c "$2" output 2>/dev/null || :

@@ -15,6 +15,14 @@ koala_group=
 koala_ranks=
 koala_interrupted=
 koala_counting_process=
+koala_components=
+
+# The name of this node.
+koala_host=
+if [ -r /proc/sys/kernel/hostname ]; then
+    read -r koala_host </proc/sys/kernel/hostname
+fi
+: "${koala_host:=$(uname -n)}"
 
 # A file appears whole or not at all.
 koala_put() {
@@ -145,11 +153,12 @@ koala_wait_for() {
     done
 }
 
-# The value of one variable of go.
+# The value of one variable of go, in koala_value.
 koala_go_value() {
+    koala_value=
     while IFS= read -r koala_line; do
         case $koala_line in
-        "$1"=*) printf '%s\n' "${koala_line#*=}" ;;
+        "$1"=*) koala_value=${koala_line#*=} ;;
         esac
     done <"$koala_home/go"
 }

@@ -5,7 +5,6 @@
 # The checkpoint of the run before is an archive until here. It is unpacked aside and then takes its name, so that the
 # directory is there as a whole or not at all. What ends in .part was being written, and is left out.
 koala_restore() {
-    [ -n "$koala_checkpoint" ] || return 0
     cd "$koala_home/workspace" || return
     if [ -h .koala-checkpoint ]; then
         rm -rf .koala-restored

@@ -12,6 +12,13 @@ koala_enter() {
     esac
 }
 
+# Most sites have made them.
+koala_make_directories() {
+    if [ ! -d workspace ] || [ ! -d inbox ] || [ ! -d outbox ]; then
+        mkdir -p workspace inbox outbox
+    fi
+}
+
 # The directory of an output file, where the user names one below that of the application.
 koala_make_room() {
     case $1 in
@@ -49,11 +56,11 @@ koala_batch_variables() {
     [ -n "$koala_batch_job" ] || return 0
     SLURM_JOB_NAME=$koala_job_name
     SLURM_SUBMIT_DIR=$koala_home/workspace
+    koala_count_nodes
     : "${SLURM_JOB_ID:=$koala_batch_job}" "${SLURM_NTASKS:=$koala_tasks}" "${SLURM_NPROCS:=$koala_tasks}" \
-        "${SLURM_CPUS_PER_TASK:=$koala_processors_per_task}" \
-        "${SLURM_JOB_NUM_NODES:=$(wc -l <"$koala_home/nodes" | tr -d ' ')}" \
-        "${SLURM_CPUS_ON_NODE:=$(sed -n '1s/.* //p' "$koala_home/nodes")}" \
-        "${SLURM_PROCID:=0}" "${SLURM_LOCALID:=0}" "${SLURM_NODEID:=0}" "${SLURMD_NODENAME:=$(uname -n)}"
+        "${SLURM_CPUS_PER_TASK:=$koala_processors_per_task}" "${SLURM_JOB_NUM_NODES:=$koala_node_count}" \
+        "${SLURM_CPUS_ON_NODE:=$koala_first_processors}" \
+        "${SLURM_PROCID:=0}" "${SLURM_LOCALID:=0}" "${SLURM_NODEID:=0}" "${SLURMD_NODENAME:=$koala_host}"
     : "${SLURM_NNODES:=$SLURM_JOB_NUM_NODES}"
     export SLURM_JOB_NAME SLURM_SUBMIT_DIR SLURM_JOB_ID SLURM_NTASKS SLURM_NPROCS SLURM_CPUS_PER_TASK \
         SLURM_JOB_NUM_NODES SLURM_NNODES SLURM_CPUS_ON_NODE SLURM_PROCID SLURM_LOCALID SLURM_NODEID SLURMD_NODENAME
@@ -63,17 +70,30 @@ koala_batch_variables() {
     fi
 }
 
+# How many nodes there are, and how many processors the component has on the first.
+koala_count_nodes() {
+    koala_node_count=0
+    koala_first_processors=
+    while read -r _ koala_number; do
+        koala_node_count=$((koala_node_count + 1))
+        : "${koala_first_processors:=$koala_number}"
+    done <"$koala_home/nodes"
+}
+
 # The files that travel with the job are an archive until here. Owners and times are those of now.
 koala_unpack() {
-    [ -h "$koala_home/workspace/.koala-files" ] || return 0
     cd "$koala_home/workspace" && tar -xmof .koala-files && rm -f .koala-files
 }
 
 koala_application() {
     exec 2>"$koala_home/stderr"
     umask "$koala_umask"
-    (koala_unpack) || exit 126
-    (koala_restore) || exit 126
+    if [ -h "$koala_home/workspace/.koala-files" ]; then
+        (koala_unpack) || exit 126
+    fi
+    if [ -n "$koala_checkpoint" ]; then
+        (koala_restore) || exit 126
+    fi
     koala_enter || exit 126
     koala_open_streams
     koala_batch_variables
@@ -106,10 +126,11 @@ contained)
     ;;
 esac
 
-koala_home=$(pwd -P)
+cd -P . || exit "$koala_exit_unwritten"
+koala_home=$PWD
 koala_be_first
 trap 'koala_finish killed' TERM INT HUP
-if ! { mkdir -p workspace inbox outbox && printf '%s' "$koala_job_script" >job-script && chmod 700 job-script; }; then
+if ! { koala_make_directories && printf '%s' "$koala_job_script" >job-script && chmod 700 job-script; }; then
     koala_unwritten
 fi
 if [ -e site ]; then
@@ -120,9 +141,9 @@ if ! koala_put_nodes; then
     echo 'koala: the site does not tell which nodes this component has' >&2
     koala_finish no-nodes
 fi
-koala_keep ready "$(uname -n)" "$koala_write_tenths" || koala_unwritten
+koala_keep ready "$koala_host" "$koala_write_tenths" || koala_unwritten
 koala_wait_for go
-if ! (printf '' >"$koala_home/stderr"); then
+if ! printf '' >"$koala_home/stderr"; then
     koala_unwritten
 fi
 # From here on a signal is for the application; the script stays to record how it ended.

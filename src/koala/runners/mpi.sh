@@ -6,7 +6,7 @@
 # What mpiexec prints: first the proxies, which go to the driver with the nodes that they are for; then the
 # application's output.
 koala_sort_output() {
-    koala_proxies=KOALA_MPI_HOSTS=$(koala_go_value KOALA_MPI_HOSTS)
+    koala_proxies=KOALA_MPI_HOSTS=$koala_hosts
     while IFS= read -r koala_line; do
         case $koala_line in
         HYDRA_LAUNCH:*)
@@ -25,11 +25,16 @@ $koala_line" "$koala_for_ever_tenths"
 
 koala_start_mpiexec() {
     mkfifo "$koala_home/.mpiexec-output" || exit 74
+    koala_go_value KOALA_MPI_ADDRESS
+    koala_address=$koala_value
+    koala_go_value KOALA_MPI_HOSTS
+    koala_hosts=$koala_value
+    koala_go_value KOALA_MPI_RANKS
     exec 4<&0
     # Each component's own script starts its ranks, so mpiexec needs to know nothing of the application.
     # shellcheck disable=SC2016  # for the rank's shell to expand
-    mpiexec -rmk user -launcher manual -genvnone -wdir / -localhost "$(koala_go_value KOALA_MPI_ADDRESS)" \
-        -hosts "$(koala_go_value KOALA_MPI_HOSTS)" -n "$(koala_go_value KOALA_MPI_RANKS)" \
+    mpiexec -rmk user -launcher manual -genvnone -wdir / -localhost "$koala_address" \
+        -hosts "$koala_hosts" -n "$koala_value" \
         /bin/sh -c 'exec /bin/sh "$KOALA_HOME/script" rank' <&4 4<&- >"$koala_home/.mpiexec-output" &
     koala_mpiexec=$!
     exec 4<&-
@@ -60,7 +65,7 @@ koala_proxy() {
         shift
         set -- hydra_pmi_proxy "$@"
     fi
-    koala_ranks=$koala_home/.ranks-$(uname -n)-$$
+    koala_ranks=$koala_home/.ranks-$koala_host-$$
     mkdir "$koala_ranks" || exit 74
     KOALA_RANKS=$koala_ranks
     export KOALA_RANKS
@@ -72,15 +77,16 @@ koala_proxy() {
     trap '' USR1
     koala_stop_counting
     koala_signal_child KILL
-    koala_failure=$(koala_code_in "$koala_ranks")
+    koala_code_in "$koala_ranks"
     exit "${koala_failure:-$koala_code}"
 }
 
-# The exit code of a rank that failed, of those that have left notes in these directories, or nothing.
+# The exit code of a rank that failed, of those that have left notes in these directories, or nothing, in koala_failure.
 koala_code_in() {
+    koala_failure=
     for koala_one in "$@"; do
         if [ -e "$koala_one/.code" ]; then
-            cat "$koala_one/.code"
+            read -r koala_failure <"$koala_one/.code"
             return
         fi
     done
@@ -115,7 +121,7 @@ koala_run_proxies() {
 
 # mpiexec's exit code is the job's. It is ended if it waits for a rank that will not come back.
 koala_await_mpiexec() {
-    koala_failure=$(koala_rank_code)
+    koala_rank_code
     if [ -z "$koala_failure" ] && [ "$1" -ne 0 ]; then
         koala_failure=$1
     fi
@@ -151,7 +157,8 @@ koala_await_verdict() {
             koala_finish aborted
         fi
         koala_patience=$koala_verdict_tenths
-        if [ -n "$(koala_rank_code)" ]; then
+        koala_rank_code
+        if [ -n "$koala_failure" ]; then
             koala_group_runs || break
             koala_patience=$koala_mpiexec_grace_tenths
         elif [ ! -e "$koala_home/.ranks-ran" ]; then
@@ -162,7 +169,7 @@ koala_await_verdict() {
         fi
         koala_pause
     done
-    koala_failure=$(koala_rank_code)
+    koala_rank_code
     return "${koala_failure:-$1}"
 }
 

@@ -7,7 +7,7 @@
 
 # The file site defines these anew; a component without that file has this node alone.
 koala_nodes() {
-    printf '%s %s\n' "$(uname -n)" "$koala_processors"
+    printf '%s %s\n' "$koala_host" "$koala_processors"
 }
 
 koala_on_node() {
@@ -25,6 +25,10 @@ koala_put_nodes() {
         koala_keep addresses "$(hostname -I 2>/dev/null)" "$koala_write_tenths"; }; then
         koala_unwritten
     fi
+}
+
+koala_has_several_nodes() {
+    { read -r koala_line && read -r koala_line; } <"$koala_home/nodes"
 }
 
 # Become a command on one of the nodes, by its index from 0; the script's own node is the first.

@@ -169,5 +169,8 @@ def _program(application: Application) -> str:
     else:
         interpreter = "" if application.script.startswith("#!") else "/bin/sh "
         words = f'{interpreter}"$koala_home/job-script"'
-    inner = "-c 'exec \"$@\"' sh" if application.image is None else '"$koala_home/script" contained'
-    return f"""koala_program() {{ exec env{variables} "$@" /bin/sh {inner} {words}; }}"""
+    if application.image is not None:
+        words = f'/bin/sh "$koala_home/script" contained {words}'
+    elif not words.startswith("/bin/sh "):
+        words = f"/bin/sh -c 'exec \"$@\"' sh {words}"
+    return f"""koala_program() {{ exec env{variables} "$@" {words}; }}"""

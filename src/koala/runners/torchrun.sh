@@ -4,14 +4,16 @@
 # shellcheck disable=SC2154  # other parts of the script set them
 
 koala_torchrun() {
-    koala_workers=$(koala_go_value KOALA_TORCHRUN_WORKERS)
+    koala_go_value KOALA_TORCHRUN_WORKERS
+    koala_workers=$koala_value
     if [ -z "$koala_workers" ]; then
         koala_run
     fi
     KOALA_HOME=$koala_home
     export KOALA_HOME
     koala_counting collector
-    koala_node_rank=$(koala_go_value NODE_RANK)
+    koala_go_value NODE_RANK
+    koala_node_rank=$koala_value
     koala_node=0
     exec 4<&0
     koala_open_group

@@ -88,9 +88,10 @@ koala_count_once() {
         mv -f "$koala_counts.new" "$koala_counts" 2>/dev/null
 }
 
-# Where the other components are: a line for each name of a node and each of its addresses.
+# Where the other components are, by koala_value, the nodes of all: a line for each name of a node and each of its
+# addresses.
 koala_peers() {
-    koala_go_value KOALA_NODES | tr ';' '\n' | sed "$((koala_component + 1))d" | tr ',' '\n' |
+    printf '%s\n' "$koala_value" | tr ';' '\n' | sed "$((koala_component + 1))d" | tr ',' '\n' |
         while IFS= read -r koala_peer; do
             printf '%s\n' "$koala_peer"
             getent ahosts "$koala_peer" 2>/dev/null
@@ -151,6 +152,10 @@ koala_report_traffic() {
 }
 
 koala_report_once() {
+    # Many applications end before the first report.
+    if [ "$koala_reports" -eq 1 ]; then
+        koala_prepare_report
+    fi
     if [ -x "$(command -v ss)" ] && [ -x "$(command -v awk)" ] && [ -x "$(command -v ps)" ]; then
         koala_report=$(koala_report_traffic "$koala_loopback" 2>/dev/null)
     else
@@ -167,7 +172,8 @@ koala_report_once() {
 # Components on one machine reach each other by its loopback; elsewhere that goes to nobody of the job.
 koala_prepare_report() {
     koala_loopback=
-    case $(koala_go_value KOALA_NODES) in
+    koala_go_value KOALA_NODES
+    case $koala_value in
     *127.* | *localhost*) koala_loopback=1 ;;
     esac
     koala_with=
@@ -179,14 +185,11 @@ koala_prepare_report() {
 # koala_follow_traffic WHO: be the counter of a node, the collector of the component, or both in one.
 koala_follow_traffic() {
     koala_later_s=0
-    if [ "$1" != counter ]; then
-        koala_prepare_report
-    fi
     if [ "$1" = collector ]; then
         # A little later than the counters.
         koala_later_s=1
     else
-        koala_counts=$koala_home/.traffic-$(uname -n)-$$
+        koala_counts=$koala_home/.traffic-$koala_host-$$
         read -r koala_began _ </proc/uptime || exit 0
     fi
     koala_counted_s=0
@@ -201,11 +204,19 @@ koala_follow_traffic() {
     done
 }
 
+koala_has_other_components() {
+    if [ -z "$koala_components" ]; then
+        koala_go_value KOALA_COMPONENTS
+        koala_components=$koala_value
+    fi
+    [ "$koala_components" -gt 1 ] 2>/dev/null
+}
+
 # koala_counting WHO DEPTH: follow the traffic beside the rest, where there are other components. The application's
 # processes are so far below the script.
 koala_counting() {
     koala_depth=${2-0}
-    if [ "$(koala_go_value KOALA_COMPONENTS)" -gt 1 ] 2>/dev/null; then
+    if koala_has_other_components; then
         (
             trap 'kill "${!-}" 2>/dev/null; wait; exit 0' TERM INT HUP
             koala_follow_traffic "$1"
@@ -216,16 +227,16 @@ koala_counting() {
 
 # Around an application that the script itself starts, on this node. What a plain one starts on others is not seen.
 koala_count_here() {
-    case $koala_job_type in
-    mpi) return 0 ;;
-    torchrun) [ -z "$(koala_go_value KOALA_TORCHRUN_WORKERS)" ] || return 0 ;;
-    *)
-        if [ "$(koala_go_value KOALA_COMPONENTS)" -gt 1 ] 2>/dev/null && [ "$(wc -l <"$koala_home/nodes")" -gt 1 ]; then
-            koala_put outbox/traffic-01 several
-            return 0
-        fi
-        ;;
-    esac
+    if [ "$koala_job_type" = mpi ] || ! koala_has_other_components; then
+        return 0
+    fi
+    if [ "$koala_job_type" = torchrun ]; then
+        koala_go_value KOALA_TORCHRUN_WORKERS
+        [ -z "$koala_value" ] || return 0
+    elif koala_has_several_nodes; then
+        koala_put outbox/traffic-01 several
+        return 0
+    fi
     koala_counting both 1
 }
 

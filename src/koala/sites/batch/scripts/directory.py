@@ -6,6 +6,7 @@ The functions that the scripts call are in ``directory.sh``; here each gets its 
 
 from __future__ import annotations
 
+import math
 import shlex
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -23,7 +24,7 @@ OWNER = "owner"  # the file that says which Koala uses the work directory
 _EXIT_CHARACTERS_MAX = 100
 _VERDICT_CHARACTERS_MAX = 4_096
 # How long the pauses are at least while files are awaited, where ``sleep`` knows fractions of a second.
-PAUSE_LEAST_S = 0.05
+PAUSE_LEAST_S = 0.1
 
 
 def _begin(root: str) -> str:
@@ -147,9 +148,10 @@ def _wait(awaited: Sequence[AwaitedFiles], patience_s: float, pause_share: float
     signs += [
         quoted(("koala_new_mail", each.token, *each.mail_known)) for each in awaited if each.mail_known is not None
     ]
-    pause_s = max(PAUSE_LEAST_S, pause_share * patience_s)
+    pauses = max(1, math.floor(patience_s / max(PAUSE_LEAST_S, pause_share * patience_s)))
     shows = function("koala_shows", f"{' || '.join(signs) or 'false'}\n")
-    return shows + call("koala_await", max(1, round(patience_s / pause_s)), f"{pause_s:.3f}")
+    # Together no shorter than the wait: less would be taken for a sign that shows all the time.
+    return shows + call("koala_await", pauses, f"{math.ceil(patience_s / pauses * 1000) / 1000:.3f}")
 
 
 def inspect(

@@ -47,7 +47,9 @@ koala_place() {
 
 # koala_first FRESH NAME: a fresh file takes a name that is free.
 koala_first() {
-    ln "$1" "$2" 2>/dev/null
+    if [ ! -e "$2" ]; then
+        ln "$1" "$2" 2>/dev/null
+    fi
     rm -f "$1"
 }
 
@@ -63,9 +65,16 @@ koala_put_first() {
 
 # koala_home DIRECTORY: make it, in place of anything else that has its name.
 koala_home() {
-    if [ ! -d "$1" ] || [ -h "$1" ]; then
-        rm -rf "$1"
+    koala_clear "$1"
+    if [ ! -d "$1" ]; then
         mkdir -p "$1" || return
+    fi
+}
+
+# koala_clear DIRECTORY: remove anything else that has its name.
+koala_clear() {
+    if [ -h "$1" ] || { [ -e "$1" ] && [ ! -d "$1" ]; }; then
+        rm -rf "$1"
     fi
 }
 
@@ -87,7 +96,10 @@ koala_enter() {
 # directory nothing is changed.
 koala_open() {
     umask 077
-    { mkdir -p "$koala_root" && cd -P "$koala_root" && mkdir -p components files; } || exit 74
+    if [ ! -d "$koala_root/components" ] || [ ! -d "$koala_root/files" ]; then
+        mkdir -p "$koala_root/components" "$koala_root/files" || exit 74
+    fi
+    cd -P "$koala_root" || exit 74
     koala_put_first . owner "$1" || exit 74
     koala_mark root
     pwd -P
@@ -141,7 +153,7 @@ koala_make() {
         koala_show_component "$1"
         return
     fi
-    koala_home "$1" || exit 74
+    koala_clear "$1"
     { mkdir -p "$1/workspace" "$1/inbox" "$1/outbox" && koala_put "$1" script "$2" && koala_put "$1" site "$3" &&
         koala_put "$1" record.json "$4"; } || exit 74
     if [ -n "${koala_submits-}" ]; then
@@ -163,7 +175,9 @@ koala_submit_now() {
     (koala_submission) >"$koala_answer"
     koala_code=$?
     koala_mark submitted "$koala_code"
-    cat "$koala_answer"
+    while IFS= read -r koala_line || [ -n "$koala_line" ]; do
+        printf '%s\n' "$koala_line"
+    done <"$koala_answer"
     if [ "$koala_code" -eq 0 ]; then
         mv -f "$koala_answer" "$1/batch"
     else
@@ -212,8 +226,10 @@ koala_end() {
 
 # The id of a process that never was keeps a submission that comes late from starting anything.
 koala_put_end() {
-    koala_home "$1" && koala_put "$1" ended.json "$2" && printf '' >"$1/.pid.$koala_new" &&
-        { koala_first "$1/.pid.$koala_new" "$1/pid" || :; }
+    koala_home "$1" && koala_put "$1" ended.json "$2" || return
+    if [ ! -e "$1/pid" ]; then
+        printf '' >"$1/.pid.$koala_new" && { koala_first "$1/.pid.$koala_new" "$1/pid" || :; }
+    fi
 }
 
 # koala_forget TOKEN: take a directory out of sight at once, and then remove it.
@@ -281,10 +297,7 @@ koala_new_mail() {
 # whole seconds, for one of them. Only the pauses are processes.
 koala_await() {
     koala_pauses=$1
-    until koala_shows; do
-        if [ "$koala_pauses" -le 0 ]; then
-            break
-        fi
+    until [ "$koala_pauses" -le 0 ] || koala_shows; do
         koala_pauses=$((koala_pauses - 1))
         sleep "$2" 2>/dev/null || {
             sleep 1
