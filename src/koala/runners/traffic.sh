@@ -219,6 +219,8 @@ koala_counting() {
     if koala_has_other_components; then
         (
             trap 'kill "${!-}" 2>/dev/null; wait; exit 0' TERM INT HUP
+            # A signal that came before the trap was lost.
+            [ ! -e "$koala_home/.counted-$koala_host-$$" ] || exit 0
             koala_follow_traffic "$1"
         ) </dev/null >/dev/null 2>&1 4<&- 5>&- &
         koala_counting_process=$!
@@ -242,6 +244,7 @@ koala_count_here() {
 
 koala_stop_counting() {
     if [ -n "$koala_counting_process" ]; then
+        { printf '' >"$koala_home/.counted-$koala_host-$$"; } 2>/dev/null
         kill -TERM "$koala_counting_process" 2>/dev/null
         wait "$koala_counting_process" 2>/dev/null
         koala_counting_process=
