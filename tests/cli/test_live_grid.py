@@ -178,7 +178,7 @@ def test_following_shows_what_happens_from_now_on(shell: Shell, daemon: Daemon) 
 
 
 def test_one_picture_shows_sites_jobs_and_events(shell: Shell, daemon: Daemon, tmp_path: Path) -> None:
-    path = job_file(tmp_path, f"while [ ! -e '{tmp_path}/end' ]; do sleep 0.1; done")
+    path = job_file(tmp_path, f"while [ ! -e '{tmp_path}/end' ]; do sleep 0.3; done")
     job = shell.json("submit", str(path))["job"]["id"]
     until(lambda: daemon.client.job(job).state == "running", "the job runs")
     lines = shell.lines("top", "--once")

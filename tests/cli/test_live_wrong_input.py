@@ -76,7 +76,7 @@ def test_without_a_terminal_the_reason_why_a_job_waits_is_told_once(daemon: Daem
     held = daemon.client.submit(
         job_file(
             tmp_path,
-            f"while [ ! -e '{tmp_path}/end' ]; do sleep 0.1; done",
+            f"while [ ! -e '{tmp_path}/end' ]; do sleep 0.3; done",
             "components: [{processors: 4, count: 3}]",
         ).read_text()
     ).job.id

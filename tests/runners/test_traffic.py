@@ -190,7 +190,7 @@ def test_a_plain_component_of_several_nodes_says_that_they_are_not_all_seen(tmp_
 # It saves whenever it is asked to, until a file says that it is enough.
 SAVES = """
 trap ': >"$KOALA_HOME/saved"' TERM
-while [ ! -e "$KOALA_HOME/stop" ]; do sleep 0.1; done
+while [ ! -e "$KOALA_HOME/stop" ]; do sleep 0.3; done
 """
 
 

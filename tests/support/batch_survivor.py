@@ -31,7 +31,7 @@ async def drive(work: str, log: Path, components: int, gate: str, conf: str) -> 
     await site.open()
     tokens = [f"7.{number}" for number in range(components)]
     for number, token in enumerate(tokens):
-        lasts = "sleep 0.1" if number else f"until [ -e '{gate}' ]; do sleep 0.05; done"
+        lasts = "sleep 0.1" if number else f"until [ -e '{gate}' ]; do sleep 0.3; done"
         text = f"echo {token} begin >> '{log}'; {lasts}; echo {token} end >> '{log}'"
         launch = Launch(token=token, job=7, processors=1 + number % 3, application=Application(script=text))
         await site.start(launch, component_script(launch))

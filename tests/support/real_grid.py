@@ -99,7 +99,7 @@ def laplace(size: int, tolerance: str, **processors: int) -> str:
 
 def waits_for(gate: Path) -> str:
     """Words of a script that goes on when a test makes this file, however slow the machine is."""
-    return f"until [ -e '{gate}' ]; do sleep 0.1; done"
+    return f"until [ -e '{gate}' ]; do sleep 0.3; done"
 
 
 def has_the_right_answer(printed: str) -> bool:

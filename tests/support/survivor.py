@@ -29,7 +29,7 @@ async def drive(root: Path, log: Path, components: int, gate: str) -> None:
     tokens = [f"7.{number}" for number in range(components)]
     for number, token in enumerate(tokens):
         size = 1 + number % 3
-        lasts = "sleep 0.1" if number else f"until [ -e '{gate}' ]; do sleep 0.05; done"
+        lasts = "sleep 0.1" if number else f"until [ -e '{gate}' ]; do sleep 0.3; done"
         text = f"echo {token} begin {size} >> '{log}'; {lasts}; echo {token} end {size} >> '{log}'"
         launch = Launch(token=token, job=7, processors=size, application=Application(script=text))
         await site.start(launch, component_script(launch))

@@ -35,7 +35,7 @@ def test_it_says_where_it_answers_and_what_to_do_next(tmp_path: Path) -> None:
 def test_a_job_outlives_a_killed_daemon_and_is_waited_for_across_it(tmp_path: Path) -> None:
     with running_daemon(tmp_path) as daemon:
         shell = Shell(daemon.server)
-        job = shell.submit(tmp_path, f"while [ ! -e '{tmp_path}/end' ]; do sleep 0.1; done; echo through")
+        job = shell.submit(tmp_path, f"while [ ! -e '{tmp_path}/end' ]; do sleep 0.3; done; echo through")
         until(lambda: daemon.client.job(job).state == "running", "the job runs")
         with Terminal(daemon, "job", "wait", str(job)) as terminal:
             terminal.until("running")

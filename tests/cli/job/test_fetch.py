@@ -12,7 +12,7 @@ from tests.support.live_daemon import running_daemon, until
 
 SIZE_BYTES = 9_000_000
 SCRIPT = """\
-while ! [ -e {go} ]; do sleep 0.05; done
+while ! [ -e {go} ]; do sleep 0.3; done
 head -c {size} /dev/zero | tr '\\0' x >result.h5
 mkdir -p logs/deep
 echo one >logs/deep/a

@@ -32,16 +32,16 @@ def shell(daemon: Daemon) -> Iterator[Shell]:
 
 def holding(shell: Shell, daemon: Daemon, directory: Path) -> int:
     """A job that holds all processors until the file ``end`` is there."""
-    job = shell.submit(directory, f"while [ ! -e '{directory}/end' ]; do sleep 0.1; done", ALL)
+    job = shell.submit(directory, f"while [ ! -e '{directory}/end' ]; do sleep 0.3; done", ALL)
     until(lambda: daemon.client.job(job).state == "running", "the job runs")
     return job
 
 
 # It saves when it is asked, but not before the file ``go`` is there; its second run lasts until the file ``end`` is.
 SAVES = """\
-trap 'until [ -e "%s/go" ]; do sleep 0.1; done; echo 1 >"$KOALA_CHECKPOINT/state"; exit 0' USR1
+trap 'until [ -e "%s/go" ]; do sleep 0.3; done; echo 1 >"$KOALA_CHECKPOINT/state"; exit 0' USR1
 if [ "$KOALA_RUN" = 1 ]; then : >"%s/begun"; fi
-until [ -e "%s/end" ]; do sleep 0.1; done
+until [ -e "%s/end" ]; do sleep 0.3; done
 """
 
 
@@ -160,7 +160,7 @@ def test_a_dry_run_does_not_go_with_waiting(shell: Shell) -> None:
 
 
 def test_ctrl_c_stops_waiting_and_leaves_the_job_running(shell: Shell, daemon: Daemon, tmp_path: Path) -> None:
-    script = f"while [ ! -e '{tmp_path}/end' ]; do sleep 0.1; done"
+    script = f"while [ ! -e '{tmp_path}/end' ]; do sleep 0.3; done"
     with Terminal(daemon, "submit", str(job_file(tmp_path, script)), "--wait", columns=120) as terminal:
         terminal.until("running")
         terminal.process.send_signal(signal.SIGINT)
@@ -261,7 +261,7 @@ def test_lines_are_marked_with_their_part_when_there_are_several(shell: Shell, t
 
 
 def test_following_prints_until_the_job_has_ended(shell: Shell, daemon: Daemon, tmp_path: Path) -> None:
-    script = f"echo begun; while [ ! -e '{tmp_path}/end' ]; do sleep 0.1; done; echo ended"
+    script = f"echo begun; while [ ! -e '{tmp_path}/end' ]; do sleep 0.3; done; echo ended"
     job = shell.submit(tmp_path, script)
     with Terminal(daemon, "job", "logs", str(job), "--follow") as terminal:
         terminal.until("begun")

@@ -29,7 +29,7 @@ def shell(daemon: Daemon) -> Shell:
 
 
 def test_an_element_is_named_by_its_array_and_index_everywhere(shell: Shell, daemon: Daemon, tmp_path: Path) -> None:
-    script = f"while [ ! -e '{tmp_path}'/$KOALA_ARRAY_INDEX ]; do sleep 0.1; done; echo index $SLURM_ARRAY_TASK_ID"
+    script = f"while [ ! -e '{tmp_path}'/$KOALA_ARRAY_INDEX ]; do sleep 0.3; done; echo index $SLURM_ARRAY_TASK_ID"
     array = shell.submit(tmp_path, script, "components: [{processors: 1}]\narray: 3,5,7")
 
     def state(index: int) -> str:
@@ -184,7 +184,7 @@ def test_a_graph_is_taken_whole_and_runs_in_order(shell: Shell, tmp_path: Path) 
 
 
 def test_tasks_are_spawned_into_a_job_that_runs(shell: Shell, tmp_path: Path) -> None:
-    script = f"echo holds $KOALA_TASKS; while [ ! -e '{tmp_path}'/flag ]; do sleep 0.1; done"
+    script = f"echo holds $KOALA_TASKS; while [ ! -e '{tmp_path}'/flag ]; do sleep 0.3; done"
     job = str(shell.submit(tmp_path, script, "mcr: 1\ntasks: {mix: 1}"))
     until(lambda: shell.json("job", "show", job)["state"] == "running", "it runs")
     more = tmp_path / "more.yaml"

@@ -19,7 +19,7 @@ name: "<b>two sites</b>"
 application:
   script: |
     echo "component $KOALA_COMPONENT speaks"
-    while [ ! -e {word} ]; do sleep 0.1; done
+    while [ ! -e {word} ]; do sleep 0.3; done
     echo "component $KOALA_COMPONENT has heard"
 components:
   - {{processors: 2, site: amsterdam}}

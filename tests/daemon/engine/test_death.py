@@ -37,7 +37,7 @@ def test_an_engine_that_cannot_start_over_says_so_and_its_successor_goes_on(
     async def scenario() -> None:
         store = disturbed(root)
         async with open_engine(root, store=store) as world:
-            job = await world.submit(a_request(f"until [ -e {root}/gate ]; do sleep 0.05; done"))
+            job = await world.submit(a_request(f"until [ -e {root}/gate ]; do sleep 0.3; done"))
             await world.in_state(job, "running")
             monkeypatch.setattr(world.engine, where, broken)
             store.fail_before("JobSubmitted")

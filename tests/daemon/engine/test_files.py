@@ -112,7 +112,7 @@ def test_why_a_component_was_ended_is_known_also_after_a_restart_before_its_end_
 
 def test_a_release_of_a_former_version_that_was_performed_ends_nothing_after_a_restart(root: Path) -> None:
     """It says nothing of files, and that it was performed did not go on record any more."""
-    script = f"cat data && {NOTE.format(root=root)} && while [ ! -e {root}/go ]; do sleep 0.05; done"
+    script = f"cat data && {NOTE.format(root=root)} && while [ ! -e {root}/go ]; do sleep 0.3; done"
 
     async def scenario() -> None:
         async with open_engine(root, local_grid()) as world:
@@ -193,7 +193,7 @@ def test_a_piece_that_cannot_be_removed_at_once_is_removed_later_also_through_a_
     async def scenario() -> None:
         store = disturbed(root)
         async with open_engine(root, store=store) as world:
-            job = await with_a_piece(world, f"until [ -e {root}/gate ]; do sleep 0.05; done")
+            job = await with_a_piece(world, f"until [ -e {root}/gate ]; do sleep 0.3; done")
             tries = fail_discards(local_areas(world.engine)["a"], 2, monkeypatch)
             (root / "gate").touch()
             await world.ended(job)
@@ -212,7 +212,7 @@ def test_the_pieces_of_a_component_go_when_its_end_was_written_by_a_commit_that_
     async def scenario() -> None:
         store = disturbed(root)
         async with open_engine(root, store=store) as world:
-            job = await with_a_piece(world, f"until [ -e {root}/gate ]; do sleep 0.05; done")
+            job = await with_a_piece(world, f"until [ -e {root}/gate ]; do sleep 0.3; done")
             store.fail_after("ComponentEnded")
             (root / "gate").touch()
             (row,) = await world.ended(job)

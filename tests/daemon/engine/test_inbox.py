@@ -44,7 +44,7 @@ def test_what_was_passed_over_is_asked_for_when_there_is_room(root: Path) -> Non
         store = disturbed(root)
         grid = local_grid((4,), check_interval_s=None)
         async with open_engine(root, grid, store=store, inbox_items_max=8) as world:
-            job = await world.submit(a_request(f"until [ -e {root}/gate ]; do sleep 0.05; done"))
+            job = await world.submit(a_request(f"until [ -e {root}/gate ]; do sleep 0.3; done"))
             await world.in_state(job, "running")
             store.gate.clear()
             call = asyncio.create_task(world.submit(a_request()))

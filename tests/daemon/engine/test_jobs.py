@@ -118,7 +118,7 @@ def test_a_high_priority_job_preempts_a_low_one_which_then_runs_again(root: Path
             high = await world.submit(
                 a_request("[ $(wc -c <data) = 1500000 ]", (4,), "a", ["data"], priority=Priority.HIGH)
             )
-            low = await world.submit(a_request(f"until [ -e {root}/gate ]; do sleep 0.05; done", (4,), "a"))
+            low = await world.submit(a_request(f"until [ -e {root}/gate ]; do sleep 0.3; done", (4,), "a"))
             assert (await world.in_state(high, "placed")).places == (("a", 4),)
             await world.until(lambda: (row := world.engine.live_row(low)) is not None and row.preemptions)
             (done,) = await world.ended(high)

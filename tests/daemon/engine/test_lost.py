@@ -19,7 +19,7 @@ FENCED = "1.1"
 async def cut_off_and_lost(world: EngineWorld, root: Path) -> int:
     """A job that runs on a and b until the file ``wait`` is gone; a is cut off and declared lost."""
     (root / "wait").touch()
-    job = await world.submit(a_request(f"while [ -e {root}/wait ]; do sleep 0.1; done", sizes=(3, 3)))
+    job = await world.submit(a_request(f"while [ -e {root}/wait ]; do sleep 0.3; done", sizes=(3, 3)))
     await world.in_state(job, "running")
     assert {row.token: row.site for row in world.store.components(job)} == {"1.1": "a", "1.2": "b"}
     trouble(world, "a").cut_off = True

@@ -36,7 +36,7 @@ async def cancel(world: EngineWorld, job: int) -> None:
 
 def held_by(gate: Path) -> str:
     """A script that runs until a file is there."""
-    return f"until [ -e {gate} ]; do sleep 0.05; done"
+    return f"until [ -e {gate} ]; do sleep 0.3; done"
 
 
 def test_a_job_whose_placement_raises_is_set_aside_and_all_else_goes_on(root: Path) -> None:

@@ -66,7 +66,7 @@ def test_what_gathers_while_a_commit_runs_is_committed_together_up_to_the_limit(
     async def scenario() -> None:
         store = disturbed(root, database)
         async with open_engine(root, local_grid((10,)), store=store, batch_events_max=10) as world:
-            first = await world.submit(a_request(f"until [ -e {root}/gate ]; do sleep 0.05; done"))
+            first = await world.submit(a_request(f"until [ -e {root}/gate ]; do sleep 0.3; done"))
             await world.in_state(first, "running")
             await world.until(lambda: not world.engine.outbox.commands and not world.engine.outbox.has_settled())
             store.gate.clear()
@@ -117,7 +117,7 @@ def test_a_failed_commit_is_told_to_its_caller_and_the_engine_goes_on_from_the_r
         store = disturbed(root, database)
         async with open_engine(root, store=store) as world:
             engine = world.engine
-            running = await world.submit(a_request(f"until [ -e {root}/gate ]; do sleep 0.05; done", sizes=(1, 1)))
+            running = await world.submit(a_request(f"until [ -e {root}/gate ]; do sleep 0.3; done", sizes=(1, 1)))
             await world.in_state(running, "running")
             getattr(store, where)("JobSubmitted")
             store.recover_failures = 2
@@ -143,7 +143,7 @@ def test_an_end_that_happens_while_the_store_is_away_is_learned_afterwards(root:
     async def scenario() -> None:
         store = disturbed(root, database)
         async with open_engine(root, store=store) as world:
-            job = await world.submit(a_request(f"until [ -e {root}/gate ]; do sleep 0.05; done"))
+            job = await world.submit(a_request(f"until [ -e {root}/gate ]; do sleep 0.3; done"))
             await world.in_state(job, "running")
             waiting = asyncio.create_task(world.ended(job))
             store.recover_failures = 2
@@ -162,7 +162,7 @@ def test_an_error_inside_the_engine_loses_nothing_that_was_acknowledged(
     async def scenario() -> None:
         async with open_engine(root) as world:
             engine = world.engine
-            job = await world.submit(a_request(f"until [ -e {root}/gate ]; do sleep 0.05; done"))
+            job = await world.submit(a_request(f"until [ -e {root}/gate ]; do sleep 0.3; done"))
             await world.in_state(job, "running")
             broken = engine.scheduler
             monkeypatch.setattr(broken, "handle", lambda _: 1 / 0)
@@ -180,7 +180,7 @@ def test_an_error_inside_the_engine_loses_nothing_that_was_acknowledged(
 def test_a_closed_engine_is_opened_again_and_goes_on_with_what_ran_meanwhile(root: Path, database: str) -> None:
     async def scenario() -> None:
         async with open_engine(root, store=open_store(root, database)) as world:
-            job = await world.submit(a_request(f"until [ -e {root}/gate ]; do sleep 0.05; done", sizes=(3, 3)))
+            job = await world.submit(a_request(f"until [ -e {root}/gate ]; do sleep 0.3; done", sizes=(3, 3)))
             waiting = await world.submit(a_request("exit 0", sizes=(4, 4)))
             await world.in_state(job, "running")
             before = world.store.components(job)
@@ -212,7 +212,7 @@ def test_alarms_that_were_set_before_a_crash_go_off_after_it(
     async def scenario() -> None:
         grid = local_grid(check_interval_s=4.0)
         async with open_engine(root, grid, open_store(root, database)) as world:
-            job = await world.submit(a_request(f"until [ -e {root}/gate ]; do sleep 0.05; done"))
+            job = await world.submit(a_request(f"until [ -e {root}/gate ]; do sleep 0.3; done"))
             await world.in_state(job, "running")
             monkeypatch.setattr(engine_module.Engine, "_snapshot", no_snapshot)
         monkeypatch.undo()
@@ -252,7 +252,7 @@ def test_time_never_goes_back_over_a_restart(root: Path) -> None:
 def test_a_grid_that_lacks_a_site_with_claims_is_refused_and_one_with_more_sites_is_taken(root: Path) -> None:
     async def scenario() -> None:
         async with open_engine(root) as world:
-            job = await world.submit(a_request(f"until [ -e {root}/gate ]; do sleep 0.05; done", sizes=(3, 3)))
+            job = await world.submit(a_request(f"until [ -e {root}/gate ]; do sleep 0.3; done", sizes=(3, 3)))
             await world.in_state(job, "running")
         with pytest.raises(SnapshotError, match="b"):
             async with open_engine(root, local_grid((4,))):
@@ -335,7 +335,7 @@ def test_an_engine_is_closed_while_its_store_is_away_and_the_next_one_goes_on(ro
     async def scenario() -> None:
         store = disturbed(root)
         async with open_engine(root, store=store) as world:
-            job = await world.submit(a_request(f"until [ -e {root}/gate ]; do sleep 0.05; done"))
+            job = await world.submit(a_request(f"until [ -e {root}/gate ]; do sleep 0.3; done"))
             await world.in_state(job, "running")
             store.recover_failures = 1_000_000
             store.fail_before("JobSubmitted")
@@ -358,7 +358,7 @@ def test_whoever_waits_is_woken_by_what_is_on_record_or_by_the_timeout(root: Pat
             await engine.wait_journal(engine.last_seq - 1, 60.0)
             await engine.wait_journal(engine.last_seq, 0.05)
             waiting = asyncio.create_task(engine.wait_journal(engine.last_seq, 60.0))
-            job = await world.submit(a_request(f"until [ -e {root}/gate ]; do sleep 0.05; done"))
+            job = await world.submit(a_request(f"until [ -e {root}/gate ]; do sleep 0.3; done"))
             await waiting
             await engine.wait_ended(job, 0.05)
             assert engine.live_row(job) is not None

@@ -242,7 +242,7 @@ def test_an_array_beside_one_that_cannot_be_replayed_goes_on_where_it_was(
     """Its elements keep their indices, what was cancelled is not made, and no number is used twice."""
 
     async def scenario() -> None:
-        script = f'echo "$KOALA_ARRAY_INDEX" >> {root}/runs; until [ -e {root}/gate ]; do sleep 0.05; done'
+        script = f'echo "$KOALA_ARRAY_INDEX" >> {root}/runs; until [ -e {root}/gate ]; do sleep 0.3; done'
         async with open_engine(root, local_grid((1, 1))) as world:
             poison = await world.submit(a_request("sleep 600", name="poison"))
             await world.in_state(poison, "running")

@@ -262,7 +262,7 @@ def test_files_are_listed_by_name_page_by_page(tmp_path: Path, words: Path) -> N
 
 async def reading_job(world: DaemonWorld, gate: Path) -> int:
     """A job at A that opens its input file only when the gate opens."""
-    script = f"while [ ! -e {gate} ]; do sleep 0.05; done\nhead -c 9 words"
+    script = f"while [ ! -e {gate} ]; do sleep 0.3; done\nhead -c 9 words"
     job = await world.start(job_text(script, ("{processors: 1, site: A, input_files: [words]}",)))
     await world.in_state(job, "running")
 

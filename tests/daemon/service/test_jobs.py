@@ -16,7 +16,7 @@ from koala.model.request import Priority
 from tests.support.daemon_world import ANNA, BERT, OPERATOR, OWNER, DaemonWorld, job_text, open_daemon, small_grid
 
 TWO_PARTS = ("{processors: 2, site: A}", "{processors: 1, site: B}")
-FOREVER = "while :; do sleep 0.1; done"
+FOREVER = "while :; do sleep 1; done"
 NEVER_FITS_NOW = ("{processors: 4, site: A}",)
 
 
@@ -426,7 +426,7 @@ def test_the_output_of_a_running_job_can_be_followed_to_its_end(tmp_path: Path) 
     async def scenario() -> None:
         async with open_daemon(tmp_path / "d") as world:
             gate = tmp_path / "gate"
-            script = f"echo grün\necho trouble >&2\nwhile [ ! -e {gate} ]; do sleep 0.05; done\nprintf last"
+            script = f"echo grün\necho trouble >&2\nwhile [ ! -e {gate} ]; do sleep 0.3; done\nprintf last"
             job = await world.start(job_text(script))
 
             async def first_line() -> bool:

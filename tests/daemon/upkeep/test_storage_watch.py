@@ -48,7 +48,7 @@ def test_on_a_disk_that_is_nearly_full_no_job_is_taken_and_those_that_run_go_on(
         async with open_daemon(tmp_path) as plain:
             disk = Disk(1_000 * MIB)
             watch, world = watched(plain, disk)
-            running = await world.start(job_text("while [ ! -e end ]; do sleep 0.05; done"), ANNA)
+            running = await world.start(job_text("while [ ! -e end ]; do sleep 0.3; done"), ANNA)
             assert world.service.warnings(OPERATOR) == []
             disk.free_bytes = 99 * MIB
             assert world.service.warnings(OPERATOR) == [f"99 MiB are left on the disk of {tmp_path}"]

@@ -64,7 +64,7 @@ def test_output_can_be_read_while_it_is_written_and_piece_by_piece(tmp_path: Pat
     async def scenario() -> None:
         async with opened(tmp_path / "a") as one:
             gate = tmp_path / "gate"
-            script = f"echo first; touch {tmp_path}/written; while [ ! -e {gate} ]; do sleep 0.05; done; echo second"
+            script = f"echo first; touch {tmp_path}/written; while [ ! -e {gate} ]; do sleep 0.3; done; echo second"
             await one.start(launch(application=script))
             await one.ready("1.1")
             assert await one.stdout() == ""
@@ -385,7 +385,7 @@ def test_a_small_component_passes_a_large_one_only_with_first_fit(tmp_path: Path
 
 def test_mail_comes_out_once_for_each_opening_and_goes_in_whole(tmp_path: Path) -> None:
     async def scenario() -> None:
-        wait = 'until [ -e "$KOALA_HOME/inbox/reply" ]; do sleep 0.05; done; cat "$KOALA_HOME/inbox/reply"'
+        wait = 'until [ -e "$KOALA_HOME/inbox/reply" ]; do sleep 0.3; done; cat "$KOALA_HOME/inbox/reply"'
         async with opened(tmp_path / "a") as one:
             text = f'cd "$KOALA_HOME/outbox"; echo ask > .new; mv .new question; {wait}'
             await one.start(launch(application=text))

@@ -198,7 +198,7 @@ def test_an_error_about_one_component_is_logged_once_and_the_others_are_watched(
 def test_processes_whose_directory_went_while_nobody_watched_are_ended_at_the_next_opening(tmp_path: Path) -> None:
     async def scenario() -> None:
         gate, on, pids = tmp_path / "gate", tmp_path / "on", tmp_path / "pids"
-        wait = f"while [ ! -e {gate} ]; do sleep 0.05; done"
+        wait = f"while [ ! -e {gate} ]; do sleep 0.3; done"
         # One of them has no environment by which it could be known.
         script = f"env -i /bin/sleep 60 & echo $$ $! > {pids}; {wait}; {GONE.format(on=on)}"
         async with opened(tmp_path / "a", processors=1) as one:

@@ -58,7 +58,7 @@ def test_a_new_site_object_finds_what_waits_what_runs_and_what_has_ended(tmp_pat
         gate = tmp_path / "gate"
         async with opened(tmp_path / "a", processors=3) as one:
             await one.start(launch("1.1"))
-            await one.start(launch("1.2", f"touch {tmp_path}/on; while [ ! -e {gate} ]; do sleep 0.05; done; exit 6"))
+            await one.start(launch("1.2", f"touch {tmp_path}/on; while [ ! -e {gate} ]; do sleep 0.3; done; exit 6"))
             await one.start(launch("1.3", f"touch {tmp_path}/three"), launch("1.4"))
             await one.ready("1.1", "1.2", "1.3")
             await one.site.release("1.2", Go())

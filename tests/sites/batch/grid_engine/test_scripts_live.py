@@ -105,7 +105,7 @@ def test_jobs_are_seen_from_their_start_to_their_end(user: CellUser) -> None:
     """One returns 3, one is cancelled; a job that is not Koala's has a slot meanwhile."""
     local = ("qsub", "-terse", "-N", "local", "-o", "/dev/null", "-j", "y", "-wd", "/")
     user.cell.run(*local, stdin="sleep 60")
-    waiting = "#$ -N another\n#$ -pe mpi 99\nuntil [ -e go ]; do sleep 0.1; done\nexit 3\n"
+    waiting = "#$ -N another\n#$ -pe mpi 99\nuntil [ -e go ]; do sleep 0.3; done\nexit 3\n"
     ids = {"returned": user.submit("returned", waiting, processors=2), "cancelled": user.submit("cancelled")}
     user.until_running("returned", "cancelled")
     seen = user.listing()

@@ -213,7 +213,7 @@ def test_mail_comes_out_once_for_each_opening_and_goes_in_whole(idle: SlurmClust
     reply = bytes(range(256)) + b"%s \\n ' end\n"
 
     async def scenario() -> None:
-        wait = 'until [ -e "$KOALA_HOME/inbox/reply" ]; do sleep 0.05; done; cat "$KOALA_HOME/inbox/reply"'
+        wait = 'until [ -e "$KOALA_HOME/inbox/reply" ]; do sleep 0.3; done; cat "$KOALA_HOME/inbox/reply"'
         async with opened(idle, tmp_path) as one:
             text = f'cd "$KOALA_HOME/outbox"; printf "ask\\000\\377" > .new; mv .new question; {wait}'
             await one.start(launch("1.1", text))

@@ -81,7 +81,7 @@ def test_a_new_site_object_finds_what_waits_what_runs_and_what_has_ended(
 
     async def scenario() -> None:
         async with opened_batch(settings, SlurmSystem(settings)) as one:
-            wait = f"touch {tmp_path}/on; while [ ! -e {gate} ]; do sleep 0.05; done; exit 6"
+            wait = f"touch {tmp_path}/on; while [ ! -e {gate} ]; do sleep 0.3; done; exit 6"
             await one.start(launch("1.1", processors=3), launch("1.2", wait, processors=3))
             await one.start(launch("1.3", processors=2), launch("1.4", processors=4))
             await one.ready("1.1", "1.2", "1.3")
@@ -158,7 +158,7 @@ def test_a_controller_that_is_away_makes_the_site_silent_and_costs_no_component(
 
     async def scenario() -> None:
         async with opened_batch(settings, SlurmSystem(settings), timings=timings) as one:
-            wait = f"touch {tmp_path}/on; while [ ! -e {gate} ]; do sleep 0.05; done; exit 6"
+            wait = f"touch {tmp_path}/on; while [ ! -e {gate} ]; do sleep 0.3; done; exit 6"
             await one.start(launch("1.1", wait), launch("1.2"))
             await one.ready("1.1", "1.2")
             await one.site.release("1.1", Go())
