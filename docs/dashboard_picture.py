@@ -41,9 +41,9 @@ SHOWN_AFTER_S = 20.0
 
 def main() -> None:
     """Write the picture."""
-    chromium = shutil.which("chromium")
+    chromium = shutil.which("chromium-headless-shell") or shutil.which("chromium")
     if chromium is None:
-        sys.exit("chromium is not installed; install it and run this again")
+        sys.exit("there is no Chromium: install chromium-headless-shell or chromium, and run this again")
     with tempfile.TemporaryDirectory() as directory:
         root = Path(directory)
         (root / "grid.yaml").write_text(GRID)

@@ -18,6 +18,7 @@ from koala.runners.traffic import TrafficReport, is_traffic_mail, parse_traffic
 from tests.support.mpi_world import TOKENS, World, in_world
 from tests.support.noded import Noded, release
 from tests.support.ports import free_port
+from tests.support.real_programs import real_program
 
 # Ranks 0 and 3, which are at different sites, exchange little, and ranks 0 and 1, which are not, exchange much, until
 # a file says that it is enough. UCX would talk through shared memory.
@@ -231,6 +232,27 @@ def test_connections_to_others_than_the_components_of_the_job_do_not_count(tmp_p
     assert report("peer 10.2.0.1\npeer fd00::2") == "2.00 2.00 1500 30 2\n"
     (tmp_path / ".traffic-before").unlink()
     assert report("") == "2.00 2.00 1550 90030 3\n"
+
+
+@pytest.mark.parametrize("shell", ["sh", "busybox sh", "bash"])
+@pytest.mark.parametrize("home", ["home", "nowhere"])
+def test_counting_that_has_hardly_begun_can_be_ended(tmp_path: Path, shell: str, home: str) -> None:
+    """Also where no file can be written. What else the script has in the background goes on."""
+    real_program(shell.split()[0])
+    (tmp_path / "home").mkdir()
+    folder = Path(runners.__file__).parent
+    words = (
+        f"koala_home={shlex.quote(str(tmp_path / home))} koala_host=here koala_components=2\n"
+        f". {shlex.quote(str(folder / 'traffic.sh'))}\n"
+        "koala_follow_traffic() { koala_counted_s=0; koala_sleep_until 600; }\n"
+        "trap : TERM\n"
+        "sleep 600 & beside=$!\n"
+        "koala_counting both 1\n"
+        "koala_stop_counting\n"
+        "kill $beside && echo ended\n"
+    )
+    done = subprocess.run([*shell.split(), "-uc", words], capture_output=True, text=True, check=True, timeout=60)
+    assert done.stdout == "ended\n"
 
 
 @pytest.mark.parametrize(

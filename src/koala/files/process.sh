@@ -12,7 +12,7 @@ KOALA_SILENT_MINUTES=1
 # The name of this machine, in koala_host.
 koala_find_host() {
   koala_host=
-  if [ -r /proc/sys/kernel/hostname ]; then read -r koala_host </proc/sys/kernel/hostname; fi
+  if [ -r /proc/sys/kernel/hostname ]; then read -r koala_host </proc/sys/kernel/hostname || :; fi
   : "${koala_host:=$(uname -n)}"
 }
 
@@ -113,7 +113,8 @@ koala_start() {
 koala_look() {
   koala_size_or_none "$1"
   if [ -s exit_code ]; then
-    read -r code <exit_code
+    code=
+    read -r code <exit_code || :
     echo "ended $code"
   elif koala_lives; then echo lives
   else echo gone; fi

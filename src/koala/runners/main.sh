@@ -76,7 +76,7 @@ koala_count_nodes() {
     koala_first_processors=
     while read -r _ koala_number; do
         koala_node_count=$((koala_node_count + 1))
-        : "${koala_first_processors:=$koala_number}"
+        [ "$koala_node_count" -gt 1 ] || koala_first_processors=$koala_number
     done <"$koala_home/nodes"
 }
 

@@ -84,9 +84,10 @@ koala_proxy() {
 # The exit code of a rank that failed, of those that have left notes in these directories, or nothing, in koala_failure.
 koala_code_in() {
     koala_failure=
-    for koala_one in "$@"; do
-        if [ -e "$koala_one/.code" ]; then
-            read -r koala_failure <"$koala_one/.code"
+    # No name that a trap uses, too.
+    for koala_noted in "$@"; do
+        if [ -e "$koala_noted/.code" ]; then
+            read -r koala_failure <"$koala_noted/.code"
             return
         fi
     done

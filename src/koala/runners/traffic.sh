@@ -14,6 +14,7 @@ koala_sleep_until() {
         koala_nap_s=$((koala_counted_s < 60 ? 1 : 5))
         koala_nap_s=$(($1 - koala_counted_s < koala_nap_s ? $1 - koala_counted_s : koala_nap_s))
         sleep "$koala_nap_s" &
+        koala_naps=1
         wait "$!"
         koala_counted_s=$((koala_counted_s + koala_nap_s))
         kill -0 "$$" 2>/dev/null || exit 0
@@ -218,7 +219,9 @@ koala_counting() {
     koala_depth=${2-0}
     if koala_has_other_components; then
         (
-            trap 'kill "${!-}" 2>/dev/null; wait; exit 0' TERM INT HUP
+            # Before the first nap the last process in the background is one of the script.
+            koala_naps=
+            trap 'kill ${koala_naps:+"$!"} 2>/dev/null; wait; exit 0' TERM INT HUP
             # A signal that came before the trap was lost.
             [ ! -e "$koala_home/.counted-$koala_host-$$" ] || exit 0
             koala_follow_traffic "$1"
@@ -244,7 +247,8 @@ koala_count_here() {
 
 koala_stop_counting() {
     if [ -n "$koala_counting_process" ]; then
-        { printf '' >"$koala_home/.counted-$koala_host-$$"; } 2>/dev/null
+        # Where no file can be written, it gets the time to set its trap.
+        { printf '' >"$koala_home/.counted-$koala_host-$$"; } 2>/dev/null || sleep 1
         kill -TERM "$koala_counting_process" 2>/dev/null
         wait "$koala_counting_process" 2>/dev/null
         koala_counting_process=

@@ -38,9 +38,9 @@ from koala.simulator.torture.storms import Storm, draw_storm
 from koala.simulator.torture.torture import StormVerdict, minimise, torture, weather
 from koala.simulator.world.contention import Contention
 
-# As many as show every happening several times; ``koala torture`` lives through thousands. The first are lived
-# through where the page on faults is run.
-SEEDS = range(40, 90)
+# As many as show every happening several times; ``koala torture`` lives through thousands. Those before are
+# lived through where the page on faults is run.
+SEEDS = range(20, 90)
 HAPPENS_AT_LEAST = 5
 # Of these fewer are enough.
 SELDOM_AT_LEAST = {"distrusted": 1, "not_on_nodes": 1, "preempted": 2, "spawn_withdrawn": 1}

@@ -148,7 +148,7 @@ def _wait(awaited: Sequence[AwaitedFiles], patience_s: float, pause_share: float
     signs += [
         quoted(("koala_new_mail", each.token, *each.mail_known)) for each in awaited if each.mail_known is not None
     ]
-    pauses = max(1, math.floor(patience_s / max(PAUSE_LEAST_S, pause_share * patience_s)))
+    pauses = max(1, math.floor(patience_s / max(PAUSE_LEAST_S, pause_share * patience_s) + 1e-9))
     shows = function("koala_shows", f"{' || '.join(signs) or 'false'}\n")
     # Together no shorter than the wait: less would be taken for a sign that shows all the time.
     return shows + call("koala_await", pauses, f"{math.ceil(patience_s / pauses * 1000) / 1000:.3f}")
