@@ -119,7 +119,7 @@ def test_a_wide_job_reserves_for_the_time_of_its_plan_and_gives_back_when_it_is_
         for site in SLURM_SITES:
             number = grid.local_job(site, 2, 600, limit_s=240)
             until(lambda site=site, number=number: grid.is_running(site, number), f"a local job runs at {site}")  # type: ignore[misc]
-            grid.client.probe(site)
+            until(lambda site=site: grid.client.probe(site).others == 2, "Koala hears of the local user's job")  # type: ignore[misc]
         wide = grid.submit(WIDE)
         until(lambda: all(grid.reservations(site) for site in SLURM_SITES), "both clusters have a reservation")
         for site in SLURM_SITES:
