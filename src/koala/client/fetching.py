@@ -72,18 +72,36 @@ def _so_far(file: BinaryIO, size_bytes: int) -> tuple[Any, int]:
 
 def unpack(archive: Path, directory: Path) -> list[str]:
     """Unpack the archive of a directory, and remove it; the entries that are not unpacked, as they lead out of the
-    directory or are no files. Files that are there are replaced."""
-    left_out = []
+    directory or are no files. Files that are there are replaced. Links are unpacked from Python 3.11.4 on."""
     with _told(directory):
         directory.mkdir(parents=True, exist_ok=True)
         with tarfile.open(archive) as tar:
-            for entry in tar:
-                try:
-                    tar.extract(entry, directory, filter="data")
-                except tarfile.FilterError:
-                    left_out.append(entry.name)
+            left_out = [entry.name for entry in tar if not _extracts(tar, entry, directory)]
         archive.unlink()
     return left_out
+
+
+def _extracts(tar: tarfile.TarFile, entry: tarfile.TarInfo, directory: Path) -> bool:
+    """Whether the entry is harmless, and was unpacked."""
+    if not hasattr(tarfile, "data_filter"):
+        return _extracts_plain(tar, entry, directory)
+    try:
+        tar.extract(entry, directory, filter="data")
+    except tarfile.FilterError:
+        return False
+    return True
+
+
+def _extracts_plain(tar: tarfile.TarFile, entry: tarfile.TarInfo, directory: Path) -> bool:
+    """The same with Python 3.11.3 and before, Debian 12's among them, which judges no entry: plain files and
+    directories below this one, with the caller as their owner."""
+    root = directory.resolve()
+    if not (entry.isfile() or entry.isdir()) or not (root / entry.name).resolve().is_relative_to(root):
+        return False
+    entry.uid, entry.gid, entry.uname, entry.gname = os.getuid(), os.getgid(), "", ""
+    entry.mode = entry.mode & 0o755 | (0o700 if entry.isdir() else 0o600)
+    tar.extract(entry, root)
+    return True
 
 
 @contextlib.contextmanager

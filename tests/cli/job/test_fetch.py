@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import sys
+import tarfile
 from pathlib import Path
 
 import pytest
@@ -69,3 +72,38 @@ def test_a_place_that_cannot_be_written_is_told(tmp_path: Path, target: str) -> 
 
     with pytest.raises(InvalidError, match="--to"):
         unpack(tmp_path / "archive", Path(target))
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="there every tarfile judges its entries")
+def test_a_python_whose_tarfile_judges_no_entry_unpacks_plain_files_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As that of Debian 12."""
+    from koala.client.fetching import unpack
+
+    monkeypatch.delattr(tarfile, "data_filter", raising=False)
+    place, outside = tmp_path / "place", tmp_path / "outside"
+    place.mkdir()
+    outside.mkdir()
+    (place / "door").symlink_to(outside)
+    archive = tmp_path / "archive"
+    with tarfile.open(archive, "w") as tar:
+        for name, kind in (
+            ("logs", tarfile.DIRTYPE),
+            ("logs/a", tarfile.REGTYPE),
+            ("../outside/b", tarfile.REGTYPE),
+            (str(outside / "c"), tarfile.REGTYPE),
+            ("door/d", tarfile.REGTYPE),
+            ("link", tarfile.SYMTYPE),
+            ("hard", tarfile.LNKTYPE),
+            ("pipe", tarfile.FIFOTYPE),
+        ):
+            entry = tarfile.TarInfo(name)
+            entry.type, entry.mode, entry.linkname, entry.uid = kind, 0o6777, "logs/a", 12_345
+            tar.addfile(entry)
+    assert unpack(archive, place) == ["../outside/b", str(outside / "c"), "door/d", "link", "hard", "pipe"]
+    assert sorted(each.name for each in place.rglob("*")) == ["a", "door", "logs"]
+    assert list(outside.iterdir()) == []
+    made = (place / "logs" / "a").stat()
+    assert (made.st_mode & 0o7777, made.st_uid) == (0o755, os.getuid())
+    assert not archive.exists()
