@@ -234,10 +234,23 @@ def test_connections_to_others_than_the_components_of_the_job_do_not_count(tmp_p
     assert report("") == "2.00 2.00 1550 90030 3\n"
 
 
+# It is to be stopped: by a signal, as no file can be written, or by the file alone, as its signal came too early.
+BY_SIGNAL = ("nowhere", "koala_counting both 1\nkoala_stop_counting\n")
+BY_FILE = (
+    "home",
+    """kill() { :; }
+printf '' >"$koala_home/.counted-here-$$"
+koala_counting both 1
+koala_stop_counting
+unset -f kill
+""",
+)
+
+
 @pytest.mark.parametrize("shell", ["sh", "busybox sh", "bash"])
-@pytest.mark.parametrize("home", ["home", "nowhere"])
-def test_counting_that_has_hardly_begun_can_be_ended(tmp_path: Path, shell: str, home: str) -> None:
-    """Also where no file can be written. What else the script has in the background goes on."""
+@pytest.mark.parametrize(("home", "ways"), [BY_SIGNAL, BY_FILE], ids=["signal", "file"])
+def test_counting_that_has_hardly_begun_can_be_ended(tmp_path: Path, shell: str, home: str, ways: str) -> None:
+    """What else the script has in the background goes on."""
     real_program(shell.split()[0])
     (tmp_path / "home").mkdir()
     folder = Path(runners.__file__).parent
@@ -247,8 +260,7 @@ def test_counting_that_has_hardly_begun_can_be_ended(tmp_path: Path, shell: str,
         "koala_follow_traffic() { koala_counted_s=0; koala_sleep_until 600; }\n"
         "trap : TERM\n"
         "sleep 600 & beside=$!\n"
-        "koala_counting both 1\n"
-        "koala_stop_counting\n"
+        f"{ways}"
         "kill $beside && echo ended\n"
     )
     done = subprocess.run([*shell.split(), "-uc", words], capture_output=True, text=True, check=True, timeout=60)
