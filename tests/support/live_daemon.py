@@ -82,7 +82,7 @@ class Daemon:
         assert self._process is None or self._process.poll() is not None, "it runs already"
         self._starts += 1
         words = ["up", "--state", str(self.state), "--grid", self._grid, *self._options]
-        environment = {**os.environ, "PYTHONUNBUFFERED": "1", **self._environment}
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1", **self._environment}
         with self._log.open("wb") as log, Path(os.devnull).open("rb") as nothing:
             if self._through:
                 self._process = subprocess.Popen(
@@ -138,14 +138,20 @@ class Daemon:
                     self._cancel_all()
         finally:
             self.client.close()
-            if self._process is not None and self._process.poll() is None:
-                try:
-                    self.stop()
-                except subprocess.TimeoutExpired:
-                    self.kill()
-            for pid in processes_below(self.state):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
+            try:
+                if self._process is not None and self._process.poll() is None:
+                    self._stop_or_tell_why_not()
+            finally:
+                for pid in processes_below(self.state):
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGKILL)
+
+    def _stop_or_tell_why_not(self) -> None:
+        try:
+            self.stop()
+        except subprocess.TimeoutExpired:
+            self._end(signal.SIGABRT)  # Python then writes what each of its threads was doing
+            raise AssertionError(f"the daemon was told to stop and did not:\n{self.output}") from None
 
     def _cancel_all(self) -> None:
         live = [job.id for job in self.client.each_job() if job.state not in ENDED_STATES]

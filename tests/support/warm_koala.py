@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import faulthandler
 import functools
 import gc
 import importlib
@@ -262,6 +263,8 @@ def _be_koala(asked: dict[str, object], streams: list[int]) -> None:
     random.seed()
     sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
     sys.stdout, sys.stderr = (_writer(target) for target in (1, 2))
+    if os.environ.get("PYTHONFAULTHANDLER"):
+        faulthandler.enable()
     if asked["program"] is None:
         sys.argv = ["koala", *arguments]
         main()
