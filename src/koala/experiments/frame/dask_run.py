@@ -64,7 +64,7 @@ def _computed_there(
     with _connected(address) as client:
         pending = iter(left)
         numbers: dict[Any, int] = {}
-        arriving: Any = as_completed(loop=client.loop)  # type: ignore[no-untyped-call]
+        arriving: Any = as_completed(loop=client.loop)
         try:
             for index in _first(pending, at_once):
                 arriving.add(_submitted(client, experiment, units[index], index, numbers))
@@ -124,9 +124,7 @@ def _connected(address: str) -> Iterator[Client]:
     except OSError as error:
         raise DaskError(f"--dask {address}: there is no such host ({error.strerror}); check the name") from None
     try:
-        client = Client(  # type: ignore[no-untyped-call]
-            address, timeout=CONNECT_TIMEOUT_S, set_as_default=False, name="koala"
-        )
+        client = Client(address, timeout=CONNECT_TIMEOUT_S, set_as_default=False, name="koala")
     except (OSError, TimeoutError):
         raise DaskError(
             f"--dask {address}: no Dask scheduler answers there within {CONNECT_TIMEOUT_S} s; "
@@ -135,7 +133,7 @@ def _connected(address: str) -> Iterator[Client]:
     try:
         yield client
     finally:
-        client.close(timeout=CONNECT_TIMEOUT_S)  # type: ignore[no-untyped-call]
+        client.close(timeout=CONNECT_TIMEOUT_S)
 
 
 def _check_workers(client: Client, address: str, timeout_s: float, wanted: str) -> None:
@@ -148,7 +146,7 @@ def _check_workers(client: Client, address: str, timeout_s: float, wanted: str) 
             f"start some with: dask worker {address}"
         ) from None
     try:
-        versions = {"scheduler": client.run_on_scheduler(_version_there)}  # type: ignore[no-untyped-call]
+        versions = {"scheduler": client.run_on_scheduler(_version_there)}
         versions |= {f"worker {name}": found for name, found in client.run(_version_there).items()}
     except Exception as error:  # whatever it is that importing Koala raises there
         raise DaskError(
