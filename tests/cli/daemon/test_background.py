@@ -59,7 +59,7 @@ def test_a_daemon_that_cannot_start_in_the_background_says_why_with_its_code(sta
     second = run("up", "--detach", "--state", str(state), code=2)
     assert "another daemon" in second.stderr
     assert second.stdout == ""
-    run("down", "--state", str(state))
+    stop(state)
     unreachable = run("up", "--detach", "--state", str(state), "--database", "postgresql://x@127.0.0.1:1/x", code=4)
     assert "127.0.0.1" in unreachable.stderr
     assert unreachable.stderr.count("Error:") == 1, "what was in the log before is not told again"
@@ -72,14 +72,14 @@ def test_a_state_goes_on_with_the_grid_of_its_last_start(state: Path, tmp_path: 
         "koala is up: mine, 1 site, 3 processors"
         in run("up", "--detach", "--state", str(state), "--grid", str(grid)).stdout
     )
-    run("down", "--state", str(state))
+    stop(state)
     grid.unlink()
     again = run("up", "--detach", "--state", str(state)).stdout
     assert "koala is up: mine, 1 site, 3 processors" in again
     assert f"grid       {state}/grid.yaml, that of the last start" in again
-    run("down", "--state", str(state))
+    stop(state)
     assert "koala is up: embedded" in run("up", "--detach", "--state", str(state), "--grid", "embedded").stdout
-    run("down", "--state", str(state))
+    stop(state)
     assert (state / "grid.yaml").read_text() != GRID, "each start is remembered"
 
 

@@ -75,7 +75,12 @@ class Programs:
                 stderr=output.fileno(),
                 env=self.environment(cache_home),
                 cwd=self.folder,
-                imported=("koala.simulator.kernels.compiling", "numba.np.linalg", "scipy.linalg"),
+                imported=(
+                    "koala.simulator.kernels.compiling",
+                    "numba.np.linalg",
+                    "scipy.linalg",
+                    "tests.support.compiled_first",
+                ),
             )
         return process, said
 

@@ -41,12 +41,19 @@ MEANINGS = {
     500: ("internal", "The daemon failed; its log has the reference that the message names."),
     503: ("unavailable", "The daemon cannot do anything now; try again."),
 }
+ERROR_CONTENT = {"application/json": {"schema": {"$ref": "#/components/schemas/ErrorAnswer"}}}
 ALWAYS = (400, 401, 403, 404, 405, 408, 413, 421, 422, 429, 500, 503)
 
 
 def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The error answers of a route for the OpenAPI document: those that any route may give, and these."""
-    return {status: {"model": ErrorAnswer, "description": MEANINGS[status][1]} for status in (*ALWAYS, *statuses)}
+    """The error answers of a route for the OpenAPI document: those that any route may give, and these. The first one
+    puts their form into the document, and the others refer to it: of each model that it is given for a route the
+    framework makes a validator, which nothing here uses and of which there would be hundreds at every start."""
+    first, *others = (*ALWAYS, *statuses)
+    return {
+        first: {"model": ErrorAnswer, "description": MEANINGS[first][1]},
+        **{status: {"description": MEANINGS[status][1], "content": ERROR_CONTENT} for status in others},
+    }
 
 
 def error_answer(status: int, code: str, message: str, problems: Sequence[ProblemAt] = ()) -> JSONResponse:
