@@ -45,19 +45,20 @@ class Operation(NamedTuple):
 
 
 def every_operation(
-    document: Any, served: Served, examples: int, *, without_posts: str = "", reads_again: bool = False
+    document: Any, served: Served, examples: int, *, without_posts: str = "", asked_again: str = ""
 ) -> Iterator[Operation]:
     """With so many requests for each, and one for every odd value of every parameter. ``without_posts`` is a pattern
-    of paths to which nothing is posted. What only reads gets no odd values where it is asked again, by another
-    caller."""
+    of paths to which nothing is posted. Where ``asked_again`` is given, another caller sends odd values to all that
+    only reads and to the paths of this pattern, and they get none here."""
     load_all_checks()
-    if not reads_again:
+    if not asked_again:
         yield from _sent(_read(document, without_posts), served, examples)
         return
-    yield from _sent(_read(document, without_posts).exclude(method="GET"), served, examples)
-    reads = _read(document, without_posts).include(method="GET")
-    reads.config.phases.coverage.enabled = False
-    yield from _sent(reads, served, examples)
+    new = _read(document, without_posts).exclude(method="GET").exclude(path_regex=asked_again)
+    yield from _sent(new, served, examples)
+    known = _read(document, without_posts).include(method="GET").include(path_regex=asked_again)
+    known.config.phases.coverage.enabled = False
+    yield from _sent(known, served, examples)
 
 
 def _read(document: Any, without_posts: str) -> Any:
