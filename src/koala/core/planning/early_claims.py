@@ -13,6 +13,7 @@ from koala.core.plans import JobPlans
 from koala.core.state.encoded import INFINITY
 from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
+from koala.model.request import JobId
 from koala.policies.front_door import transfer_s
 
 
@@ -49,48 +50,62 @@ class EarlyClaims:
         job.early_until = until
         self._ledger.kept_early.append((job.id, job.demand.total, self._ledger.now, until))
 
-    def left_s(self, job: Job) -> float:
-        """The processor time that the job may keep from now on."""
-        spent = own = 0.0
+    def _kept(self) -> tuple[float, dict[JobId, float]]:
+        """The processor time that all have kept, and each job."""
+        spent, own = 0.0, dict[JobId, float]()
         for job_id, processors, since, until in self._ledger.kept_early:
-            spent += processors * (until - since)
-            own += processors * (until - since) if job_id == job.id else 0.0
-        return min(self._budget_s - spent, self._job_budget_s - own)
+            kept_s = processors * (until - since)
+            spent += kept_s
+            own[job_id] = own.get(job_id, 0.0) + kept_s
+        return spent, own
 
     # ------------------------------------------------------------------------------------------- who
 
     def due(self) -> Job | None:
         """The first planned job that is to claim its places now."""
-        ledger = self._ledger
+        ledger, kept = self._ledger, self._kept()
+        near = [job for job in ledger.planned.values() if self._from(job, kept) <= ledger.now]
+        if not near:
+            return None
         high_first = ledger.high.size > 0 and ledger.high.is_worth_a_scan(ledger.sites)
-        for job in sorted(ledger.planned.values(), key=self._plans.rank):
-            if (job.high or not high_first) and self._from(job) <= ledger.now and self._is_of_use(job):
+        for job in sorted(near, key=self._plans.rank):
+            if (job.high or not high_first) and self._files_come(job, ledger.now) and self._is_of_use(job):
                 return job
         return None
 
     @property
     def next_at(self) -> float:
         """When one of the planned jobs may claim early that may not yet."""
-        now = self._ledger.now
-        return min((at for job in self._ledger.planned.values() if (at := self._from(job)) > now), default=INFINITY)
+        now, kept, first = self._ledger.now, self._kept(), INFINITY
+        for job in self._ledger.planned.values():
+            if now < (at := self._from(job, kept)) < first and self._files_come(job, at):
+                first = at
+        return first
 
     def until(self, job: Job) -> float:
         """When it gives up what it keeps, if it has not started."""
         assert job.plan_at is not None
         return job.plan_at + self._ledger.parameters.barrier_timeout_s
 
-    def _from(self, job: Job) -> float:
-        """From when on the job may claim early: when its plan is near, and the rest of the time can be paid for. A
-        plan whose time is long over, as all its sites were shut, is nothing to claim by; nor is one before whose time
-        its files cannot be there."""
+    def _from(self, job: Job, kept: tuple[float, dict[JobId, float]]) -> float:
+        """From when on the job may claim early, its files apart: when its plan is near, and the rest of the time can
+        be paid for. A plan whose time is long over, as all its sites were shut, is nothing to claim by."""
         demand, parameters = job.demand, self._ledger.parameters
         if job.plan_at is None or demand is None or demand.groups:
             return INFINITY
         until = self.until(job)
-        at = max(job.plan_at - parameters.hold_ahead_s, until - self.left_s(job) / demand.total)
-        if demand.has_files and max(at, self._ledger.now) + self._files_s(job) > job.plan_at:
+        if until <= self._ledger.now:
             return INFINITY
-        return at if at < until and until > self._ledger.now else INFINITY
+        spent, own = kept
+        left_s = min(self._budget_s - spent, self._job_budget_s - own.get(job.id, 0.0))
+        at = max(job.plan_at - parameters.hold_ahead_s, until - left_s / demand.total)
+        return at if at < until else INFINITY
+
+    def _files_come(self, job: Job, at: float) -> bool:
+        """Whether its files, brought from then on, can be there before the time of its plan."""
+        assert job.demand is not None
+        assert job.plan_at is not None
+        return not job.demand.has_files or at + self._files_s(job) <= job.plan_at
 
     def _files_s(self, job: Job) -> float:
         """How long it takes to bring its files to the places of its plan, if what goes to one site comes one after

@@ -18,6 +18,8 @@ GIVEN_BACK = "what is held early is given back"
 TOLD = "a told start can be true"
 # Sums of floating-point numbers: less than this is nothing.
 LITTLE_S = 1e-3
+# Far more than the errors of as many sums as a storm has events.
+NEAR_S = 10.0
 _BEFORE_BARRIER = (JobState.PLACED, JobState.CLAIMING, JobState.STARTING)
 
 
@@ -31,16 +33,20 @@ class EarlyClaimPromises:
         self._holding: dict[JobId, int] = {}
         self._since = 0.0
         self._kept: deque[tuple[float, JobId, float]] = deque()  # until when, who, and how much processor time
+        self._about: dict[JobId, float] = {}  # by job the sum of these, but for errors of rounding that add up
 
     def after(self, event: AnyEvent) -> None:
         """Add up until now, and look who keeps what from now on."""
         ledger, parameters = self._ledger, self._ledger.parameters
         for job_id, processors in self._holding.items():
-            self._kept.append((event.at, job_id, processors * (event.at - self._since)))
+            kept_s = processors * (event.at - self._since)
+            self._kept.append((event.at, job_id, kept_s))
+            self._about[job_id] = self._about.get(job_id, 0.0) + kept_s
         self._since = event.at
         while self._kept and self._kept[0][0] <= event.at - parameters.hold_window_s:
-            self._kept.popleft()
-        if self._holding:
+            _, job_id, kept_s = self._kept.popleft()
+            self._about[job_id] -= kept_s
+        if self._holding and self._is_near():
             self._is_within()
         self._holding = {}
         for job in ledger.jobs.values():
@@ -50,6 +56,16 @@ class EarlyClaimPromises:
                 self._holding[job.id] = sum(
                     claim.processors for claim in job.claims if claim is not None and not claim.aborting
                 )
+
+    def _is_near(self) -> bool:
+        """Whether a budget may have been passed, so that all must be added up."""
+        parameters = self._ledger.parameters
+        all_s = self._processors * parameters.hold_window_s
+        most_s = max(self._about[job_id] for job_id in self._holding)
+        return (
+            most_s > parameters.hold_budget_per_job * all_s - NEAR_S
+            or sum(self._about.values()) > parameters.hold_budget * all_s - NEAR_S
+        )
 
     def _is_within(self) -> None:
         parameters = self._ledger.parameters
