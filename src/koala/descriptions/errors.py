@@ -208,7 +208,9 @@ def shown(value: object, characters_max: int = 60) -> str:
 
 def printable(text: str, characters_max: int = 60) -> str:
     """A user's text in a message, without quotes: shortened, without control characters."""
-    safe = "".join(_shown_character(character) for character in text[: characters_max + 1])
+    safe = text[: characters_max + 1]
+    if not safe.isprintable():
+        safe = "".join(map(_shown_character, safe))
     return safe if len(safe) <= characters_max else safe[: characters_max - 3] + "..."
 
 

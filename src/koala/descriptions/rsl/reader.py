@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection
+from functools import cache
 from typing import Any, NoReturn, TypeVar
 
 from koala.descriptions.errors import (
@@ -114,6 +115,8 @@ _JOB_TYPES = {
 _AFTER_ADVICE = "write (koalaAfter = (done 17 18)(ended 19_3)): done, ended, started or failed, and numbers of jobs"
 _WHOLE_NUMBER = re.compile(r"[0-9]{1,18}")
 _NUMBER = re.compile(r"[0-9]{1,18}(\.[0-9]{1,40})?([eE][-+]?[0-9]{1,3})?")
+# Of the attributes that are known here: asked for again and again, and few.
+_known_key = cache(key_of)
 
 T = TypeVar("T")
 
@@ -188,7 +191,7 @@ class _Reader:
 
     def _component(self, attributes: dict[str, Relation]) -> dict[str, Any]:
         def get(name: str, read: Callable[[Relation], T]) -> T | None:
-            return self._read(attributes.get(key_of(name)), read)
+            return self._read(attributes.get(_known_key(name)), read)
 
         get("subjobStartType", self._start_type)
         application: dict[str, Any] = {
@@ -296,10 +299,10 @@ class _Reader:
     def _agreed(self, name: str, read: Callable[[Relation], T]) -> T | None:
         """The value of an attribute of the whole job: the same wherever it is given."""
         first: T | None = None
-        for attributes in self.attributes:
-            relation = attributes.get(key_of(name))
+        key = key_of(name)
+        for relation in [attributes[key] for attributes in self.attributes if key in attributes]:
             value = self._read(relation, read)
-            if relation is None or value is None:
+            if value is None:
                 continue
             if first is None:
                 first = value
