@@ -172,7 +172,10 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, tuple
 # With these the owner would have something run or opened that was made up.
 OWNER_ALONE = "/(resume|files|replications)$"
 # Beside all that reads, what the token's bearer may do as the owner may. Odd values for it are sent with the token.
-AS_THE_OWNER = r"^/v1/((graph-)?dry-runs|graphs|missing-contents|contents/.*|jobs(/\{job\}/(cancel|hold|release|requeue|spawn))?)$"
+AS_THE_OWNER = (
+    r"^/v1/((graph-)?dry-runs|graphs|missing-contents|contents/.*"
+    r"|jobs(/\{job\}/(cancel|hold|release|requeue|spawn))?)$"
+)
 
 
 @pytest.mark.parametrize(("listener", "examples"), [("tcp", EXAMPLES), ("unix", OWNER_EXAMPLES)])
