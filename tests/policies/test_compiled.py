@@ -5,7 +5,6 @@ from __future__ import annotations
 from math import inf
 from typing import Any
 
-import numba
 import numpy
 import pytest
 from hypothesis import given, settings
@@ -17,16 +16,13 @@ from koala.policies.minigrid.case import PlacementCase, SharedRoutes
 from koala.policies.minigrid.meta_scheduling import metaschedule, placeable_most
 from koala.policies.minigrid.routed_scheduling import metaschedule_routed
 from koala.simulator.kernels import compiling
+from tests.support.compiled_policies import compiled_policy
 from tests.support.policy_worlds import BUILTIN, idle_lists, size_lists
 
 
 def compiled(name: str) -> Any:
     policy = BUILTIN.find(name)
-    if policy.form is Form.LINKS:
-        return compiling.compiled(policy.function)
-    for helper in policy.helpers:
-        numba.extending.register_jitable(helper)
-    return numba.njit(policy.function)
+    return compiling.compiled(policy.function) if policy.form is Form.LINKS else compiled_policy(name)
 
 
 COMPILED = {name: compiled(name) for name in BUILTIN.names()}

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import random
 import re
+from collections.abc import Iterator
+from copy import deepcopy
 from statistics import fmean
 from typing import Any
 
@@ -13,7 +15,7 @@ import pytest
 
 from koala.experiments.frame.experiment import FinishedUnit, Unit
 from koala.experiments.koala2006.study import POLICIES
-from koala.experiments.live2006 import lab
+from koala.experiments.live2006 import lab, study
 from koala.experiments.live2006.load import Band, LoadError, SiteLoad, cancellation, submission, submitted_id
 from koala.experiments.live2006.model import (
     SimulationModel,
@@ -214,6 +216,23 @@ def finished(parameters: Live2006Parameters, truth: SimulationModel, factor: flo
     return found
 
 
+@pytest.fixture(scope="module")
+def predicted_once() -> Iterator[None]:
+    """Reports on the same draws compare them with the same simulations."""
+    known: dict[str, Any] = {}
+
+    def remembered(*asked: Any) -> Any:
+        key = repr(asked)
+        if key not in known:
+            known[key] = predicted(*asked)
+        return deepcopy(known[key])
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(study, "predicted", remembered)
+        yield
+
+
+@pytest.mark.usefixtures("predicted_once")
 @pytest.mark.parametrize(("factor", "holds"), [(1.0, True), (1.5, False)])
 def test_the_report_says_whether_the_simulation_agrees_with_what_was_measured(factor: float, holds: bool) -> None:
     parameters = Live2006Parameters(jobs=12, simulations=5, user_load=0.0)

@@ -6,7 +6,6 @@ import itertools
 from math import inf
 from typing import Any
 
-import numba
 import numpy
 import pytest
 from hypothesis import given, settings
@@ -18,7 +17,8 @@ from koala.policies.front_door import Spots, View, place_on, refuse, transfer_s,
 from koala.policies.koala.flexible_close_to_files import fewest_parts, flexible_close_to_files, room_within
 from koala.policies.koala.flexible_cluster_minimization import flexible_cluster_minimization
 from koala.policies.transfer_estimates import division_times_s
-from tests.support.policy_worlds import BUILTIN, demand_for, grids, idle_lists, view_of
+from tests.support.compiled_policies import compiled_policy
+from tests.support.policy_worlds import demand_for, grids, idle_lists, view_of
 
 GB = 10**9
 FILES = ("alpha", "beta")
@@ -275,14 +275,7 @@ def test_without_files_every_part_is_there_at_once() -> None:
 # ------------------------------------------------------------------------------------- compiled
 
 
-def compiled() -> Any:
-    policy = BUILTIN.find("FCF")
-    for helper in policy.helpers:
-        numba.extending.register_jitable(helper)
-    return numba.njit(policy.function)
-
-
-COMPILED = compiled()
+COMPILED = compiled_policy("FCF")
 
 
 @settings(deadline=None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-import numba
 import numpy
 import pytest
 from hypothesis import given, settings
@@ -20,7 +19,8 @@ from koala.policies.koala.near_sites import ANCHORS_MAX, NEARER_LOOKS_MAX, NEARE
 from koala.policies.koala.network_cluster_minimization import network_cluster_minimization
 from koala.policies.koala.network_flexible_cluster_minimization import network_flexible_cluster_minimization
 from koala.policies.koala.slowness import REFERENCE_BYTES_PER_S, REFERENCE_LATENCY_S, link_slowness
-from tests.support.policy_worlds import BUILTIN, components, demand_for, flexible, idle_lists, requests, size_lists
+from tests.support.compiled_policies import compiled_policy
+from tests.support.policy_worlds import components, demand_for, flexible, idle_lists, requests, size_lists
 
 Rows = list[list[float]]
 
@@ -314,14 +314,7 @@ def test_what_is_learned_of_a_link_counts_from_the_next_try_on() -> None:
 # ------------------------------------------------------------------------------------- compiled
 
 
-def compiled(name: str) -> Any:
-    policy = BUILTIN.find(name)
-    for helper in policy.helpers:
-        numba.extending.register_jitable(helper)
-    return numba.njit(policy.function)
-
-
-COMPILED = {name: compiled(name) for name in ("NCM", "NFCM")}
+COMPILED = {name: compiled_policy(name) for name in ("NCM", "NFCM")}
 
 
 def whole(values: Any) -> Any:
