@@ -15,7 +15,8 @@ import pytest
 
 from koala.experiments.frame.experiment import FinishedUnit, Unit
 from koala.experiments.koala2006.study import POLICIES
-from koala.experiments.live2006 import lab, study
+from koala.experiments.live2006 import lab
+from koala.experiments.live2006 import model as fitting
 from koala.experiments.live2006.load import Band, LoadError, SiteLoad, cancellation, submission, submitted_id
 from koala.experiments.live2006.model import (
     SimulationModel,
@@ -228,7 +229,7 @@ def predicted_once() -> Iterator[None]:
         return deepcopy(known[key])
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(study, "predicted", remembered)
+        patched.setattr(fitting, "predicted", remembered)
         yield
 
 
