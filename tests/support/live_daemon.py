@@ -48,6 +48,7 @@ class Daemon:
         options: tuple[str, ...],
         environment: Mapping[str, str],
         through: tuple[str, ...],
+        program: Path | None = None,
     ) -> None:
         self.directory = directory
         self.state = state
@@ -59,6 +60,7 @@ class Daemon:
         self._options = options
         self._environment = dict(environment)
         self._through = through
+        self._program = program
         self._process: subprocess.Popen[bytes] | WarmProcess | None = None
         self._starts = 0
 
@@ -95,7 +97,12 @@ class Daemon:
             else:
                 output = log.fileno()
                 self._process = start_koala(
-                    words, stdin=nothing.fileno(), stdout=output, stderr=output, env=environment
+                    words,
+                    stdin=nothing.fileno(),
+                    stdout=output,
+                    stderr=output,
+                    env=environment,
+                    program=self._program,
                 )
         until(self._has_greeted, "the daemon is up")
         found = re.search(r"^  address +(\S+)$", self.output, re.MULTILINE)
@@ -182,10 +189,12 @@ def running_daemon(
     options: tuple[str, ...] = (),
     environment: Mapping[str, str] | None = None,
     through: tuple[str, ...] = (),
+    program: Path | None = None,
 ) -> Iterator[Daemon]:
     """A daemon that runs while the block lasts. ``grid`` is an example's name, a file, or the text of a grid file;
     ``listen`` gives it a port of 127.0.0.1, whose address is then ``url``; ``options`` go to ``koala up``, which has
-    ``environment`` beside this process's own. ``through`` are words in front of it that become it."""
+    ``environment`` beside this process's own. ``through`` are words in front of it that become it, and
+    ``program`` is one of the tests that becomes it."""
     if "\n" in grid:
         file = directory / "grid.yaml"
         file.write_text(grid, encoding="utf-8")
@@ -195,7 +204,7 @@ def running_daemon(
     if short:
         state = Path(tempfile.mkdtemp(prefix="koala-")) / "state"
     address = ("--listen", "127.0.0.1:0") if listen else ()
-    daemon = Daemon(directory, state, grid, (*address, *options), environment or {}, through)
+    daemon = Daemon(directory, state, grid, (*address, *options), environment or {}, through, program)
     try:
         daemon.start()
         yield daemon

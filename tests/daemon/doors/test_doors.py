@@ -17,6 +17,7 @@ from koala.model.api import Scope
 from tests.support.certificates import self_signed
 from tests.support.live_cli import Shell
 from tests.support.live_daemon import running_daemon
+from tests.support.paths import SUPPORT
 
 WAIT_S = 120.0
 DESCRIPTORS = 256
@@ -24,7 +25,7 @@ CONNECTIONS = 320
 ADDRESSES = 8
 LOG_BYTES_MAX = 20_000
 JOB = "components: [{processors: 1, application: {executable: /bin/echo, arguments: [hello]}}]"
-LOWERED = ("sh", "-c", f'ulimit -n {DESCRIPTORS} && exec "$@"', "sh")
+LOWERED = {"DESCRIPTORS": str(DESCRIPTORS)}
 
 
 @pytest.mark.parametrize("over_tls", [False, True], ids=["plain", "tls"])
@@ -38,7 +39,11 @@ def test_more_connections_than_descriptors_keep_nobody_out_and_nothing_from_runn
         cert, key = self_signed(tmp_path)
         options = (*options, "--tls-cert", str(cert), "--tls-key", str(key))
         verify.load_verify_locations(cert)
-    with running_daemon(tmp_path, options=options, through=LOWERED) as daemon, ExitStack() as held:
+    program = SUPPORT / "lowered_koala.py"
+    with (
+        running_daemon(tmp_path, options=options, environment=LOWERED, program=program) as daemon,
+        ExitStack() as held,
+    ):
         assert daemon.url is not None
         secret = daemon.client.create_token("bob", [Scope.READ]).secret
         address = ("127.0.0.1", urlsplit(daemon.url).port or 0)

@@ -1,0 +1,13 @@
+"""``koala`` that may have no more descriptors than the environment variable DESCRIPTORS says."""
+
+from __future__ import annotations
+
+import os
+import resource
+
+from koala.cli import main
+
+if __name__ == "__main__":
+    allowed = int(os.environ["DESCRIPTORS"])
+    resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, allowed))
+    main()
