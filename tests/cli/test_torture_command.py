@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -15,6 +16,15 @@ from koala.simulator.torture import torture as storms
 
 def run(*arguments: str) -> Result:
     return CliRunner().invoke(koala, ["torture", *arguments])
+
+
+LIVED_THROUGH = cache(storms.torture)
+
+
+@pytest.fixture(autouse=True)
+def lived_through_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The storm of a seed is the same for all tests."""
+    monkeypatch.setattr(storms, "torture", LIVED_THROUGH)
 
 
 @pytest.fixture
