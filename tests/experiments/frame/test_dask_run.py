@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -24,22 +23,32 @@ from koala.experiments.frame.run import UnitError, run_units
 from koala.experiments.minigrid.study import MiniGridStudy
 from tests.support.frame_samples import Sample, marked_units, times_computed
 from tests.support.minigrid_samples import SMALL
-from tests.support.paths import child_environment
+from tests.support.paths import SUPPORT
+from tests.support.warm_koala import WarmProcess, start_koala
 
 PATIENCE_S = 120
+# What the scheduler and the workers have in common.
+IMPORTED = ("distributed", MiniGridStudy.__module__, "tests.support.compiled_first")
 
 
 @contextmanager
-def started(log: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
+def started(log: Path, *arguments: str) -> Iterator[WarmProcess]:
     """A program of Dask, ended in the end whatever it does."""
     environment = {
-        **child_environment(),
+        **os.environ,
         "DASK_LOGGING__DISTRIBUTED": "info",
         "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "false",
     }
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", *arguments], stdout=output, stderr=output, env=environment, cwd=log.parent
+    with log.open("wb") as output, Path(os.devnull).open("rb") as nothing:
+        process = start_koala(
+            arguments,
+            stdin=nothing.fileno(),
+            stdout=output.fileno(),
+            stderr=output.fileno(),
+            env=environment,
+            cwd=log.parent,
+            program=SUPPORT / "dask_child.py",
+            imported=IMPORTED,
         )
     try:
         yield process
@@ -77,7 +86,7 @@ def scheduler(folder: Path) -> Iterator[str]:
 
 
 @contextmanager
-def worker(folder: Path, name: str, address: str) -> Iterator[subprocess.Popen[bytes]]:
+def worker(folder: Path, name: str, address: str) -> Iterator[WarmProcess]:
     """A worker of that scheduler, with one thread."""
     log = folder / f"{name}.log"
     options = ("--nthreads", "1", "--no-nanny", "--host", "127.0.0.1", "--local-directory", str(folder / name))

@@ -1,0 +1,14 @@
+"""A program of Dask in a process that has imported Dask before: it reads its settings from the environment anew."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+
+import dask
+from distributed.config import initialize_logging
+
+if __name__ == "__main__":
+    dask.config.refresh()
+    initialize_logging(dask.config.config)
+    runpy.run_module(sys.argv.pop(1), run_name="__main__")
