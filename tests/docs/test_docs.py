@@ -14,7 +14,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.support.warm_koala import DAEMON, start_koala
+from tests.support.warm_koala import start_koala
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DOCS = ROOT / "docs"
@@ -33,8 +33,6 @@ SVG_NAMESPACE = "http://www.w3.org/2000/svg"
 KOALA_FIRST = re.compile(r"koala (?P<words>[^|<>;&$`*?]+)(?P<into>([|>].*)?)")
 # What most of them import.
 IMPORTED = (
-    *DAEMON,
-    "koala.cli.job.command",
     "koala.cli.map.command",
     "koala.cli.map.report",
     "koala.cli.place.command",
@@ -51,7 +49,6 @@ IMPORTED = (
     "numba.np.linalg",
     "rich.table",
     "scipy.linalg",
-    "tests.support.compiled_first",
 )
 
 
