@@ -22,6 +22,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -245,7 +246,7 @@ def _report(process: int, pid: int, status: int) -> None:
 
 
 def _be_koala(asked: dict[str, object], streams: list[int]) -> None:
-    """What the new process does; it leaves with SystemExit."""
+    """What the new process does; it does not return."""
     from koala.cli import main
 
     arguments, environment = asked["arguments"], asked["environment"]
@@ -265,14 +266,30 @@ def _be_koala(asked: dict[str, object], streams: list[int]) -> None:
     sys.stdout, sys.stderr = (_writer(target) for target in (1, 2))
     if os.environ.get("PYTHONFAULTHANDLER"):
         faulthandler.enable()
-    if asked["program"] is None:
-        sys.argv = ["koala", *arguments]
-        main()
-    else:
-        sys.argv = [str(asked["program"]), *arguments]
-        sys.path.insert(0, str(Path(sys.argv[0]).parent))
-        runpy.run_path(sys.argv[0], run_name="__main__")
-    sys.exit()
+    try:
+        if asked["program"] is None:
+            sys.argv = ["koala", *arguments]
+            main()
+        else:
+            sys.argv = [str(asked["program"]), *arguments]
+            sys.path.insert(0, str(Path(sys.argv[0]).parent))
+            runpy.run_path(sys.argv[0], run_name="__main__")
+    except SystemExit as end:
+        _leave(end.code)
+    _leave(0)
+
+
+def _leave(code: str | int | None) -> None:
+    """What Python does at its end, but for taking apart all that was imported: a process that was forked would copy
+    every page of it first, which takes longer than most commands."""
+    if not isinstance(code, str):
+        threading._shutdown()  # type: ignore[attr-defined]
+        atexit._run_exitfuncs()
+        with contextlib.suppress(OSError, ValueError):  # Python tells of a stream that it cannot write to
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(code or 0)
+    sys.exit(code)
 
 
 def _writer(target: int) -> TextIO:
