@@ -70,6 +70,11 @@ YAML = {
     "tasks": lambda n: "mcr: 1\ntasks: {" + "".join(f"t{k}: 1, " for k in range(n)) + "}",
     "edges to nowhere": lambda n: "mcr: 1\ntasks: {a: 1}\nedges: [" + "[a, b, 1], " * n + "]",
     "the same edge": lambda n: "mcr: 1\ntasks: {a: 1, b: 1}\nedges: [" + "[a, b, 1], " * n + "]",
+    "indices of an array": lambda n: "processors: 1\narray: '" + "1," * n + "'",
+    "jobs before": lambda n: "processors: 1\nafter: {done: [" + "7, " * n + "]}",
+    "features": lambda n: "task: {count: 1, constraint: '" + "a&" * n + "a'}",
+    "an image": lambda n: "processors: 1\napplication: {executable: a, image: '" + "x/" * n + "'}",
+    "bad tasks": lambda n: "components: [" + "{task: {count: 1, gpus: x}}, " * n + "]",
     "clusters of nothing": lambda n: "mcr: 1\ntasks: {a: 1}\nclusters: [" + "[b], " * n + "]",
 }
 RSL = {

@@ -176,7 +176,7 @@ def selected_by(store: Store, question: Callable[[Store], Any]) -> list[tuple[st
 
 
 def reads_by_an_index(line: str, statement: str) -> None:
-    """A line of the plan for a statement."""
+    """Fails for a line of a plan that reads a whole table."""
     words = line.split()
     whole_table = words[0] == "SCAN" and words[1] in metadata.tables and "USING" not in words
     assert not whole_table, f"{line}\n{statement}"

@@ -6,9 +6,7 @@ import runpy
 import sys
 
 import dask
-from distributed.config import initialize_logging
 
 if __name__ == "__main__":
     dask.config.refresh()
-    initialize_logging(dask.config.config)
     runpy.run_module(sys.argv.pop(1), run_name="__main__")

@@ -154,11 +154,14 @@ class Daemon:
                         os.kill(pid, signal.SIGKILL)
 
     def _stop_or_tell_why_not(self) -> None:
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             self.stop()
-        except subprocess.TimeoutExpired:
+            return
+        try:
             self._end(signal.SIGABRT)  # Python then writes what each of its threads was doing
-            raise AssertionError(f"the daemon was told to stop and did not:\n{self.output}") from None
+        except subprocess.TimeoutExpired:
+            self.kill()
+        raise AssertionError(f"the daemon was told to stop and did not:\n{self.output}")
 
     def _cancel_all(self) -> None:
         live = [job.id for job in self.client.each_job() if job.state not in ENDED_STATES]
@@ -193,8 +196,9 @@ def running_daemon(
 ) -> Iterator[Daemon]:
     """A daemon that runs while the block lasts. ``grid`` is an example's name, a file, or the text of a grid file;
     ``listen`` gives it a port of 127.0.0.1, whose address is then ``url``; ``options`` go to ``koala up``, which has
-    ``environment`` beside this process's own. ``through`` are words in front of it that become it, and
-    ``program`` is one of the tests that becomes it."""
+    ``environment`` beside this process's own. ``through`` are words in front of it that become it; or else a
+    ``program`` of the tests becomes it."""
+    assert not (through and program), "one of them becomes the daemon"
     if "\n" in grid:
         file = directory / "grid.yaml"
         file.write_text(grid, encoding="utf-8")
@@ -209,6 +213,8 @@ def running_daemon(
         daemon.start()
         yield daemon
     finally:
-        daemon.clear()
-        if short:
-            shutil.rmtree(state.parent, ignore_errors=True)
+        try:
+            daemon.clear()
+        finally:
+            if short:
+                shutil.rmtree(state.parent, ignore_errors=True)

@@ -8,6 +8,6 @@ import resource
 from koala.cli import main
 
 if __name__ == "__main__":
-    allowed = int(os.environ["DESCRIPTORS"])
+    allowed = int(os.environ.pop("DESCRIPTORS"))
     resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, allowed))
     main()

@@ -1,7 +1,7 @@
 """``koala`` in a process of its own without the start of a Python: forked from one that has imported everything.
 
 What a test sees of such a process (its number, signals, streams, environment, exit code) is as of one that was
-started from a file. ``tests/cli/daemon`` starts ``koala`` from its file.
+started from a file; only its end is shorter (``_leave``). ``tests/cli/daemon`` starts ``koala`` from its file.
 """
 
 from __future__ import annotations
@@ -282,7 +282,7 @@ def _be_koala(asked: dict[str, object], streams: list[int]) -> None:
 def _leave(code: str | int | None) -> None:
     """What Python does at its end, but for taking apart all that was imported: a process that was forked would copy
     every page of it first, which takes longer than most commands."""
-    if not isinstance(code, str):
+    if code is None or isinstance(code, int):
         threading._shutdown()  # type: ignore[attr-defined]
         atexit._run_exitfuncs()
         with contextlib.suppress(OSError, ValueError):  # Python tells of a stream that it cannot write to

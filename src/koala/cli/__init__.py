@@ -16,8 +16,9 @@ import click
 from koala.cli.errors import ReportedGroup
 from koala.version import __version__
 
-# So many new objects are looked at for garbage at once. What is imported makes a few hundred thousand that stay: with
-# Python's own 700, a twelfth of the start of a daemon was looking at them again and again.
+# After so many new objects Python looks for garbage, from the start of a command or a daemon to its end. What is
+# imported makes a few hundred thousand objects that stay: with the 700 of Python 3.11, a twelfth of the start of a
+# daemon was looking at them again and again.
 OBJECTS_BETWEEN_COLLECTIONS = 20_000
 
 # verb -> (module, attribute, one line for the overview)

@@ -36,7 +36,6 @@ def started(log: Path, *arguments: str) -> Iterator[WarmProcess]:
     """A program of Dask, ended in the end whatever it does."""
     environment = {
         **os.environ,
-        "DASK_LOGGING__DISTRIBUTED": "info",
         "DASK_DISTRIBUTED__WORKER__PROFILE__ENABLED": "false",
     }
     with log.open("wb") as output, Path(os.devnull).open("rb") as nothing:

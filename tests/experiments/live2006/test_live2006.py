@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import random
 import re
-from collections.abc import Iterator
 from copy import deepcopy
 from statistics import fmean
 from typing import Any
@@ -217,20 +216,20 @@ def finished(parameters: Live2006Parameters, truth: SimulationModel, factor: flo
     return found
 
 
-@pytest.fixture(scope="module")
-def predicted_once() -> Iterator[None]:
+KNOWN: dict[str, Any] = {}
+
+
+@pytest.fixture
+def predicted_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Reports on the same draws compare them with the same simulations."""
-    known: dict[str, Any] = {}
 
     def remembered(*asked: Any) -> Any:
         key = repr(asked)
-        if key not in known:
-            known[key] = predicted(*asked)
-        return deepcopy(known[key])
+        if key not in KNOWN:
+            KNOWN[key] = predicted(*asked)
+        return deepcopy(KNOWN[key])
 
-    with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(fitting, "predicted", remembered)
-        yield
+    monkeypatch.setattr(fitting, "predicted", remembered)
 
 
 @pytest.mark.usefixtures("predicted_once")

@@ -299,7 +299,7 @@ class _Reader:
     def _agreed(self, name: str, read: Callable[[Relation], T]) -> T | None:
         """The value of an attribute of the whole job: the same wherever it is given."""
         first: T | None = None
-        key = key_of(name)
+        key = _known_key(name)
         for relation in [attributes[key] for attributes in self.attributes if key in attributes]:
             value = self._read(relation, read)
             if value is None:
