@@ -29,14 +29,13 @@ $(VENV)/torch: $(VENV)/dev requirements/torch.txt
 demo: $(VENV)/base
 	$(BIN)/koala demo
 
-# The checks that take seconds come first, beside what the tests need. Those that take a minute run beside the tests,
-# many of which wait.
+# The checks that take seconds come first, beside what the tests need. The check of types takes a minute, of which the
+# tests wait for none.
 test: $(VENV)/dev $(if $(CI),$(VENV)/torch)
-	$(MAKE) --jobs=2 compiled style layers
-	$(MAKE) --jobs=2 suite types pages
+	$(MAKE) --jobs=3 compiled style layers pages types suite
 
 # Few tests that fail get a second try, alone, and are named as unsteady: tests/support/second_try.py.
-suite: $(VENV)/dev
+suite: $(VENV)/dev compiled
 	$(BIN)/python -m tests.support.second_try -n auto --dist loadfile
 
 lint: $(VENV)/dev
