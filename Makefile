@@ -7,7 +7,7 @@ export NO_MKDOCS_2_WARNING = 1
 # Tests start Python hundreds of times: what it compiles is kept.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test suite lint types style layers pages compiled docs bench clean
+.PHONY: demo test suite lint types style layers pages docs bench clean
 
 # The base install as a user gets it, with the extra that brings an MPI library for the demo's MPI job.
 $(VENV)/base: pyproject.toml requirements/base.txt
@@ -29,17 +29,16 @@ $(VENV)/torch: $(VENV)/dev requirements/torch.txt
 demo: $(VENV)/base
 	$(BIN)/koala demo
 
-# The checks that take seconds come first, beside what the tests need. The check of types takes a minute, of which the
-# tests wait for none.
+# The checks that take seconds come first. The check of types takes a minute, of which the tests wait for none.
 test: $(VENV)/dev $(if $(CI),$(VENV)/torch)
-	$(MAKE) --jobs=3 compiled style layers pages types suite
+	$(MAKE) --jobs=3 style layers pages types suite
 
 # Few tests that fail get a second try, alone, and are named as unsteady: tests/support/second_try.py.
-suite: $(VENV)/dev compiled
+suite: $(VENV)/dev
 	$(BIN)/python -m tests.support.second_try -n auto --dist loadfile
 
 lint: $(VENV)/dev
-	$(MAKE) --jobs=2 types style layers pages compiled
+	$(MAKE) --jobs=2 types style layers pages
 
 types: $(VENV)/dev
 	$(BIN)/mypy
@@ -53,12 +52,6 @@ layers: $(VENV)/dev
 
 pages: $(VENV)/dev
 	$(BIN)/mkdocs build --strict --quiet
-
-# Every process of a test run imports all tests: compiled here, they are not compiled in each of them. What is wrong
-# with one is told by the run. Nor does each make Hypothesis's tables of characters.
-compiled: $(VENV)/dev
-	$(BIN)/pytest --collect-only -qq >/dev/null 2>&1 || true
-	$(BIN)/python -c 'from hypothesis.strategies import text; text().validate()'
 
 docs: $(VENV)/dev
 	$(BIN)/mkdocs serve

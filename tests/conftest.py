@@ -13,6 +13,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 from hypothesis.internal.constants_ast import Constants
 
+from tests.support.forked_workers import fork_workers
+
 # Whether a property holds does not depend on how fast the machine finds out. Every run draws the same examples, so a
 # change is judged by what it changes, and the last examples seldom show what the first do not;
 # ``--hypothesis-profile=random`` draws others, and more of them, to search on.
@@ -61,10 +63,12 @@ COLLECTED_AFTER = (20_000, 20, 20)
 ONE_CREW = "tests/examples/"
 
 
-def pytest_configure() -> None:
-    """A run that a shell started in the background ignores Ctrl-C, and so would the programs that tests interrupt."""
+def pytest_configure(config: pytest.Config) -> None:
+    """A run that a shell started in the background ignores Ctrl-C, and so would the programs that tests interrupt.
+    Processes that share the tests are forked from one that has imported them."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    fork_workers(config)
 
 
 def draw_no_constants_of_the_source() -> None:

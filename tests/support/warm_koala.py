@@ -1,37 +1,32 @@
 """``koala`` in a process of its own without the start of a Python: forked from one that has imported everything.
 
 What a test sees of such a process (its number, signals, streams, environment, exit code) is as of one that was
-started from a file; only its end is shorter (``_leave``). ``tests/cli/daemon`` starts ``koala`` from its file.
+started from a file; only its end is shorter (``leave`` in ``forking.py``). ``tests/cli/daemon`` starts ``koala`` from
+its file.
 """
 
 from __future__ import annotations
 
 import atexit
 import contextlib
-import faulthandler
 import functools
 import gc
 import importlib
-import json
 import os
-import random
 import runpy
 import select
-import selectors
 import signal
 import socket
 import subprocess
 import sys
-import threading
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TextIO
+from typing import Any
 
+from tests.support import forking
 from tests.support.paths import child_environment
 
-_MESSAGE_BYTES_MAX = 1_048_576
 _STARTER = "import sys; from tests.support.warm_koala import serve; serve(int(sys.argv[1]), sys.argv[2:])"
 # A program that prints nothing for so long, or does not end when it shall, hangs.
 SILENT_S_MAX = 300.0
@@ -60,10 +55,8 @@ class WarmProcess:
             poll.register(self._status, select.POLLIN)
             if not poll.poll(None if timeout is None else timeout * 1000):
                 raise subprocess.TimeoutExpired("koala", timeout or 0.0)
-            said = os.read(self._status, 16)
+            self.returncode = forking.number_from(self._status)
             os.close(self._status)
-            assert said, "the process that koala was forked from has ended"
-            self.returncode = int(said)
         return self.returncode
 
     def send_signal(self, number: int) -> None:
@@ -91,21 +84,16 @@ def start_koala(
 ) -> WarmProcess:
     """Start ``koala`` with these words, these open files as its streams and this environment; or else a ``program``
     of the tests. It is forked from a process that has ``imported`` these modules."""
-    asked = {
-        "program": None if program is None else str(program),
-        "arguments": list(arguments),
-        "environment": dict(env),
-        "directory": str(cwd or Path.cwd()),
-        "session": start_new_session,
-    }
-    reading, writing = os.pipe()
-    try:
-        link = _link(imported)
-        socket.send_fds(link, [json.dumps(asked).encode()], [stdin, stdout, stderr, writing])
-        pid = int(link.recv(64))
-    finally:
-        os.close(writing)
-    return WarmProcess(pid, reading)
+    pid, status = forking.ask(
+        _link(imported),
+        [stdin, stdout, stderr],
+        env=env,
+        directory=cwd or Path.cwd(),
+        session=start_new_session,
+        program=None if program is None else str(program),
+        arguments=list(arguments),
+    )
+    return WarmProcess(pid, status)
 
 
 class LimitedReader:
@@ -211,94 +199,17 @@ def serve(number: int, imported: Sequence[str]) -> None:
         importlib.import_module(module)
     gc.collect()
     gc.freeze()
-    link = socket.socket(fileno=number)
-    ended = selectors.DefaultSelector()
-    ended.register(link, selectors.EVENT_READ)
-    is_open = True
-    while is_open or len(ended.get_map()) > 0:
-        for key, _ in ended.select():
-            if key.fileobj is not link:
-                ended.unregister(key.fileobj)
-                _report(key.fd, *key.data)
-                continue
-            message, streams, _, _ = socket.recv_fds(link, _MESSAGE_BYTES_MAX, 4)
-            if not message:
-                ended.unregister(link)
-                is_open = False
-                continue
-            pid = os.fork()
-            if pid == 0:
-                ended.close()
-                link.detach()
-                _be_koala(json.loads(message), streams[:3])
-            for stream in streams[:3]:
-                os.close(stream)
-            ended.register(os.pidfd_open(pid), selectors.EVENT_READ, (pid, streams[3]))
-            link.send(str(pid).encode())
+    forking.serve(socket.socket(fileno=number), _be_koala)
 
 
-def _report(process: int, pid: int, status: int) -> None:
-    _, code = os.waitpid(pid, 0)
-    with contextlib.suppress(BrokenPipeError):
-        os.write(status, str(os.waitstatus_to_exitcode(code)).encode())
-    os.close(status)
-    os.close(process)
-
-
-def _be_koala(asked: dict[str, object], streams: list[int]) -> None:
-    """What the new process does; it does not return."""
+def _be_koala(asked: dict[str, Any]) -> None:
+    """What the new process does."""
     from koala.cli import main
 
-    arguments, environment = asked["arguments"], asked["environment"]
-    assert isinstance(arguments, list)
-    assert isinstance(environment, dict)
-    if asked["session"]:
-        os.setsid()
-    for target, stream in enumerate(streams):
-        os.dup2(stream, target)
-    os.closerange(3, os.sysconf("SC_OPEN_MAX"))
-    os.environ.clear()
-    os.environ.update(environment)
-    os.chdir(str(asked["directory"]))
-    warnings.resetwarnings()
-    random.seed()
-    sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
-    sys.stdout, sys.stderr = (_writer(target) for target in (1, 2))
-    if os.environ.get("PYTHONFAULTHANDLER"):
-        faulthandler.enable()
-    try:
-        if asked["program"] is None:
-            sys.argv = ["koala", *arguments]
-            main()
-        else:
-            sys.argv = [str(asked["program"]), *arguments]
-            sys.path.insert(0, str(Path(sys.argv[0]).parent))
-            runpy.run_path(sys.argv[0], run_name="__main__")
-    except SystemExit as end:
-        _leave(end.code)
-    _leave(0)
-
-
-def _leave(code: str | int | None) -> None:
-    """What Python does at its end, but for taking apart all that was imported: a process that was forked would copy
-    every page of it first, which takes longer than most commands."""
-    if code is None or isinstance(code, int):
-        threading._shutdown()  # type: ignore[attr-defined]
-        atexit._run_exitfuncs()
-        with contextlib.suppress(OSError, ValueError):  # Python tells of a stream that it cannot write to
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(code or 0)
-    sys.exit(code)
-
-
-def _writer(target: int) -> TextIO:
-    """Lines are written at once where nothing shall wait for more of them."""
-    unbuffered = bool(os.environ.get("PYTHONUNBUFFERED")) or target == 2
-    return open(
-        target,
-        "w",
-        encoding="utf-8",
-        buffering=1 if unbuffered or os.isatty(target) else -1,
-        closefd=False,
-    )
+    if asked["program"] is None:
+        sys.argv = ["koala", *asked["arguments"]]
+        main()
+    else:
+        sys.argv = [asked["program"], *asked["arguments"]]
+        sys.path.insert(0, str(Path(sys.argv[0]).parent))
+        runpy.run_path(sys.argv[0], run_name="__main__")

@@ -1,0 +1,116 @@
+"""Processes that share the tests are forked from one that has collected them, so that the tests are imported once.
+
+pytest-xdist starts each of its processes as a Python that reads its first line from the standard input. Here that
+Python is this file: run by itself it asks the process that forks for a Python that has imported all tests already,
+hands its streams to it, and ends as that one does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pytest
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from tests.support import forking
+
+_STARTER = "import sys; from tests.support.forked_workers import collect_and_fork; collect_and_fork(*sys.argv[1:])"
+
+
+def fork_workers(config: pytest.Config) -> None:
+    """Where processes share the tests of a run, have them forked."""
+    if getattr(config.option, "tx", None) and not hasattr(config, "workerinput"):
+        collected = Collected(config.invocation_params.args)
+        config.add_cleanup(collected.end)
+        config.option.tx = [f"popen//python={collected.python()}" for _ in config.option.tx]
+
+
+class Collected:
+    """A process that collects the tests that are meant by these words, and then is forked for each who asks."""
+
+    def __init__(self, arguments: Sequence[str]) -> None:
+        self._path = Path(tempfile.mkdtemp(prefix="koala-workers-"), "ask")
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as link:
+            link.bind(str(self._path))
+            words = [sys.executable, "-c", _STARTER, str(link.fileno()), *arguments]
+            self._process = subprocess.Popen(words, stdin=subprocess.PIPE, pass_fds=[link.fileno()])
+
+    def python(self) -> str:
+        """The command of a Python that has imported the tests."""
+        return shlex.join([sys.executable, "-S", __file__, str(self._path)])
+
+    def end(self) -> None:
+        """No more are asked for, and those that have not ended by now hang."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+
+
+def collect_and_fork(number: str, *arguments: str) -> None:
+    """Import everything that the tests need, then fork for each who asks, until the standard input is closed."""
+    link = socket.socket(fileno=int(number))
+    place = Path(link.getsockname()).parent
+    collect(arguments)
+    gc.collect()
+    gc.freeze()
+    # Who interrupts a run from the keyboard means its tests; this process ends with pytest, however that ends.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    forking.serve(link, _be_python, end=0)
+    shutil.rmtree(place)
+    forking.leave(0)
+
+
+def collect(arguments: Sequence[str]) -> None:
+    """Import the tests as pytest does. What is wrong with one is told by those who run it."""
+    import pytest
+
+    with (
+        Path(os.devnull).open("w") as nowhere,
+        contextlib.redirect_stdout(nowhere),
+        contextlib.redirect_stderr(nowhere),
+    ):
+        pytest.main([*arguments, "-n", "0", "--collect-only", "-qq"])
+    from hypothesis.strategies import text  # after pytest, which rewrites what it imports as a plugin
+
+    text().validate()  # reads its tables of characters
+
+
+def _be_python(asked: dict[str, Any]) -> None:
+    """Read the program as ``python -c`` would."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    sys.argv = ["-c"]
+    exec(asked["program"], {"__name__": "__main__"})  # noqa: S102 - as ``python -c`` does
+
+
+def main() -> int:
+    """Stand for the process that was forked: whoever started this one has its streams, its end and its exit code."""
+    path, *_, program = sys.argv[1:]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as link:
+        link.connect(path)
+        pid, status = forking.ask(link, [0, 1, 2], env=os.environ, directory=Path.cwd(), program=program)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1):
+        os.dup2(nothing, stream)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # reaches the other one by itself
+    signal.signal(signal.SIGTERM, lambda got, _: os.kill(pid, got))
+    code = forking.number_from(status)
+    return code if code >= 0 else 128 - code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
