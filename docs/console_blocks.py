@@ -62,7 +62,7 @@ def refreshed(page: str, directory: Path, run: Shell | None = None) -> str:
         return BLOCK.sub(rewrite, page)
     finally:
         if is_live and (directory / STATE).exists():
-            run_in_shell("koala down", directory)
+            (run or run_in_shell)("koala down", directory)
 
 
 def _without_times(text: str) -> str:

@@ -9,12 +9,14 @@ import shlex
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-from tests.support.warm_koala import start_koala
+from tests.support.koala_in_scripts import koala_for_scripts
+from tests.support.warm_koala import DAEMON, start_koala
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 DOCS = ROOT / "docs"
@@ -31,6 +33,8 @@ ADDRESS = re.compile(r"(?:https?:)?//[A-Za-z0-9.-]+\.[a-z]+[^\s\"')>]*")
 SVG_NAMESPACE = "http://www.w3.org/2000/svg"
 # A command that begins with koala, and what its output goes into.
 KOALA_FIRST = re.compile(r"koala (?P<words>[^|<>;&$`*?]+)(?P<into>([|>].*)?)")
+# A command in which a ``koala`` that stands elsewhere may be run.
+SCRIPT = re.compile(r"\b(koala|sh) ")
 # What most of them import.
 IMPORTED = (
     "koala.cli.map.command",
@@ -84,12 +88,11 @@ def test_generated_parts_are_what_the_script_writes(
     assert script("generate").main(["--check"]) == 0, capsys.readouterr().out
 
 
-def run_warm(command: str, directory: Path) -> tuple[int, str]:
-    """As the shell of the pages does, but a ``koala`` that stands first is forked."""
+def run_warm(imported: tuple[str, ...], command: str, directory: Path) -> tuple[int, str]:
+    """As the shell of the pages does, but every ``koala`` is forked from a process that has ``imported`` this."""
     first = KOALA_FIRST.fullmatch(command)
     if first is None:
-        done: tuple[int, str] = console_blocks.run_in_shell(command, directory)
-        return done
+        return run_in_warm_shell(imported, command, directory)
     environment = console_blocks.environment(directory)
     with tempfile.TemporaryFile() as output, Path(os.devnull).open("rb") as nothing:
         said = output.fileno()
@@ -108,7 +111,7 @@ def run_warm(command: str, directory: Path) -> tuple[int, str]:
             stderr=said,
             env=environment,
             cwd=directory,
-            imported=IMPORTED,
+            imported=imported,
         )
         if after is not None:
             os.close(writing)
@@ -120,10 +123,22 @@ def run_warm(command: str, directory: Path) -> tuple[int, str]:
         return code, output.read().decode()
 
 
+def run_in_warm_shell(imported: tuple[str, ...], command: str, directory: Path) -> tuple[int, str]:
+    """A command of which ``koala`` is not the first word, or a script."""
+    done: tuple[int, str]
+    if SCRIPT.search(command):
+        with tempfile.TemporaryDirectory() as beside, koala_for_scripts(Path(beside), imported) as folder:
+            done = console_blocks.run_in_shell(f"PATH={folder}:$PATH; {command}", directory)
+    else:
+        done = console_blocks.run_in_shell(command, directory)
+    return done
+
+
 @pytest.mark.parametrize("page", console_blocks.pages(), ids=name_of)
 def test_commands_on_a_page_run_and_print_what_it_shows(page: Path) -> None:
     shown = page.read_text(encoding="utf-8")
-    run = console_blocks.run_in_shell if page.parent == ROOT else run_warm
+    warm = partial(run_warm, DAEMON if console_blocks.STARTS_DAEMON in shown else IMPORTED)
+    run = console_blocks.run_in_shell if page.parent == ROOT else warm
     # The socket of a daemon needs a short path.
     with tempfile.TemporaryDirectory() as directory:
         now = console_blocks.refreshed(shown, Path(directory), run)

@@ -40,7 +40,7 @@ from koala.simulator.world.contention import Contention
 
 # As many as show every happening several times; ``koala torture`` lives through thousands. Those before are
 # lived through where the page on faults is run.
-SEEDS = range(20, 90)
+SEEDS = range(4, 74)
 HAPPENS_AT_LEAST = 5
 # Of these fewer are enough.
 SELDOM_AT_LEAST = {"distrusted": 1, "not_on_nodes": 1, "preempted": 2, "spawn_withdrawn": 1}
