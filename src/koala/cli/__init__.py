@@ -139,4 +139,7 @@ def koala() -> None:
 def main(*args: Any, **kwargs: Any) -> None:
     """The entry point of the ``koala`` script."""
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
-    koala(*args, **kwargs)
+    try:
+        koala(*args, **kwargs)
+    finally:
+        gc.freeze()  # else Python looks for garbage in all that was imported twice more before it ends

@@ -18,6 +18,7 @@ from koala.cli.daemon.background import running_pid, stop
 from koala.cli.errors import FailedError, UserError
 from koala.client import Client
 from tests.support.live_daemon import WAIT_S
+from tests.support.warm_koala import start_koala
 
 GRID = "name: mine\nsites:\n  here: {processors: 3, kind: local}\n"
 
@@ -32,24 +33,35 @@ def state() -> Iterator[Path]:
             os.kill(pid, signal.SIGKILL)
 
 
-def run(*arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "koala", *arguments], capture_output=True, text=True, timeout=2 * WAIT_S, check=False
-    )
+def run(*arguments: str, code: int = 0, from_file: bool = False) -> subprocess.CompletedProcess[str]:
+    with (
+        tempfile.TemporaryFile("w+") as out,
+        tempfile.TemporaryFile("w+") as err,
+        Path(os.devnull).open("rb") as nothing,
+    ):
+        if from_file:
+            command = [sys.executable, "-m", "koala", *arguments]
+            ended = subprocess.run(command, stdout=out, stderr=err, timeout=2 * WAIT_S, check=False).returncode
+        else:
+            streams = {"stdin": nothing.fileno(), "stdout": out.fileno(), "stderr": err.fileno()}
+            ended = start_koala(arguments, **streams, env=os.environ).wait(2 * WAIT_S)
+        out.seek(0)
+        err.seek(0)
+        done = subprocess.CompletedProcess(arguments, ended, out.read(), err.read())
     assert done.returncode == code, (arguments, done.returncode, done.stdout, done.stderr)
     assert "Traceback" not in done.stderr
     return done
 
 
 def test_a_daemon_in_the_background_answers_at_once_and_is_stopped_by_down(state: Path) -> None:
-    greeted = run("up", "--detach", "--state", str(state)).stdout
+    greeted = run("up", "--detach", "--state", str(state), from_file=True).stdout
     pid = running_pid(state)
     assert pid is not None
     assert f"process    {pid}," in greeted
     assert f"koala down --state {state} stops the daemon" in greeted
     with Client(f"unix:{state}/koala.sock", patience_s=0) as client:
         assert client.ready().status == "ok"
-    assert f"process {pid}" in run("down", "--state", str(state)).stdout
+    assert f"process {pid}" in run("down", "--state", str(state), from_file=True).stdout
     assert running_pid(state) is None
     assert "No daemon runs" in run("down", "--state", str(state)).stdout
 
