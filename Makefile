@@ -4,8 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 export NO_MKDOCS_2_WARNING = 1
-# Tests start Python hundreds of times: what it compiles is kept.
+# Tests start Python hundreds of times: what it compiles is kept, and numpy starts no threads that spin in each.
 unexport PYTHONDONTWRITEBYTECODE
+export OPENBLAS_NUM_THREADS ?= 1
 
 .PHONY: demo test suite lint types style layers pages docs bench clean
 

@@ -12,8 +12,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-import pytest
-
 from koala.examples.applications.clusters import VARIABLE, ProcessClusters, WanEmulation
 from koala.examples.applications.program import Solver
 from koala.examples.applications.world import MpiWorld
@@ -60,6 +58,8 @@ def python(*arguments: str, processes: int | None = None, environment: Mapping[s
 def require_mpiexec() -> None:
     """Skip, or in CI fail, where it is not installed."""
     if not MPIEXEC.exists():
+        import pytest  # every process of a crew imports this module
+
         assert "CI" not in os.environ, f"{MPIEXEC} is missing; install the extra mpi"
         pytest.skip(f"{MPIEXEC} is missing; install the extra mpi")
 

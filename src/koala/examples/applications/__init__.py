@@ -6,8 +6,11 @@ too. What they share is in modules of its own: who owns which points, messages, 
 
 from __future__ import annotations
 
+import os
 import sys
 
+# A process has one processor. Another thread of numpy's would only spin beside it from the start.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 try:
     import mpi4py
     import numpy as np
