@@ -29,8 +29,8 @@ PROGRAM = Path(training.__file__).parent / "train.py"
 # Three processes at a time import torch, which takes three seconds of a processor in each.
 STARTED_WITHIN_S = 400.0
 # The first run ends only by being killed. A later one goes on until it has learnt enough. The process that trains
-# is a fork of the launcher, which has loaded torch. What is loaded stays until the end: to look for garbage in it, and
-# at the end again, would take as long as half of loading it.
+# is a fork of the launcher, which has loaded torch. What is loaded stays until the end: to look for garbage in it,
+# and at the end again, would take as long as half of loading it.
 TRAINING = f"""
 case $KOALA_RUN in
     1) target=0 ;;

@@ -43,8 +43,9 @@ def run(*arguments: str, code: int = 0, from_file: bool = False) -> subprocess.C
             command = [sys.executable, "-m", "koala", *arguments]
             ended = subprocess.run(command, stdout=out, stderr=err, timeout=2 * WAIT_S, check=False).returncode
         else:
-            streams = {"stdin": nothing.fileno(), "stdout": out.fileno(), "stderr": err.fileno()}
-            ended = start_koala(arguments, **streams, env=os.environ).wait(2 * WAIT_S)
+            ended = start_koala(
+                arguments, stdin=nothing.fileno(), stdout=out.fileno(), stderr=err.fileno(), env=os.environ
+            ).wait(2 * WAIT_S)
         out.seek(0)
         err.seek(0)
         done = subprocess.CompletedProcess(arguments, ended, out.read(), err.read())
