@@ -68,7 +68,7 @@ def pytest_configure(config: pytest.Config) -> None:
     Processes that share the tests are forked from one that has imported them."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    fork_workers(config)
+    fork_workers(config, koala=True)
 
 
 def draw_no_constants_of_the_source() -> None:

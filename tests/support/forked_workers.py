@@ -27,15 +27,16 @@ if TYPE_CHECKING:
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.support import forking
+from tests.support import forking, warm_koala
 
 _STARTER = "import sys; from tests.support.forked_workers import collect_and_fork; collect_and_fork(*sys.argv[1:])"
 
 
-def fork_workers(config: pytest.Config) -> None:
-    """Where processes share the tests of a run, have them forked."""
+def fork_workers(config: pytest.Config, koala: bool = False) -> None:
+    """Where processes share the tests of a run, have them forked; and the ``koala`` of all their tests, too, from one
+    process instead of one for each."""
     if getattr(config.option, "tx", None) and not hasattr(config, "workerinput"):
-        collected = Collected(config.invocation_params.args)
+        collected = Collected(config.invocation_params.args, koala)
         config.add_cleanup(collected.end)
         config.option.tx = [f"popen//python={collected.python()}" for _ in config.option.tx]
 
@@ -43,16 +44,19 @@ def fork_workers(config: pytest.Config) -> None:
 class Collected:
     """A process that collects the tests that are meant by these words, and then is forked for each who asks."""
 
-    def __init__(self, arguments: Sequence[str]) -> None:
-        self._path = Path(tempfile.mkdtemp(prefix="koala-workers-"), "ask")
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as link:
-            link.bind(str(self._path))
-            words = [sys.executable, "-c", _STARTER, str(link.fileno()), *arguments]
-            self._process = subprocess.Popen(words, stdin=subprocess.PIPE, pass_fds=[link.fileno()])
+    def __init__(self, arguments: Sequence[str], koala: bool) -> None:
+        self._place = Path(tempfile.mkdtemp(prefix="koala-workers-"))
+        with contextlib.ExitStack() as opened:
+            links = [opened.enter_context(_bound(self._place / name)) for name in ("python", "koala")[: 1 + koala]]
+            numbers = [link.fileno() for link in links]
+            words = [sys.executable, "-c", _STARTER, ",".join(map(str, numbers)), *arguments]
+            self._process = subprocess.Popen(words, stdin=subprocess.PIPE, pass_fds=numbers)
+        if koala:
+            os.environ[warm_koala.SHARED] = str(self._place / "koala")
 
     def python(self) -> str:
         """The command of a Python that has imported the tests."""
-        return shlex.join([sys.executable, "-S", __file__, str(self._path)])
+        return shlex.join([sys.executable, "-S", __file__, str(self._place / "python")])
 
     def end(self) -> None:
         """No more are asked for, and those that have not ended by now hang."""
@@ -61,18 +65,35 @@ class Collected:
         self._process.wait()
 
 
-def collect_and_fork(number: str, *arguments: str) -> None:
+def _bound(path: Path) -> socket.socket:
+    link = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    link.bind(str(path))
+    return link
+
+
+def collect_and_fork(numbers: str, *arguments: str) -> None:
     """Import everything that the tests need, then fork for each who asks, until the standard input is closed."""
-    link = socket.socket(fileno=int(number))
+    link, *more = (socket.socket(fileno=int(number)) for number in numbers.split(","))
     place = Path(link.getsockname()).parent
+    # Who interrupts a run from the keyboard means its tests; this process ends with pytest, however that ends.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for each in more:
+        _fork_koala(each)
     collect(arguments)
     gc.collect()
     gc.freeze()
-    # Who interrupts a run from the keyboard means its tests; this process ends with pytest, however that ends.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     forking.serve(link, _be_python, end=0)
     shutil.rmtree(place)
     forking.leave(0)
+
+
+def _fork_koala(link: socket.socket) -> None:
+    """From a process of its own, before there are tests, which would make it large."""
+    if os.fork() == 0:
+        os.setsid()
+        warm_koala.serve(link, warm_koala.DAEMON, end=0)
+        forking.leave(0)
+    link.close()
 
 
 def collect(arguments: Sequence[str]) -> None:
@@ -92,7 +113,6 @@ def collect(arguments: Sequence[str]) -> None:
 
 def _be_python(asked: dict[str, Any]) -> None:
     """Read the program as ``python -c`` would."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     sys.argv = ["-c"]
     exec(asked["program"], {"__name__": "__main__"})  # noqa: S102 - as ``python -c`` does
 

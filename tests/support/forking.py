@@ -116,6 +116,7 @@ def _be(asked: dict[str, Any], streams: list[int], become: Callable[[dict[str, A
     """What the new process does; it does not return."""
     if asked["session"]:
         os.setsid()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     for target, stream in enumerate(streams):
         os.dup2(stream, target)
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))

@@ -27,7 +27,9 @@ from typing import Any
 from tests.support import forking
 from tests.support.paths import child_environment
 
-_STARTER = "import sys; from tests.support.warm_koala import serve; serve(int(sys.argv[1]), sys.argv[2:])"
+_STARTER = "import sys; from tests.support.warm_koala import serve_number; serve_number(*sys.argv[1:])"
+# The variable that names the socket of a process that forks for all processes of a test run.
+SHARED = "KOALA_TESTS_FORKED_FROM"
 # A program that prints nothing for so long, or does not end when it shall, hangs.
 SILENT_S_MAX = 300.0
 # What a daemon and most of its callers import.
@@ -173,7 +175,12 @@ class PipedProgram:
 
 @functools.cache
 def _link(imported: tuple[str, ...]) -> socket.socket:
-    """The way to the process that forks, which ends with this one."""
+    """The way to the process that forks, which ends with this one, or with the test run."""
+    if imported == DAEMON and SHARED in os.environ:
+        shared = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        shared.connect(os.environ[SHARED])
+        atexit.register(shared.close)
+        return shared
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         forking = subprocess.Popen(
@@ -192,15 +199,20 @@ def _link(imported: tuple[str, ...]) -> socket.socket:
     return ours
 
 
-def serve(number: int, imported: Sequence[str]) -> None:
-    """Import the modules, then fork one ``koala`` for each message until the other side is closed. Returns there,
-    and never in what was forked."""
+def serve_number(number: str, *imported: str) -> None:
+    """Serve at the socket that is open under this number."""
+    serve(socket.socket(fileno=int(number)), imported)
+
+
+def serve(link: socket.socket, imported: Sequence[str], end: int | None = None) -> None:
+    """Import the modules, then fork one ``koala`` for each message until the other side is closed, or the file
+    ``end``. Returns there, and never in what was forked."""
     gc.disable()  # what is imported stays: to look for garbage in it would take a third of the time
     for module in imported:
         importlib.import_module(module)
     gc.freeze()
     gc.enable()
-    forking.serve(socket.socket(fileno=number), _be_koala)
+    forking.serve(link, _be_koala, end)
 
 
 def _be_koala(asked: dict[str, Any]) -> None:
