@@ -1,9 +1,13 @@
-"""``koala`` for scripts that tests run: found by its name, and forked instead of started (``warm_koala``)."""
+"""``koala`` for scripts that tests run: found by its name, and forked instead of started (``warm_koala``).
+
+What a script sees is a small process beside it, with the same streams, that ends with it and with its exit code.
+"""
 
 from __future__ import annotations
 
 import marshal
 import os
+import signal
 import socket
 import sys
 import threading
@@ -11,31 +15,36 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from tests.support.warm_koala import SILENT_S_MAX, start_koala
+from tests.support.warm_koala import DAEMON, SILENT_S_MAX, WarmProcess, start_koala
 
 _MESSAGE_BYTES_MAX = 1_048_576
-# It imports nothing that takes time: it says where it is, its words, its environment and its streams.
+# It imports nothing that takes time: it says where it is, its words, its environment and its streams. A SIGTERM that
+# comes to it as well is for the other one, whose end it waits for.
 _ASKING = """#!{python} -IS
-import _socket, marshal, os, sys
+import _signal, _socket, marshal, os, sys
+_signal.signal(_signal.SIGTERM, _signal.SIG_IGN)
 link = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
 link.connect({address!r})
 streams = b"".join(number.to_bytes(4, sys.byteorder) for number in (0, 1, 2))
-asked = marshal.dumps((os.getcwd(), sys.argv[1:], dict(os.environ)))
+words = sys.argv[3:] if sys.argv[1:3] == ["-m", "koala"] else sys.argv[1:]
+asked = marshal.dumps((os.getcwd(), words, dict(os.environ)))
 link.sendmsg([asked], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, streams)])
 os._exit(int(link.recv(16)) & 255)
 """
 
 
 @contextmanager
-def koala_for_scripts(directory: Path, imported: tuple[str, ...]) -> Iterator[Path]:
-    """A folder, made in this directory, whose ``koala`` is forked from a process that has ``imported`` these modules;
-    it stands first in the ``PATH`` of scripts."""
-    folder = directory / "bin"
+def koala_for_scripts(directory: Path, imported: tuple[str, ...] = DAEMON) -> Iterator[Path]:
+    """A folder, made in this directory, whose ``koala``, and ``python -m koala``, are forked from a process that has
+    ``imported`` these modules; it stands first in the ``PATH`` of scripts. At the end none of them runs on."""
+    folder, address = directory / "bin", directory / "asked"
     folder.mkdir()
-    program, address = folder / "koala", directory / "asked"
-    program.write_text(_ASKING.format(python=sys.executable, address=str(address)), encoding="utf-8")
-    program.chmod(0o755)
+    for name in ("koala", "python"):
+        program = folder / name
+        program.write_text(_ASKING.format(python=sys.executable, address=str(address)), encoding="utf-8")
+        program.chmod(0o755)
     starting = threading.Lock()
+    started: list[WarmProcess] = []
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
         listening.bind(str(address))
         listening.listen()
@@ -53,6 +62,7 @@ def koala_for_scripts(directory: Path, imported: tuple[str, ...]) -> Iterator[Pa
                     cwd=Path(cwd),
                     imported=imported,
                 )
+                started.append(koala)
             for stream in streams:
                 os.close(stream)
             with link, suppress(BrokenPipeError):
@@ -70,3 +80,7 @@ def koala_for_scripts(directory: Path, imported: tuple[str, ...]) -> Iterator[Pa
         finally:
             listening.shutdown(socket.SHUT_RDWR)
             serving.join()
+            for koala in started:
+                if koala.returncode is None:
+                    with suppress(ProcessLookupError):
+                        os.kill(koala.pid, signal.SIGKILL)

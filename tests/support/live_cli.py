@@ -60,9 +60,11 @@ def job_file(directory: Path, script: str, request: str = "components: [{process
 
 
 class Terminal:
-    """A verb in a process of its own, on a terminal of a given size."""
+    """A verb in a process of its own, on a terminal of a given size; or else of a ``program`` of the tests."""
 
-    def __init__(self, daemon: Daemon, *arguments: str, columns: int = 80, rows: int = 24) -> None:
+    def __init__(
+        self, daemon: Daemon, *arguments: str, columns: int = 80, rows: int = 24, program: Path | None = None
+    ) -> None:
         self._screen, inner = pty.openpty()
         fcntl.ioctl(inner, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
         environment = {
@@ -70,7 +72,13 @@ class Terminal:
         }
         environment |= {"TERM": "xterm", "KOALA_SERVER": daemon.server}
         self.process = start_koala(
-            arguments, stdin=inner, stdout=inner, stderr=inner, env=environment, start_new_session=True
+            arguments,
+            stdin=inner,
+            stdout=inner,
+            stderr=inner,
+            env=environment,
+            start_new_session=True,
+            program=program,
         )
         os.close(inner)
         self.shown = ""

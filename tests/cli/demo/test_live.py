@@ -12,21 +12,25 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import IO, Any
 
 import pytest
 from click.testing import CliRunner
 
 from koala.cli import koala
+from koala.cli.daemon.background import running_pid
 from koala.cli.demo.daemon import SOCKET_PATH_BYTES_MAX, DemoDaemon
 from koala.cli.demo.live import mpi_is_installed, show_live
 from koala.cli.errors import FailedError
 from koala.client import Client
+from tests.support.koala_in_scripts import koala_for_scripts
 from tests.support.live_cli import Terminal
 from tests.support.live_daemon import Daemon, processes_below, until
 from tests.support.warm_koala import LimitedReader, WarmProcess, start_koala
 
 RUN_S_MAX = 240.0
+DEMO_CHILD = Path(__file__).parents[2] / "support" / "demo_child.py"
 
 
 @pytest.fixture
@@ -48,8 +52,17 @@ def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         shutil.rmtree(made, ignore_errors=True)
 
 
+@pytest.fixture
+def forked(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A program that runs demos whose daemons are forked instead of started, in this process too; without MPI."""
+    with tempfile.TemporaryDirectory() as directory, koala_for_scripts(Path(directory)) as folder:
+        monkeypatch.setenv("KOALA_TEST_PYTHON", str(folder / "python"))
+        monkeypatch.setattr("koala.cli.demo.daemon.sys", SimpleNamespace(executable=str(folder / "python")))
+        yield DEMO_CHILD
+
+
 @contextlib.contextmanager
-def begun() -> Iterator[tuple[WarmProcess, LimitedReader, IO[str]]]:
+def begun(program: Path | None = None) -> Iterator[tuple[WarmProcess, LimitedReader, IO[str]]]:
     """The demo, what it says in a pipe, and the file of its errors; killed at the end if it runs still, which no test
     wants."""
     reading, writing = os.pipe()
@@ -62,6 +75,7 @@ def begun() -> Iterator[tuple[WarmProcess, LimitedReader, IO[str]]]:
                 stdout=output.fileno(),
                 stderr=errors.fileno(),
                 env={**os.environ, "PYTHONUNBUFFERED": "1"},
+                program=program,
             )
         try:
             yield process, lines, errors
@@ -143,9 +157,8 @@ def check_the_story(document: dict[str, Any]) -> None:
     assert times == sorted(times)
 
 
-def test_without_mpi_it_says_so_and_runs_a_plain_job_in_its_place(
-    temporary: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.usefixtures("forked")
+def test_without_mpi_it_says_so_and_runs_a_plain_job_in_its_place(capsys: pytest.CaptureFixture[str]) -> None:
     show_live(mpi=False)
     text = capsys.readouterr().out
     assert text.startswith("MPI is not installed here")
@@ -161,10 +174,10 @@ def test_without_mpi_it_says_so_and_runs_a_plain_job_in_its_place(
     assert all(len(line) <= 80 for line in summary.splitlines())
 
 
-def test_on_a_terminal_it_moves_until_it_is_interrupted(temporary: Path) -> None:
+def test_on_a_terminal_it_moves_until_it_is_interrupted(temporary: Path, forked: Path) -> None:
     nowhere = Daemon(temporary, temporary / "none", "embedded", (), {}, ())
     nowhere.client.close()
-    with Terminal(nowhere, "demo", columns=80, rows=24) as terminal:
+    with Terminal(nowhere, "demo", columns=80, rows=24, program=forked) as terminal:
         terminal.until("Starting a daemon")
         terminal.until("live, ")
         terminal.until("split: 4 on amsterdam, 4 on berlin")
@@ -174,8 +187,8 @@ def test_on_a_terminal_it_moves_until_it_is_interrupted(temporary: Path) -> None
         assert "Traceback" not in terminal.shown
 
 
-def test_a_demo_that_is_told_to_end_puts_everything_in_order(temporary: Path) -> None:
-    with begun() as (process, lines, errors):
+def test_a_demo_that_is_told_to_end_puts_everything_in_order(forked: Path) -> None:
+    with begun(forked) as (process, lines, errors):
         read_until(lines, "C sweep    all components are at the barrier")
         process.send_signal(signal.SIGTERM)
         code, told = ended(process, lines, errors)
@@ -192,36 +205,17 @@ def test_a_demo_interrupted_while_its_daemon_starts_leaves_nothing(temporary: Pa
     assert code == 130, told
 
 
-def test_a_daemon_that_dies_ends_the_demo_with_one_message(temporary: Path) -> None:
-    with begun() as (process, lines, errors):
+def test_a_daemon_that_dies_ends_the_demo_with_one_message(temporary: Path, forked: Path) -> None:
+    with begun(forked) as (process, lines, errors):
         read_until(lines, "C sweep    placed")
-        os.kill(daemon_below(temporary), signal.SIGKILL)
+        daemon = running_pid(next(temporary.glob("koala-demo-*")) / "state")
+        assert daemon is not None
+        os.kill(daemon, signal.SIGKILL)
         code, told = ended(process, lines, errors)
     assert code == 1, told
     assert told.startswith("Error: the demo's daemon has ended")
     assert "the end of its log:\n  koala is up: demo, 3 sites, 12 processors" in told
     assert "Traceback" not in told
-
-
-def daemon_below(directory: Path) -> int:
-    """One that it has just forked, and that has not become its program yet, has the same command line."""
-    alike = [pid for pid in processes_below(directory) if b"\0up\0" in command_of(pid)]
-    (found,) = [pid for pid in alike if parent_of(pid) not in alike]
-    return found
-
-
-def parent_of(pid: int) -> int:
-    """The process that started it; 0 of one that has ended meanwhile."""
-    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-        return int((Path("/proc") / str(pid) / "stat").read_text().rpartition(")")[2].split()[1])
-    return 0
-
-
-def command_of(pid: int) -> bytes:
-    """Nothing of one that has ended meanwhile."""
-    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-        return (Path("/proc") / str(pid) / "cmdline").read_bytes()
-    return b""
 
 
 def test_a_daemon_that_cannot_start_is_told_with_its_log(temporary: Path) -> None:
@@ -240,7 +234,8 @@ def test_a_daemon_that_does_not_stop_when_asked_is_killed(temporary: Path) -> No
         show_live(make_daemon=lambda: DemoDaemon(command=deaf, start_s_max=0.5, stop_s_max=0.5))
 
 
-def test_jobs_that_never_end_are_given_up(temporary: Path) -> None:
+@pytest.mark.usefixtures("forked")
+def test_jobs_that_never_end_are_given_up() -> None:
     with pytest.raises(FailedError, match="STORY_S_MAX"):
         show_live(story_s_max=0.5)
 
