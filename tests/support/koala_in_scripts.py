@@ -17,6 +17,7 @@ from pathlib import Path
 
 from tests.support.warm_koala import DAEMON, SILENT_S_MAX, WarmProcess, start_koala
 
+FORKING_PYTHON = "python-of-koala"
 _MESSAGE_BYTES_MAX = 1_048_576
 # It imports nothing that takes time: it says where it is, its words, its environment and its streams. A SIGTERM that
 # comes to it as well is for the other one, whose end it waits for.
@@ -35,11 +36,12 @@ os._exit(int(link.recv(16)) & 255)
 
 @contextmanager
 def koala_for_scripts(directory: Path, imported: tuple[str, ...] = DAEMON) -> Iterator[Path]:
-    """A folder, made in this directory, whose ``koala``, and ``python -m koala``, are forked from a process that has
-    ``imported`` these modules; it stands first in the ``PATH`` of scripts. At the end none of them runs on."""
+    """A folder, made in this directory, that stands first in the ``PATH`` of scripts. Its ``koala``, and its
+    ``FORKING_PYTHON -m koala``, are forked from a process that has ``imported`` these modules. At the end none
+    of them runs on."""
     folder, address = directory / "bin", directory / "asked"
     folder.mkdir()
-    for name in ("koala", "python"):
+    for name in ("koala", FORKING_PYTHON):
         program = folder / name
         program.write_text(_ASKING.format(python=sys.executable, address=str(address)), encoding="utf-8")
         program.chmod(0o755)

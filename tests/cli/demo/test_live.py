@@ -24,7 +24,7 @@ from koala.cli.demo.daemon import SOCKET_PATH_BYTES_MAX, DemoDaemon
 from koala.cli.demo.live import mpi_is_installed, show_live
 from koala.cli.errors import FailedError
 from koala.client import Client
-from tests.support.koala_in_scripts import koala_for_scripts
+from tests.support.koala_in_scripts import FORKING_PYTHON, koala_for_scripts
 from tests.support.live_cli import Terminal
 from tests.support.live_daemon import Daemon, processes_below, until
 from tests.support.warm_koala import LimitedReader, WarmProcess, start_koala
@@ -56,8 +56,9 @@ def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 def forked(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A program that runs demos whose daemons are forked instead of started, in this process too; without MPI."""
     with tempfile.TemporaryDirectory() as directory, koala_for_scripts(Path(directory)) as folder:
-        monkeypatch.setenv("KOALA_TEST_PYTHON", str(folder / "python"))
-        monkeypatch.setattr("koala.cli.demo.daemon.sys", SimpleNamespace(executable=str(folder / "python")))
+        python = str(folder / FORKING_PYTHON)
+        monkeypatch.setenv("KOALA_TEST_PYTHON", python)
+        monkeypatch.setattr("koala.cli.demo.daemon.sys", SimpleNamespace(executable=python))
         yield DEMO_CHILD
 
 
