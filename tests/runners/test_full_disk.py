@@ -81,11 +81,11 @@ def test_an_exit_that_cannot_be_written_waits_no_longer_than_somebody_wants_it(t
         assert script.wait(WAIT_S) == EXIT_UNWRITTEN
 
 
-@pytest.mark.parametrize("name", ["ready", "nodes"])
+@pytest.mark.parametrize(("name", "blocked"), [("ready", ".ready.new"), ("nodes", "nodes")])
 def test_a_component_that_cannot_say_that_it_is_ready_gives_up_with_a_reason(
-    tmp_path: Path, shell: list[str], name: str
+    tmp_path: Path, shell: list[str], name: str, blocked: str
 ) -> None:
-    home = _home(tmp_path, launch(application="echo x >>runs"), f".{name}.new")
+    home = _home(tmp_path, launch(application="echo x >>runs"), blocked)
     with _start(shell, home) as script:
         assert script.wait(WAIT_S) == EXIT_UNWRITTEN
     assert (home / "exit").read_text() == "unwritten\n"

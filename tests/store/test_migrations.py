@@ -26,6 +26,12 @@ from tests.support.warm_koala import start_koala
 from tests.support.whole_batches import check_whole
 
 
+@pytest.fixture
+def url(empty_url: str) -> str:
+    """These tests begin without tables."""
+    return empty_url
+
+
 def test_the_migrations_add_up_to_the_tables(url: str) -> None:
     migrate_from_nothing(url)
     assert difference_from_tables(url) == []

@@ -16,6 +16,12 @@ from tests.support.schema_check import difference_from_tables, engine_of
 from tests.support.store_samples import OpenStore
 
 
+@pytest.fixture
+def url(empty_url: str) -> str:
+    """These tests begin without tables."""
+    return empty_url
+
+
 def plain(rows: Any) -> Any:
     """Rows as they would be in a file."""
     return json.loads(json.dumps(msgspec.to_builtins(rows)))

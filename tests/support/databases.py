@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.support.postgres_server import PostgresServer, postgres_server
+from tests.support.postgres_server import PostgresServer, shared_server
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[PostgresServer]:
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> PostgresServer:
     """One server for all tests of a process. A test that stops it starts it again."""
-    with postgres_server() as running:
-        yield running
+    return shared_server(request, tmp_path_factory)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The address of an empty database, of each kind in turn."""
+    """The address of a database with nothing in it, of each kind in turn."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'koala.db'}"
     running: PostgresServer = request.getfixturevalue("server")
-    return running.new_database()
+    return running.opened_database()

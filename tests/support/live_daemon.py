@@ -19,7 +19,9 @@ from koala.client import ENDED_STATES, Client, ClientError
 from tests.support.warm_koala import WarmProcess, start_koala
 
 WAIT_S = 120.0
+# Something is looked at again so soon at least, and after a tenth of the time that it was waited for: looking costs.
 POLL_S = 0.05
+POLL_MOST_S = 0.5
 # The kernel's limit on the path of a socket is 107 bytes; pytest's directories can be longer.
 SOCKET_PATH_BYTES_MAX = 100
 
@@ -31,10 +33,11 @@ def shared_embedded() -> str:
 
 def until(condition: Callable[[], bool], what: str, wait_s: float = WAIT_S) -> None:
     """Wait until the condition holds; fails with what was waited for."""
-    end = time.monotonic() + wait_s
+    began = time.monotonic()
     while not condition():
-        assert time.monotonic() < end, f"this did not come about within {wait_s:.0f} s: {what}"
-        time.sleep(POLL_S)
+        waited_s = time.monotonic() - began
+        assert waited_s < wait_s, f"this did not come about within {wait_s:.0f} s: {what}"
+        time.sleep(min(POLL_MOST_S, max(POLL_S, waited_s / 10)))
 
 
 class Daemon:

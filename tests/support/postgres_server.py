@@ -1,12 +1,14 @@
 """A real PostgreSQL server for tests: in a directory of its own, reached by a unix socket only, with fsync on.
 
-``postgres_server()`` gives one and stops it at the end; without PostgreSQL it skips the test, or fails it where the
-environment variable CI is set. A server may be stopped, killed and started again; what it has acknowledged stays.
+``shared_server()`` gives the one of a test process, which is stopped at the end of its run; without PostgreSQL it
+skips the test, or fails it where the environment variable CI is set. A server may be stopped, killed and started
+again; what it has acknowledged stays. The processes of a run make the first files of a server once, and copy them.
 """
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import itertools
 import os
 import pwd
@@ -23,6 +25,14 @@ USER = "koala"
 # Where distributions put the programs of a server; the newest version is taken.
 PROGRAMS = "/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin"
 WAIT_S = 120
+# There are many databases, of a few seconds each: nothing is to go over all of them again and again.
+SETTINGS = "-c autovacuum=off"
+
+
+ROOM, MEMORY = Path("/tmp"), Path("/dev/shm")  # noqa: S108 - directories are made there by mkdtemp
+MEMORY_FREE_BYTES = 8 * 1024**3
+
+_RUNNING = pytest.StashKey["PostgresServer"]()
 
 
 class PostgresServer:
@@ -32,16 +42,32 @@ class PostgresServer:
         self.root = root
         self._programs = programs
         self._names = itertools.count(1)
+        self._opened = ""
         # The server's programs refuse to run as root.
         self._as_user = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
 
-    def create(self) -> None:
-        """An empty cluster of databases."""
-        self._run("initdb", "-D", self._data, "-U", USER, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync")
+    def create(self, kept: Path | None) -> None:
+        """An empty cluster of databases. The first is kept in a directory, if one is named; others are copies."""
+        if kept is None:
+            self._initialize()
+            return
+        with (kept / "postgres.lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            template = kept / "postgres"
+            if template.exists():
+                _copy(template, self._data)
+            else:
+                self._initialize()
+                _copy(self._data, kept / "postgres.new")
+                (kept / "postgres.new").rename(template)
+
+    def _initialize(self) -> None:
+        words = ("-U", USER, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "--wal-segsize=1")
+        self._run("initdb", "-D", self._data, *words)
 
     def start(self) -> None:
         """Returns when it takes connections."""
-        options = f"-k {self.root} -c listen_addresses='' -c fsync=on -c max_connections=200"
+        options = f"-k {self.root} -c listen_addresses='' -c fsync=on -c max_connections=200 {SETTINGS}"
         log = str(self.root / "log")
         self._run("pg_ctl", "start", "-w", "-t", str(WAIT_S), "-D", self._data, "-l", log, "-o", options)
 
@@ -54,11 +80,21 @@ class PostgresServer:
         """Whether there is a server."""
         return self._call("pg_ctl", "status", "-D", self._data).returncode == 0
 
-    def new_database(self) -> str:
-        """The URL of an empty database that no other test uses."""
+    def new_database(self, template: str = "template1") -> str:
+        """The URL of an empty database that no other test uses; or of a copy of another one."""
         name = f"test_{next(self._names)}"
-        self.execute(f"CREATE DATABASE {name}")
+        self.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
         return self.url(name)
+
+    def opened_database(self) -> str:
+        """The URL of one with a store's tables and nothing in them: a copy, which costs less than to make them."""
+        if not self._opened:
+            from koala.store import Store
+
+            url = self.new_database()
+            Store.open(url).close()
+            self._opened = url.partition("?")[0].rpartition("/")[2]
+        return self.new_database(self._opened)
 
     def url(self, database: str) -> str:
         """How to connect to a database of this server."""
@@ -126,9 +162,34 @@ def _missing() -> str:
     return ""
 
 
+def _room() -> Path:
+    """In memory, where there is plenty: servers are killed here, and machines are not."""
+    if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= MEMORY_FREE_BYTES:
+        return MEMORY
+    return ROOM
+
+
+def _copy(source: str | Path, target: str | Path) -> None:
+    """A directory with all that is in it, and whose it is."""
+    subprocess.run(["cp", "-a", source, target], check=True)
+
+
+def shared_server(request: pytest.FixtureRequest, directories: pytest.TempPathFactory) -> PostgresServer:
+    """The server of this test process. A test that stops it starts it again."""
+    config = request.config
+    if _RUNNING not in config.stash:
+        base = directories.getbasetemp()
+        stack = contextlib.ExitStack()
+        config.stash[_RUNNING] = stack.enter_context(
+            postgres_server(base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base)
+        )
+        config.add_cleanup(stack.close)
+    return config.stash[_RUNNING]
+
+
 @contextlib.contextmanager
-def postgres_server() -> Iterator[PostgresServer]:
-    """A running server."""
+def postgres_server(kept: Path | None = None) -> Iterator[PostgresServer]:
+    """A running server, whose first files are kept in a directory if one is named."""
     missing = _missing()
     if missing and os.environ.get("CI"):
         pytest.fail(f"{missing}; install it, CI tests everything")
@@ -137,12 +198,12 @@ def postgres_server() -> Iterator[PostgresServer]:
     programs = _programs()
     assert programs is not None
     # The path of a unix socket must be short, so this is not below pytest's directory.
-    root = Path(tempfile.mkdtemp(prefix="koala-pg-", dir="/tmp"))
+    root = Path(tempfile.mkdtemp(prefix="koala-pg-", dir=_room()))
     server = PostgresServer(root, programs)
     try:
         if os.geteuid() == 0:
             shutil.chown(root, "postgres")
-        server.create()
+        server.create(kept)
         server.start()
         yield server
     finally:

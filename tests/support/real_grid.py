@@ -233,8 +233,11 @@ class RealGrid:
         return {name: datetime.fromisoformat(text) for name, text in ours.items()}
 
     def nothing_is_held(self) -> None:
-        """Wait until no batch system holds anything of Koala's, and Koala believes the same."""
+        """Wait until Koala believes that it holds nothing, and no batch system holds anything of it."""
+        self._koala_holds_nothing()
         until(lambda: not any(self.ours(site) for site in SITES), "no claim stays behind at any cluster", WAIT_S)
+
+    def _koala_holds_nothing(self) -> None:
         until(lambda: not any(site.ours for site in self.client.sites()), "Koala holds nothing", WAIT_S)
 
     def clear(self) -> None:
@@ -245,7 +248,7 @@ class RealGrid:
             local = [number for number, name in self.queued(site).items() if not name.startswith("koala-")]
             if local:
                 self.cancel_as_operator(site, *local)
-        self.nothing_is_held()
+        self._koala_holds_nothing()
         until(lambda: not any(self.queued(site) for site in SITES), "the clusters are idle", WAIT_S)
         for site in SITES:
             self.client.resume(site)

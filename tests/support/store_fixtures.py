@@ -9,24 +9,36 @@ from pathlib import Path
 import pytest
 
 from koala.store import Store
-from tests.support.postgres_server import PostgresServer, postgres_server
+from tests.support.postgres_server import PostgresServer, shared_server
 from tests.support.store_samples import OpenStore
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[PostgresServer]:
+def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> PostgresServer:
     """One server for all tests of a process. A test that stops it starts it again."""
-    with postgres_server() as running:
-        yield running
+    return shared_server(request, tmp_path_factory)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The address of an empty database."""
+    """The address of a database with nothing in it, which a store has perhaps opened once."""
     if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'koala.db'}"
+        return _file(tmp_path)
+    server: PostgresServer = request.getfixturevalue("server")
+    return server.opened_database()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The address of a database without tables."""
+    if request.param == "sqlite":
+        return _file(tmp_path)
     server: PostgresServer = request.getfixturevalue("server")
     return server.new_database()
+
+
+def _file(directory: Path) -> str:
+    return f"sqlite:///{directory / 'koala.db'}"
 
 
 @pytest.fixture

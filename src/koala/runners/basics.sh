@@ -24,8 +24,14 @@ if [ -r /proc/sys/kernel/hostname ]; then
 fi
 : "${koala_host:=$(uname -n)}"
 
-# A file appears whole or not at all.
+# A file appears whole or not at all. Where the component is, nobody else reads before it is ready.
 koala_put() {
+    case $1 in
+    nodes | addresses)
+        { printf '%s\n' "$2" >"$koala_home/$1"; } 2>/dev/null
+        return
+        ;;
+    esac
     { printf '%s\n' "$2" >"$koala_home/.${1##*/}.new"; } 2>/dev/null &&
         mv -f "$koala_home/.${1##*/}.new" "$koala_home/$1" 2>/dev/null
 }

@@ -19,6 +19,14 @@ koala_make_directories() {
     fi
 }
 
+# Only one that names its interpreter is run as a program.
+koala_put_job_script() {
+    printf '%s' "$koala_job_script" >job-script || return
+    case $koala_job_script in
+    '#!'*) chmod 700 job-script ;;
+    esac
+}
+
 # The directory of an output file, where the user names one below that of the application.
 koala_make_room() {
     case $1 in
@@ -130,7 +138,7 @@ cd -P . || exit "$koala_exit_unwritten"
 koala_home=$PWD
 koala_be_first
 trap 'koala_finish killed' TERM INT HUP
-if ! { koala_make_directories && printf '%s' "$koala_job_script" >job-script && chmod 700 job-script; }; then
+if ! { koala_make_directories && koala_put_job_script; }; then
     koala_unwritten
 fi
 if [ -e site ]; then

@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-
-import pytest
 
 from koala.client import Client
 from koala.model.api import Submitted
 from tests.support.cutting_relay import CuttingRelay, cutting_relay
 from tests.support.live_daemon import Daemon, running_daemon, until
-from tests.support.postgres_server import PostgresServer, postgres_server
+from tests.support.postgres_server import PostgresServer
 
 CLIENTS = 10
 SUBMISSIONS = 1_000
@@ -29,12 +26,6 @@ SEED = 1
 UPWARD_BYTES = 5_000
 DOWNWARD_BYTES = 10_000
 DESCRIPTION = "name: {name}\napplication: {{script: sleep 600}}\ncomponents: [{{processors: 1, count: 2}}]\n"
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[PostgresServer]:
-    with postgres_server() as server:
-        yield server
 
 
 class Crowd:
@@ -119,5 +110,5 @@ def test_a_thousand_submissions_through_cuts_and_a_kill_are_a_thousand_jobs(tmp_
     survive(tmp_path, SUBMISSIONS)
 
 
-def test_the_same_with_postgresql(tmp_path: Path, postgres: PostgresServer) -> None:
-    survive(tmp_path, SUBMISSIONS_POSTGRES, "--database", postgres.new_database())
+def test_the_same_with_postgresql(tmp_path: Path, server: PostgresServer) -> None:
+    survive(tmp_path, SUBMISSIONS_POSTGRES, "--database", server.new_database())

@@ -19,9 +19,10 @@ koala_listing() {
         $3 !~ /^(INT|DOUBLE|MEMORY|TIME|RSMAP)$/ || $4 != "<=" { next }
         index(asked, "," $1 ",") || index(asked, "," $2 ",") { print; next }
         $6 != "NO" && $7 != "NONE" && $7 !~ /^[0:.]*$/ { print }')
-    koala_names=$(printf '%s\n' "$koala_complexes" | awk 'NF { printf ",%s", $1 }')
+    koala_names=
     koala_hosts=
-    if [ -n "$koala_names" ]; then
+    if [ -n "$koala_complexes" ]; then
+        koala_names=$(printf '%s\n' "$koala_complexes" | awk 'NF { printf ",%s", $1 }')
         koala_hosts=$(qhost -F "${koala_names#,}" -xml 2>/dev/null) || koala_hosts=
     fi
     # The site may be in another time zone: times are those of UTC.
@@ -45,14 +46,24 @@ koala_listing() {
         esac
     fi
     # Why a job is in error only qstat -j tells; it is asked where one of ours is.
-    koala_errors=$(printf '%s\n' "$koala_jobs" | awk -v prefix="$koala_job_prefix" '
-        /<JB_job_number>/ { id = $0; gsub(/[^0-9]/, "", id); ours = 0 }
-        index($0, "<JB_name>" prefix) { ours = 1 }
-        ours && /<state>[A-Za-z]*E/ { printf "%s%s", comma, id; comma = "," }')
+    koala_errors=
+    case $koala_jobs in
+    *"<state>E"* | *"<state>"[A-Za-z]E* | *"<state>"[A-Za-z][A-Za-z]E* | *"<state>"[A-Za-z][A-Za-z][A-Za-z]E*)
+        koala_errors=$(printf '%s\n' "$koala_jobs" | koala_choose_failed)
+        ;;
+    esac
     if [ -n "$koala_errors" ]; then
         koala_errors=$(qstat -j "$koala_errors" 2>/dev/null | sed -n -e '/^job_number:/p' -e '/^error reason/p')
     fi
     printf 'koala: %s\n%s\n' user "$koala_user" jobs "$koala_jobs" queues "$koala_queues" \
         environment "$koala_environment" quotas "$koala_quotas" errors "$koala_errors" \
         complexes "$koala_complexes" hosts "$koala_hosts" end ''
+}
+
+# The numbers of our jobs that are in error, of all that qstat prints.
+koala_choose_failed() {
+    awk -v prefix="$koala_job_prefix" '
+        /<JB_job_number>/ { id = $0; gsub(/[^0-9]/, "", id); ours = 0 }
+        index($0, "<JB_name>" prefix) { ours = 1 }
+        ours && /<state>[A-Za-z]*E/ { printf "%s%s", comma, id; comma = "," }'
 }

@@ -114,7 +114,7 @@ koala_open() {
     koala_put_first . mark "$2" || exit 74
     koala_show mark mark
     cd components || exit 74
-    for koala_each in .*.gone.*; do
+    for koala_each in .*.gone.* .*.new.*; do
         if [ -d "$koala_each" ]; then
             rm -rf "$koala_each"
         fi
@@ -154,11 +154,27 @@ koala_make() {
         return
     fi
     koala_clear "$1"
-    { mkdir -p "$1/workspace" "$1/inbox" "$1/outbox" && koala_put "$1" script "$2" && koala_put "$1" site "$3" &&
-        koala_put "$1" record.json "$4"; } || exit 74
+    if [ -d "$1" ]; then
+        koala_make_again "$1" "$2" "$3" "$4" || exit 74
+    elif ! koala_make_new ".$1.new.$koala_new" "$1" "$2" "$3" "$4"; then
+        rm -rf ".$1.new.$koala_new"
+        exit 74
+    fi
     if [ -n "${koala_submits-}" ]; then
         koala_submit_now "$1"
     fi
+}
+
+# koala_make_new FRESH TOKEN SCRIPT SITE RECORD: a fresh directory takes the name once all is in it.
+koala_make_new() {
+    mkdir -p "$1/workspace" "$1/inbox" "$1/outbox" && printf %s "$3" >"$1/script" && printf %s "$4" >"$1/site" &&
+        printf %s "$5" >"$1/record.json" && mv "$1" "$2"
+}
+
+# koala_make_again TOKEN SCRIPT SITE RECORD: what is there has no record.
+koala_make_again() {
+    mkdir -p "$1/workspace" "$1/inbox" "$1/outbox" && koala_put "$1" script "$2" && koala_put "$1" site "$3" &&
+        koala_put "$1" record.json "$4"
 }
 
 # koala_submit TOKEN: submit a component that is there, by koala_submission, unless it is to be no more.
@@ -239,8 +255,10 @@ koala_forget() {
         mv "$1" "$koala_gone" || exit 74
     fi
     koala_mark gone
-    chmod -R u+rwx "$koala_gone" 2>/dev/null
-    rm -rf "$koala_gone"
+    rm -rf "$koala_gone" 2>/dev/null || {
+        chmod -R u+rwx "$koala_gone" 2>/dev/null
+        rm -rf "$koala_gone"
+    }
 }
 
 # ------------------------------------------------------------------------------------------ what they get

@@ -13,6 +13,7 @@ koala_listing() {
     koala_user=$(id -un) && koala_list_nodes && koala_list_waiting || return
     koala_jobs=$(squeue --noheader --all --states=all --format='job %A|%T|%C|%P|%V|%a|%q|%r|%j' \
         --user="$koala_user") || return
+    koala_read_settings
     echo 'koala quota'
     koala_quota
     echo 'koala resources'

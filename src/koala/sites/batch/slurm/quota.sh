@@ -8,14 +8,18 @@
 : "${koala_partition?}" "${koala_account?}" "${koala_qos?}" "${koala_job_prefix?}" "${koala_database_s?}"
 
 # koala_user is this user, and koala_jobs are its jobs: where one of ours is among them it tells its QOS, and the
-# database need not be asked, which takes a quarter of a second.
+# database need not be asked, which takes a quarter of a second. Where the controller's settings were read before, one
+# that accounts for nothing is asked no more.
 koala_quota() {
+    case ${koala_accounting-} in
+    'accounting_storage/none '*) return 0 ;;
+    esac
     koala_uid=$(id -u)
     export koala_user koala_uid koala_partition koala_account koala_job_prefix
     koala_limits=$(scontrol show assoc_mgr flags=assoc,qos users="$koala_user" 2>/dev/null | koala_choose_limits) ||
         return 0
-    printf 'user %s %s\n%s\n' "$koala_user" "$koala_uid" "$koala_limits"
-    scontrol show config 2>/dev/null | sed -n 's/^AccountingStorageEnforce *= */enforced /p'
+    koala_read_settings
+    printf 'user %s %s\n%s\nenforced %s\n' "$koala_user" "$koala_uid" "$koala_limits" "${koala_accounting#* }"
     scontrol --all --oneliner show partition 2>/dev/null |
         sed -n 's/^PartitionName=\([^ ]*\) .*QoS=\([^ ]*\) .*/partition \1 \2/p'
     if [ -z "$koala_qos" ] && ! printf '%s\n' "${koala_jobs-}" | koala_our_job_is_there; then

@@ -4,13 +4,27 @@
 
 : "${koala_partition?}" "${koala_nodes_differ?}"
 
+# What the controller is set to: in koala_accounting how it accounts and what it enforces, in koala_sharing a line for
+# each setting of what is shared out. It is asked once.
+koala_read_settings() {
+    if [ -z "${koala_accounting-}" ]; then
+        koala_sharing=$(scontrol show config 2>/dev/null | awk '
+            $1 == "AccountingStorageType" { kind = $3 }
+            $1 == "AccountingStorageEnforce" { enforced = $3 }
+            $1 ~ /^(SelectTypeParameters|GresTypes|(Def|Max)MemPer(CPU|Node))$/ { print "configuration " $1 "=" $3 }
+            END { print kind " " enforced }')
+        koala_accounting=${koala_sharing##*"
+"}
+        koala_sharing=${koala_sharing%"$koala_accounting"}
+    fi
+}
+
 koala_resources() {
     export koala_partition
-    koala_sharing=$(scontrol show config 2>/dev/null | awk '
-        $1 ~ /^(SelectTypeParameters|GresTypes|(Def|Max)MemPer(CPU|Node))$/ { print "configuration " $1 "=" $3 }')
+    koala_read_settings
     case $koala_nodes_differ$koala_sharing in
     yes* | *_MEMORY* | *_Memory* | *GresTypes=*gpu*)
-        printf 'user %s\n%s\n' "$(id -un)" "$koala_sharing"
+        printf 'user %s\n%s' "${koala_user:-$(id -un)}" "$koala_sharing"
         scontrol --all --oneliner show partition 2>/dev/null | koala_choose_fields
         scontrol --all --details --oneliner show node 2>/dev/null | koala_choose_fields
         ;;
