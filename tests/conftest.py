@@ -46,16 +46,23 @@ LONG = (
     "tests/experiments/frame/test_dask_run.py",
     "tests/store/test_failures.py",
     "tests/docs/test_docs.py",
+    "tests/daemon/engine/test_quarantine.py",
     "tests/daemon/engine/test_record.py",
     "tests/files/transfer/test_rsync.py",
     "tests/simulator/torture/test_torture.py",
+    "tests/daemon/engine/test_sites.py",
+    "tests/daemon/api/test_document.py",
     "tests/cli/daemon/test_background.py",
+    "tests/lab/test_wide_area.py",
     "tests/store/test_migrations.py",
     "tests/experiments/live2006/test_lab.py",
     "tests/store/test_threads.py",
     "tests/sites/batch/slurm/test_site.py",
     "tests/runners/test_several_nodes.py",
     "tests/simulator/kernels/test_plain.py",
+    "tests/daemon/perform/test_site_worker.py",
+    "tests/daemon/engine/test_thousand_submissions.py",
+    "tests/runners/test_traffic.py",
 )
 # Tests make and drop much: the collector of garbage looks less often than it would by itself.
 COLLECTED_AFTER = (20_000, 20, 20)
