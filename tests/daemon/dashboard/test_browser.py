@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
 import pytest
 from playwright.sync_api import Browser, expect
@@ -13,9 +15,11 @@ from koala.daemon.service.principal import owner
 from koala.model.api import Scope
 from tests.support.grid_forms import component, job
 from tests.support.page_watching import Watched, watched
-from tests.support.painted_grid import PaintedService, Served
+from tests.support.painted_grid import PaintedService, Served, served
 
 PAGES = ("/", "/jobs", "/jobs/7", "/jobs/10", "/jobs/4", "/sites/delft", "/sites/vrije")
+PHONE_WIDTH = 360
+SCHEMES: tuple[Literal["light", "dark"], ...] = ("light", "dark")
 ALL = (Scope.READ, Scope.SUBMIT, Scope.OPERATE)
 
 CONTRAST = """() => {
@@ -44,19 +48,59 @@ CONTRAST = """() => {
 }"""
 
 
+@dataclass(frozen=True)
+class Look:
+    """What there is to say of a page that was opened: how many headings it has, what has too little contrast in the
+    light and in the dark, and how wide it is on a phone."""
+
+    headings: int
+    too_faint: dict[str, list[str]]
+    width_on_a_phone: int
+
+
 @pytest.fixture
 def watching(browser: Browser, server: Served) -> Iterator[Watched]:
-    """An operator who is signed in and sees the overview."""
+    """An operator who is signed in and sees no page yet."""
     with watched(browser) as seen:
-        seen.sign_in(server.url, server.token(*ALL))
+        seen.enter(server.url, server.token(*ALL))
         yield seen
 
 
-def test_all_pages_are_shown_without_a_complaint_of_the_browser(server: Served, watching: Watched) -> None:
-    for path in PAGES:
-        watching.page.goto(server.url + path)
-        watching.live()
-        assert watching.page.locator("h1").count() == 1
+@pytest.fixture
+def overview(server: Served, watching: Watched) -> Watched:
+    """An operator who is signed in and sees the overview."""
+    watching.open(f"{server.url}/")
+    return watching
+
+
+@pytest.fixture(scope="module")
+def looks(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Look]:
+    """All pages by their paths, each opened once. The browser may have complained of none."""
+    with served(tmp_path_factory.mktemp("looks")) as server, watched(browser) as seen:
+        seen.page.goto(f"{server.url}/login")
+        found = {"/login": look_at(seen)}
+        seen.sign_in(server.url, server.token(*ALL))
+        for path in PAGES:
+            seen.open(server.url + path)
+            found[path] = look_at(seen)
+    return found
+
+
+def look_at(seen: Watched) -> Look:
+    page = seen.page
+    too_faint: dict[str, list[str]] = {}
+    headings = page.locator("h1").count()
+    for scheme in SCHEMES:
+        page.emulate_media(color_scheme=scheme)
+        too_faint[scheme] = page.evaluate(CONTRAST)
+    page.set_viewport_size({"width": PHONE_WIDTH, "height": 740})
+    width = page.evaluate("document.documentElement.scrollWidth")
+    page.set_viewport_size({"width": 1280, "height": 720})
+    return Look(headings, too_faint, width)
+
+
+def test_all_pages_are_shown_without_a_complaint_of_the_browser(looks: dict[str, Look]) -> None:
+    assert {path: look.headings for path, look in looks.items()} == dict.fromkeys(("/login", *PAGES), 1)
 
 
 def test_a_wrong_token_is_refused_with_words(browser: Browser, server: Served) -> None:
@@ -87,31 +131,31 @@ def test_a_link_with_a_token_signs_nobody_in(browser: Browser, server: Served) -
         expect(seen.page.locator("#problem")).to_contain_text("is not valid")
 
 
-def test_signing_out_ends_the_session(server: Served, watching: Watched) -> None:
-    watching.page.get_by_role("button", name="Sign out").click()
-    expect(watching.page).to_have_url(f"{server.url}/login")
-    watching.page.goto(f"{server.url}/jobs")
-    expect(watching.page).to_have_url(f"{server.url}/login")
+def test_signing_out_ends_the_session(server: Served, overview: Watched) -> None:
+    overview.page.get_by_role("button", name="Sign out").click()
+    expect(overview.page).to_have_url(f"{server.url}/login")
+    overview.page.goto(f"{server.url}/jobs")
+    expect(overview.page).to_have_url(f"{server.url}/login")
 
 
-def test_a_new_job_appears_and_moves_through_its_states_in_place(server: Served, watching: Watched) -> None:
-    watching.mark()
+def test_a_new_job_appears_and_moves_through_its_states_in_place(server: Served, overview: Watched) -> None:
+    overview.mark()
     server.paint(lambda service: service.paint_job(job(20, name="newcomer", since=service.picture.now)))
-    mine = watching.page.locator('li[data-job="20"]')
+    mine = overview.page.locator('li[data-job="20"]')
     expect(mine).to_contain_text("newcomer")
     for state in ("placed", "starting", "running"):
         moved = job(20, state, name="newcomer")
         server.paint(partial(PaintedService.paint_job, painted=moved))
         expect(mine.locator(".badge")).to_have_text(state)
-        expect(watching.page.locator("#announcer")).to_contain_text(f"Job 20 is {state}.")
+        expect(overview.page.locator("#announcer")).to_contain_text(f"Job 20 is {state}.")
     server.paint(lambda service: service.paint_job(job(20, "done", ended_at=service.picture.now)))
     expect(mine).to_have_count(0)
-    assert watching.is_marked()
+    assert overview.is_marked()
 
 
-def test_what_the_reader_does_survives_a_change(server: Served, watching: Watched) -> None:
-    page = watching.page
-    watching.mark()
+def test_what_the_reader_does_survives_a_change(server: Served, overview: Watched) -> None:
+    page = overview.page
+    overview.mark()
     page.locator("details[data-key=links] summary").click()
     page.locator('li[data-job="10"] a').focus()
     page.evaluate("scrollTo(0, 300)")
@@ -120,11 +164,11 @@ def test_what_the_reader_does_survives_a_change(server: Served, watching: Watche
     assert page.evaluate("document.activeElement.getAttribute('href')") == "/jobs/10"
     assert page.evaluate("scrollY") == 300
     assert page.locator("details[data-key=links]").get_attribute("open") is not None
-    assert watching.is_marked()
+    assert overview.is_marked()
 
 
-def test_nothing_changes_under_a_selection_until_it_is_let_go(server: Served, watching: Watched) -> None:
-    page = watching.page
+def test_nothing_changes_under_a_selection_until_it_is_let_go(server: Served, overview: Watched) -> None:
+    page = overview.page
     page.evaluate("getSelection().selectAllChildren(document.querySelector('[data-key=site-leiden] .site-facts'))")
     chosen = page.evaluate("getSelection().toString()")
     server.paint(lambda service: service.paint_site("leiden", ours=16, others=0, idle=0))
@@ -135,8 +179,8 @@ def test_nothing_changes_under_a_selection_until_it_is_let_go(server: Served, wa
     expect(page.locator("[data-key=site-leiden] .site-facts")).to_contain_text("16 ours")
 
 
-def test_an_operator_drains_and_resumes_a_site(server: Served, watching: Watched) -> None:
-    page = watching.page
+def test_an_operator_drains_and_resumes_a_site(server: Served, overview: Watched) -> None:
+    page = overview.page
     page.get_by_role("link", name="leiden", exact=True).first.click()
     page.get_by_role("button", name="Drain").click()
     expect(page.get_by_role("status")).to_contain_text("nothing new goes there")
@@ -148,7 +192,7 @@ def test_an_operator_drains_and_resumes_a_site(server: Served, watching: Watched
 
 def test_a_job_is_cancelled_only_after_a_second_click(server: Served, watching: Watched) -> None:
     page = watching.page
-    page.goto(f"{server.url}/jobs/10")
+    watching.open(f"{server.url}/jobs/10")
     page.get_by_text("Cancel…").click()
     assert server.service.did == []
     page.get_by_role("button", name="Yes, cancel job 10").click()
@@ -174,7 +218,7 @@ def test_everything_can_be_done_without_javascript(browser: Browser, server: Ser
 
 def test_output_is_followed_as_it_is_written(server: Served, watching: Watched) -> None:
     page = watching.page
-    page.goto(f"{server.url}/jobs/7")
+    watching.open(f"{server.url}/jobs/7")
     output = page.locator("pre.output")
     expect(output).to_contain_text("step 59 of 100")
 
@@ -202,7 +246,8 @@ def test_the_theme_follows_the_system_until_the_reader_chooses(browser: Browser,
         return sum(int(part) for part in re.findall(r"\d+", background)[:3])
 
     with watched(browser, color_scheme="dark") as seen:
-        seen.sign_in(server.url, server.token(*ALL))
+        seen.enter(server.url, server.token(*ALL))
+        seen.open(f"{server.url}/")
         assert brightness(seen) < 150
         seen.page.get_by_role("button", name="Change between light and dark").click()
         assert brightness(seen) > 600
@@ -210,30 +255,17 @@ def test_the_theme_follows_the_system_until_the_reader_chooses(browser: Browser,
         assert brightness(seen) > 600, "the choice lasts"
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_word_has_enough_contrast(browser: Browser, server: Served, scheme: str) -> None:
-    with watched(browser, color_scheme=scheme) as seen:
-        seen.sign_in(server.url, server.token(*ALL))
-        for path in PAGES:
-            seen.page.goto(server.url + path)
-            seen.live()
-            assert seen.page.evaluate(CONTRAST) == [], path
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_every_word_has_enough_contrast(looks: dict[str, Look], scheme: str) -> None:
+    assert {path: look.too_faint[scheme] for path, look in looks.items() if look.too_faint[scheme]} == {}
 
 
-def test_no_page_is_wider_than_a_phone(browser: Browser, server: Served) -> None:
-    with watched(browser, viewport={"width": 360, "height": 740}) as seen:
-        seen.page.goto(f"{server.url}/login")
-        assert seen.page.evaluate("document.documentElement.scrollWidth") <= 360
-        seen.sign_in(server.url, server.token(*ALL))
-        for path in PAGES:
-            seen.page.goto(server.url + path)
-            seen.live()
-            assert seen.page.evaluate("document.documentElement.scrollWidth") <= 360, path
+def test_no_page_is_wider_than_a_phone(looks: dict[str, Look]) -> None:
+    assert {path: look.width_on_a_phone for path, look in looks.items() if look.width_on_a_phone > PHONE_WIDTH} == {}
 
 
-def test_the_keyboard_reaches_everything(server: Served, watching: Watched) -> None:
-    page = watching.page
-    page.goto(f"{server.url}/")
+def test_the_keyboard_reaches_everything(server: Served, overview: Watched) -> None:
+    page = overview.page
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
     page.keyboard.press("Enter")
@@ -256,50 +288,49 @@ def test_the_keyboard_reaches_everything(server: Served, watching: Watched) -> N
     expect(page).to_have_url(f"{server.url}/")
 
 
-def test_nothing_moves_for_those_who_want_less_motion(browser: Browser, server: Served) -> None:
-    for wish, animation in (("no-preference", "flow"), ("reduce", "none")):
-        with watched(browser, reduced_motion=wish) as seen:
-            seen.sign_in(server.url, server.token(*ALL))
-            arrow = seen.page.locator(".network .arrow").first
-            assert arrow.evaluate("element => getComputedStyle(element).animationName") == animation
+def test_nothing_moves_for_those_who_want_less_motion(overview: Watched) -> None:
+    arrow = overview.page.locator(".network .arrow").first
+    moves = "element => getComputedStyle(element).animationName"
+    overview.page.emulate_media(reduced_motion="no-preference")
+    assert arrow.evaluate(moves) == "flow"
+    overview.page.emulate_media(reduced_motion="reduce")
+    assert arrow.evaluate(moves) == "none"
 
 
-def test_a_lost_connection_is_told_and_found_again(server: Served, watching: Watched) -> None:
-    page = watching.page
-    watching.mark()
+def test_a_lost_connection_is_told_and_found_again(server: Served, overview: Watched) -> None:
+    page = overview.page
+    overview.mark()
     server.close()
     expect(page.locator("#lost")).to_contain_text("The connection to the daemon is lost")
     server.open()
-    watching.live()
+    overview.live()
     expect(page.locator("#lost")).to_be_hidden()
     ran = [component(claimed_at=0.0)]
     server.paint(lambda service: service.paint_job(job(30, "running", name="afterwards", components=ran)))
     expect(page.locator('li[data-job="30"]')).to_contain_text("afterwards")
-    assert watching.is_marked()
+    assert overview.is_marked()
     # A browser notes every request that found nobody; that is what was to be seen here.
-    watching.complaints[:] = [each for each in watching.complaints if "Failed to load resource: net::ERR" not in each]
+    overview.complaints[:] = [each for each in overview.complaints if "Failed to load resource: net::ERR" not in each]
 
 
-def test_a_session_that_has_ended_is_told_with_the_way_back(server: Served, watching: Watched) -> None:
-    page = watching.page
+def test_a_session_that_has_ended_is_told_with_the_way_back(server: Served, overview: Watched) -> None:
+    page = overview.page
     server.revoke_all()
     server.paint(lambda service: service.happen("something"))
     expect(page.locator("#lost")).to_contain_text("You are signed out")
     page.get_by_role("link", name="Sign in again").click()
     expect(page).to_have_url(f"{server.url}/login")
-    watching.complaints[:] = [each for each in watching.complaints if "status of 401" not in each]
+    overview.complaints[:] = [each for each in overview.complaints if "status of 401" not in each]
 
 
-@pytest.mark.parametrize(("width", "height"), [(1280, 800), (390, 844)])
-def test_what_is_asked_before_a_site_is_declared_lost_can_be_read_whole(
-    server: Served, watching: Watched, width: int, height: int
-) -> None:
+def test_what_is_asked_before_a_site_is_declared_lost_can_be_read_whole(server: Served, watching: Watched) -> None:
     server.service.paint_site("vrije", silent_since=1.0, jobs_to_restart=[4, 7, 9])
-    watching.page.set_viewport_size({"width": width, "height": height})
-    watching.page.goto(f"{server.url}/sites/vrije")
+    watching.open(f"{server.url}/sites/vrije")
     watching.page.locator("details[data-key=lost] summary").click()
-    box = watching.page.locator("details[data-key=lost] form").bounding_box()
-    assert box is not None
-    assert box["x"] >= 0
-    assert box["x"] + box["width"] <= width
-    assert box["height"] < height / 2
+    for width, height in ((1280, 800), (390, 844)):
+        watching.page.set_viewport_size({"width": width, "height": height})
+        box = watching.page.locator("details[data-key=lost] form").bounding_box()
+        assert box is not None
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= width
+        assert box["height"] < height / 2

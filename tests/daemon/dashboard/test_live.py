@@ -27,10 +27,11 @@ components:
 """
 
 
-@pytest.fixture
-def daemon(tmp_path: Path) -> Iterator[Daemon]:
-    """A daemon that comes back at the same address."""
-    with running_daemon(tmp_path, options=("--listen", f"127.0.0.1:{free_port()}")) as started:
+@pytest.fixture(scope="module")
+def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """A daemon that comes back at the same address. Every test leaves it running, and amsterdam and berlin idle."""
+    options = ("--listen", f"127.0.0.1:{free_port()}")
+    with running_daemon(tmp_path_factory.mktemp("daemon"), options=options) as started:
         yield started
 
 
@@ -78,8 +79,8 @@ def test_a_job_is_followed_from_its_submission_to_its_end_in_place(
 def test_a_job_that_cannot_be_placed_is_explained_and_cancelled(daemon: Daemon, browser: Browser) -> None:
     text = "application: {script: 'true'}\ncomponents: [{processors: 4, site: cracow}]\n"
     with watched(browser) as seen:
-        seen.sign_in(url_of(daemon), operator(daemon))
-        seen.page.goto(f"{url_of(daemon)}/sites/cracow")
+        seen.enter(url_of(daemon), operator(daemon))
+        seen.open(f"{url_of(daemon)}/sites/cracow")
         seen.page.get_by_role("button", name="Drain").click()
         expect(seen.page.locator(".page-head .badge")).to_have_text("drained")
         number = daemon.client.submit(text, source="job.yaml").job.id
@@ -96,7 +97,8 @@ def test_a_job_that_cannot_be_placed_is_explained_and_cancelled(daemon: Daemon, 
 def test_a_daemon_that_was_killed_is_missed_and_found_again(daemon: Daemon, browser: Browser) -> None:
     secret = operator(daemon)
     with watched(browser) as seen:
-        seen.sign_in(url_of(daemon), secret)
+        seen.enter(url_of(daemon), secret)
+        seen.open(f"{url_of(daemon)}/")
         seen.mark()
         daemon.kill()
         expect(seen.page.locator("#lost")).to_contain_text("The connection to the daemon is lost")
