@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import importlib
 import os
 import shlex
 import shutil
@@ -30,6 +31,9 @@ if __name__ == "__main__":
 from tests.support import forking, warm_koala
 
 _STARTER = "import sys; from tests.support.forked_workers import collect_and_fork; collect_and_fork(*sys.argv[1:])"
+
+# What Koala imports only where it is needed, and the tests of most processes need.
+IMPORTED_LATER = ("matplotlib.figure", "networkx", "psycopg")
 
 
 def fork_workers(config: pytest.Config, koala: bool = False) -> None:
@@ -80,6 +84,8 @@ def collect_and_fork(numbers: str, *arguments: str) -> None:
     for each in more:
         _fork_koala(each)
     collect(arguments)
+    if more:
+        import_more()
     gc.collect()
     gc.freeze()
     forking.serve(link, _be_python, end=0)
@@ -106,9 +112,15 @@ def collect(arguments: Sequence[str]) -> None:
         contextlib.redirect_stderr(nowhere),
     ):
         pytest.main([*arguments, "-n", "0", "--collect-only", "-qq"])
-    from hypothesis.strategies import text  # after pytest, which rewrites what it imports as a plugin
+
+
+def import_more() -> None:
+    """Import what most processes would import in their first tests."""
+    from hypothesis.strategies import text  # not before pytest, which rewrites what it imports as a plugin
 
     text().validate()  # reads its tables of characters
+    for module in IMPORTED_LATER:
+        importlib.import_module(module)
 
 
 def _be_python(asked: dict[str, Any]) -> None:
