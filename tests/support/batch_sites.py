@@ -14,6 +14,7 @@ from koala.model.launch import Go
 from koala.model.messages import Token
 from koala.sites.batch.site import BatchSite
 from koala.sites.batch.system import BatchSystem
+from tests.support.pauses import pause_s
 from tests.support.watched_sites import WAIT_S, WatchedSite
 
 OWNER = "a test"
@@ -73,6 +74,7 @@ def unanswered(text_of: Callable[..., str]) -> Callable[..., str]:
 
 async def until_true(condition: Callable[[], bool]) -> None:
     """Wait until something has happened outside."""
+    began = asyncio.get_running_loop().time()
     async with asyncio.timeout(WAIT_S):
         while not condition():
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(pause_s(asyncio.get_running_loop().time() - began))

@@ -23,6 +23,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.pauses import BATCH_LEAST_S, pause_s
+
 PACKAGES = "gridengine-master gridengine-exec gridengine-client"
 PROGRAMS = Path("/usr/lib/gridengine")
 SHARED = Path("/usr/share/gridengine")
@@ -264,10 +266,11 @@ class GridEngineCell:
 
     def wait(self, condition: Callable[[], bool], complaint: str) -> None:
         """Until a condition holds."""
-        deadline = time.monotonic() + WAIT_S
+        began = time.monotonic()
         while not condition():
-            assert time.monotonic() < deadline, complaint
-            time.sleep(0.1)
+            waited_s = time.monotonic() - began
+            assert waited_s < WAIT_S, complaint
+            time.sleep(pause_s(waited_s, BATCH_LEAST_S))
 
     @property
     def is_empty(self) -> bool:

@@ -16,12 +16,10 @@ from pathlib import Path
 
 from koala.cli.examples import read_named
 from koala.client import ENDED_STATES, Client, ClientError
+from tests.support.pauses import pause_s
 from tests.support.warm_koala import WarmProcess, start_koala
 
 WAIT_S = 120.0
-# Something is looked at again so soon at least, and after a tenth of the time that it was waited for: looking costs.
-POLL_S = 0.05
-POLL_MOST_S = 0.5
 # The kernel's limit on the path of a socket is 107 bytes; pytest's directories can be longer.
 SOCKET_PATH_BYTES_MAX = 100
 
@@ -37,7 +35,7 @@ def until(condition: Callable[[], bool], what: str, wait_s: float = WAIT_S) -> N
     while not condition():
         waited_s = time.monotonic() - began
         assert waited_s < wait_s, f"this did not come about within {wait_s:.0f} s: {what}"
-        time.sleep(min(POLL_MOST_S, max(POLL_S, waited_s / 10)))
+        time.sleep(pause_s(waited_s))
 
 
 class Daemon:

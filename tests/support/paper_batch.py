@@ -105,7 +105,7 @@ class PaperBatch:
     def submit(self, submission: BatchSubmission) -> str:
         name = f"{PREFIX}{submission.launch.token}"
         return self._text(
-            f"if cat refuse >&2 2>/dev/null; then exit 1; fi\necho pending >new.$$; mv new.$$ jobs/{name}\n"
+            f"if [ -e refuse ]; then cat refuse >&2; exit 1; fi\necho pending >new.$$; mv new.$$ jobs/{name}\n"
             f"echo {submission.limit_s} >limit\necho j.{name}\n"
         )
 
@@ -133,7 +133,9 @@ class PaperBatch:
 
     def listing(self) -> str:
         return self._text(
-            'cat total\nfor job in jobs/*; do\n    if [ -f "$job" ]; then echo "${job##*/} $(cat "$job")"; fi\ndone\n'
+            'read -r said <total; echo "$said"\n'
+            "for job in jobs/*; do\n"
+            '    if [ -f "$job" ] && read -r said <"$job"; then echo "${job##*/} $said"; fi\ndone\n'
         )
 
     def parse_listing(self, printed: str) -> BatchListing:
@@ -151,7 +153,8 @@ class PaperBatch:
         names = " ".join(f"history/{job.id}" for job in jobs)
         return self._text(
             "if [ -e no-history ]; then echo 'nobody knows' >&2; exit 1; fi\n"
-            f'for job in {names}; do\n    if [ -e $job ]; then echo "${{job##*/}} $(cat $job)"; fi\ndone\n'
+            f"for job in {names}; do\n"
+            '    if [ -e $job ] && read -r said <$job; then echo "${job##*/} $said"; fi\ndone\n'
         )
 
     def parse_history(self, printed: str, jobs: Sequence[BatchJob]) -> dict[BatchId, BatchEnd]:

@@ -21,6 +21,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.pauses import BATCH_LEAST_S, pause_s
 from tests.support.ports import free_ports
 
 PROGRAMS = ("slurmctld", "slurmd", "sbatch", "squeue", "srun")
@@ -218,10 +219,11 @@ class SlurmCluster:
 
 def _until(condition: object, complaint: str) -> None:
     assert callable(condition)
-    deadline = time.monotonic() + WAIT_S
+    began = time.monotonic()
     while not condition():
-        assert time.monotonic() < deadline, complaint
-        time.sleep(0.05)
+        waited_s = time.monotonic() - began
+        assert waited_s < WAIT_S, complaint
+        time.sleep(pause_s(waited_s, BATCH_LEAST_S))
 
 
 @contextlib.contextmanager

@@ -16,6 +16,7 @@ from koala.cli import koala
 from koala.model.grid import BatchSettings
 from koala.sites.batch.slurm.system import SlurmSystem
 from koala.sites.batch.system import BatchListing
+from tests.support.pauses import BATCH_LEAST_S, pause_s
 from tests.support.slurm_cluster import WAIT_S, SlurmCluster, slurm_cluster
 
 OTHER = "nobody"
@@ -189,16 +190,16 @@ def submitted(cluster: SlurmCluster, setting: Setting, processors: int) -> str:
 
 def starts(cluster: SlurmCluster, number: str) -> bool:
     """Whether a job starts; one that does not is gone afterwards."""
-    deadline = time.monotonic() + WAIT_S
-    while number and time.monotonic() < deadline:
+    began = time.monotonic()
+    while number and time.monotonic() < began + WAIT_S:
         state, reason = _state(cluster, number)
         if state == "RUNNING":
             return True
         if reason not in ("None", "Priority"):
             assert reason in ("Resources", "PartitionConfig"), reason
             cluster.run("scancel", number)
-            number = ""
-        time.sleep(0.05)
+            return False
+        time.sleep(pause_s(time.monotonic() - began, BATCH_LEAST_S))
     assert not number, "Slurm did not look at it"
     return False
 
