@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from koala.model.api import DESCRIPTION_BYTES_MAX
+from tests.support.certificates import self_signed
 from tests.support.live_cli import Shell, Terminal, job_file
 from tests.support.live_daemon import WAIT_S, Daemon, running_daemon, until
+from tests.support.warm_koala import LimitedReader, start_koala
 
 NEVER = "components: [{processors: 9}]"
 
@@ -30,8 +32,37 @@ def shell(daemon: Daemon) -> Shell:
     return Shell(daemon.server)
 
 
-def piped(daemon: Daemon, *arguments: str) -> subprocess.Popen[str]:
-    """A verb in a process of its own without a terminal."""
+class Piped:
+    """A verb in a process of its own without a terminal, and what it says in pipes; killed at the end if it runs
+    still, which no test wants."""
+
+    def __init__(self, daemon: Daemon, *arguments: str) -> None:
+        reading, writing = zip(os.pipe(), os.pipe(), strict=True)
+        self.stdout, self.stderr = map(LimitedReader, reading)
+        with Path(os.devnull).open("rb") as nothing:
+            process = start_koala(
+                arguments,
+                stdin=nothing.fileno(),
+                stdout=writing[0],
+                stderr=writing[1],
+                env={**os.environ, "KOALA_SERVER": daemon.server},
+            )
+        for pipe in writing:
+            os.close(pipe)
+        self.pid, self.wait = process.pid, process.wait
+        self.send_signal, self.kill = process.send_signal, process.kill
+
+    def __enter__(self) -> Piped:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+        self.stdout.close()
+        self.stderr.close()
+
+
+def from_its_file(daemon: Daemon, *arguments: str) -> subprocess.Popen[str]:
+    """As ``Piped``, but with Python's own start and end."""
     return subprocess.Popen(
         [sys.executable, "-m", "koala", *arguments],
         stdin=subprocess.DEVNULL,
@@ -81,29 +112,25 @@ def test_without_a_terminal_the_reason_why_a_job_waits_is_told_once(daemon: Daem
         ).read_text()
     ).job.id
     until(lambda: daemon.client.job(held).state == "running", "the job runs")
-    verb = piped(daemon, "submit", "hello", "--wait")
-    assert verb.stderr is not None
-    told = verb.stderr.readline()
-    assert "waits: " in told
-    assert "idle" in told
-    (tmp_path / "end").touch()
-    out, rest = verb.communicate(timeout=WAIT_S)
-    assert verb.returncode == 0
-    assert "is done" in out
-    assert told not in rest
+    with Piped(daemon, "submit", "hello", "--wait") as verb:
+        told = verb.stderr.readline()
+        assert "waits: " in told
+        assert "idle" in told
+        (tmp_path / "end").touch()
+        assert "is done" in verb.stdout.read()
+        assert told not in verb.stderr.read()
+        assert verb.wait(WAIT_S) == 0
 
 
 def test_ctrl_c_while_waiting_for_json_prints_the_job_as_it_is_known(daemon: Daemon, tmp_path: Path) -> None:
-    verb = piped(daemon, "submit", str(job_file(tmp_path, "true", NEVER)), "--wait", "--json")
-    assert verb.stderr is not None
-    assert verb.stderr.readline().startswith("Warning: it can never fit")
-    waiting = daemon.client.jobs(limit=1).items[0].id
-    until(lambda: _sleeps(verb.pid), "the verb waits for the daemon")
-    verb.send_signal(signal.SIGINT)
-    out, rest = verb.communicate(timeout=WAIT_S)
-    assert verb.returncode == 130
-    assert json.loads(out)["id"] == waiting
-    assert f"koala job wait {waiting}" in rest
+    with Piped(daemon, "submit", str(job_file(tmp_path, "true", NEVER)), "--wait", "--json") as verb:
+        assert verb.stderr.readline().startswith("Warning: it can never fit")
+        waiting = daemon.client.jobs(limit=1).items[0].id
+        until(lambda: _sleeps(verb.pid), "the verb waits for the daemon")
+        verb.send_signal(signal.SIGINT)
+        assert json.loads(verb.stdout.read())["id"] == waiting
+        assert f"koala job wait {waiting}" in verb.stderr.read()
+        assert verb.wait(WAIT_S) == 130
     daemon.client.cancel(waiting)
 
 
@@ -174,7 +201,7 @@ def test_a_file_whose_name_has_dots_is_found_again(shell: Shell, tmp_path: Path)
 def test_a_reader_that_has_enough_is_no_failure(daemon: Daemon, shell: Shell, tmp_path: Path) -> None:
     job = shell.submit(tmp_path, "i=0; while [ $i -lt 30000 ]; do i=$((i+1)); echo line $i; done")
     shell("job", "wait", str(job))
-    verb = piped(daemon, "job", "logs", str(job))
+    verb = from_its_file(daemon, "job", "logs", str(job))
     assert verb.stdout is not None
     assert verb.stderr is not None
     assert verb.stdout.readline() == "line 1\n"
@@ -264,27 +291,8 @@ def test_a_list_can_be_wider_than_the_terminal(shell: Shell, tmp_path: Path) -> 
 # -------------------------------------------------------------------------------------------------- TLS
 
 
-@pytest.fixture(scope="module")
-def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """A certificate for localhost by its name alone, and its key."""
-    directory = tmp_path_factory.mktemp("tls")
-    cert, key = directory / "cert.pem", directory / "key.pem"
-    try:
-        subprocess.run(
-            ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
-             "-addext", "subjectAltName=DNS:localhost", "-keyout", str(key), "-out", str(cert)],
-            check=True,
-            capture_output=True,
-        )  # fmt: skip
-    except FileNotFoundError:
-        if os.environ.get("CI"):
-            pytest.fail("openssl is needed here; install it, CI tests everything")
-        pytest.skip("openssl is not installed here")
-    return cert, key
-
-
-def test_mistakes_about_tls_are_told_with_their_cure(tmp_path: Path, certificate: tuple[Path, Path]) -> None:
-    cert, key = certificate
+def test_mistakes_about_tls_are_told_with_their_cure(tmp_path: Path) -> None:
+    cert, key = self_signed(tmp_path)
     options = ("--listen", "localhost:0", "--tls-cert", str(cert), "--tls-key", str(key))
     with running_daemon(tmp_path, options=options) as daemon:
         assert daemon.url is not None

@@ -9,7 +9,6 @@ import signal
 import socket
 import ssl
 import stat
-import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -26,6 +25,7 @@ from koala.daemon.options import DaemonOptions, StartError
 from koala.daemon.run import serve
 from koala.daemon.state_directory import locked, prepare
 from tests.support.api_world import GRID, end_processes_of
+from tests.support.certificates import self_signed
 from tests.support.paths import SUPPORT
 from tests.support.raw_http import error_in, sent
 from tests.support.warm_koala import start_koala
@@ -318,16 +318,8 @@ def test_tls_needs_both_files_an_address_and_a_certificate(tmp_path: Path) -> No
 
 
 def test_with_a_certificate_the_address_speaks_tls(tmp_path: Path) -> None:
-    made = subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=localhost",
-         "-addext", "subjectAltName=DNS:localhost", "-keyout", "key.pem", "-out", "cert.pem"],
-        cwd=tmp_path, capture_output=True, check=False,
-    )  # fmt: skip
-    if made.returncode != 0:
-        if os.environ.get("CI"):
-            pytest.fail("openssl is needed here; install it")
-        pytest.skip("openssl is not installed")
-    fields = {"tls_cert": tmp_path / "cert.pem", "tls_key": tmp_path / "key.pem", "listen": ("localhost", 0)}
+    cert, key = self_signed(tmp_path)
+    fields = {"tls_cert": cert, "tls_key": key, "listen": ("localhost", 0)}
     address = bind_tcp(options(tmp_path, **fields))
     assert address is not None
     try:
