@@ -5,7 +5,6 @@ The models below are also the JSON schema that ``koala schema job`` prints, so e
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Annotated, Any
 
@@ -295,6 +294,7 @@ class JobText(Description):
 
 _STRUCTURES = ("components", "flexible", "processors", "tasks")
 _OF_TASKS = ("edges", "mcr", "clusters")
+_WIDTH_MAX = 2_147_483_647  # of a line of YAML, for a library in C
 _ADVICE = {"application": "keep the executable or the script, and remove the other"}
 
 
@@ -498,7 +498,7 @@ def _positioned(
     return document.error(roots[0], f"{error.field}: {message}", advice)
 
 
-class _Dumper(yaml.SafeDumper):
+class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
     """Writes scripts as blocks that one can read, and text with odd characters in escapes."""
 
 
@@ -564,7 +564,7 @@ def write_job_yaml(request: Request) -> str:
     if request.checkpoint is not None:
         job["checkpoint"] = checkpoint_values(request.checkpoint)
     # Lines are not folded: what a fold means depends on the spaces around it.
-    return yaml.dump(job, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=math.inf)
+    return yaml.dump(job, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_WIDTH_MAX)
 
 
 def _size_values(request: Request, *, own_application: bool, own_files: bool) -> dict[str, Any]:
