@@ -19,6 +19,7 @@ import pytest
 
 from koala.lab import Lab
 from tests.support.live_daemon import until
+from tests.support.paths import SUPPORT
 from tests.support.real_grid import SITES, WAIT_S, RealGrid, has_the_right_answer, laplace, real_grid, waits_for
 from tests.support.ssh_server import SshServer, ssh_server
 
@@ -78,13 +79,10 @@ class FarGrid:
         self.grid.nothing_is_held()
 
 
-def hiding(directory: Path) -> tuple[str, ...]:
-    """Words in front of a program for which this directory is empty; none where this user cannot do that."""
-    words = ("unshare", "--mount", "sh", "-c", 'mount -t tmpfs none "$0" && exec "$@"', str(directory))
-    if shutil.which("unshare") is None:
-        return ()
-    tried = subprocess.run([*words, "true"], capture_output=True, check=False)
-    return words if tried.returncode == 0 else ()
+def can_hide(directory: Path) -> bool:
+    """Whether this user can hide a directory from a process."""
+    words = ("unshare", "--mount", "mount", "-t", "tmpfs", "none", str(directory))
+    return shutil.which("unshare") is not None and subprocess.run(words, capture_output=True).returncode == 0
 
 
 @pytest.fixture(scope="module")
@@ -106,8 +104,8 @@ def far(the_lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[FarG
             the_lab,
             directory,
             sites=sites,
-            environment={"KOALA_SSH_CONFIG": str(server.config)},
-            through=hiding(homes),
+            environment={"KOALA_SSH_CONFIG": str(server.config), "HIDDEN": str(homes)},
+            program=SUPPORT / "hidden_koala.py" if can_hide(homes) else None,
             barrier_timeout_s=30,
             answer_timeout_s=20,
             cooldown_s=5,
@@ -139,7 +137,7 @@ def test_a_job_is_coallocated_over_ssh_and_its_output_comes_back(far: FarGrid) -
 
 def test_the_daemon_does_without_the_clusters_files(far: FarGrid) -> None:
     """It has put nothing where they are, as far as it can see, and the clusters have all of it."""
-    if not hiding(far.homes):
+    if not can_hide(far.homes):
         pytest.skip("this user cannot hide a directory from a process; root can")
     assert list(Path(f"/proc/{far.grid.daemon.pid}/root{far.homes}").iterdir()) == []
     assert {path.name for path in far.homes.iterdir()} >= set(SITES)

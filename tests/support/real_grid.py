@@ -264,12 +264,12 @@ def real_grid(
     gridftp: bool = False,
     sites: Mapping[str, Mapping[str, Any]] | None = None,
     environment: Mapping[str, str] | None = None,
-    through: tuple[str, ...] = (),
+    program: Path | None = None,
     **scheduler: object,
 ) -> Iterator[RealGrid]:
     """A daemon on a lab while the block lasts, with links as fast and the scheduler's parameters as named; files are
     copied at that speed, or go from server to server as fast as they can. ``sites`` says what else is written of each
-    site; ``environment`` and ``through`` are as for ``running_daemon``."""
+    site; ``environment`` and ``program`` are as for ``running_daemon``."""
     grid = yaml.safe_load(lab.grid_file.read_text(encoding="utf-8"))
     grid["links"]["default"]["bandwidth_mbit_s"] = mbit_s
     grid["scheduler"].update(scheduler)
@@ -282,7 +282,7 @@ def real_grid(
         for key, value in (sites or {}).get(name, {}).items():
             site[key] = {**site.get(key, {}), **value} if isinstance(value, dict) else value
     text = yaml.safe_dump(grid, sort_keys=False)
-    with running_daemon(directory, grid=text, environment=environment, through=through) as daemon:
+    with running_daemon(directory, grid=text, environment=environment, program=program) as daemon:
         until(lambda: all(site.reported_at for site in daemon.client.sites()), "all sites have reported", WAIT_S)
         found = RealGrid(lab, daemon)
         yield found

@@ -231,7 +231,7 @@ class Readings:
         return await asyncio.to_thread(work, *arguments, **named)
 
     async def _counted(self, script: str, **named: Any) -> str:
-        self.count += script.rstrip().endswith("koala_digest <replicas/=data")
+        self.count += script.rstrip().endswith("koala_digest_of replicas/=data")
         return await self._run(script, **named)
 
 

@@ -10,6 +10,13 @@ koala_digest() {
   else shasum -a 256; fi | cut -c1-64
 }
 
+# The same of a file ($1). Each reads it from its beginning, so that none need be tried out before.
+koala_digest_of() {
+  koala_sum=$(openssl dgst -sha256 -r <"$1" 2>/dev/null) || koala_sum=$(sha256sum <"$1" 2>/dev/null) ||
+    koala_sum=$(shasum -a 256 <"$1")
+  printf '%.64s\n' "$koala_sum"
+}
+
 # Let a finished file ($1) take its name ($2): its bytes are on disk before.
 koala_appear() {
   chmod 444 "$1"
@@ -64,7 +71,7 @@ koala_take_in() {
   trap 'rm -f "$fresh"' EXIT
   cat "$1" >"$2"
   koala_stamp_file "$2"
-  koala_digest <"$2"
+  koala_digest_of "$2"
   koala_appear "$2" "$3"
 }
 
@@ -123,7 +130,7 @@ koala_collect() {
   rm -f "$4" # nobody reads it before it is told of, and mv refuses a link to the same file
   koala_appear "$3" "$4"
   koala_stamp_file "$4"
-  koala_digest <"$4"
+  koala_digest_of "$4"
   if [ -d "$found" ]; then koala_last_change "$found"; fi
 }
 

@@ -72,7 +72,7 @@ class RemoteArea(FileArea):
         return self._stamp(await self.call("koala_stamp", path), path)
 
     async def digest(self, path: str, size_bytes: int) -> str:
-        return _digits(await self.run(f"koala_digest <{shlex.quote(path)}\n", timeout_s=read_limit_s(size_bytes)))
+        return _digits(await self.run(f"koala_digest_of {shlex.quote(path)}\n", timeout_s=read_limit_s(size_bytes)))
 
     async def checksum(self, path: str, offset: int, size_bytes: int) -> str:
         """SHA-256 of a piece of a file, computed at the site; the path is absolute or relative to the area."""
