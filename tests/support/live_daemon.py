@@ -8,6 +8,7 @@ import re
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -47,6 +48,7 @@ class Daemon:
         grid: str,
         options: tuple[str, ...],
         environment: Mapping[str, str],
+        through: tuple[str, ...],
         program: Path | None = None,
     ) -> None:
         self.directory = directory
@@ -58,8 +60,9 @@ class Daemon:
         self._grid = grid
         self._options = options
         self._environment = dict(environment)
+        self._through = through
         self._program = program
-        self._process: WarmProcess | None = None
+        self._process: subprocess.Popen[bytes] | WarmProcess | None = None
         self._starts = 0
 
     @property
@@ -84,15 +87,24 @@ class Daemon:
         words = ["up", "--state", str(self.state), "--grid", self._grid, *self._options]
         environment = {**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1", **self._environment}
         with self._log.open("wb") as log, Path(os.devnull).open("rb") as nothing:
-            output = log.fileno()
-            self._process = start_koala(
-                words,
-                stdin=nothing.fileno(),
-                stdout=output,
-                stderr=output,
-                env=environment,
-                program=self._program,
-            )
+            if self._through:
+                self._process = subprocess.Popen(
+                    [*self._through, sys.executable, "-m", "koala", *words],
+                    stdin=nothing,
+                    stdout=log,
+                    stderr=log,
+                    env=environment,
+                )
+            else:
+                output = log.fileno()
+                self._process = start_koala(
+                    words,
+                    stdin=nothing.fileno(),
+                    stdout=output,
+                    stderr=output,
+                    env=environment,
+                    program=self._program,
+                )
         until(self._has_greeted, "the daemon is up")
         found = re.search(r"^  address +(\S+)$", self.output, re.MULTILINE)
         self.url = None if found is None else found[1]
@@ -180,11 +192,14 @@ def running_daemon(
     listen: bool = False,
     options: tuple[str, ...] = (),
     environment: Mapping[str, str] | None = None,
+    through: tuple[str, ...] = (),
     program: Path | None = None,
 ) -> Iterator[Daemon]:
     """A daemon that runs while the block lasts. ``grid`` is an example's name, a file, or the text of a grid file;
     ``listen`` gives it a port of 127.0.0.1, whose address is then ``url``; ``options`` go to ``koala up``, which has
-    ``environment`` beside this process's own. A ``program`` of the tests may become it."""
+    ``environment`` beside this process's own. ``through`` are words in front of it that become it; or else a
+    ``program`` of the tests becomes it."""
+    assert not (through and program), "one of them becomes the daemon"
     if "\n" in grid:
         file = directory / "grid.yaml"
         file.write_text(grid, encoding="utf-8")
@@ -194,7 +209,7 @@ def running_daemon(
     if short:
         state = Path(tempfile.mkdtemp(prefix="koala-")) / "state"
     address = ("--listen", "127.0.0.1:0") if listen else ()
-    daemon = Daemon(directory, state, grid, (*address, *options), environment or {}, program)
+    daemon = Daemon(directory, state, grid, (*address, *options), environment or {}, through, program)
     try:
         daemon.start()
         yield daemon

@@ -105,8 +105,8 @@ class PaperBatch:
     def submit(self, submission: BatchSubmission) -> str:
         name = f"{PREFIX}{submission.launch.token}"
         return self._text(
-            f"if [ -e refuse ]; then cat refuse >&2; exit 1; fi\necho pending >new.$$; mv new.$$ jobs/{name}\n"
-            f"echo {submission.limit_s} >limit\necho j.{name}\n"
+            "if [ -e refuse ] && cat refuse >&2 2>/dev/null; then exit 1; fi\n"
+            f"echo pending >new.$$; mv new.$$ jobs/{name}\necho {submission.limit_s} >limit\necho j.{name}\n"
         )
 
     def parse_submitted(self, printed: str) -> BatchId:
