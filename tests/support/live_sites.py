@@ -61,13 +61,23 @@ async def file_appears(path: Path) -> None:
 def processes_of(directory: Path) -> list[int]:
     """Every living process that was started for a component below this directory."""
     mark = os.fsencode(f"\0KOALA_HOME={directory.resolve()}/")
-    found = []
-    for pid in os.listdir("/proc"):  # noqa: PTH208  # after every test, so it is to be quick
-        if not pid.isdigit() or int(pid) == os.getpid():
-            continue
-        with contextlib.suppress(OSError), open(f"/proc/{pid}/environ", "rb", buffering=0) as environment:  # noqa: PTH123
-            if mark in b"\0" + environment.readall():
-                found.append(int(pid))
+    return [
+        int(pid)
+        for pid in os.listdir("/proc")  # noqa: PTH208  # after every test, so it is to be quick
+        if pid.isdigit() and int(pid) != os.getpid() and mark in b"\0" + environment_of(pid)
+    ]
+
+
+def environment_of(pid: str) -> bytes:
+    """The variables of a process as they were at its start; none where it has ended or they cannot be read."""
+    found = b""
+    with contextlib.suppress(OSError):
+        file = os.open(f"/proc/{pid}/environ", os.O_RDONLY)
+        try:
+            while piece := os.read(file, 65_536):
+                found += piece
+        finally:
+            os.close(file)
     return found
 
 

@@ -32,6 +32,8 @@ def group_name(home: Path) -> str:
 def group_in(text: str) -> str:
     """The group of a component that a process is in, as a path below the hierarchy, by its ``/proc/PID/cgroup``;
     empty for none. It may be in a group that the component made itself, which is below its own."""
+    if _PREFIX not in text:  # as with nearly all processes
+        return ""
     for line in text.splitlines():
         if line.startswith(_UNIFIED) and f"/{_PREFIX}" in line:
             above, prefix, rest = line.removeprefix(_UNIFIED).partition(f"/{_PREFIX}")

@@ -255,7 +255,7 @@ class Census:
                 if supervised is not None:
                     self.supervised[pid] = supervised
                 parents[pid] = stat.parent
-                group = group_in(os.fsdecode(_read(f"{_PROC}/{pid}/cgroup", _STAT_BYTES_MAX)))
+                group = group_in(os.fsdecode(_read(f"{_PROC}/{pid}/cgroup", _STAT_BYTES_MAX, at_once=True)))
                 if group:
                     self.groups[pid] = group
                 found.append((pid, stat.session, supervised or _path_in(environment, _MARK)))
@@ -375,12 +375,12 @@ def _pids() -> Iterator[int]:
 
 def _stat(pid: int) -> _Stat | None:
     """State, session and start time of a process; None if there is none."""
-    text = _read(f"{_PROC}/{pid}/stat", _STAT_BYTES_MAX).decode(errors="replace")
+    text = _read(f"{_PROC}/{pid}/stat", _STAT_BYTES_MAX, at_once=True)
     # The program's name may hold anything, also ')', so the fields begin after the last one.
-    fields = text.rpartition(")")[2].split()
+    fields = text.rpartition(b")")[2].split(None, 20)
     if len(fields) < 20:
         return None
-    return _Stat(fields[0], int(fields[1]), int(fields[3]), int(fields[6]), fields[19])
+    return _Stat(fields[0].decode(), int(fields[1]), int(fields[3]), int(fields[6]), fields[19].decode())
 
 
 def _path_in(environment: bytes, mark: bytes) -> Path | None:
@@ -389,15 +389,17 @@ def _path_in(environment: bytes, mark: bytes) -> Path | None:
     return Path(os.fsdecode(rest.partition(b"\0")[0])) if found else None
 
 
-def _read(path: str, limit: int) -> bytes:
+def _read(path: str, limit: int, *, at_once: bool = False) -> bytes:
     """A file of /proc; nothing if it cannot be read. There are many, and each system call counts: another thread may
-    have to be waited for after it."""
+    have to be waited for after it. Short ones come whole ``at_once``."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return b""
     pieces: list[bytes] = []
     try:
+        if at_once:
+            return os.read(descriptor, limit)
         while limit > 0 and (piece := os.read(descriptor, min(limit, _PIECE_BYTES))):
             pieces.append(piece)
             limit -= len(piece)
