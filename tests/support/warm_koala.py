@@ -33,7 +33,15 @@ SHARED = "KOALA_TESTS_FORKED_FROM"
 # A program that prints nothing for so long, or does not end when it shall, hangs.
 SILENT_S_MAX = 300.0
 # What a daemon and most of its callers import.
-DAEMON = ("koala.cli.job.submit", "koala.client.client", "koala.daemon.run", "koala.descriptions.grid.form")
+DAEMON = (
+    "httpcore",  # with the first client
+    "koala.cli.daemon.up",
+    "koala.cli.job.command",
+    "koala.cli.job.submit",
+    "koala.client.client",
+    "koala.daemon.run",
+    "koala.descriptions.grid.form",
+)
 
 
 class WarmProcess:

@@ -6,7 +6,7 @@ from fastapi import FastAPI
 
 from koala.daemon.api import access, contents, errors, files, guard, health, jobs, journal, sites
 from koala.daemon.api.callers import signed_in
-from koala.daemon.api.listeners import Listener, RequestTraffic
+from koala.daemon.api.listeners import Listener, RequestTraffic, service_of
 from koala.daemon.dashboard import dashboard_router
 from koala.daemon.service.principal import owner as owner_named
 from koala.daemon.service.service import Service
@@ -69,7 +69,7 @@ def make_app(
     for routes in (jobs, sites, files, contents, journal, access, health):
         app.router.routes.extend(routes.router.routes)
     access.install_sign_in(app)
-    app.router.routes.extend(dashboard_router(service, signed_in).routes)
+    app.router.routes.extend(dashboard_router(signed_in, service_of).routes)
     errors.install(app)
     guard.install(app, listener)
     return app

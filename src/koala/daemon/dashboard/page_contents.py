@@ -7,6 +7,7 @@ a browser can show and the daemon can make once a second.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -118,7 +119,7 @@ def window_for(up_s: float) -> int:
 class PageContents:
     """The values of each page, asked of the service for one caller at a time."""
 
-    def __init__(self, service: Service, clock: Callable[[], float]) -> None:
+    def __init__(self, service: Service, clock: Callable[[], float] = time.time) -> None:
         self._service = service
         self._clock = clock
 

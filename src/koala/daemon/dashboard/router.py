@@ -6,9 +6,9 @@ reached, and what the caller may do is checked by the service. Signing in and ou
 
 from __future__ import annotations
 
-import time
+import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, Depends, Query, Request
@@ -26,12 +26,10 @@ from koala.daemon.dashboard.page_contents import (
 )
 from koala.daemon.dashboard.rendering import STATIC, page
 from koala.daemon.service.principal import Principal
+from koala.daemon.service.service import Service
 from koala.model.api import DOWNLOAD_BYTES_MAX, Scope
 from koala.model.errors import ClientError, NotFoundError, NotSignedInError
 from koala.store import NUMBER_MAX
-
-if TYPE_CHECKING:
-    from koala.daemon.service.service import Service
 
 _PROBLEMS = {
     "wrong": "This token or code is not valid: it is wrong, was used before, ran out or was revoked. Get a new one.",
@@ -50,6 +48,7 @@ _NOTICES = {
 _TITLES = {403: "Not allowed", 404: "Not found", 422: "That makes no sense", 429: "Too much at once", 503: "Not now"}
 
 Who = Callable[..., Principal | Awaitable[Principal]]
+ServiceOf = Callable[[Request], Awaitable[Service]]
 Number = Annotated[int, Query(ge=0, le=NUMBER_MAX)]
 
 
@@ -72,38 +71,41 @@ class _PageRoute(APIRoute):
         return tell
 
 
-def dashboard_router(service: Service, who: Who, *, clock: Callable[[], float] = time.time) -> APIRouter:
-    """The dashboard, to be mounted at ``/``. ``who`` is the dependency that gives the caller, and raises
-    ``NotSignedInError`` where there is none."""
+@functools.cache
+def dashboard_router(who: Who, service_of: ServiceOf) -> APIRouter:
+    """The dashboard, to be mounted at ``/``, the same for every listener. ``who`` is the dependency that gives the
+    caller, and raises ``NotSignedInError`` where there is none; ``service_of`` the one that gives the service."""
     router = APIRouter(route_class=_PageRoute, include_in_schema=False)
-    _add_pages(router, service, PageContents(service, clock), who)
-    _add_forms(router, service, who)
+    _add_pages(router, Depends(who), Depends(service_of))
+    _add_forms(router, Depends(who), Depends(service_of))
     _add_open_to_all(router)
     return router
 
 
-def _add_pages(router: APIRouter, service: Service, contents: PageContents, who: Who) -> None:
-    known = Depends(who)
+def _answer(template: str, service: Service, caller: Principal, did: str, **context: Any) -> HTMLResponse:
+    return page(template, who=caller, failure=service.failure, notice=_NOTICES.get(did, ""), **context)
 
-    def answer(template: str, caller: Principal, did: str, **context: Any) -> HTMLResponse:
-        return page(template, who=caller, failure=service.failure, notice=_NOTICES.get(did, ""), **context)
 
+def _add_pages(router: APIRouter, known: Any, served: Any) -> None:
     @router.get("/")
-    async def overview_page(caller: Principal = known, minutes: str = "") -> Response:
-        context = await contents.overview(caller, window_min(minutes))
-        return answer("overview.html", caller, "", here="overview", **context)
+    async def overview_page(caller: Principal = known, service: Service = served, minutes: str = "") -> Response:
+        context = await PageContents(service).overview(caller, window_min(minutes))
+        return _answer("overview.html", service, caller, "", here="overview", **context)
 
     @router.get("/jobs")
-    async def jobs_page(caller: Principal = known, state: str = "", owner: str = "", cursor: str = "") -> Response:
+    async def jobs_page(
+        caller: Principal = known, service: Service = served, state: str = "", owner: str = "", cursor: str = ""
+    ) -> Response:
         if state not in ("", "live", *STATES):
             raise NotFoundError(f"there is no state {state[:40]!r}; a job is one of: {', '.join(STATES)}")
-        context = await contents.jobs(caller, state=state, owner=owner.strip(), cursor=cursor)
-        return answer("jobs.html", caller, "", here="jobs", **context)
+        context = await PageContents(service).jobs(caller, state=state, owner=owner.strip(), cursor=cursor)
+        return _answer("jobs.html", service, caller, "", here="jobs", **context)
 
     @router.get("/jobs/{job}")
     async def job_page(
         job: int,
         caller: Principal = known,
+        service: Service = served,
         part: Number = 0,
         run: Number = 0,
         stream: str = "stdout",
@@ -117,19 +119,20 @@ def _add_pages(router: APIRouter, service: Service, contents: PageContents, who:
             stream="stderr" if stream == "stderr" else "stdout",
             elements_cursor=elements,
         )
-        context = await contents.job(caller, wanted)
+        context = await PageContents(service).job(caller, wanted)
         context["may_cancel"] = may_cancel(caller, context["job"])
         context["may_requeue"] = context["job"].state == "quarantined" and caller.may(Scope.OPERATE)
         context["may_hold"] = may_hold(caller, context["job"])
         context["may_release"] = context["explanation"].held and may_cancel(caller, context["job"])
-        return answer("job.html", caller, did, here="job", **context)
+        return _answer("job.html", service, caller, did, here="job", **context)
 
     @router.get("/network")
-    async def network_page(caller: Principal = known) -> Response:
-        return answer("links.html", caller, "", here="network", **await contents.network(caller))
+    async def network_page(caller: Principal = known, service: Service = served) -> Response:
+        context = await PageContents(service).network(caller)
+        return _answer("links.html", service, caller, "", here="network", **context)
 
     @router.get("/download/{name:path}")
-    async def download(name: str, caller: Principal = known) -> Response:
+    async def download(name: str, caller: Principal = known, service: Service = served) -> Response:
         found = await service.file(caller, name)
         first = await service.read_file(caller, name, limit=DOWNLOAD_BYTES_MAX)  # what is wrong is told as a page
 
@@ -148,43 +151,44 @@ def _add_pages(router: APIRouter, service: Service, contents: PageContents, who:
         return StreamingResponse(pieces(), media_type="application/octet-stream", headers=headers)
 
     @router.get("/sites/{site}")
-    async def site_page(site: str, caller: Principal = known, minutes: str = "", did: str = "") -> Response:
-        context = await contents.site(caller, site, window_min(minutes))
-        return answer("site.html", caller, did, here="site", operator=caller.may(Scope.OPERATE), **context)
+    async def site_page(
+        site: str, caller: Principal = known, service: Service = served, minutes: str = "", did: str = ""
+    ) -> Response:
+        context = await PageContents(service).site(caller, site, window_min(minutes))
+        return _answer("site.html", service, caller, did, here="site", operator=caller.may(Scope.OPERATE), **context)
 
 
-def _add_forms(router: APIRouter, service: Service, who: Who) -> None:
-    known = Depends(who)
-
+def _add_forms(router: APIRouter, known: Any, served: Any) -> None:
     @router.post("/jobs/{job}/cancel")
-    async def cancel_form(job: int, caller: Principal = known) -> Response:
+    async def cancel_form(job: int, caller: Principal = known, service: Service = served) -> Response:
         await service.changes.cancel(caller, job)
         return RedirectResponse(f"/jobs/{job}?did=cancel", status_code=303)
 
     @router.post("/jobs/{job}/hold")
-    async def hold_form(job: int, caller: Principal = known) -> Response:
+    async def hold_form(job: int, caller: Principal = known, service: Service = served) -> Response:
         await service.changes.hold(caller, job)
         return RedirectResponse(f"/jobs/{job}?did=hold", status_code=303)
 
     @router.post("/jobs/{job}/release")
-    async def release_form(job: int, caller: Principal = known) -> Response:
+    async def release_form(job: int, caller: Principal = known, service: Service = served) -> Response:
         await service.changes.unhold(caller, job)
         return RedirectResponse(f"/jobs/{job}?did=release", status_code=303)
 
     @router.post("/jobs/{job}/requeue")
-    async def requeue_form(job: int, caller: Principal = known) -> Response:
+    async def requeue_form(job: int, caller: Principal = known, service: Service = served) -> Response:
         await service.changes.requeue(caller, job)
         return RedirectResponse(f"/jobs/{job}?did=requeue", status_code=303)
 
-    calls = {
-        "drain": service.grid.drain,
-        "resume": service.grid.resume,
-        "probe": service.grid.probe,
-        "lost": service.grid.declare_lost,
-    }
-
     @router.post("/sites/{site}/{act}")
-    async def site_form(request: Request, site: str, act: str, caller: Principal = known) -> Response:
+    async def site_form(
+        request: Request, site: str, act: str, caller: Principal = known, service: Service = served
+    ) -> Response:
+        calls = {
+            "drain": service.grid.drain,
+            "resume": service.grid.resume,
+            "probe": service.grid.probe,
+            "lost": service.grid.declare_lost,
+        }
         if act not in calls:
             raise NotFoundError(
                 f"a site can be drained, resumed, probed or declared lost; {act[:40]!r} is none of these"
