@@ -109,7 +109,7 @@ class SshServer:
             Path("/run/sshd").mkdir(mode=0o755, exist_ok=True)
         with (self.root / "log").open("wb") as log:
             process = subprocess.Popen(
-                [needed("sshd", "openssh-server"), "-D", "-e", "-f", str(server)], stdout=log, stderr=log
+                [needed("sshd", "openssh-server"), "-D", "-e", "-r", "-f", str(server)], stdout=log, stderr=log
             )
         until(lambda: answers(self.port))
         return process

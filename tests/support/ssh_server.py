@@ -72,7 +72,7 @@ class SshServer:
         """Returns when it takes connections."""
         with (self.root / "log").open("ab") as log:
             self._daemon = subprocess.Popen(
-                [self._program, "-D", "-e", "-f", str(self.root / "sshd_config")],
+                [self._program, "-D", "-e", "-r", "-f", str(self.root / "sshd_config")],
                 stdin=subprocess.DEVNULL,
                 stderr=log,
             )

@@ -11,10 +11,9 @@ such process for each component, and most of what it costs is its start.
 
 from __future__ import annotations
 
+import _ctypes  # ctypes itself takes a third of the start
 import _signal as signal  # type: ignore[import-not-found]  # without the enumerations, which take half of the start
-import ctypes
 import os
-import resource
 import sys
 
 # The variable by which this process is known; it holds the component's directory.
@@ -58,6 +57,8 @@ def shell_words(script: str, memory_bytes: int | None) -> list[str]:
     counts each alone."""
     if memory_bytes is None:
         return ["/bin/sh", script]
+    import resource  # few need it
+
     hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
     limit = memory_bytes if hard == resource.RLIM_INFINITY else min(memory_bytes, hard)
     return ["/bin/sh", "-c", _WITH_MEMORY, "sh", str(limit // 1024), script]
@@ -144,7 +145,8 @@ def _kill(pid: int) -> None:
 
 def supervise(script: str) -> int:
     """Run the script and end all that it leaves; its exit code."""
-    ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    prctl = _ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl")  # type: ignore[arg-type]  # of this program itself
+    _ctypes.call_cdeclfunction(prctl, (PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
     environment = {**os.environ, MARKER: os.environ[SUPERVISES]}
     del environment[SUPERVISES]
     group = ControlGroup(environment.pop(GROUP, ""))
