@@ -10,6 +10,14 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, expect
 
 WAIT_MS = 120_000
 expect.set_options(timeout=WAIT_MS)
+# Whether a page follows the daemon's events within a time. ``expect`` would tell as well, but sends its whole library
+# to every new page first, which takes as long as the page itself.
+FOLLOWS = """(wait_ms) => new Promise((resolve) => {
+  const look = () => document.getElementById("connection")?.dataset.connection === "live" && resolve(true);
+  new MutationObserver(look).observe(document, {attributes: true, childList: true, subtree: true});
+  setTimeout(() => resolve(false), wait_ms);
+  look();
+})"""
 
 
 class Watched:
@@ -41,7 +49,7 @@ class Watched:
     def open(self, url: str) -> None:
         """Go to a page of the dashboard, and wait until it follows the daemon's events."""
         self.page.goto(url)
-        self.live()
+        assert self.page.evaluate(FOLLOWS, WAIT_MS), f"{url} does not follow the daemon's events"
 
     def live(self) -> None:
         """Wait until the page follows the daemon's events."""

@@ -89,7 +89,7 @@ def looks(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> dict[st
 def look_at(seen: Watched) -> Look:
     page = seen.page
     too_faint: dict[str, list[str]] = {}
-    headings = page.locator("h1").count()
+    headings = page.evaluate("document.querySelectorAll('h1').length")
     for scheme in SCHEMES:
         page.emulate_media(color_scheme=scheme)
         too_faint[scheme] = page.evaluate(CONTRAST)
