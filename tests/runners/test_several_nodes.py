@@ -20,6 +20,8 @@ from tests.support.real_programs import real_program
 BIN = str(Path(sys.executable).parent)
 # Two components of two nodes: ranks 0 and 1 at a0, 2 at a1, 3 at b0, 4 and 5 at b1.
 SHARES = ((("a0", 2), ("a1", 1)), (("b0", 1), ("b1", 2)))
+# Or each of the four alone at its node, where one rank is to fail: ranks 1 and 3 are at the second nodes.
+SINGLE = ((("a0", 1), ("a1", 1)), (("b0", 1), ("b1", 1)))
 
 WHERE = """
 import os
@@ -40,6 +42,7 @@ HANG = (
 )
 
 Make = Callable[..., list[Noded]]
+Shares = tuple[tuple[tuple[str, int], ...], ...]
 
 
 @pytest.fixture
@@ -47,9 +50,7 @@ def make(tmp_path: Path) -> Iterator[Make]:
     """Makes the components of a job and begins their scripts."""
     made: list[Noded] = []
 
-    def components(
-        application: Application, job_type: JobType, shares: tuple[tuple[tuple[str, int], ...], ...], **fields: object
-    ) -> list[Noded]:
+    def components(application: Application, job_type: JobType, shares: Shares, **fields: object) -> list[Noded]:
         search_path = (BIN,) if job_type is JobType.MPI else ()
         for part, nodes in enumerate(shares):
             home = tmp_path / f"site{part}/components/1.{part}"
@@ -70,10 +71,10 @@ def shell(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     return str(tmp_path / "sh")
 
 
-def mpi(make: Make, program: str, **fields: str) -> tuple[Noded, Noded]:
+def mpi(make: Make, program: str, shares: Shares = SHARES, **fields: str) -> tuple[Noded, Noded]:
     """Two components of two nodes each, whose ranks have begun or are about to."""
     application = Application(executable=sys.executable, arguments=("-c", program))
-    first, second = make(application, JobType.MPI, SHARES, **fields)
+    first, second = make(application, JobType.MPI, shares, **fields)
     release(JobType.MPI, [first, second])
     return first, second
 
@@ -96,12 +97,12 @@ def test_ranks_of_all_nodes_of_two_components_are_one_world(make: Make, shell: s
     assert not processes_of(tmp_path)
 
 
-@pytest.mark.parametrize("rank", [2, 5], ids=["of the first component", "of the second"])
+@pytest.mark.parametrize("rank", [1, 3], ids=["of the first component", "of the second"])
 @pytest.mark.parametrize(("program", "code"), [(FAIL, 5), (STOP, 6)], ids=["fails", "aborts the world"])
 def test_a_rank_on_a_second_node_decides_the_exit_code_of_the_world(
     make: Make, tmp_path: Path, program: str, code: int, rank: int
 ) -> None:
-    first, second = mpi(make, program.format(rank))
+    first, second = mpi(make, program.format(rank), SINGLE)
     assert first.ended() == f"exited {code}"
     # What the scheduler does when a component has failed.
     second.put("abort", b"{}")
@@ -114,7 +115,7 @@ def test_a_rank_on_a_second_node_decides_the_exit_code_of_the_world(
 def test_a_rank_that_leaves_a_second_node_without_finalizing_fails_its_component(
     make: Make, tmp_path: Path, part: int
 ) -> None:
-    components = mpi(make, DESERT.format((2, 5)[part]))
+    components = mpi(make, DESERT.format((1, 3)[part]), SINGLE)
     assert components[part].ended() == "exited 9"
     components[1 - part].put("abort", b"{}")
     components[1 - part].terminate()

@@ -22,6 +22,7 @@ from koala.model.grid import Grid, Link, Links, SchedulerParameters, Site, SiteK
 from koala.model.messages import CancelAsked
 from koala.policies import Catalogue
 from koala.store import Store
+from tests.support.pauses import pause_s
 
 T = TypeVar("T")
 
@@ -93,9 +94,10 @@ class DaemonWorld:
 
     async def until(self, look: Callable[[], Awaitable[T | None]]) -> T:
         """Wait until a look at the daemon gives something, and that."""
+        began = asyncio.get_running_loop().time()
         async with asyncio.timeout(WAIT_S):
             while not (found := await look()):
-                await asyncio.sleep(0.02)
+                await asyncio.sleep(pause_s(asyncio.get_running_loop().time() - began, 0.02))
             return found
 
 

@@ -27,6 +27,7 @@ from koala.files.area.interface import FileArea
 from koala.files.checksums import of_path
 from koala.model.grid import BatchSettings, Site, SiteKind
 from koala.sites.remote_shell import SSH_VARIABLES, RemoteShell
+from tests.support.pauses import pause_s
 from tests.support.ports import free_port
 
 WAIT_S = 120.0
@@ -46,20 +47,24 @@ def needed(program: str, package: str) -> str:
 
 def until(condition: Callable[[], Any], wait_s: float = WAIT_S) -> Any:
     """Wait for something to become true, and give it."""
-    end = time.monotonic() + wait_s
+    began = time.monotonic()
     while not (found := condition()):
-        assert time.monotonic() < end, "it never came true"
-        time.sleep(0.02)
+        time.sleep(_pause_s(began, wait_s))
     return found
 
 
 async def until_async(condition: Callable[[], Any], wait_s: float = WAIT_S) -> Any:
     """The same beside an event loop."""
-    end = time.monotonic() + wait_s
+    began = time.monotonic()
     while not (found := condition()):
-        assert time.monotonic() < end, "it never came true"
-        await asyncio.sleep(0.02)
+        await asyncio.sleep(_pause_s(began, wait_s))
     return found
+
+
+def _pause_s(began: float, wait_s: float) -> float:
+    waited_s = time.monotonic() - began
+    assert waited_s < wait_s, "it never came true"
+    return pause_s(waited_s, 0.02)
 
 
 def answers(port: int) -> bool:
