@@ -258,6 +258,18 @@ def test_a_site_without_accounts_or_without_limits_is_asked_one_question_and_pri
     assert len(asked.read_text().splitlines()) == 1
 
 
+@pytest.mark.parametrize(("kind", "questions"), [("none", 1), ("slurmdbd", 2)])
+def test_a_listing_asks_for_limits_only_where_something_is_accounted(
+    tmp_path: Path, kind: str, questions: int
+) -> None:
+    asked = tmp_path / "asked"
+    scontrol = f"echo \"$*\" >>{asked}\necho 'AccountingStorageType = accounting_storage/{kind}'"
+    text = listing_script(BatchSettings(work_directory="/w"))
+    play(tmp_path, text, sinfo=":", squeue=":", scontrol=scontrol, sacctmgr="exit 1")
+    limits = ["show assoc_mgr flags=assoc,qos users=65534"]
+    assert asked.read_text().splitlines() == ["show config", *limits][:questions]
+
+
 # ------------------------------------------------------------------------------------------------------- garbage
 
 
