@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
+from collections.abc import Iterator
 
 import pytest
 from hypothesis import given
@@ -25,41 +23,42 @@ from koala.experiments.calibrate.das2 import (
 )
 from koala.experiments.calibrate.fit import counts, fitted, least, relative_errors, spread
 from koala.experiments.calibrate.patterns import EXCHANGES, pattern_of, wait_s
-from koala.experiments.calibrate.runs import SolverRun, mpiexec
+from koala.experiments.calibrate.runs import SolverRun
+from tests.support.application_runs import require_mpiexec
 from tests.support.calibrate_samples import CORES, COSTS, modelled
+from tests.support.mpi_crew import MpiCrew
 
 DAS2 = Das2(
     point_s=50e-9, latency_s=0.005, across_bytes_per_s=12.5e6, inside_latency_s=2e-5, inside_bytes_per_s=150e6
 )
 
 
-def sent_across(application: str, iterations: int, *options: str) -> dict[str, int]:
+@pytest.fixture(scope="module")
+def crew(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MpiCrew]:
+    """Four processes for all real runs."""
+    require_mpiexec()
+    with MpiCrew(tmp_path_factory.mktemp("crew"), 4) as found:
+        yield found
+
+
+def sent_across(crew: MpiCrew, application: str, iterations: int, *options: str) -> dict[str, int]:
     """What a real run on two clusters of two processes sends between them."""
-    launcher = str(mpiexec())
-    program = [sys.executable, "-m", f"koala.examples.applications.{application}", "--size", "50", "--json"]
-    done = subprocess.run(
-        [launcher, "-n", "4", *program, "--groups", "2,2", *options],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=120,
-    )
-    told = json.loads(done.stdout)
+    told = crew.told(application, "--size", "50", "--groups", "2,2", *options, processes=4)
     assert told["iterations"] == iterations
     return {"bytes": told["bytes_across"], "messages": told["messages_across"]}
 
 
 @pytest.mark.parametrize("application", ["laplace", "poisson"])
-def test_the_bytes_counted_are_those_that_a_real_run_sends(application: str) -> None:
-    sent = sent_across(application, 20, "--iterations-max", "20", "--tolerance", "0")
+def test_the_bytes_counted_are_those_that_a_real_run_sends(crew: MpiCrew, application: str) -> None:
+    sent = sent_across(crew, application, 20, "--iterations-max", "20", "--tolerance", "0")
     pattern = pattern_of(application, 50, (2, 2))
     assert sent["bytes"] == 2 * 20 * EXCHANGES[application] * pattern.link_bytes
     assert sent["messages"] == 2 * 20 * EXCHANGES[application] * 2
     assert pattern.link_bytes == 2 * pattern.across_bytes
 
 
-def test_the_bytes_counted_for_heat_are_those_that_a_real_run_sends_but_for_the_rims() -> None:
-    sent = sent_across("heat", 20, "--steps", "20")
+def test_the_bytes_counted_for_heat_are_those_that_a_real_run_sends_but_for_the_rims(crew: MpiCrew) -> None:
+    sent = sent_across(crew, "heat", 20, "--steps", "20")
     pattern = pattern_of("heat", 50, (2, 2))
     dealt_parts = 2
     # The master deals parts out with the points around them, and takes them back without.
