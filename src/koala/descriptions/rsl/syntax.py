@@ -96,7 +96,7 @@ class Subrequest:
     index: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen, which takes twice as long to make
 class _Token:
     """A word or sign of the text. ``word`` is what a word means, or a variable's name."""
 

@@ -53,6 +53,10 @@ LARGE = DocumentSize(
 
 Scalar: TypeAlias = str | int | float | bool | None
 
+# A tuple made once: there may be a hundred thousand values, each of which is asked several times.
+_COLLECTIONS = (list, dict)
+_SCALAR = yaml.ScalarEvent
+
 # libyaml where it is built in: the same events, many times faster.
 _PARSER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
@@ -92,7 +96,7 @@ class YamlNode:
         self.raw = raw
         self.plain = plain
         # How many collections deep the node is, and how many nodes and characters it has with all below it.
-        self.height = 1 if isinstance(content, list | dict) else 0
+        self.height = 1 if isinstance(content, _COLLECTIONS) else 0
         self.nodes = 1
         self.characters = len(raw)
 
@@ -138,20 +142,21 @@ class _Builder:
 
     def take(self, event: Any) -> None:
         index: int = event.start_mark.index
-        if isinstance(event, yaml.DocumentStartEvent):
+        if isinstance(event, _SCALAR):  # as most are
+            self._refuse_tag(event.tag, index)
+            value = event.value
+            self._refuse_not_text(value, index)
+            plain = not event.style
+            node = YamlNode(index, scalar_value(value) if plain else value, raw=value, plain=plain)
+            self._add(node)
+            self._anchor(event.anchor, node)
+        elif isinstance(event, yaml.DocumentStartEvent):
             if self.root is not None:
                 raise self.content.error(
                     index, "a second document starts here", "keep one document in the file, without '---' in it"
                 )
         elif isinstance(event, yaml.AliasEvent):
             self._add(self._aliased(str(event.anchor), index))
-        elif isinstance(event, yaml.ScalarEvent):
-            self._refuse_tag(event.tag, index)
-            self._refuse_not_text(event.value, index)
-            plain = not event.style
-            node = YamlNode(index, scalar_value(event.value) if plain else event.value, raw=event.value, plain=plain)
-            self._add(node)
-            self._anchor(event.anchor, node)
         elif isinstance(event, yaml.CollectionStartEvent):
             self._refuse_tag(event.tag, index)
             if len(self.open) >= DEPTH_MAX:
@@ -174,14 +179,16 @@ class _Builder:
             raise self.content.error(
                 node.index, f"the document has more than {most} values ({name})", "make it smaller"
             )
-        if not isinstance(node.content, list | dict):
+        if not isinstance(node.content, _COLLECTIONS):
             self.characters += node.characters
-            self._refuse_too_long(node.index)
+            if self.characters > self.size.characters.most:
+                raise self._too_long(node.index)
         if not self.open:
             self.root = node
             return
         parent = self.open[-1][0]
-        parent.height = max(parent.height, node.height + 1)
+        if parent.height <= node.height:
+            parent.height = node.height + 1
         parent.nodes += node.nodes
         parent.characters += node.characters
         if isinstance(parent.content, list):
@@ -196,7 +203,7 @@ class _Builder:
             self.keys[-1] = None
 
     def _set(self, mapping: dict[str, tuple[YamlNode, YamlNode]], key: YamlNode, node: YamlNode) -> None:
-        if isinstance(key.content, list | dict):
+        if isinstance(key.content, _COLLECTIONS):
             self._complain(key, "a list or mapping stands where a key should", "write a name before the colon")
         elif key.raw in mapping:
             first = self.content.problem(mapping[key.raw][0].index, "", "").line
@@ -215,9 +222,10 @@ class _Builder:
                 f"define the anchor &{name} before it, and not around it",
             )
         self.nodes += node.nodes - 1
-        if isinstance(node.content, list | dict):
+        if isinstance(node.content, _COLLECTIONS):
             self.characters += node.characters
-            self._refuse_too_long(index)
+            if self.characters > self.size.characters.most:
+                raise self._too_long(index)
         if len(self.open) + node.height > DEPTH_MAX:
             raise self._too_deep(index)
         return node
@@ -237,14 +245,13 @@ class _Builder:
         if NOT_TEXT.search(value):
             self._note(index, "this text holds NUL or half of a surrogate pair", "take the escape out")
 
-    def _refuse_too_long(self, index: int) -> None:
-        if self.characters > self.size.characters.most:
-            raise self.content.error(
-                index,
-                f"the document has more than {self.size.characters.most} characters with its aliases written out "
-                f"({self.size.characters.name})",
-                "use fewer aliases, or for shorter texts",
-            )
+    def _too_long(self, index: int) -> DescriptionError:
+        return self.content.error(
+            index,
+            f"the document has more than {self.size.characters.most} characters with its aliases written out "
+            f"({self.size.characters.name})",
+            "use fewer aliases, or for shorter texts",
+        )
 
     def _too_deep(self, index: int) -> DescriptionError:
         return self.content.error(
@@ -264,9 +271,10 @@ class _Builder:
 
 def _events(content: SourceText) -> Iterator[Any]:
     loader = _PARSER(content.text)
+    there_is_one, get = loader.check_event, loader.get_event
     try:
-        while loader.check_event():
-            yield loader.get_event()
+        while there_is_one():
+            yield get()
     finally:
         loader.dispose()
 
