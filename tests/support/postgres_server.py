@@ -1,8 +1,9 @@
 """A real PostgreSQL server for tests: in a directory of its own, reached by a unix socket only, with fsync on.
 
-``shared_server()`` gives the one of a test process, which is stopped at the end of its run; without PostgreSQL it
-skips the test, or fails it where the environment variable CI is set. A server may be stopped, killed and started
-again; what it has acknowledged stays. The processes of a run make the first files of a server once, and copy them.
+``shared_server()`` gives the one of a test process, which is stopped with the fixtures of its session; without
+PostgreSQL it skips the test, or fails it where the environment variable CI is set. A server may be stopped, killed
+and started again; what it has acknowledged stays. The processes of a run make the first files of a server once, and
+copy them.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import fcntl
 import itertools
 import os
 import pwd
+import re
 import shutil
 import signal
 import subprocess
@@ -58,8 +60,11 @@ class PostgresServer:
                 _copy(template, self._data)
             else:
                 self._initialize()
-                _copy(self._data, kept / "postgres.new")
-                (kept / "postgres.new").rename(template)
+                new = kept / "postgres.new"
+                if new.exists():  # of a process that was killed as it copied
+                    shutil.rmtree(new)
+                _copy(self._data, new)
+                new.rename(template)
 
     def _initialize(self) -> None:
         words = ("-U", USER, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "--wal-segsize=1")
@@ -164,9 +169,18 @@ def _missing() -> str:
 
 def _room() -> Path:
     """In memory, where there is plenty: servers are killed here, and machines are not."""
-    if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= MEMORY_FREE_BYTES:
-        return MEMORY
+    if MEMORY.is_dir() and os.access(MEMORY, os.W_OK):
+        # What the file system may still take can be more than the memory that is left.
+        free_bytes = min(shutil.disk_usage(MEMORY).free, _available_memory_bytes())
+        if free_bytes >= MEMORY_FREE_BYTES:
+            return MEMORY
     return ROOM
+
+
+def _available_memory_bytes() -> int:
+    """What the kernel can give without swapping; 0 where it does not tell."""
+    told = re.search(r"^MemAvailable:\s*(\d+) kB$", Path("/proc/meminfo").read_text(encoding="ascii"), re.MULTILINE)
+    return 0 if told is None else int(told[1]) * 1024
 
 
 def _copy(source: str | Path, target: str | Path) -> None:
@@ -183,7 +197,8 @@ def shared_server(request: pytest.FixtureRequest, directories: pytest.TempPathFa
         config.stash[_RUNNING] = stack.enter_context(
             postgres_server(base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base)
         )
-        config.add_cleanup(stack.close)
+        # Not as a cleanup of the configuration: after a session xdist gives its process a few seconds only.
+        request.session.addfinalizer(stack.close)
     return config.stash[_RUNNING]
 
 

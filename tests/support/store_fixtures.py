@@ -1,4 +1,4 @@
-"""Every test of the store runs on SQLite and on a real PostgreSQL server."""
+"""Every test of the store runs on SQLite and on a real PostgreSQL server, the fixture of ``databases``."""
 
 from __future__ import annotations
 
@@ -9,14 +9,8 @@ from pathlib import Path
 import pytest
 
 from koala.store import Store
-from tests.support.postgres_server import PostgresServer, shared_server
+from tests.support.postgres_server import PostgresServer
 from tests.support.store_samples import OpenStore
-
-
-@pytest.fixture(scope="session")
-def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> PostgresServer:
-    """One server for all tests of a process. A test that stops it starts it again."""
-    return shared_server(request, tmp_path_factory)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
