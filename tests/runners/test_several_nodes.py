@@ -20,8 +20,8 @@ from tests.support.real_programs import real_program
 BIN = str(Path(sys.executable).parent)
 # Two components of two nodes: ranks 0 and 1 at a0, 2 at a1, 3 at b0, 4 and 5 at b1.
 SHARES = ((("a0", 2), ("a1", 1)), (("b0", 1), ("b1", 2)))
-# Or each of the four alone at its node, where one rank is to fail: ranks 1 and 3 are at the second nodes.
-SINGLE = ((("a0", 1), ("a1", 1)), (("b0", 1), ("b1", 1)))
+# Or fewer, where one rank at a second node is to fail: rank 1 is alone at a1, rank 3 is at b1 beside rank 4.
+SMALL = ((("a0", 1), ("a1", 1)), (("b0", 1), ("b1", 2)))
 
 WHERE = """
 import os
@@ -102,7 +102,7 @@ def test_ranks_of_all_nodes_of_two_components_are_one_world(make: Make, shell: s
 def test_a_rank_on_a_second_node_decides_the_exit_code_of_the_world(
     make: Make, tmp_path: Path, program: str, code: int, rank: int
 ) -> None:
-    first, second = mpi(make, program.format(rank), SINGLE)
+    first, second = mpi(make, program.format(rank), SMALL)
     assert first.ended() == f"exited {code}"
     # What the scheduler does when a component has failed.
     second.put("abort", b"{}")
@@ -115,7 +115,7 @@ def test_a_rank_on_a_second_node_decides_the_exit_code_of_the_world(
 def test_a_rank_that_leaves_a_second_node_without_finalizing_fails_its_component(
     make: Make, tmp_path: Path, part: int
 ) -> None:
-    components = mpi(make, DESERT.format((1, 3)[part]), SINGLE)
+    components = mpi(make, DESERT.format((1, 3)[part]), SMALL)
     assert components[part].ended() == "exited 9"
     components[1 - part].put("abort", b"{}")
     components[1 - part].terminate()

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -34,24 +34,33 @@ def state() -> Iterator[Path]:
 
 
 def run(*arguments: str, code: int = 0, from_file: bool = False) -> subprocess.CompletedProcess[str]:
+    if from_file:
+        # With pipes: this does not return while a daemon in the background keeps one of them open.
+        command = [sys.executable, "-m", "koala", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=2 * WAIT_S, check=False)
+    else:
+        done = run_forked(arguments)
+    assert done.returncode == code, (arguments, done.returncode, done.stdout, done.stderr)
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def run_forked(arguments: Sequence[str]) -> subprocess.CompletedProcess[str]:
     with (
         tempfile.TemporaryFile("w+") as out,
         tempfile.TemporaryFile("w+") as err,
         Path(os.devnull).open("rb") as nothing,
     ):
-        if from_file:
-            command = [sys.executable, "-m", "koala", *arguments]
-            ended = subprocess.run(command, stdout=out, stderr=err, timeout=2 * WAIT_S, check=False).returncode
-        else:
-            ended = start_koala(
-                arguments, stdin=nothing.fileno(), stdout=out.fileno(), stderr=err.fileno(), env=os.environ
-            ).wait(2 * WAIT_S)
+        process = start_koala(
+            arguments, stdin=nothing.fileno(), stdout=out.fileno(), stderr=err.fileno(), env=os.environ
+        )
+        try:
+            ended = process.wait(2 * WAIT_S)
+        finally:
+            process.kill()
         out.seek(0)
         err.seek(0)
-        done = subprocess.CompletedProcess(arguments, ended, out.read(), err.read())
-    assert done.returncode == code, (arguments, done.returncode, done.stdout, done.stderr)
-    assert "Traceback" not in done.stderr
-    return done
+        return subprocess.CompletedProcess(arguments, ended, out.read(), err.read())
 
 
 def test_a_daemon_in_the_background_answers_at_once_and_is_stopped_by_down(state: Path) -> None:
