@@ -6,6 +6,7 @@ import importlib.util
 import os
 import re
 import shlex
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from types import ModuleType
 
 import pytest
 
+from koala.cli.daemon.background import running_pid
 from tests.support.koala_in_scripts import koala_for_scripts
 from tests.support.warm_koala import DAEMON, start_koala
 
@@ -33,7 +35,7 @@ ADDRESS = re.compile(r"(?:https?:)?//[A-Za-z0-9.-]+\.[a-z]+[^\s\"')>]*")
 SVG_NAMESPACE = "http://www.w3.org/2000/svg"
 # A command that begins with koala, and what its output goes into.
 KOALA_FIRST = re.compile(r"koala (?P<words>[^|<>;&$`*?]+)(?P<into>([|>].*)?)")
-# A command in which a ``koala`` that stands elsewhere may be run.
+# A command that calls ``koala`` after its first word, or runs a shell script, which may call ``koala``.
 SCRIPT = re.compile(r"\b(koala|sh) ")
 # What most of them import.
 IMPORTED = (
@@ -128,10 +130,17 @@ def run_in_warm_shell(imported: tuple[str, ...], command: str, directory: Path) 
     done: tuple[int, str]
     if SCRIPT.search(command):
         with tempfile.TemporaryDirectory() as beside, koala_for_scripts(Path(beside), imported) as folder:
-            done = console_blocks.run_in_shell(f"PATH={folder}:$PATH; {command}", directory)
+            done = console_blocks.run_in_shell(f"PATH={shlex.quote(str(folder))}:$PATH; {command}", directory)
     else:
         done = console_blocks.run_in_shell(command, directory)
     return done
+
+
+def check_that_no_daemon_is_left(state: Path) -> None:
+    daemon = running_pid(state) if state.exists() else None
+    if daemon is not None:
+        os.kill(daemon, signal.SIGKILL)
+    assert daemon is None, "the page left its daemon running"
 
 
 @pytest.mark.parametrize("page", console_blocks.pages(), ids=name_of)
@@ -142,6 +151,7 @@ def test_commands_on_a_page_run_and_print_what_it_shows(page: Path) -> None:
     # The socket of a daemon needs a short path.
     with tempfile.TemporaryDirectory() as directory:
         now = console_blocks.refreshed(shown, Path(directory), run)
+        check_that_no_daemon_is_left(Path(directory) / console_blocks.STATE / "koala")
     assert now == shown, "run: python docs/console_blocks.py"
 
 

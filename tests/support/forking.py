@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-_MESSAGE_BYTES_MAX = 1_048_576
+MESSAGE_BYTES_MAX = 1_048_576
 _NUMBER = struct.Struct("i")
 
 
@@ -85,7 +85,7 @@ def _kill_all(events: selectors.BaseSelector) -> None:
 
 def _forked(link: socket.socket, events: selectors.BaseSelector, become: Callable[[dict[str, Any]], None]) -> bool:
     """Fork what the next message asks for; whether there was one."""
-    message, streams, _, _ = socket.recv_fds(link, _MESSAGE_BYTES_MAX, 4)
+    message, streams, _, _ = socket.recv_fds(link, MESSAGE_BYTES_MAX, 4)
     if not message:
         return False
     pid = os.fork()

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import marshal
 import os
+import shlex
 import signal
 import socket
 import sys
@@ -15,13 +16,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from tests.support.forking import MESSAGE_BYTES_MAX
+from tests.support.short_paths import directory_for_socket
 from tests.support.warm_koala import DAEMON, SILENT_S_MAX, WarmProcess, start_koala
 
 FORKING_PYTHON = "python-of-koala"
-_MESSAGE_BYTES_MAX = 1_048_576
 # It imports nothing that takes time: it says where it is, its words, its environment and its streams. A SIGTERM that
-# comes to it as well is for the other one, whose end it waits for.
-_ASKING = """#!{python} -IS
+# comes to it as well is for the other one, whose end it waits for. The shell reads its first lines and turns into
+# Python, to which they are a string: the line with "#!" may hold no path that is long or has a space.
+_ASKING = """#!/bin/sh
+'''exec' "{python}" -IS "$0" "$@"
+' '''
 import _signal, _socket, marshal, os, sys
 _signal.signal(_signal.SIGTERM, _signal.SIG_IGN)
 link = _socket.socket(_socket.AF_UNIX, _socket.SOCK_SEQPACKET)
@@ -38,51 +43,85 @@ os._exit(int(link.recv(16)) & 255)
 def koala_for_scripts(directory: Path, imported: tuple[str, ...] = DAEMON) -> Iterator[Path]:
     """A folder, made in this directory, that stands first in the ``PATH`` of scripts. Its ``koala``, and its
     ``FORKING_PYTHON -m koala``, are forked from a process that has ``imported`` these modules. At the end none
-    of them runs on."""
-    folder, address = directory / "bin", directory / "asked"
-    folder.mkdir()
-    for name in ("koala", FORKING_PYTHON):
-        program = folder / name
-        program.write_text(_ASKING.format(python=sys.executable, address=str(address)), encoding="utf-8")
-        program.chmod(0o755)
-    starting = threading.Lock()
-    started: list[WarmProcess] = []
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
-        listening.bind(str(address))
-        listening.listen()
+    of them runs on: those that do are killed, and AssertionError names them."""
+    with directory_for_socket(directory, "asked") as short:
+        started = _Started(imported)
+        folder, address = directory / "bin", short / "asked"
+        folder.mkdir()
+        for name in ("koala", FORKING_PYTHON):
+            program = folder / name
+            program.write_text(_ASKING.format(python=sys.executable, address=str(address)), encoding="utf-8")
+            program.chmod(0o755)
+        with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listening:
+            listening.bind(str(address))
+            listening.listen()
+            serving = threading.Thread(target=started.serve, args=(listening,), daemon=True)
+            serving.start()
+            try:
+                yield folder
+            finally:
+                listening.shutdown(socket.SHUT_RDWR)
+                serving.join()
+                left = started.end()
+    assert not left, f"still running at the end: {', '.join(left)}"
 
-        def answer(link: socket.socket) -> None:
-            message, streams, _, _ = socket.recv_fds(link, _MESSAGE_BYTES_MAX, 3)
-            cwd, words, environment = marshal.loads(message)  # noqa: S302 - it comes from the program above
-            with starting:
-                koala = start_koala(
-                    words,
-                    stdin=streams[0],
-                    stdout=streams[1],
-                    stderr=streams[2],
-                    env=environment,
-                    cwd=Path(cwd),
-                    imported=imported,
-                )
-                started.append(koala)
-            for stream in streams:
-                os.close(stream)
-            with link, suppress(BrokenPipeError):
-                link.send(str(koala.wait(SILENT_S_MAX)).encode())
 
-        def serve() -> None:
-            with suppress(OSError):  # it is closed at the end
-                while True:
-                    threading.Thread(target=answer, args=(listening.accept()[0],), daemon=True).start()
+class _Started:
+    """The ``koala`` processes that scripts have asked for."""
 
-        serving = threading.Thread(target=serve, daemon=True)
-        serving.start()
-        try:
-            yield folder
-        finally:
-            listening.shutdown(socket.SHUT_RDWR)
-            serving.join()
-            for koala in started:
-                if koala.returncode is None:
-                    with suppress(ProcessLookupError):
-                        os.kill(koala.pid, signal.SIGKILL)
+    def __init__(self, imported: tuple[str, ...]) -> None:
+        self._imported = imported
+        self._starting = threading.Lock()
+        self._ended = False
+        self._koalas: list[tuple[str, WarmProcess]] = []
+        self._answering: list[threading.Thread] = []
+
+    def serve(self, listening: socket.socket) -> None:
+        """Answer everybody who asks, until it is shut down."""
+        with suppress(OSError):
+            while True:
+                thread = threading.Thread(target=self._answer, args=(listening.accept()[0],), daemon=True)
+                thread.start()
+                self._answering.append(thread)
+
+    def end(self) -> list[str]:
+        """Start no more, and kill those that still run; what these are."""
+        with self._starting:
+            self._ended = True
+            left = [(words, koala) for words, koala in self._koalas if koala.returncode is None]
+        for _, koala in left:
+            with suppress(ProcessLookupError):
+                os.kill(koala.pid, signal.SIGKILL)
+        for thread in self._answering:
+            thread.join(SILENT_S_MAX)
+        return [f"koala {words} (process {koala.pid})" for words, koala in left]
+
+    def _answer(self, link: socket.socket) -> None:
+        with link:
+            message, streams, _, _ = socket.recv_fds(link, MESSAGE_BYTES_MAX, 3)
+            try:
+                koala = self._start(message, streams) if message else None  # it may be killed before it asks
+            finally:
+                for stream in streams:
+                    os.close(stream)
+            if koala is not None:
+                with suppress(BrokenPipeError):
+                    link.send(str(koala.wait(SILENT_S_MAX)).encode())
+
+    def _start(self, message: bytes, streams: list[int]) -> WarmProcess | None:
+        """The ``koala`` that is asked for; None at the end."""
+        cwd, words, environment = marshal.loads(message)  # noqa: S302 - it comes from the program above
+        with self._starting:
+            if self._ended:
+                return None
+            koala = start_koala(
+                words,
+                stdin=streams[0],
+                stdout=streams[1],
+                stderr=streams[2],
+                env=environment,
+                cwd=Path(cwd),
+                imported=self._imported,
+            )
+            self._koalas.append((shlex.join(words), koala))
+            return koala

@@ -5,11 +5,9 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -17,11 +15,10 @@ from pathlib import Path
 from koala.cli.examples import read_named
 from koala.client import ENDED_STATES, Client, ClientError
 from tests.support.pauses import pause_s
+from tests.support.short_paths import directory_for_socket
 from tests.support.warm_koala import WarmProcess, start_koala
 
 WAIT_S = 120.0
-# The kernel's limit on the path of a socket is 107 bytes; pytest's directories can be longer.
-SOCKET_PATH_BYTES_MAX = 100
 
 
 def shared_embedded() -> str:
@@ -204,18 +201,11 @@ def running_daemon(
         file = directory / "grid.yaml"
         file.write_text(grid, encoding="utf-8")
         grid = str(file)
-    state = directory / "state"
-    short = len(os.fsencode(state / "koala.sock")) > SOCKET_PATH_BYTES_MAX
-    if short:
-        state = Path(tempfile.mkdtemp(prefix="koala-")) / "state"
     address = ("--listen", "127.0.0.1:0") if listen else ()
-    daemon = Daemon(directory, state, grid, (*address, *options), environment or {}, through, program)
-    try:
-        daemon.start()
-        yield daemon
-    finally:
+    with directory_for_socket(directory, "state/koala.sock") as above:
+        daemon = Daemon(directory, above / "state", grid, (*address, *options), environment or {}, through, program)
         try:
-            daemon.clear()
+            daemon.start()
+            yield daemon
         finally:
-            if short:
-                shutil.rmtree(state.parent, ignore_errors=True)
+            daemon.clear()

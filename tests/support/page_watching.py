@@ -44,7 +44,9 @@ class Watched:
     def enter(self, url: str, secret: str) -> None:
         """Sign in without a look at the page for that, and see none yet."""
         request = self.page.context.request
-        request.post(f"{url}/login", form={"secret": secret}, headers={"Origin": url}, max_redirects=0)
+        answer = request.post(f"{url}/login", form={"secret": secret}, headers={"Origin": url}, max_redirects=0)
+        went = answer.status, answer.headers.get("location")
+        assert went == (303, "/"), f"the sign-in failed: {went}"
 
     def open(self, url: str) -> None:
         """Go to a page of the dashboard, and wait until it follows the daemon's events."""

@@ -27,10 +27,11 @@ from koala.client import Client
 from tests.support.koala_in_scripts import FORKING_PYTHON, koala_for_scripts
 from tests.support.live_cli import Terminal
 from tests.support.live_daemon import Daemon, processes_below, until
+from tests.support.paths import SUPPORT
 from tests.support.warm_koala import LimitedReader, WarmProcess, start_koala
 
 RUN_S_MAX = 240.0
-DEMO_CHILD = Path(__file__).parents[2] / "support" / "demo_child.py"
+DEMO_CHILD = SUPPORT / "demo_child.py"
 
 
 @pytest.fixture
@@ -54,7 +55,8 @@ def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def forked(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A program that runs demos whose daemons are forked instead of started, in this process too; without MPI."""
+    """A program that runs demos whose daemons are forked instead of started, in this process too; without MPI.
+    None of these daemons may run on at the end."""
     with tempfile.TemporaryDirectory() as directory, koala_for_scripts(Path(directory)) as folder:
         python = str(folder / FORKING_PYTHON)
         monkeypatch.setenv("KOALA_TEST_PYTHON", python)
@@ -188,8 +190,8 @@ def test_on_a_terminal_it_moves_until_it_is_interrupted(temporary: Path, forked:
         assert "Traceback" not in terminal.shown
 
 
-def test_a_demo_that_is_told_to_end_puts_everything_in_order(forked: Path) -> None:
-    with begun(forked) as (process, lines, errors):
+def test_a_demo_that_is_told_to_end_puts_everything_in_order(temporary: Path) -> None:
+    with begun() as (process, lines, errors):
         read_until(lines, "C sweep    all components are at the barrier")
         process.send_signal(signal.SIGTERM)
         code, told = ended(process, lines, errors)
