@@ -4,9 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 
 export NO_MKDOCS_2_WARNING = 1
-# Tests start Python hundreds of times: what it compiles is kept, and numpy starts no threads that spin in each.
+# Tests start Python hundreds of times: what it compiles is kept.
 unexport PYTHONDONTWRITEBYTECODE
-export OPENBLAS_NUM_THREADS ?= 1
 
 .PHONY: demo test suite lint types style layers pages docs bench clean
 
@@ -34,7 +33,9 @@ demo: $(VENV)/base
 test: $(VENV)/dev $(if $(CI),$(VENV)/torch)
 	$(MAKE) --jobs=3 style layers pages types suite
 
-# Few tests that fail get a second try, alone, and are named as unsteady: tests/support/second_try.py.
+# Few tests that fail get a second try, alone, and are named as unsteady: tests/support/second_try.py. In none of the
+# many processes shall numpy start threads, which spin for a while.
+suite: export OPENBLAS_NUM_THREADS ?= 1
 suite: $(VENV)/dev
 	$(BIN)/python -m tests.support.second_try -n auto --dist loadfile
 

@@ -18,6 +18,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,7 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.support import forking, warm_koala
+from tests.support.paths import child_environment
 
 _STARTER = "import sys; from tests.support.forked_workers import collect_and_fork; collect_and_fork(*sys.argv[1:])"
 
@@ -39,7 +41,8 @@ IMPORTED_LATER = ("matplotlib.figure", "networkx", "psycopg")
 def fork_workers(config: pytest.Config, koala: bool = False) -> None:
     """Where processes share the tests of a run, have them forked; and the ``koala`` of all their tests, too, from one
     process instead of one for each."""
-    if getattr(config.option, "tx", None) and not hasattr(config, "workerinput"):
+    shared = getattr(config.option, "numprocesses", None) and config.option.tx
+    if shared and not hasattr(config, "workerinput") and not config.option.collectonly:
         collected = Collected(config.invocation_params.args, koala)
         config.add_cleanup(collected.end)
         config.option.tx = [f"popen//python={collected.python()}" for _ in config.option.tx]
@@ -54,7 +57,7 @@ class Collected:
             links = [opened.enter_context(_bound(self._place / name)) for name in ("python", "koala")[: 1 + koala]]
             numbers = [link.fileno() for link in links]
             words = [sys.executable, "-c", _STARTER, ",".join(map(str, numbers)), *arguments]
-            self._process = subprocess.Popen(words, stdin=subprocess.PIPE, pass_fds=numbers)
+            self._process = subprocess.Popen(words, stdin=subprocess.PIPE, pass_fds=numbers, env=child_environment())
         if koala:
             os.environ[warm_koala.SHARED] = str(self._place / "koala")
 
@@ -82,20 +85,22 @@ def collect_and_fork(numbers: str, *arguments: str) -> None:
     # Who interrupts a run from the keyboard means its tests; this process ends with pytest, however that ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for each in more:
-        _fork_koala(each)
+        _fork_koala(each, link)
     collect(arguments)
     if more:
         import_more()
     gc.collect()
     gc.freeze()
+    assert threading.active_count() == 1, f"the import of a test has started {threading.enumerate()[1:]}"
     forking.serve(link, _be_python, end=0)
     shutil.rmtree(place)
     forking.leave(0)
 
 
-def _fork_koala(link: socket.socket) -> None:
+def _fork_koala(link: socket.socket, other: socket.socket) -> None:
     """From a process of its own, before there are tests, which would make it large."""
     if os.fork() == 0:
+        other.close()  # else nobody would see that the process of that socket has ended
         os.setsid()
         warm_koala.serve(link, warm_koala.DAEMON, end=0)
         forking.leave(0)

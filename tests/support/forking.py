@@ -26,6 +26,9 @@ from typing import Any, TextIO
 
 MESSAGE_BYTES_MAX = 1_048_576
 _NUMBER = struct.Struct("i")
+# Processes of a test run that was killed end what they have started, one after the other; whoever does nothing for so
+# long hangs.
+PATIENCE_S = 30.0
 
 
 def ask(
@@ -57,30 +60,33 @@ def number_from(pipe: int) -> int:
 
 def serve(link: socket.socket, become: Callable[[dict[str, Any]], None], end: int | None = None) -> None:
     """Fork a process for each message, which ``become`` makes what was asked for, until the other side is closed, and
-    wait for all of them; or until the file ``end`` is closed, and kill those that run still. Returns then, and never
-    in what was forked."""
+    wait for all of them; or until the file ``end`` is closed, and kill those that run still after a while. Returns
+    then, and never in what was forked."""
     with selectors.DefaultSelector() as events:
         events.register(link, selectors.EVENT_READ)
         if end is not None:
             events.register(end, selectors.EVENT_READ)
+        patience_s = None
         while len(events.get_map()) > 0:
-            for key, _ in events.select():
+            happened = events.select(patience_s)
+            if not happened:
+                _kill_all(events)
+            for key, _ in happened:
                 if key.data is not None:
                     events.unregister(key.fileobj)
                     _report(key.fd, *key.data)
                 elif key.fileobj == end:
-                    _kill_all(events)
+                    events.unregister(end)
+                    events.unregister(link)
+                    patience_s = PATIENCE_S
+                    break
                 elif not _forked(link, events, become):
                     events.unregister(link)
 
 
 def _kill_all(events: selectors.BaseSelector) -> None:
-    """Ask for no more, and kill those that were forked."""
-    for key in list(events.get_map().values()):
-        if key.data is None:
-            events.unregister(key.fileobj)
-        else:
-            os.kill(key.data[0], signal.SIGKILL)
+    for key in events.get_map().values():
+        os.kill(key.data[0], signal.SIGKILL)
 
 
 def _forked(link: socket.socket, events: selectors.BaseSelector, become: Callable[[dict[str, Any]], None]) -> bool:

@@ -1,8 +1,8 @@
 """``koala`` in a process of its own without the start of a Python: forked from one that has imported everything.
 
 What a test sees of such a process (its number, signals, streams, environment, exit code) is as of one that was
-started from a file; only its end is shorter (``leave`` in ``forking.py``). ``tests/cli/daemon`` starts ``koala`` from
-its file.
+started from a file; only its end is shorter (``leave`` in ``forking.py``). Some tests of ``tests/cli/daemon``
+and of the demo start ``koala`` from its file.
 """
 
 from __future__ import annotations
@@ -191,7 +191,7 @@ def _link(imported: tuple[str, ...]) -> socket.socket:
         return shared
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
-        forking = subprocess.Popen(
+        server = subprocess.Popen(
             [sys.executable, "-c", _STARTER, str(theirs.fileno()), *imported],
             pass_fds=[theirs.fileno()],
             env=child_environment(),
@@ -201,7 +201,7 @@ def _link(imported: tuple[str, ...]) -> socket.socket:
 
     def end() -> None:
         ours.close()
-        forking.wait()
+        server.wait()
 
     atexit.register(end)
     return ours

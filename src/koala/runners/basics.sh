@@ -24,7 +24,7 @@ if [ -r /proc/sys/kernel/hostname ]; then
 fi
 : "${koala_host:=$(uname -n)}"
 
-# A file appears whole or not at all. Where the component is, nobody else reads before it is ready.
+# A file appears whole or not at all. Where the component is, nobody else reads before it is ready, or has ended.
 koala_put() {
     case $1 in
     nodes | addresses)
@@ -75,6 +75,7 @@ koala_finish() {
 # The directory cannot be written, so that nobody would hear of this component: it gives its processors back.
 koala_unwritten() {
     printf 'koala: it gives up, as its directory %s cannot be written\n' "$koala_home" >&2
+    rm -f "$koala_home/nodes" "$koala_home/addresses" 2>/dev/null # may be cut short
     koala_put exit unwritten
     exit "$koala_exit_unwritten"
 }

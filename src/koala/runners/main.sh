@@ -19,12 +19,9 @@ koala_make_directories() {
     fi
 }
 
-# Only one that names its interpreter is run as a program.
 koala_put_job_script() {
     printf '%s' "$koala_job_script" >job-script || return
-    case $koala_job_script in
-    '#!'*) chmod 700 job-script ;;
-    esac
+    [ -z "$koala_job_script" ] || chmod 700 job-script
 }
 
 # The directory of an output file, where the user names one below that of the application.

@@ -62,28 +62,43 @@ DIGESTS = [
 ]
 
 
+def with_programs(root: Path, programs: dict[str, str]) -> RemoteArea:
+    """An area at a site that has these for checksums; what each was called with is in ``log``."""
+    path = root / "bin"
+    path.mkdir()
+    for each in Path("/usr/bin").iterdir():
+        if each.name not in {"openssl", "sha256sum", "shasum"}:
+            (path / each.name).symlink_to(each)
+    for name, text in programs.items():
+        (path / name).write_text(f'#!/bin/sh\necho "{name} $*" >>{root / "log"}\n{text}\n')
+        (path / name).chmod(0o755)
+    (root / "outside").write_bytes(BYTES)
+    settings = BatchSettings(work_directory=str(root), through=("env",))
+    commands = RemoteShell(through=("env",), environment={"PATH": str(path)})
+    return RemoteArea("delft", Host(commands, settings), str(root / "area"))
+
+
 @pytest.mark.parametrize(("programs", "used"), DIGESTS, ids=["openssl", "an old openssl", "sha256sum", "shasum"])
 def test_checksums_come_from_whichever_program_the_site_has(
     tmp_path: Path, programs: dict[str, str], used: str
 ) -> None:
     async def scenario() -> None:
-        path, log = tmp_path / "bin", tmp_path / "log"
-        path.mkdir()
-        for each in Path("/usr/bin").iterdir():
-            if each.name not in {"openssl", "sha256sum", "shasum"}:
-                (path / each.name).symlink_to(each)
-        for name, text in programs.items():
-            (path / name).write_text(f'#!/bin/sh\necho "{name} $*" >>{log}\n{text}\n')
-            (path / name).chmod(0o755)
-        settings = BatchSettings(work_directory=str(tmp_path), through=("env",))
-        commands = RemoteShell(through=("env",), environment={"PATH": str(path)})
-        area = RemoteArea("delft", Host(commands, settings), str(tmp_path / "area"))
+        area = with_programs(tmp_path, programs)
         await area.prepare()
-        (tmp_path / "outside").write_bytes(BYTES)
         measured = await area.take_in("data", str(tmp_path / "outside"))
         assert measured.checksum == of_path(tmp_path / "outside")
         assert await area.measure("data") == measured
-        assert log.read_text().splitlines()[-1].strip() == used
+        assert (tmp_path / "log").read_text().splitlines()[-1].strip() == used
+
+    run(scenario())
+
+
+def test_a_site_without_a_program_for_checksums_is_told_which_to_install(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        area = with_programs(tmp_path, {})
+        await area.prepare()
+        with pytest.raises(OSError, match="install openssl, sha256sum or shasum"):
+            await area.digest(str(tmp_path / "outside"), len(BYTES))
 
     run(scenario())
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 
-# A process has one processor. Another thread of numpy's would only spin beside it from the start.
+# They call nothing that numpy would share among threads, and a thread of its would spin from the start.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 try:
     import mpi4py

@@ -10,10 +10,12 @@ koala_digest() {
   else shasum -a 256; fi | cut -c1-64
 }
 
-# The same of a file ($1). Each reads it from its beginning, so that none need be tried out before.
+# The same of a file ($1). Each reads it from its beginning, so that openssl need not be tried out before. An empty line
+# where there is none of them.
 koala_digest_of() {
-  koala_sum=$(openssl dgst -sha256 -r <"$1" 2>/dev/null) || koala_sum=$(sha256sum <"$1" 2>/dev/null) ||
-    koala_sum=$(shasum -a 256 <"$1")
+  if koala_sum=$(openssl dgst -sha256 -r <"$1" 2>/dev/null); then :
+  elif command -v sha256sum >/dev/null; then koala_sum=$(sha256sum <"$1")
+  else koala_sum=$(shasum -a 256 <"$1") || koala_sum=; fi
   printf '%.64s\n' "$koala_sum"
 }
 

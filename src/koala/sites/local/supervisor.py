@@ -143,10 +143,21 @@ def _kill(pid: int) -> None:
         pass
 
 
+def _adopt_orphans() -> None:
+    """Be the parent of what the component leaves."""
+    asked = (PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    try:
+        prctl = _ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl")  # type: ignore[arg-type]  # of this program itself
+        _ctypes.call_cdeclfunction(prctl, asked)
+    except AttributeError:  # they need not be in every Python
+        import ctypes
+
+        ctypes.CDLL(None).prctl(*asked)
+
+
 def supervise(script: str) -> int:
     """Run the script and end all that it leaves; its exit code."""
-    prctl = _ctypes.dlsym(_ctypes.dlopen(None, 0), "prctl")  # type: ignore[arg-type]  # of this program itself
-    _ctypes.call_cdeclfunction(prctl, (PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+    _adopt_orphans()
     environment = {**os.environ, MARKER: os.environ[SUPERVISES]}
     del environment[SUPERVISES]
     group = ControlGroup(environment.pop(GROUP, ""))

@@ -114,7 +114,13 @@ koala_open() {
     koala_put_first . mark "$2" || exit 74
     koala_show mark mark
     cd components || exit 74
-    for koala_each in .*.gone.* .*.new.*; do
+    # A script that a killed daemon left may be at one: it shall find all of it or nothing.
+    for koala_each in .*.new.*; do
+        if [ -d "$koala_each" ]; then
+            mv "$koala_each" "$koala_each.gone.$koala_new" 2>/dev/null
+        fi
+    done
+    for koala_each in .*.gone.*; do
         if [ -d "$koala_each" ]; then
             rm -rf "$koala_each"
         fi
@@ -165,10 +171,15 @@ koala_make() {
     fi
 }
 
-# koala_make_new FRESH TOKEN SCRIPT SITE RECORD: a fresh directory takes the name once all is in it.
+# koala_make_new FRESH TOKEN SCRIPT SITE RECORD: a fresh directory takes the name once all is in it. Where another
+# script was first, mv puts it into that one's directory.
 koala_make_new() {
     mkdir -p "$1/workspace" "$1/inbox" "$1/outbox" && printf %s "$3" >"$1/script" && printf %s "$4" >"$1/site" &&
-        printf %s "$5" >"$1/record.json" && mv "$1" "$2"
+        printf %s "$5" >"$1/record.json" && mv "$1" "$2" || return
+    if [ -d "$2/$1" ]; then
+        rm -rf "${2:?}/$1"
+        return 1
+    fi
 }
 
 # koala_make_again TOKEN SCRIPT SITE RECORD: what is there has no record.
