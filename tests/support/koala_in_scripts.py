@@ -12,6 +12,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -21,6 +22,8 @@ from tests.support.short_paths import directory_for_socket
 from tests.support.warm_koala import DAEMON, SILENT_S_MAX, WarmProcess, start_koala
 
 FORKING_PYTHON = "python-of-koala"
+# How long the end of one that is ending is waited for.
+ENDS_S_MAX = 60.0
 # It imports nothing that takes time: it says where it is, its words, its environment and its streams. A SIGTERM that
 # comes to it as well is for the other one, whose end it waits for. The shell reads its first lines and turns into
 # Python, to which they are a string: the line with "#!" may hold no path that is long or has a space.
@@ -85,10 +88,13 @@ class _Started:
                 self._answering.append(thread)
 
     def end(self) -> list[str]:
-        """Start no more, and kill those that still run; what these are."""
+        """Start no more, and kill those that do not end; what these are. One that has ended may not be known to."""
         with self._starting:
             self._ended = True
-            left = [(words, koala) for words, koala in self._koalas if koala.returncode is None]
+        until_s = time.monotonic() + ENDS_S_MAX
+        for thread in self._answering:
+            thread.join(max(0.0, until_s - time.monotonic()))
+        left = [(words, koala) for words, koala in self._koalas if koala.returncode is None]
         for _, koala in left:
             with suppress(ProcessLookupError):
                 os.kill(koala.pid, signal.SIGKILL)
