@@ -10,7 +10,7 @@ import hashlib
 import os
 import tarfile
 from collections.abc import Callable, Iterator
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 from koala.client.errors import ConflictError, InvalidError
@@ -72,36 +72,49 @@ def _so_far(file: BinaryIO, size_bytes: int) -> tuple[Any, int]:
 
 def unpack(archive: Path, directory: Path) -> list[str]:
     """Unpack the archive of a directory, and remove it; the entries that are not unpacked, as they lead out of the
-    directory or are no files. Files that are there are replaced. Links are unpacked from Python 3.11.4 on."""
+    directory or are no files. Files that are there are replaced."""
     with _told(directory):
         directory.mkdir(parents=True, exist_ok=True)
+        root = directory.resolve()
         with tarfile.open(archive) as tar:
-            left_out = [entry.name for entry in tar if not _extracts(tar, entry, directory)]
+            tar.extraction_filter = lambda entry, _: entry  # tarfile's own judgement differs from Python to Python
+            left_out = [entry.name for entry in tar if not _extracts(tar, entry, root)]
         archive.unlink()
     return left_out
 
 
-def _extracts(tar: tarfile.TarFile, entry: tarfile.TarInfo, directory: Path) -> bool:
-    """Whether the entry is harmless, and was unpacked."""
-    if not hasattr(tarfile, "data_filter"):
-        return _extracts_plain(tar, entry, directory)
-    try:
-        tar.extract(entry, directory, filter="data")
-    except tarfile.FilterError:
+def _extracts(tar: tarfile.TarFile, entry: tarfile.TarInfo, root: Path) -> bool:
+    """Whether the entry is harmless, and was unpacked. What is written never goes through a link, whoever made it."""
+    path = root / entry.name
+    if not _is_below(root, entry.name) or not _is_harmless(entry, root):
         return False
-    return True
-
-
-def _extracts_plain(tar: tarfile.TarFile, entry: tarfile.TarInfo, directory: Path) -> bool:
-    """The same with Python 3.11.3 and before, Debian 12's among them, which judges no entry: plain files and
-    directories below this one, with the caller as their owner."""
-    root = directory.resolve()
-    if not (entry.isfile() or entry.isdir()) or not (root / entry.name).resolve().is_relative_to(root):
-        return False
+    if path.is_symlink() or (entry.islnk() and path.is_file()):
+        if entry.isdir():
+            return False
+        path.unlink()
     entry.uid, entry.gid, entry.uname, entry.gname = os.getuid(), os.getgid(), "", ""
     entry.mode = entry.mode & 0o755 | (0o700 if entry.isdir() else 0o600)
     tar.extract(entry, root)
     return True
+
+
+def _is_below(root: Path, name: str) -> bool:
+    """Whether a name is one of something in the directory, on a way without links."""
+    path = PurePosixPath(name)
+    if path.is_absolute() or ".." in path.parts:
+        return False
+    return not any((root / parent).is_symlink() for parent in path.parents)
+
+
+def _is_harmless(entry: tarfile.TarInfo, root: Path) -> bool:
+    """Whether it is a file, a directory, or a link to something in the directory."""
+    if entry.issym():
+        target = os.path.realpath((root / entry.name).parent / entry.linkname)
+        return not entry.linkname.startswith("/") and Path(target).is_relative_to(root)
+    if entry.islnk():
+        other = root / entry.linkname
+        return _is_below(root, entry.linkname) and not other.is_symlink() and other != root / entry.name
+    return entry.isfile() or entry.isdir()
 
 
 @contextlib.contextmanager

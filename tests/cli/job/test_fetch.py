@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import sys
 import tarfile
 from pathlib import Path
 
@@ -74,36 +73,52 @@ def test_a_place_that_cannot_be_written_is_told(tmp_path: Path, target: str) -> 
         unpack(tmp_path / "archive", Path(target))
 
 
-@pytest.mark.skipif(sys.version_info >= (3, 12), reason="there every tarfile judges its entries")
-def test_a_python_whose_tarfile_judges_no_entry_unpacks_plain_files_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_links_of_an_archive_are_unpacked_where_they_stay_in_it_and_nothing_is_written_through_one(
+    tmp_path: Path,
 ) -> None:
-    """As that of Debian 12."""
     from koala.client.fetching import unpack
 
-    monkeypatch.delattr(tarfile, "data_filter", raising=False)
     place, outside = tmp_path / "place", tmp_path / "outside"
     place.mkdir()
     outside.mkdir()
+    (outside / "file").write_text("theirs")
     (place / "door").symlink_to(outside)
+    (place / "way").symlink_to(outside / "file")
     archive = tmp_path / "archive"
-    with tarfile.open(archive, "w") as tar:
-        for name, kind in (
-            ("logs", tarfile.DIRTYPE),
-            ("logs/a", tarfile.REGTYPE),
-            ("../outside/b", tarfile.REGTYPE),
-            (str(outside / "c"), tarfile.REGTYPE),
-            ("door/d", tarfile.REGTYPE),
-            ("link", tarfile.SYMTYPE),
-            ("hard", tarfile.LNKTYPE),
-            ("pipe", tarfile.FIFOTYPE),
-        ):
-            entry = tarfile.TarInfo(name)
-            entry.type, entry.mode, entry.linkname, entry.uid = kind, 0o6777, "logs/a", 12_345
-            tar.addfile(entry)
-    assert unpack(archive, place) == ["../outside/b", str(outside / "c"), "door/d", "link", "hard", "pipe"]
-    assert sorted(each.name for each in place.rglob("*")) == ["a", "door", "logs"]
-    assert list(outside.iterdir()) == []
-    made = (place / "logs" / "a").stat()
-    assert (made.st_mode & 0o7777, made.st_uid) == (0o755, os.getuid())
-    assert not archive.exists()
+    entries = (
+        ("logs", tarfile.DIRTYPE, ""),
+        ("logs/a", tarfile.REGTYPE, ""),
+        ("../outside/b", tarfile.REGTYPE, ""),
+        (str(outside / "c"), tarfile.REGTYPE, ""),
+        ("door/d", tarfile.REGTYPE, ""),
+        ("door", tarfile.DIRTYPE, ""),
+        ("way", tarfile.REGTYPE, ""),
+        ("link", tarfile.SYMTYPE, "logs"),
+        ("link/e", tarfile.REGTYPE, ""),
+        ("logs/up", tarfile.SYMTYPE, "../link/a"),
+        ("loop", tarfile.SYMTYPE, "loop"),
+        ("away", tarfile.SYMTYPE, "../outside"),
+        ("far", tarfile.SYMTYPE, str(outside)),
+        ("round", tarfile.SYMTYPE, "door/.."),
+        ("hard", tarfile.LNKTYPE, "logs/a"),
+        ("same", tarfile.LNKTYPE, "same"),
+        ("theirs", tarfile.LNKTYPE, "door/file"),
+        ("pipe", tarfile.FIFOTYPE, ""),
+    )
+    for _ in range(2):  # what is there is replaced
+        with tarfile.open(archive, "w") as tar:
+            for name, kind, target in entries:
+                entry = tarfile.TarInfo(name)
+                entry.type, entry.mode, entry.linkname, entry.uid = kind, 0o6777, target, 12_345
+                tar.addfile(entry)
+        left_out = ["../outside/b", str(outside / "c"), "door/d", "door", "link/e"]
+        assert unpack(archive, place) == [*left_out, "away", "far", "round", "same", "theirs", "pipe"]
+        there = ["door", "hard", "link", "logs", "logs/a", "logs/up", "loop", "way"]
+        assert sorted(str(each.relative_to(place)) for each in place.rglob("*")) == there
+        assert (place / "link").readlink() == Path("logs")
+        assert (place / "hard").samefile(place / "logs" / "a")
+        assert not (place / "way").is_symlink()
+        assert [(each.name, each.read_text()) for each in outside.iterdir()] == [("file", "theirs")]
+        made = (place / "logs" / "a").stat()
+        assert (made.st_mode & 0o7777, made.st_uid) == (0o755, os.getuid())
+        assert not archive.exists()
