@@ -22,7 +22,8 @@ from tests.support.policy_worlds import BUILTIN, idle_lists, size_lists
 
 def compiled(name: str) -> Any:
     policy = BUILTIN.find(name)
-    return compiling.compiled(policy.function) if policy.form is Form.LINKS else compiled_policy(name)
+    # What kernels compile of the modules: this calls all of them, with links that sites share and without.
+    return compiling.compiled(metaschedule_routed) if policy.form is Form.LINKS else compiled_policy(name)
 
 
 COMPILED = {name: compiled(name) for name in BUILTIN.names()}
@@ -88,52 +89,55 @@ def link_worlds(draw: st.DrawFn) -> tuple[list[int], int, int, list[int], list[i
     return idle, draw(st.integers(1, 80)), draw(st.integers(-1, sites - 1)), demand, capacity, own_bit_s
 
 
-# Sites 0 and 1 behind the shared link 4, sites 2 and 3 behind 5.
-ROUTE_FIRST = [0, 0, 0, 2, 4, 4, 4, 6, 8, 8, 8, 8, 8, 8, 8, 8, 8]
-ROUTE_LINKS = [4, 5] * 4
+# Sites 0 and 1 behind the shared link 4, sites 2 and 3 behind 5; or nothing between any two.
+SHARED = [0, 0, 0, 2, 4, 4, 4, 6, 8, 8, 8, 8, 8, 8, 8, 8, 8], [4, 5] * 4
+UNSHARED: tuple[list[int], list[int]] = [0] * 17, []
 
 
 @pytest.mark.parametrize("name", CHOICES)
-@settings(deadline=None, max_examples=40)
-@given(world=link_worlds(), pattern=st.sampled_from([ALL_TO_ALL, RING, CUBE, MASTER_WORKER, SILENT]))
+@settings(deadline=None, max_examples=60)
+@given(
+    world=link_worlds(),
+    pattern=st.sampled_from([ALL_TO_ALL, RING, CUBE, MASTER_WORKER, SILENT]),
+    between=st.sampled_from([SHARED, UNSHARED]),
+)
 def test_a_compiled_module_places_as_python_does(
-    name: str, world: tuple[list[int], int, int, list[int], list[int], float], pattern: int
+    name: str,
+    world: tuple[list[int], int, int, list[int], list[int], float],
+    pattern: int,
+    between: tuple[list[int], list[int]],
 ) -> None:
     idle, total, home, demand, capacity, own_bit_s = world
     choice = BUILTIN.find(name).module
     assert choice is not None
     module, threshold, chunk = choice
-    parts, fast_parts = [0] * 4, whole([0] * 4)
+    parts, fast_parts = [9] * 4, whole([9] * 4)
     case = PlacementCase(total, demand, capacity, own_bit_s, threshold, [0] * 4, home, chunk, pattern, 2, 1, 9)
-    answer = metaschedule(module, case, idle, parts)
-    links = whole(demand), whole(capacity)
-    fast: Any = compiling.compiled(metaschedule)
-    fast_case = PlacementCase(total, *links, own_bit_s, threshold, whole([0] * 4), home, chunk, pattern, 2, 1, 9)
-    assert fast(module, fast_case, whole(idle), fast_parts) == answer
-    assert answer > 0 or fast_parts.tolist() == parts
-    fast_most: Any = compiling.compiled(placeable_most)
-    most = placeable_most(module, idle, demand, capacity, threshold, chunk)
-    assert fast_most(module, whole(idle), *links, threshold, chunk) == most
-
-
-@pytest.mark.parametrize("name", CHOICES)
-@settings(deadline=None, max_examples=40)
-@given(world=link_worlds(), pattern=st.sampled_from([ALL_TO_ALL, RING, CUBE, MASTER_WORKER, SILENT]))
-def test_a_compiled_module_keeps_shared_links_as_python_does(
-    name: str, world: tuple[list[int], int, int, list[int], list[int], float], pattern: int
-) -> None:
-    idle, total, home, demand, capacity, own_bit_s = world
-    choice = BUILTIN.find(name).module
-    assert choice is not None
-    module, threshold, chunk = choice
-    parts, fast_parts = [0] * 4, whole([0] * 4)
-    case = PlacementCase(total, demand, capacity, own_bit_s, threshold, [0] * 4, home, chunk, pattern, 2, 1, 9)
-    routes = SharedRoutes(ROUTE_FIRST, ROUTE_LINKS, [0.0] * 6, [0] * 6, [0] * 4, [0] * 4)
+    routes = SharedRoutes(*between, [0.0] * 6, [0] * 6, [0] * 4, [0] * 4)
     answer = metaschedule_routed(module, case, routes, idle, parts)
-    fast: Any = compiling.compiled(metaschedule_routed)
+    fast = COMPILED[name.partition("(")[0]]
     fast_case = case._replace(demand=whole(demand), capacity=whole(capacity), spare=whole([0] * 4))
     crossed: Any = numpy.zeros(6)
     scratch = crossed, whole([0] * 6), whole([0] * 4), whole([0] * 4)
-    fast_routes = SharedRoutes(whole(ROUTE_FIRST), whole(ROUTE_LINKS), *scratch)
+    fast_routes = SharedRoutes(whole(between[0]), whole(between[1]), *scratch)
     assert fast(module, fast_case, fast_routes, whole(idle), fast_parts) == answer
     assert answer > 0 or fast_parts.tolist() == parts
+    if not between[1]:
+        star_parts = [9] * 4
+        assert metaschedule(module, case, idle, star_parts) == answer
+        assert answer > 0 or star_parts == parts
+
+
+@pytest.mark.parametrize("name", CHOICES)
+@settings(deadline=None, max_examples=40)
+@given(world=link_worlds())
+def test_compiled_the_most_that_can_be_placed_is_what_python_finds(
+    name: str, world: tuple[list[int], int, int, list[int], list[int], float]
+) -> None:
+    idle, _, _, demand, capacity, _ = world
+    choice = BUILTIN.find(name).module
+    assert choice is not None
+    module, threshold, chunk = choice
+    fast: Any = compiling.compiled(placeable_most)
+    most = placeable_most(module, idle, demand, capacity, threshold, chunk)
+    assert fast(module, whole(idle), whole(demand), whole(capacity), threshold, chunk) == most

@@ -1,12 +1,9 @@
-"""A2 and B5: what they divide and refuse, by hand and against a search of all divisions, as Python and compiled."""
+"""A2 and B5: what they divide and refuse, by hand and against a search of all divisions."""
 
 from __future__ import annotations
 
 from itertools import product
-from typing import Any
 
-import numpy
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -19,10 +16,8 @@ from koala.policies.minigrid.reserve import (
     divide_with_reserve,
     reserved_room_bit_s,
     reserving,
-    reserving_learned,
 )
 from koala.policies.minigrid.satisfy import part_demand_bit_s
-from koala.simulator.kernels.compiling import compiled
 
 GBIT_S = 1_000_000_000
 
@@ -107,7 +102,7 @@ def test_busy_links_are_avoided_where_the_same_parts_fit_elsewhere() -> None:
 def test_before_anything_was_seen_a_job_goes_where_there_is_room_in_the_largest_parts() -> None:
     parts = [0] * 3
     case = PlacementCase(40, [2 * GBIT_S] * 3, [GBIT_S] * 3, 0.0, 1.1, [0] * 3)
-    assert reserving_learned(case, [5, 30, 12], parts) == 0
+    assert reserving(case, True, [5, 30, 12], parts) == 0
     assert parts == [0, 30, 10]
 
 
@@ -115,9 +110,9 @@ def test_a_believed_bandwidth_is_given_more_reserve_than_a_known_one() -> None:
     own_bit_s = 400 * 19 / 100 * 1e6
     case = PlacementCase(20, [500_000_000] * 2, [GBIT_S] * 2, own_bit_s, RESERVING_THRESHOLD, [0, 0])
     parts = [0, 0]
-    assert reserving(case, [10, 10], parts) == 0  # 500 + 1.3 * 400 <= 1100
+    assert reserving(case, False, [10, 10], parts) == 0  # 500 + 1.3 * 400 <= 1100
     assert parts == [10, 10]
-    assert reserving_learned(case, [10, 10], parts) == 20  # 500 + 1.6 * 400 > 1100
+    assert reserving(case, True, [10, 10], parts) == 20  # 500 + 1.6 * 400 > 1100
     assert parts == [0, 0]
 
 
@@ -151,35 +146,6 @@ def test_a_refused_job_stays_refused_with_less_idle_and_more_demand(
         assert divide(idle, total, demand, capacity, bit_s, 1.1, 0.3) is not None
 
 
-def array(values: list[int]) -> Any:
-    return numpy.array(values, numpy.int64)
-
-
-@pytest.fixture(scope="module")
-def fast() -> dict[str, Any]:
-    return {"A2": compiled(reserving), "B5": compiled(reserving_learned)}
-
-
-@settings(deadline=None)
-@given(world=worlds(), threshold=st.sampled_from([0.6, 1.0, 1.1]), pattern=st.integers(ALL_TO_ALL, SILENT))
-def test_compiled_they_divide_as_python_does(
-    fast: dict[str, Any],
-    world: tuple[list[int], int, list[int], list[int], float],
-    threshold: float,
-    pattern: int,
-) -> None:
-    idle, total, demand, capacity, bit_s = world
-    nothing = [0] * len(idle)
-    case = PlacementCase(total, demand, capacity, bit_s, threshold, list(nothing), pattern=pattern)
-    for name, function in (("A2", reserving), ("B5", reserving_learned)):
-        parts = list(nothing)
-        answer = function(case, idle, parts)
-        fast_case = case._replace(demand=array(demand), capacity=array(capacity), spare=array(nothing))
-        fast_parts = array(nothing)
-        got = fast[name](fast_case, array(idle), fast_parts)
-        assert (got, fast_parts.tolist()) == (answer, parts)
-
-
 # ------------------------------------------------------------------------- patterns of communication
 
 
@@ -187,7 +153,7 @@ def test_a_ring_goes_to_few_sites_since_each_part_sends_the_same() -> None:
     # Every part of a ring sends what one processor does, so that two large parts take less than three.
     case = PlacementCase(30, [0] * 3, [GBIT_S] * 3, 500e6, RESERVING_THRESHOLD, [0] * 3, pattern=RING)
     parts = [0] * 3
-    assert reserving(case, [10, 15, 20], parts) == 0
+    assert reserving(case, False, [10, 15, 20], parts) == 0
     assert sum(part > 0 for part in parts) == 2
 
 
@@ -195,14 +161,14 @@ def test_a_master_is_on_the_site_with_the_largest_part() -> None:
     # With the master on the small part, all thirty of the large one would send over both links.
     case = PlacementCase(40, [0] * 3, [GBIT_S] * 3, 40e6, RESERVING_THRESHOLD, [0] * 3, pattern=MASTER_WORKER)
     parts = [0] * 3
-    assert reserving(case, [12, 30, 12], parts) == 0
+    assert reserving(case, False, [12, 30, 12], parts) == 0
     assert parts == [0, 30, 10]
 
 
 def test_a_master_without_room_for_its_workers_is_refused() -> None:
     case = PlacementCase(40, [0] * 2, [GBIT_S] * 2, 100e6, RESERVING_THRESHOLD, [0] * 2, pattern=MASTER_WORKER)
     parts = [0] * 2
-    assert reserving(case, [20, 20], parts) == 40
+    assert reserving(case, False, [20, 20], parts) == 40
     assert parts == [0, 0]
 
 

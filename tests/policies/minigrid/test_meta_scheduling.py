@@ -30,9 +30,11 @@ from koala.policies.minigrid.meta_scheduling import (
     is_monotone,
     metaschedule,
     placeable_most,
+    whole_site,
 )
 from koala.policies.minigrid.open_sites import is_open, link_limit_bit_s
 from koala.policies.minigrid.routed_scheduling import metaschedule_routed
+from koala.policies.minigrid.satisfy import FEWEST_CLUSTERS, INDEX_ORDER, LEAST_BANDWIDTH, MOST_FREE_ORDER, satisfying
 from koala.policies.wiring import SHARED_LINK_SITES_MAX, Wiring, WiringError, compile_wiring, star
 
 MODULES = (MIGRATION_ONLY, INITIAL, A1_INDEX, A1_MOST_FREE, A1_FEWEST, A1_LEAST, B1, B2, B3, B4, A2, B5)
@@ -394,6 +396,34 @@ def test_a1_avoids_a_shared_link_that_its_first_division_would_overload(module: 
     parts = ask_routed(module, asked, TWO_ISLANDS, [0] * 6)
     assert parts == [0, 0, 25, 20]
     assert ask_routed(module, asked._replace(idle=[20, 0, 25, 0]), TWO_ISLANDS, [0] * 6) is None
+
+
+@pytest.mark.parametrize("module", [A2, B5])
+def test_a2_and_b5_divide_inside_an_island_first_and_then_over_shared_links(module: int) -> None:
+    asked = state([20, 0, 25, 20], 45, own_mbit_s=1)
+    assert ask_routed(module, asked, TWO_ISLANDS, [0] * 6) == [0, 0, 25, 20]
+    across = asked._replace(idle=[20, 0, 25, 0])
+    assert ask_routed(module, across, TWO_ISLANDS, [0] * 6) == [20, 0, 25, 0]
+    # 20 and 25 processors of 50 Mbit/s would send 568 Mbit/s over links of 500.
+    assert ask_routed(module, across._replace(own_bit_s=50e6), TWO_ISLANDS, [0] * 6) is None
+
+
+CHOICES_OF_A1 = {
+    A1_INDEX: INDEX_ORDER,
+    A1_MOST_FREE: MOST_FREE_ORDER,
+    A1_FEWEST: FEWEST_CLUSTERS,
+    A1_LEAST: LEAST_BANDWIDTH,
+}
+
+
+@given(states())
+def test_each_a1_takes_the_solution_of_its_own_choice(asked: State) -> None:
+    if whole_site(asked.idle, asked.total, asked.home) >= 0:
+        return
+    for module, choice in CHOICES_OF_A1.items():
+        parts = [9] * len(asked.idle)
+        left = satisfying(case_of(asked), choice, asked.idle, parts)
+        assert ask(module, asked) == (None if left else parts), module
 
 
 # Of three sites the first two are joined by a link of their own.

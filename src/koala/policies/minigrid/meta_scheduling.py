@@ -16,7 +16,7 @@ from koala.policies.minigrid.largest_free_first import largest_free_first
 from koala.policies.minigrid.least_saturated_first import least_saturated_first
 from koala.policies.minigrid.load_balancing import load_balancing
 from koala.policies.minigrid.open_sites import is_open
-from koala.policies.minigrid.reserve import reserving, reserving_learned
+from koala.policies.minigrid.reserve import reserving
 from koala.policies.minigrid.satisfy import FEWEST_CLUSTERS, INDEX_ORDER, LEAST_BANDWIDTH, MOST_FREE_ORDER, satisfying
 
 MIGRATION_ONLY = 0
@@ -31,6 +31,8 @@ B3 = 8
 B4 = 9
 A2 = 10
 B5 = 11
+# Which solution each of the modules of class A1 takes, in the order of their numbers.
+A1_CHOICES = (INDEX_ORDER, MOST_FREE_ORDER, FEWEST_CLUSTERS, LEAST_BANDWIDTH)
 
 
 def whole_site(idle: Sequence[int], total: int, home: int) -> int:
@@ -56,18 +58,11 @@ def coallocate(module: int, case: PlacementCase, idle: Sequence[int], parts: Mut
         return chunking(case, idle, parts)
     if module == B4:
         return load_balancing(case, idle, parts)
-    if module == A1_INDEX:
-        return satisfying(case, INDEX_ORDER, idle, parts)
-    if module == A1_MOST_FREE:
-        return satisfying(case, MOST_FREE_ORDER, idle, parts)
-    if module == A1_FEWEST:
-        return satisfying(case, FEWEST_CLUSTERS, idle, parts)
-    if module == A1_LEAST:
-        return satisfying(case, LEAST_BANDWIDTH, idle, parts)
-    if module == A2:
-        return reserving(case, idle, parts)
-    if module == B5:
-        return reserving_learned(case, idle, parts)
+    # One call of each: what a kernel calls becomes a part of it once for every place that calls it.
+    if is_class_a1(module):
+        return satisfying(case, A1_CHOICES[module - A1_INDEX], idle, parts)
+    if module in (A2, B5):
+        return reserving(case, module == B5, idle, parts)
     for site in range(len(idle)):
         parts[site] = 0
     return case.total

@@ -191,21 +191,26 @@ def divide_with_reserve(
     return case.total
 
 
-def reserving(case: PlacementCase, idle: Sequence[int], parts: MutableSequence[int]) -> int:
-    """Divide a job of known bandwidth that no site holds whole; all else as of ``divide_with_reserve``."""
-    return divide_with_reserve(
-        case, case.per_processor_bit_s, pattern_reserve(case.pattern, RESERVE_KNOWN), idle, parts
-    )
+def sent_bit_s(case: PlacementCase, believed: bool) -> float:
+    """What one processor sends, in the pattern of the job; of a believed bandwidth the case holds what a processor
+    would send if all talked to all."""
+    if believed:
+        return in_pattern_bit_s(case.pattern, case.dimensions, case.total, case.per_processor_bit_s)
+    return case.per_processor_bit_s
 
 
-def reserving_learned(case: PlacementCase, idle: Sequence[int], parts: MutableSequence[int]) -> int:
-    """Divide a job of unknown bandwidth (B5), by ``case.per_processor_bit_s``, which is what is believed of it if all
-    talked to all; who talks to whom is known.
+def reserve_of(case: PlacementCase, believed: bool) -> float:
+    """The reserve left on links, as a share of what the job sends. A belief can be wrong, and gets a larger one."""
+    return pattern_reserve(case.pattern, RESERVE_BELIEVED if believed else RESERVE_KNOWN)
+
+
+def reserving(case: PlacementCase, believed: bool, idle: Sequence[int], parts: MutableSequence[int]) -> int:
+    """Divide a job that no site holds whole, of known bandwidth (A2) or of a believed one (B5); who talks to whom is
+    known. All else as of ``divide_with_reserve``.
 
     Once a co-allocated job runs, its links show what it demands; what is believed of the next job is for the caller
     to keep, such as the mean of the bisection bandwidths seen so far, and 0 before anything was seen: then a job goes
-    wherever there are idle processors, and shows what jobs send. A belief can be wrong, so that the reserve is larger
-    than where bandwidth is known. A refused job stays refused while the belief stays; a lower one may place it.
+    wherever there are idle processors, and shows what jobs send. A refused job stays refused while the belief stays;
+    a lower one may place it.
     """
-    believed_bit_s = in_pattern_bit_s(case.pattern, case.dimensions, case.total, case.per_processor_bit_s)
-    return divide_with_reserve(case, believed_bit_s, pattern_reserve(case.pattern, RESERVE_BELIEVED), idle, parts)
+    return divide_with_reserve(case, sent_bit_s(case, believed), reserve_of(case, believed), idle, parts)

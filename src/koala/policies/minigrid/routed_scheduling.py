@@ -20,13 +20,7 @@ from koala.policies.minigrid.meta_scheduling import (
     whole_site,
 )
 from koala.policies.minigrid.open_sites import is_open
-from koala.policies.minigrid.reserve import (
-    RESERVE_BELIEVED,
-    RESERVE_KNOWN,
-    in_pattern_bit_s,
-    pattern_reserve,
-    reserved_room_bit_s,
-)
+from koala.policies.minigrid.reserve import reserve_of, reserved_room_bit_s, sent_bit_s
 
 
 def route_is_open(routes: SharedRoutes, one: int, other: int, sites: int) -> bool:
@@ -64,27 +58,13 @@ def looks_ahead(module: int) -> bool:
     return is_class_a1(module) or module in (A2, B5)
 
 
-def sent_bit_s(module: int, case: PlacementCase) -> float:
-    """What one processor sends, as the module knows or believes it."""
-    if module == B5:
-        return in_pattern_bit_s(case.pattern, case.dimensions, case.total, case.per_processor_bit_s)
-    return case.per_processor_bit_s
-
-
-def reserve_of(module: int, case: PlacementCase) -> float:
-    """The reserve that the module leaves on links, as a share of what the job sends; none for A1."""
-    if module == A2:
-        return pattern_reserve(case.pattern, RESERVE_KNOWN)
-    return pattern_reserve(case.pattern, RESERVE_BELIEVED) if module == B5 else 0.0
-
-
 def close_exceeded(module: int, case: PlacementCase, routes: SharedRoutes, parts: Sequence[int]) -> int:
     """Close the shared links that have no room for what these parts send over them; how many there were."""
     for link in range(len(routes.crossed)):
         routes.crossed[link] = 0.0
     add_shared_crossings(case.pattern, case.dimensions, parts, case.total, routes.first, routes.links, routes.crossed)
-    sent = sent_bit_s(module, case)
-    reserve = reserve_of(module, case)
+    sent = sent_bit_s(case, module == B5)
+    reserve = reserve_of(case, module == B5) if module in (A2, B5) else 0.0
     exceeded = 0
     for link in range(len(parts), len(routes.crossed)):
         added = demand_bit_s(sent, routes.crossed[link])
@@ -93,6 +73,20 @@ def close_exceeded(module: int, case: PlacementCase, routes: SharedRoutes, parts
             routes.closed[link] = 1
             exceeded += 1
     return exceeded
+
+
+def close_shared(module: int, case: PlacementCase, routes: SharedRoutes, apart: bool, sites: int) -> None:
+    """Close the shared links that the module must not use now, and open the others.
+
+    With ``apart`` those are all that have a limit, else those at the threshold, for modules that do not look ahead.
+    """
+    looks_first = module != INITIAL and not looks_ahead(module)
+    for link in range(sites, len(case.capacity)):
+        if apart:
+            closed = case.capacity[link] < UNLIMITED_BIT_S
+        else:
+            closed = looks_first and not is_open(case.demand[link], case.capacity[link], case.threshold)
+        routes.closed[link] = 1 if closed else 0
 
 
 def coallocate_in_groups(
@@ -140,19 +134,13 @@ def metaschedule_routed(
             return case.total
         parts[site] = case.total
         return 0
-    if module in (A2, B5):
-        for link in range(len(case.capacity)):
-            shared = link >= len(idle) and case.capacity[link] < UNLIMITED_BIT_S
-            routes.closed[link] = 1 if shared else 0
-        unplaced, _ = coallocate_in_groups(module, case, routes, idle, parts)
-        if unplaced == 0:
-            return 0
-    looks_first = module != INITIAL and not looks_ahead(module)
-    for link in range(len(case.capacity)):
-        closed = looks_first and not is_open(case.demand[link], case.capacity[link], case.threshold)
-        routes.closed[link] = 1 if closed else 0
+    apart = module in (A2, B5)
+    close_shared(module, case, routes, apart, len(idle))
     while True:
         unplaced, exceeded = coallocate_in_groups(module, case, routes, idle, parts)
-        # What exceeds a link is connected over it, so that every round closes another one.
-        if exceeded == 0:
+        # What exceeds a link is connected over it, so that every round but the one apart closes another one.
+        if unplaced == 0 or (exceeded == 0 and not apart):
             return unplaced
+        if apart:
+            apart = False
+            close_shared(module, case, routes, apart, len(idle))
