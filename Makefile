@@ -9,41 +9,44 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo test suite lint types style layers pages docs bench clean
 
+# What is imported is compiled then, and kept: to compile all modules of all packages first takes longer than the rest.
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile --constraint requirements/base.txt
+
 # The base install as a user gets it, with the extra that brings an MPI library for the demo's MPI job.
 $(VENV)/base: pyproject.toml requirements/base.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Koala needs Python 3.11 or newer; set PYTHON=python3.x")'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint requirements/base.txt --editable '.[mpi]'
+	$(PIP) --editable '.[mpi]'
 	touch $@
 
 # What tests, lint, docs and benchmarks need on top.
 $(VENV)/dev: $(VENV)/base requirements/dev.txt
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint requirements/base.txt --requirement requirements/dev.txt
+	$(PIP) --requirement requirements/dev.txt
 	touch $@
 
 # torch is large: only CI, which sets the variable CI, installs it. Elsewhere its tests are skipped.
 $(VENV)/torch: $(VENV)/dev requirements/torch.txt
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint requirements/base.txt --constraint requirements/dev.txt --requirement requirements/torch.txt
+	$(PIP) --constraint requirements/dev.txt --requirement requirements/torch.txt
 	touch $@
 
 demo: $(VENV)/base
 	$(BIN)/koala demo
 
 # The checks that take seconds come first. The check of types takes a minute, of which the tests wait for none.
-test: $(VENV)/dev $(if $(CI),$(VENV)/torch)
+test: $(VENV)/dev
 	$(MAKE) --jobs=3 style layers pages types suite
 
 # Few tests that fail get a second try, alone, and are named as unsteady: tests/support/second_try.py. In none of the
 # many processes shall numpy start threads, which spin for a while.
 suite: export OPENBLAS_NUM_THREADS ?= 1
-suite: $(VENV)/dev
+suite: $(VENV)/dev $(if $(CI),$(VENV)/torch)
 	$(BIN)/python -m tests.support.second_try -n auto --dist loadfile
 
 lint: $(VENV)/dev
 	$(MAKE) --jobs=2 types style layers pages
 
 types: $(VENV)/dev
-	$(BIN)/mypy
+	$(BIN)/mypy $(if $(CI),--no-incremental)
 
 style: $(VENV)/dev
 	$(BIN)/ruff check .
