@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from koala.core import JobState, Scheduler, decode_snapshot, encode_snapshot
-from koala.core.state.sites import Trust
+from koala.core.state.site_belief import Trust
 from koala.model.messages import ComponentEnded, JobEnded, JobOutcome, Outcome, SiteResumed, StartComponent
 from tests.support.core_driver import CoreDriver, ask, assert_clean, assert_ledger_balances, part
 

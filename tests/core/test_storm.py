@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koala.core import JobState
-from koala.core.state.sites import Trust
+from koala.core.state.site_belief import Trust
 from koala.model.grid import LinkGroup, Network
 from koala.model.messages import (
     AnyCommand,

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from koala.core import JobState, Scheduler
-from koala.core.state.sites import Trust
+from koala.core.state.site_belief import Trust
 from koala.core.state.snapshots.snapshot import decode_snapshot, encode_snapshot
 from koala.model.messages import JobOutcome, JobPlaced, Outcome, StartComponent, Tick
 from koala.policies.front_door import replace_one, try_place

@@ -13,7 +13,7 @@ from koala.core import JobState, Scheduler
 from koala.core.lifecycle import GIVEN_BACK, IN_CLAIMING_QUEUE
 from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
-from koala.core.state.sites import Trust
+from koala.core.state.site_belief import Trust
 from koala.model.grid import Grid, Link, Links, Network, SchedulerParameters, Site, StoredFile
 from koala.model.messages import (
     AnyCommand,

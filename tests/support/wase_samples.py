@@ -9,6 +9,7 @@ from typing import Any
 
 from koala.experiments.frame.experiment import FinishedUnit, Unit
 from koala.experiments.wase.data import AFFINITY, BOUND, PIPELINE
+from koala.experiments.wase.parameters import WaseParameters
 from koala.experiments.wase.pipeline import run_pipeline
 from koala.experiments.wase.spawning import ANYWHERE, NEAR
 from koala.experiments.wase.study import WaseStudy
@@ -23,7 +24,6 @@ from koala.experiments.wase.trials import (
     WASE,
     WHOLE,
     Trial,
-    WaseParameters,
     trials_of,
 )
 

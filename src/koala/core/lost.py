@@ -17,7 +17,7 @@ from koala.core.running import JobRunning
 from koala.core.state.checkpoints import still_runs
 from koala.core.state.job import ComponentClaim, ComponentPhase, Job
 from koala.core.state.ledger import Ledger
-from koala.core.state.sites import ERROR_CHARACTERS_MAX, SiteBelief, Trust
+from koala.core.state.site_belief import ERROR_CHARACTERS_MAX, SiteBelief, Trust
 from koala.model.grid import Grid
 from koala.model.messages import SiteLost, SiteReported, SiteSilent
 

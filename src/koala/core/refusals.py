@@ -12,7 +12,8 @@ from collections.abc import Collection, Sequence
 import msgspec
 
 from koala.core.state.job import Seen
-from koala.core.state.sites import Closed, SiteBelief, Sites, Trust
+from koala.core.state.site_belief import SiteBelief, Trust
+from koala.core.state.sites import Closed, Sites
 from koala.model.request import JobId, Refusal, Shortage, SiteName
 from koala.policies import PolicyError
 from koala.policies.front_door import Demand, View, place_on, refuse

@@ -19,7 +19,7 @@ from koala.core.state.forecasts import LinkSeries
 from koala.core.state.job import ComponentClaim, FileTransfer, Job, Seen, TransferKey
 from koala.core.state.ledger import Ledger
 from koala.core.state.queues import PlacementQueue
-from koala.core.state.sites import SiteBelief
+from koala.core.state.site_belief import SiteBelief
 from koala.core.state.snapshots.snapshot import Snapshot, SnapshotError, Value, check_version, damaged
 from koala.core.state.timers import OF_CLAIMS, Alarm, Whom
 from koala.core.story import TOLD, words

@@ -20,7 +20,7 @@ from koala.core.state.encoded import INFINITY
 from koala.core.state.job import ComponentClaim, ComponentPhase, Job
 from koala.core.state.ledger import Ledger, first_given
 from koala.core.state.link_use import sent_between_sites_bit_s
-from koala.core.state.sites import ERROR_CHARACTERS_MAX, Trust
+from koala.core.state.site_belief import ERROR_CHARACTERS_MAX, Trust
 from koala.core.state.timers import Alarm
 from koala.model.checkpoint import CheckpointSource
 from koala.model.launch import BARRIER_TIMEOUT_S_MAX

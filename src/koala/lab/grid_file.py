@@ -21,7 +21,7 @@ _LOOPBACK = WideAreaLink(rate_mbit_s=10_000.0, delay_s=0.000_05)
 def client_environment(site: SitePlan) -> dict[str, str]:
     """What the commands of a site's batch system need in their environment."""
     if site.kind is SiteKind.SLURM:
-        return {"SLURM_CONF": str(cluster_files.configuration_file(site))}
+        return cluster_files.environment(site)
     return cell_files.environment(site)
 
 

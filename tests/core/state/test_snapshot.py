@@ -16,7 +16,7 @@ from koala.core import JobState, Scheduler, Snapshot, SnapshotError, decode_snap
 from koala.core.lifecycle import ENDED
 from koala.core.state.job import ComponentClaim, FileTransfer, Job
 from koala.core.state.queues import PlacementQueue
-from koala.core.state.sites import SiteBelief, Trust
+from koala.core.state.site_belief import SiteBelief, Trust
 from koala.core.state.snapshots import snapshot as core_snapshot
 from koala.core.state.timers import Timer
 from koala.model.grid import Grid, Link, Links, Network

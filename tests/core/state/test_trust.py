@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from koala.core import JobState
-from koala.core.state.sites import Trust
+from koala.core.state.site_belief import Trust
 from koala.model.messages import JobPlaced, Outcome, SiteDrained, SiteResumed, SiteSilent, StartComponent
 from tests.support.core_driver import CoreDriver, ask, assert_ledger_balances, kind, part
 

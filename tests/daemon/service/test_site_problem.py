@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from koala.core.state.sites import SiteBelief
+from koala.core.state.site_belief import SiteBelief
 from koala.daemon.service.answers import last_error_for, site_info, site_problem
 from koala.daemon.service.sites.site_conditions import condition
 from koala.model.messages import JobSubmitted, Outcome, SiteLost, SiteSilent

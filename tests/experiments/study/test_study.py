@@ -278,7 +278,7 @@ def test_where_nothing_was_done_nothing_is_shown(folder: Path) -> None:
     claim = findings.claims()[0]
     assert claim.verdict is ClaimVerdict.UNDECIDED
     assert "nothing measured" in claim.why
-    assert findings.conclusion(parquet=False).claims
+    assert findings.conclusion([], parquet=False).claims
 
 
 def test_parquet_has_the_rows_of_the_csv(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ from koala.experiments.frame.experiment import FinishedUnit, ParameterError, Uni
 from koala.experiments.wase.bound import run_bound
 from koala.experiments.wase.claims import change_by_grid
 from koala.experiments.wase.data import WaseData
+from koala.experiments.wase.parameters import WaseParameters
 from koala.experiments.wase.spawning import ANYWHERE, NEAR, begun, part_of, spawned_mappings
 from koala.experiments.wase.study import WaseStudy
 from koala.experiments.wase.trials import (
@@ -24,7 +25,6 @@ from koala.experiments.wase.trials import (
     SOFT,
     WASE,
     WHOLE,
-    WaseParameters,
     clustered,
     graph_of,
     groups_of,

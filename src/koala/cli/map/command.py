@@ -22,7 +22,7 @@ from koala.cli.map.live import LIVE, live_machines
 from koala.cli.terminal.output import OutputFile, refuse_clashes
 
 if TYPE_CHECKING:
-    from koala.descriptions.mapping.tasks import Clusters
+    from koala.descriptions.job.task_graph import Clusters
     from koala.mapping.clustering.catalogue import Clustering
     from koala.mapping.placing.optimal import Optimised
     from koala.mapping.result import NoPlace, TaskMapping

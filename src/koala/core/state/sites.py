@@ -8,32 +8,21 @@ not be scanned again.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Iterator, Sequence
-from dataclasses import field
 from typing import NamedTuple
 
 from koala.core.state.availability import CLOSED, Availability
 from koala.core.state.blame import SiteRecord
-from koala.core.state.encoded import INFINITY, Time, encoded
+from koala.core.state.encoded import INFINITY
 from koala.core.state.job import ComponentClaim, Job, Seen
 from koala.core.state.nodes.ahead import NodesAhead
 from koala.core.state.nodes.pools import BelievedPools
-from koala.core.state.timers import Timer
-from koala.model.grid import Grid, Site
-from koala.model.messages import SiteReported, Token
-from koala.model.nodes import NodeClass, NodePool, releases_within
-from koala.model.request import JobId, JobType, Request, SiteName
+from koala.core.state.site_belief import SiteBelief, Trust
+from koala.model.grid import Grid
+from koala.model.messages import SiteReported
+from koala.model.nodes import releases_within
+from koala.model.request import JobId, JobType, Request
 from koala.policies.front_door import View, quota_processors
-
-
-class Trust(enum.StrEnum):
-    """Whether the site is used: a site with too many consecutive errors is not, then it is probed with one job."""
-
-    USABLE = "usable"
-    UNUSABLE = "unusable"
-    PROBING = "probing"
-
 
 _USABLE, _PROBING = Trust.USABLE, Trust.PROBING
 
@@ -44,103 +33,8 @@ class OthersHold(NamedTuple):
     number: int
 
 
-# How much of what was said of an error is kept.
-ERROR_CHARACTERS_MAX = 500
 # What a site has for a job that must not start there: less than any share of its own could make up for.
 NOTHING = -(10**12)
-
-
-class _SiteLinks:
-    __slots__ = (
-        "claims",
-        "cooling",
-        "described_limit",
-        "earmarked",
-        "limit",
-        "ours",
-        "pool",
-        "promised",
-        "quota",
-    )
-    quota: float
-    described_limit: int  # what the quota allows of the processors in the grid file
-    limit: int  # what it allows of those that there are
-    ours: int  # held by our claims, until their end is confirmed
-    earmarked: int  # being freed by preemption, for a job that waits for them
-    promised: int  # placed and not yet claimed
-    cooling: Timer | None  # set while it is unusable, until it is probed
-    claims: dict[str, ComponentClaim]
-    pool: NodePool | None  # its free nodes, while nothing has changed since somebody asked
-
-
-@encoded
-class SiteBelief(_SiteLinks):
-    """One site. What is encoded is what the grid file does not say and what does not follow from claims and jobs."""
-
-    name: SiteName
-    processors: int
-    reported: bool = False  # whether the number of processors is the site's own word
-    others: int = 0  # held by other users, as last reported
-    trust: Trust = Trust.USABLE
-    drained: bool = False
-    errors: int = 0
-    probe_job: JobId | None = None
-    waiters: dict[JobId, int] = field(default_factory=dict)  # what is earmarked here for each job, first come first
-    broken_by: dict[JobId, int] = field(
-        default_factory=dict
-    )  # those of the errors that were runs of a job that broke
-    # Until when others hold what they hold, where plans are made: (due at, processors). Of the first the site tells
-    # nothing, so that they count by a default walltime.
-    releases: list[tuple[Time, int]] = field(default_factory=list)
-    releases_told: list[tuple[Time, int]] = field(default_factory=list)
-    last_error_of: str = ""  # whose component the last error was of, empty where it was of none
-    last_error: str = ""  # what was said of the last error, if there was any since an operator resumed it
-    silent_since: float | None = None  # since when it could not be reached, if it cannot
-    silent_at: float = 0.0  # when that was last seen
-    lost: str = ""  # why it was declared lost, until it has answered and has ended all that is fenced there
-    record: SiteRecord = field(default_factory=SiteRecord)  # failures of applications that are held against it
-    gained_processor_s: float = 0.0  # of components before their barrier, see ``JobCounts``
-    wasted_processor_s: float = 0.0
-    early_gained_processor_s: float = 0.0  # of these: of jobs that claimed before the times of their plans
-    early_wasted_processor_s: float = 0.0
-    gpu_s: float = 0.0  # of components from the start of their runs on
-    machines: tuple[tuple[int, float, float], ...] = ()  # (processors, power, load), as measured
-    nodes: tuple[NodeClass, ...] = ()  # as last reported; none where it does not tell
-    shown: dict[Token, None] = field(default_factory=dict)  # components whose share is not free in these
-
-    def bind(self, described: Site) -> None:
-        """Take from the grid file what it says; nothing is claimed or promised."""
-        if not self.reported:
-            self.processors = described.processors
-        self.quota = described.quota
-        self.described_limit = quota_processors(described.processors, described.quota)
-        self.limit = quota_processors(self.processors, described.quota)
-        self.ours = self.earmarked = self.promised = 0
-        self.cooling = None
-        self.claims = {}
-        self.pool = None
-
-    def stop_cooling(self) -> None:
-        if self.cooling is not None:
-            self.cooling.cancel()
-            self.cooling = None
-
-    @property
-    def is_shut(self) -> bool:
-        """Whether nothing new goes to the site, whatever is idle there."""
-        if self.is_closed or self.trust is Trust.UNUSABLE:
-            return True
-        return self.trust is Trust.PROBING and self.probe_job is not None
-
-    @property
-    def is_closed(self) -> bool:
-        """Whether nothing new goes there, however well it does."""
-        return self.drained or bool(self.lost)
-
-    @property
-    def free(self) -> int:
-        """What nobody holds, within the quota; below zero when the site's own users went beyond it."""
-        return self.limit - self.others - self.ours
 
 
 class Closed(NamedTuple):

@@ -18,7 +18,7 @@ from koala.core.state.forecasts import LinkForecasts
 from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
 from koala.core.state.outlook import Prospect
-from koala.core.state.sites import SiteBelief, Trust
+from koala.core.state.site_belief import SiteBelief, Trust
 from koala.core.story import JobExplanation, JobTraffic
 from koala.daemon.perform.interface import SiteTrouble
 from koala.daemon.service.sentences import sentence

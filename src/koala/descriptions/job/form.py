@@ -37,7 +37,7 @@ from koala.descriptions.job.invalid import told
 from koala.descriptions.job.order import AfterText, ArrayText, MomentText, after_values, dependencies, moment_value
 from koala.descriptions.job.outputs import Outputs, output_values, outputs_of
 from koala.descriptions.job.task import ShapeText, shape_values, sized
-from koala.descriptions.mapping.tasks import (
+from koala.descriptions.job.task_graph import (
     CLUSTERS_WORDS,
     EDGES_WORDS,
     MCR_WORDS,

@@ -9,7 +9,7 @@ from pydantic import Field
 from koala.descriptions.errors import refuse_any
 from koala.descriptions.fields import Description, schema_of
 from koala.descriptions.job.form import JobText, read_job_yaml
-from koala.descriptions.mapping.tasks import (
+from koala.descriptions.job.task_graph import (
     CLUSTERS_WORDS,
     EDGES_WORDS,
     MCR_WORDS,

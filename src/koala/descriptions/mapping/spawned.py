@@ -8,7 +8,7 @@ from pydantic import Field
 
 from koala.descriptions.errors import refuse_any
 from koala.descriptions.fields import Description
-from koala.descriptions.mapping.tasks import TASKS_WORDS, Edges, Tasks, spawned_of, spawned_problems
+from koala.descriptions.job.task_graph import TASKS_WORDS, Edges, Tasks, spawned_of, spawned_problems
 from koala.descriptions.yaml.text import Document, read_document
 from koala.model.task_graph import SpawnedTasks
 

@@ -33,8 +33,8 @@ from koala.descriptions.fields import (
     schema_of,
 )
 from koala.descriptions.job.form import JobText, job_request
+from koala.descriptions.job.task_graph import TASKS_WORDS, Edges, Tasks, spawned_of, spawned_problems
 from koala.descriptions.mapping.spawned import SPAWNED_EDGES_WORDS
-from koala.descriptions.mapping.tasks import TASKS_WORDS, Edges, Tasks, spawned_of, spawned_problems
 from koala.descriptions.workload.communication import GeneratedCommunicationText, Home
 from koala.descriptions.yaml.problems import nearest, wrong
 from koala.descriptions.yaml.text import Document, read_document

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from koala.core import Scheduler
-from koala.core.state.sites import Trust
+from koala.core.state.site_belief import Trust
 from koala.model.grid import Grid
 from koala.model.messages import AnyEvent
 from koala.model.request import SiteName

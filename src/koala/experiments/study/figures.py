@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from koala.experiments.frame.claims import decimals
 from koala.experiments.frame.figures import ReportFigure, Style, new_grid, style_of
 from koala.experiments.frame.statistics import Interval
+from koala.experiments.study.findings import FIGURE_WORLDS_MAX, StudyFindings, World
 from koala.experiments.study.runs import METRICS
 
 if TYPE_CHECKING:
@@ -16,10 +17,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from koala.descriptions.study.form import StudyMetric
-    from koala.experiments.study.findings import StudyFindings, World
 
-# How many worlds are drawn; the tables and files have all of them.
-FIGURE_WORLDS_MAX = 24
 _COLUMNS = 2
 # The height of a policy in a panel, and what a panel has besides.
 _ROW_INCHES = 0.3

@@ -11,14 +11,16 @@ from typing import Any
 from koala.descriptions.study.form import ExpectationText, StudyMetric
 from koala.experiments.frame.claims import Comparison, PaperClaim, above, below, judge, measured, within
 from koala.experiments.frame.experiment import Conclusion, FinishedUnit, ReportTable
+from koala.experiments.frame.figures import ReportFigure
 from koala.experiments.frame.statistics import Interval, mean_interval
-from koala.experiments.study.figures import FIGURE_WORLDS_MAX, StudyFigures
 from koala.experiments.study.matrix import StudyMatrix
 from koala.experiments.study.runs import METRICS
 from koala.experiments.study.tables import as_csv, as_parquet
 
 # A world is a grid with some jobs, by their labels.
 World = tuple[str, str]
+# How many worlds are drawn; the tables and files have all of them.
+FIGURE_WORLDS_MAX = 24
 # Rows of the tables on the page; all of them are in the files beside it.
 PAGE_ROWS_MAX = 200
 # Two values that are the same are near each other, also where both are zero.
@@ -145,13 +147,12 @@ class StudyFindings:
 
     # ------------------------------------------------------------------------------------- what is left behind
 
-    def conclusion(self, *, parquet: bool) -> Conclusion:
-        """All of it, for the report."""
+    def conclusion(self, figures: list[ReportFigure], *, parquet: bool) -> Conclusion:
+        """All of it, with these figures, for the report."""
         runs = self._run_rows()
         files: dict[str, str | bytes] = {RUNS: as_csv(runs), DIFFERENCES: as_csv(self._difference_rows())}
         if parquet:
             files[RUNS_PARQUET] = as_parquet(runs)
-        figures = StudyFigures(self).figures()
         return Conclusion(self.as_json(), self.claims(), figures, self.notes(), files, self.tables())
 
     def as_json(self) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from koala.descriptions import decoded
 from koala.experiments.frame.experiment import Conclusion, Experiment, FinishedUnit, Parameters, Unit
 from koala.experiments.frame.run import Computer
 from koala.experiments.frame.whole_run import SeedRange, WholeRun, run_to_report
+from koala.experiments.study.figures import StudyFigures
 from koala.experiments.study.findings import StudyFindings
 from koala.experiments.study.matrix import StudyMatrix, grid_work, jobs_work, policy_work, read_matrix
 from koala.experiments.study.runs import run_cell
@@ -87,7 +88,8 @@ class Study(Experiment[StudyParameters]):
         )
 
     def conclude(self, parameters: StudyParameters, results: Sequence[FinishedUnit]) -> Conclusion:
-        return StudyFindings(self.matrix, results).conclusion(parquet=self._parquet)
+        findings = StudyFindings(self.matrix, results)
+        return findings.conclusion(StudyFigures(findings).figures(), parquet=self._parquet)
 
     def command(self, shown: Mapping[str, Any]) -> str:
         quick = " --quick" if shown["jobs_max"] else ""

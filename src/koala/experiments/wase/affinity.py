@@ -9,7 +9,8 @@ from __future__ import annotations
 from itertools import product
 from typing import Any
 
-from koala.experiments.wase.trials import WASE, WaseParameters, graph_of, groups_of, with_mcr
+from koala.experiments.wase.parameters import WaseParameters
+from koala.experiments.wase.trials import WASE, graph_of, groups_of, with_mcr
 from koala.experiments.wase.worlds import grid_of
 from koala.mapping.placing.catalogue import map_tasks
 from koala.mapping.result import NoPlace

@@ -8,15 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from koala.experiments.wase.trials import (
-    GREEDY,
-    WASE,
-    WHOLE,
-    WaseParameters,
-    graph_of,
-    groups_of,
-    with_mcr,
-)
+from koala.experiments.wase.parameters import WaseParameters
+from koala.experiments.wase.trials import GREEDY, WASE, WHOLE, graph_of, groups_of, with_mcr
 from koala.experiments.wase.worlds import grid_of
 from koala.mapping.placing.catalogue import map_tasks
 from koala.mapping.placing.optimal import Instance, Optimised, optimised, value_of

@@ -13,8 +13,9 @@ import msgspec
 from koala.experiments.frame.claims import Comparison, PaperClaim, above, below, judge, measured, within
 from koala.experiments.frame.statistics import Interval, mean_interval, paired_difference
 from koala.experiments.wase.data import WaseData
+from koala.experiments.wase.parameters import EACH, MEAN
 from koala.experiments.wase.pipeline import shape_claim
-from koala.experiments.wase.trials import EACH, GREEDY, GREEDY_SCAN, MEAN, WASE
+from koala.experiments.wase.trials import GREEDY, GREEDY_SCAN, WASE
 
 if TYPE_CHECKING:
     from koala.experiments.wase.data import Column

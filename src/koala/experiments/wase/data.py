@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 from koala.experiments.frame.experiment import FinishedUnit
 from koala.experiments.frame.statistics import Interval, mean_interval
-from koala.experiments.wase.trials import MEASURES, METHODS, WaseParameters, trials_of
+from koala.experiments.wase.parameters import WaseParameters
+from koala.experiments.wase.trials import MEASURES, METHODS, trials_of
 
 if TYPE_CHECKING:
     import numpy

@@ -25,9 +25,9 @@ from koala.experiments.wase import beyond, beyond_figures, claims, figures, worl
 from koala.experiments.wase.affinity import affinity_tasks, run_affinity
 from koala.experiments.wase.bound import bound_tasks, run_bound
 from koala.experiments.wase.data import AFFINITY, BOUND, PIPELINE, TRIALS, WaseData
+from koala.experiments.wase.parameters import BANDS, TOPOLOGIES, WaseParameters
 from koala.experiments.wase.pipeline import run_pipeline, tables_text
-from koala.experiments.wase.trials import BANDS, GREEDY, WASE, WaseParameters, run_trials
-from koala.experiments.wase.worlds import TOPOLOGIES
+from koala.experiments.wase.trials import GREEDY, WASE, run_trials
 from koala.mapping.clustering.catalogue import METHODS
 
 if TYPE_CHECKING:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Sequence
 from random import Random
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
-from koala.experiments.frame.experiment import Parameters
+from koala.experiments.wase.parameters import EACH, MEAN, WaseParameters
 from koala.experiments.wase.spawning import SPAWNED, InitialTasks, begun, spawned_mappings
-from koala.experiments.wase.worlds import TIERS, grid_of
+from koala.experiments.wase.worlds import grid_of
 from koala.mapping.clustering.catalogue import Clustering, ClusterSizeError, cluster
 from koala.mapping.clustering.limits import feasible_limits, within_limits
 from koala.mapping.placing.catalogue import MappingOptions, map_tasks
@@ -61,70 +61,9 @@ MEASURES = (
     "carried",
     "cpu_s",
 )
-# How a range of cluster sizes is read: as limits of each cluster, or of the mean over them.
-EACH = "each"
-MEAN = "mean"
-BANDS = (EACH, MEAN)
 # Digits after the point that are kept: all that anybody can tell apart, in a third of the room.
 _DIGITS = 6
 _TIME_DIGITS = 8
-
-Count = Annotated[int, msgspec.Meta(ge=1, le=100_000)]
-Positive = Annotated[float, msgspec.Meta(gt=0.0, le=1e9)]
-Share = Annotated[float, msgspec.Meta(ge=0.0, lt=1.0)]
-
-
-class WaseParameters(Parameters, frozen=True, kw_only=True):
-    """What can be set.
-
-    - ``tasks``: the sizes of the graphs; ``graphs``: how many of each size a seed has;
-    - ``mcr``: minimal computational requirements, with each of which every graph is mapped;
-    - ``cluster_sizes``: ranges of the number of tasks in a cluster, and ``bands``: whether they are limits of each
-      cluster, of the mean over clusters, or one after the other; the first is judged under the papers' names;
-    - ``clustering``: the method;
-    - ``machines`` and ``machines_per_lan``: the grids of a seed, one for each pair;
-    - ``edges_per_task``: 1.5, or 3 or 8 for dense graphs;
-    - ``topology``: grids as ``tiers`` makes them or ``nested`` four by four; ``lans_per_man``: from which of these
-      the number of LANs in each MAN is drawn for a grid of Tiers;
-    - ``load``: the range of the machines' load, or 0 to 0.2 for a light one; ``load_deviation``: how far the loads of
-      machines and links go from their mean over the day, on grids of Tiers;
-    - ``beyond``: whether the methods beyond the paper are tried, which takes most of the time;
-    - ``affinity_wanted`` and ``mbit_s_per_rqoc``: what the methods that look for affinity and bandwidth want;
-    - ``spawned_share``: the part of the tasks that come while the application runs, where that is tried;
-    - ``affinity_seeds``: under how many seeds the minimum affinity of small graphs is compared between grids;
-    - ``bound_seeds``: under how many seeds the best mapping is looked for, and ``bound_s``: for how long each.
-    """
-
-    tasks: tuple[Count, ...] = (8, 16, 32, 64, 128)
-    graphs: Count = 4
-    mcr: tuple[Positive, ...] = (25.0, 50.0, 75.0, 100.0)
-    cluster_sizes: tuple[tuple[float, float], ...] = ((1.0, 3.0), (4.0, 6.0), (7.0, 9.0))
-    bands: tuple[str, ...] = BANDS
-    clustering: str = "region-growing"
-    machines: tuple[Count, ...] = (32, 64, 128, 256, 512)
-    machines_per_lan: tuple[Count, ...] = (4, 8, 16)
-    edges_per_task: Positive = 1.5
-    topology: str = TIERS
-    lans_per_man: tuple[Count, ...] = (2, 4, 8)
-    load: tuple[Share, Share] = (0.1, 0.5)
-    load_deviation: Share = 0.1
-    beyond: bool = True
-    affinity_wanted: Positive = 2.0
-    mbit_s_per_rqoc: Positive = 10.0
-    spawned_share: Share = 0.25
-    affinity_seeds: Annotated[int, msgspec.Meta(ge=0)] = 40
-    bound_seeds: Annotated[int, msgspec.Meta(ge=0)] = 4
-    bound_s: Positive = 2.0
-
-    @property
-    def applications(self) -> int:
-        """How many applications a seed has."""
-        return len(self.tasks) * self.graphs * len(self.mcr) * len(self.cluster_sizes)
-
-    @property
-    def grids(self) -> int:
-        """How many grids a seed has."""
-        return len(self.machines) * len(self.machines_per_lan)
 
 
 class Trial(NamedTuple):

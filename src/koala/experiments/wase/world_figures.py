@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from koala.experiments.frame.figures import ReportFigure, legend, new_figure
 from koala.experiments.wase.data import WaseData
-from koala.experiments.wase.worlds import TIERS, tiers_grid_of
+from koala.experiments.wase.parameters import TIERS
+from koala.experiments.wase.worlds import tiers_grid_of
 from koala.mapping.tiers.loads import LoadModel, LoadSeries
 from koala.mapping.tiers.topology import MAN_SIDE_KM, NodePosition, Topology
 

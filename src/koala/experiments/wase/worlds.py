@@ -8,20 +8,14 @@ from __future__ import annotations
 
 from functools import lru_cache
 from random import Random
-from typing import TYPE_CHECKING
 
+from koala.experiments.wase.parameters import NESTED, WaseParameters
 from koala.mapping.random_grids import GridShape, random_grid
 from koala.mapping.tiers.grids import TiersGrid, TiersShape
 from koala.mapping.tiers.loads import LoadModel
 from koala.mapping.tiers.topology import TiersParameters
 from koala.model.dendrogram import Dendrogram
 
-if TYPE_CHECKING:
-    from koala.experiments.wase.trials import WaseParameters
-
-TIERS = "tiers"
-NESTED = "nested"
-TOPOLOGIES = (TIERS, NESTED)
 # Applications are mapped at any time of a day.
 DAY_S = 86_400.0
 

@@ -7,7 +7,6 @@ from collections.abc import Collection, Sequence
 from koala.lab import programs
 from koala.lab.daemons import Daemons
 from koala.lab.errors import LabFailedError
-from koala.lab.grid_file import client_environment
 from koala.lab.plan import LabPlan, SitePlan
 from koala.lab.slurm import cluster_files
 
@@ -27,7 +26,7 @@ def start(site: SitePlan, plan: LabPlan, daemons: Daemons) -> None:
         directory.mkdir(parents=True, exist_ok=True)
     cluster_files.configuration_file(site).write_text(cluster_files.slurm_conf(site, plan), encoding="utf-8")
     (home / "cgroup.conf").write_text(cluster_files.cgroup_conf(), encoding="utf-8")
-    environment = client_environment(site)
+    environment = cluster_files.environment(site)
     slurmd, slurmctld = (programs.find(program) or program for program in ("slurmd", "slurmctld"))
     daemons.start(controller(site), [slurmctld, "-D", "-i"], site, environment)
     for name in cluster_files.node_names(site, plan):
@@ -85,6 +84,6 @@ def _usable(site: SitePlan) -> set[str]:
 def _ask(site: SitePlan, *words: str) -> programs.ProgramResult:
     """Clients wait for a controller that is down for up to a minute, which is too long here."""
     try:
-        return programs.run([*site.through, *words], client_environment(site), timeout_s=_ASK_S)
+        return programs.run([*site.through, *words], cluster_files.environment(site), timeout_s=_ASK_S)
     except LabFailedError as error:
         return programs.ProgramResult(1, "", str(error))

@@ -23,6 +23,11 @@ def configuration_file(site: SitePlan) -> Path:
     return site.directory / "slurm" / "slurm.conf"
 
 
+def environment(site: SitePlan) -> dict[str, str]:
+    """What clients of the cluster need in their environment."""
+    return {"SLURM_CONF": str(configuration_file(site))}
+
+
 def slurm_conf(site: SitePlan, plan: LabPlan) -> str:
     """The cluster's whole configuration.
 

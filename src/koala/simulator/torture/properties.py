@@ -33,7 +33,6 @@ from koala.model.messages import (
 )
 from koala.model.request import JobId, JobType, SiteName
 from koala.policies.front_door import try_place
-from koala.simulator.torture.shapes import no_node_overfull
 from koala.simulator.world.site import SimulatedComponent, SimulatedState
 from koala.simulator.world.world import World
 
@@ -462,6 +461,15 @@ def transfers_are_needed(watch: PromiseChecker) -> None:
     for transfer in ledger.transfers.by_id.values():
         if not transfer.jobs or any(job_id not in ledger.jobs for job_id in transfer.jobs):
             watch.fail("no transfer without a job", f"{transfer.id} is kept for jobs that are gone")
+
+
+def no_node_overfull(watch: PromiseChecker) -> None:
+    """No node is given more than it has: processors, memory, GPUs."""
+    for site in watch.world.sites.values():
+        if site.tells_nodes:
+            assert site.nodes is not None
+            for problem in site.nodes.problems():
+                watch.fail("no node is given more than it has", f"{problem} at {site.name}")
 
 
 SAFETY: tuple[Callable[[PromiseChecker], None], ...] = (

@@ -1,9 +1,8 @@
-"""Storms with shaped tasks: sites whose nodes have memory and GPUs, jobs whose tasks need them, and their promise."""
+"""Storms with shaped tasks: sites whose nodes have memory and GPUs, jobs whose tasks need them."""
 
 from __future__ import annotations
 
 import random
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -13,9 +12,6 @@ from koala.model.request import Component, Flexibility, Request
 from koala.policies import Catalogue
 from koala.policies.front_door import View, compile_demand, try_place
 from koala.simulator.workloads.workload import Arrival
-
-if TYPE_CHECKING:
-    from koala.simulator.torture.properties import PromiseChecker
 
 _GIB = 2**30
 # Of each site, and of the processors of each node, a drawn job needs no more than this: users come and go beside it.
@@ -104,12 +100,3 @@ def _shape(rng: random.Random) -> tuple[int, TaskNeeds | None]:
         constraint=rng.choice(("", "", "big", "big&new", "new|old")),
     )
     return rng.choice((1, 1, 2, 4)), None if needs == TaskNeeds() else needs
-
-
-def no_node_overfull(watch: PromiseChecker) -> None:
-    """No node is given more than it has: processors, memory, GPUs."""
-    for site in watch.world.sites.values():
-        if site.tells_nodes:
-            assert site.nodes is not None
-            for problem in site.nodes.problems():
-                watch.fail("no node is given more than it has", f"{problem} at {site.name}")

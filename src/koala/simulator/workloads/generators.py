@@ -10,7 +10,7 @@ import random
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from koala.descriptions.mapping.tasks import spawned_of
+from koala.descriptions.job.task_graph import spawned_of
 from koala.descriptions.workload.communication import BandwidthsText, GeneratedCommunicationText
 from koala.descriptions.workload.form import (
     ApplicationModelText,

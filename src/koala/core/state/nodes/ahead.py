@@ -11,17 +11,14 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from koala.core.state.availability import Availability, Hold, SiteProfile
 from koala.core.state.job import Job
 from koala.core.state.nodes.pools import PLAIN, BelievedPools, held_tokens, left_of
 from koala.core.state.nodes.sure import BYTE, GPU, KnownNodes, LooseTasks, NodesThen
+from koala.core.state.site_belief import SiteBelief
 from koala.model.nodes import UNTOLD, NodeClass, NodePool, NodeSize, TaskShape
 from koala.model.request import JobId
-
-if TYPE_CHECKING:
-    from koala.core.state.sites import SiteBelief
 
 
 class NodesAhead:

@@ -7,17 +7,14 @@ plain tasks never ask, and cost nothing here.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from koala.core.state.job import Job
+from koala.core.state.site_belief import SiteBelief
 from koala.model.grid import Site
 from koala.model.messages import Token
 from koala.model.nodes import NodeClass, NodePool, NodeSize, TaskShape
 from koala.model.request import JobId
 from koala.policies.front_door import described_pool
-
-if TYPE_CHECKING:
-    from koala.core.state.sites import SiteBelief
 
 PLAIN = TaskShape()
 

@@ -10,7 +10,8 @@ from typing import NamedTuple
 from koala.core.lifecycle import ENDED, IN_CLAIMING_QUEUE, JobState
 from koala.core.state.ledger import Ledger
 from koala.core.state.queues import PlacementQueue
-from koala.core.state.sites import Sites, Trust
+from koala.core.state.site_belief import Trust
+from koala.core.state.sites import Sites
 from koala.daemon.engine.loop import Engine
 from koala.daemon.service.answers import (
     job_on_links,

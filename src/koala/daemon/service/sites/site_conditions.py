@@ -7,7 +7,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterable
 
-from koala.core.state.sites import SiteBelief, Trust
+from koala.core.state.site_belief import SiteBelief, Trust
 
 _log = logging.getLogger("koala.daemon.sites")
 
