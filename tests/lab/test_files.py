@@ -103,6 +103,7 @@ def test_the_emulator_is_told_every_pair_once() -> None:
 def test_every_address_of_the_wide_area_has_a_name() -> None:
     text = hosts_text(plan_of(LabOptions(directory=Path("/lab"), wan=LINK, nodes=1)))
     assert text.splitlines() == [
+        "# of the lab in /lab",
         "127.0.0.1 localhost here",
         "10.77.1.1 alpha",
         "10.77.1.2 alpha1",

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -13,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from msgspec.structs import replace
 
 from koala.cli import koala
 from koala.core import Scheduler
@@ -21,9 +24,12 @@ from koala.daemon.grid_sites import make_areas
 from koala.daemon.launches import search_path
 from koala.daemon.perform.link_probes import LinkProber
 from koala.descriptions import read_grid
-from koala.lab import Lab, LabError, LabOptions, WideAreaLink, programs, requirements, up
+from koala.lab import Lab, LabError, LabOptions, WideAreaLink, down, leftovers, programs, requirements, up
+from koala.lab.daemons import Daemons
 from koala.lab.lab import plan_of, status
-from koala.lab.network.namespaces import NAME
+from koala.lab.network import namespaces as network
+from koala.lab.plan import LabPlan
+from koala.lab.record import LabRecord, Recorder
 from koala.model.grid import Grid
 from koala.model.messages import AnyEvent, LinkProbed, ProbeLink, TrafficMeasured
 from koala.model.request import Application, Component, JobType, Request
@@ -97,7 +103,7 @@ def measured(lab: Lab, one: str, other: str) -> tuple[float, float]:
 
 def emulator_of(lab: Lab) -> int:
     """The process that emulates the wide area, as it was started with the lab."""
-    [emulator] = [each.process.pid for each in lab.record.daemons if each.name == NAME]
+    [emulator] = [each.process.pid for each in lab.record.daemons if each.name == network.NAME]
     return emulator
 
 
@@ -147,7 +153,7 @@ def need_client() -> None:
 
 def test_an_emulator_that_was_killed_is_started_again_and_the_links_are_back(wide: Lab) -> None:
     subprocess.run(["kill", "-KILL", str(emulator_of(wide))], check=True)
-    wait_for("it has died", lambda: status(wide).dead == (NAME,))
+    wait_for("it has died", lambda: status(wide).dead == (network.NAME,))
     again = up(wide.plan.options)
     assert status(again).up
     assert measured(again, "gamma", "alpha")[0] >= 2 * DELAY_S
@@ -300,8 +306,47 @@ def test_a_second_lab_with_these_namespaces_is_refused(wide: Lab, directory: Pat
     options = LabOptions(
         directory=directory, sites=("alpha",), wan=wide.plan.options.wan, first_port=wide.plan.options.first_port
     )
-    with pytest.raises(LabError, match=r"there is a network namespace koala-\d+-alpha already.*--first-port"):
+    words = (
+        rf"there is a network namespace koala-\d+-alpha already, of the lab in {wide.plan.directory}; .*--first-port"
+    )
+    with pytest.raises(LabError, match=words):
         requirements.check(plan_of(options))
+
+
+@contextlib.contextmanager
+def network_alone(plan: LabPlan) -> Iterator[None]:
+    """A lab of which nothing is up but its namespaces and the links between them."""
+    plan.directory.mkdir()
+    recorder = Recorder(LabRecord(options=plan.options))
+    recorder.write()
+    try:
+        network.start(plan, Daemons(plan, recorder))
+        yield
+    finally:
+        leftovers.end(plan.directory)
+        network.remove(plan)
+
+
+def test_namespaces_of_a_lab_that_has_died_are_made_anew_for_another_and_stay_with_that_one(directory: Path) -> None:
+    link = WideAreaLink(rate_mbit_s=RATE_MBIT_S, delay_s=0.0)
+    options = options_in(directory, sites=("alpha", "beta"), wan=link)
+    dead, living = (
+        plan_of(replace(options, directory=place)) for place in (directory, directory.with_name("living"))
+    )
+    names = {str(site.namespace) for site in living.sites}
+    with network_alone(dead):
+        with pytest.raises(LabError, match=f"of the lab in {dead.directory};"):
+            requirements.check(living)
+        leftovers.end(dead.directory)
+        requirements.check(living)
+        with network_alone(living):
+            assert down(dead.directory) == 0
+            assert names <= namespaces()
+            assert all(str(living.directory) in Path("/etc/netns", name, "hosts").read_text() for name in names)
+            leftovers.end(living.directory)
+            shutil.rmtree(living.directory)
+            requirements.check(living)
+    assert not names & namespaces()
 
 
 def test_down_leaves_no_namespace_and_no_file(directory: Path) -> None:

@@ -4,7 +4,6 @@ is measured there, from single jobs to the numbers of the report."""
 from __future__ import annotations
 
 import asyncio
-import os
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -19,18 +18,17 @@ from koala.descriptions import read_grid
 from koala.experiments.live2005.runs import FileWorkload, run_live, simulated
 from koala.experiments.live2006 import runs
 from koala.experiments.live2006.findings import Live2006Findings, LiveRun
-from koala.experiments.live2006.lab import LabSize, LiveGrid, live_grid, options_for
+from koala.experiments.live2006.lab import LabSize, LiveGrid, live_grid
 from koala.experiments.live2006.load import JOB_NAME, LoadController
 from koala.experiments.live2006.model import fitted, predicted
 from koala.experiments.live2006.runs import SolverProblem, WorkloadDraw, calibrated, run_policy
-from koala.lab import Lab, LabError, requirements
-from koala.lab.lab import plan_of
+from koala.lab import Lab, WideAreaLink
 from koala.model.grid import Background
+from tests.support.lab_making import as_root, options_in
 
 WAIT_S = 120.0
-FIRST_PORT = 24_700
 SITES = ("alpha", "beta", "gamma")
-SIZE = LabSize(nodes=1, processors_per_node=8, slots=8, first_port=FIRST_PORT, rate_mbit_s=100.0, delay_ms=2.0)
+SIZE = LabSize(nodes=1, processors_per_node=8, slots=8, first_port=26_700, rate_mbit_s=100.0, delay_ms=2.0)
 # Beside it a job of two processors finds room at every site.
 BACKGROUND = Background(user_load=0.1, user_size_mean=1.0, user_execution_mean_s=3.0, band_low=0.25, band_high=0.25)
 PROBLEM = SolverProblem(size=16, laplace_iterations=5, heat_iterations=5)
@@ -39,7 +37,7 @@ DRAWN = WorkloadDraw(jobs=2, interarrival_s=0.5, seed=1)
 FEW = {"APPLICATIONS": ("laplace",), "SIZES": {2: (2,)}, "COMPONENTS": (1, 2), "STARTS": 2, "PAUSE_S": 0.2}
 KIND = "laplace/2"
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces are for root")
+pytestmark = as_root
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -54,13 +52,8 @@ def few_jobs() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def live() -> Iterator[LiveGrid]:
     """A lab with its daemon, of which nothing stays. Skips where a program is missing; fails where CI is set."""
-    try:
-        requirements.check_programs(plan_of(options_for(SIZE, Path("/lab"))))
-    except LabError as error:
-        if os.environ.get("CI"):
-            pytest.fail(error.for_user())
-        pytest.skip(error.for_user())
-    with live_grid(SIZE) as found:
+    free = options_in(Path("/lab"), wan=WideAreaLink(rate_mbit_s=SIZE.rate_mbit_s, delay_s=0.0))
+    with live_grid(SIZE._replace(first_port=free.first_port)) as found:
         yield found
     assert not found.lab.plan.directory.exists(), "nothing stays"
 

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from koala.lab import programs
+from koala.lab import leftovers, programs, record
 from koala.lab.daemons import Daemons
 from koala.lab.errors import LabError, LabFailedError
 from koala.lab.network import emulator
@@ -28,21 +28,54 @@ NAME = "wide-area"
 _NAMESPACES = Path("/run/netns")
 _FILES = Path("/etc/netns")  # where ip netns exec looks for what a namespace has in the place of files of /etc
 _DEVICE_FILE = Path("/dev/net/tun")
+_OF_LAB = "# of the lab in "  # how the hosts file of a namespace begins; then comes the directory of its lab
 _SEED = 1
 
 
 def check(plan: LabPlan) -> None:
-    """LabError where namespaces cannot be made, or there are some of these names."""
+    """LabError where namespaces cannot be made, or somebody has some of these names. What a lab that has died left
+    behind is nobody's."""
     if os.geteuid() != 0:
         raise LabError("--wan: network namespaces are for root; run it as root, or leave --wan out")
     if not _DEVICE_FILE.exists():
         raise LabError(f"--wan: this machine has no {_DEVICE_FILE}; load the kernel's module tun, or leave --wan out")
     for site in plan.sites:
-        if site.namespace is not None and (_NAMESPACES / site.namespace).exists():
+        if (
+            site.namespace is not None
+            and (_NAMESPACES / site.namespace).exists()
+            and not _is_left(site.namespace, plan)
+        ):
+            owner = _owner(site.namespace)
+            whose = "" if owner is None else f", of the lab in {owner}"
             raise LabError(
-                f"--wan: there is a network namespace {site.namespace} already, of another lab; "
+                f"--wan: there is a network namespace {site.namespace} already{whose}; "
                 f"choose another --first-port (it is {plan.options.first_port} now)"
             )
+
+
+def _exists(namespace: str) -> bool:
+    return (_NAMESPACES / namespace).exists()
+
+
+def _owner(namespace: str) -> Path | None:
+    """The directory of the lab that made a namespace; None if it is not known."""
+    with contextlib.suppress(OSError):
+        first = (_FILES / namespace / "hosts").read_text(encoding="utf-8").partition("\n")[0]
+        if first.startswith(_OF_LAB):
+            return Path(first.removeprefix(_OF_LAB))
+    return None
+
+
+def _is_left(namespace: str, plan: LabPlan) -> bool:
+    """Whether a lab made it of which nothing lives, and nobody else is at work on that lab."""
+    owner = _owner(namespace)
+    if owner is None:
+        return False
+    with contextlib.suppress(LabFailedError), contextlib.ExitStack() as stack:
+        if owner.is_dir() and owner != plan.directory:
+            stack.enter_context(record.alone(owner))
+        return not leftovers.lab_processes(owner)
+    return False
 
 
 def start(plan: LabPlan, daemons: Daemons) -> None:
@@ -75,15 +108,20 @@ def prepare_again(plan: LabPlan) -> None:
 
 
 def remove(plan: LabPlan) -> None:
-    """Remove the namespaces and their files; none of them need be there."""
+    """Remove the namespaces and their files; none need be there. What another lab has by now stays."""
     for site in plan.sites:
         assert site.namespace is not None, "of a lab behind a wide area"
-        if (_NAMESPACES / site.namespace).exists():
-            programs.must_run(["ip", "netns", "delete", site.namespace])
-        (_FILES / site.namespace / "hosts").unlink(missing_ok=True)
-        for directory in (_FILES / site.namespace, _FILES):
-            with contextlib.suppress(OSError):
-                directory.rmdir()
+        if _owner(site.namespace) in (None, plan.directory):
+            _remove_namespace(site.namespace)
+
+
+def _remove_namespace(namespace: str) -> None:
+    if _exists(namespace):
+        programs.must_run(["ip", "netns", "delete", namespace])
+    (_FILES / namespace / "hosts").unlink(missing_ok=True)
+    for directory in (_FILES / namespace, _FILES):
+        with contextlib.suppress(OSError):
+            directory.rmdir()
 
 
 def emulator_settings(plan: LabPlan) -> dict[str, Any]:
@@ -102,7 +140,7 @@ def emulator_settings(plan: LabPlan) -> dict[str, Any]:
 
 def hosts_text(plan: LabPlan) -> str:
     """The names of all addresses, the same in every namespace. This machine's own name is the loopback's."""
-    lines = [f"127.0.0.1 localhost {plan.host}"]
+    lines = [f"{_OF_LAB}{plan.directory}", f"127.0.0.1 localhost {plan.host}"]
     for site in plan.sites:
         lines.append(f"{site.address} {site.name}")
         if site.kind is SiteKind.SLURM:
@@ -113,6 +151,8 @@ def hosts_text(plan: LabPlan) -> str:
 
 def _make_namespace(site: SitePlan, plan: LabPlan) -> None:
     assert site.namespace is not None, "of a lab behind a wide area"
+    if _exists(site.namespace) and _is_left(site.namespace, plan):
+        _remove_namespace(site.namespace)
     hosts = _FILES / site.namespace / "hosts"
     hosts.parent.mkdir(parents=True, exist_ok=True)
     hosts.write_text(hosts_text(plan), encoding="utf-8")
