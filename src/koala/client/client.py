@@ -11,6 +11,7 @@ import os
 import socket
 import ssl
 import time
+import traceback
 import typing
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from pathlib import Path
@@ -523,25 +524,23 @@ class AsyncClient(_Sender):
 
 
 class _SocketTransport(httpx.HTTPTransport):
-    """Connections to the daemon's unix socket. Each begins with a try of our own, since httpcore forgets to close its
-    socket when nobody listens."""
+    """Connections to the daemon's unix socket. httpcore leaves its socket open where nobody listens."""
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
-        request.extensions = {**request.extensions, "trace": _try_socket}
+        request.extensions = {**request.extensions, "trace": _close_unconnected}
         return super().handle_request(request)
 
 
-def _try_socket(event: str, details: dict[str, Any]) -> None:
-    if event != "connection.connect_unix_socket.started":
+def _close_unconnected(event: str, details: dict[str, Any]) -> None:
+    """Close the socket of a connection that failed: only the frames that the failure came through still know it."""
+    if event != "connection.connect_unix_socket.failed":
         return
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as trying:
-        trying.settimeout(details["timeout"])
-        try:
-            trying.connect(details["path"])
-        except TimeoutError as error:
-            raise httpx.ConnectTimeout(str(error)) from error
-        except OSError as error:
-            raise httpx.ConnectError(str(error)) from error
+    failure = details["exception"]
+    for error in filter(None, (failure, failure.__cause__)):
+        for frame, _ in traceback.walk_tb(error.__traceback__):
+            for left in frame.f_locals.values():
+                if isinstance(left, socket.socket):
+                    left.close()
 
 
 def _request(http: httpx.Client | httpx.AsyncClient, step: Send) -> httpx.Request:
