@@ -30,7 +30,7 @@ settings.register_profile("random", settings.get_profile("koala"), derandomize=F
 settings.load_profile("koala")
 
 # Beyond one for each processor: tests of daemons, clusters and browsers mostly wait for them.
-WORKERS_MORE = 4
+WORKERS_MORE = 6
 # Its tests take longest, so they begin first. Most share a lab: two groups that take about as long, with a lab each.
 END_TO_END = "tests/end_to_end/"
 OWN_CLUSTER = ("test_accounting.py",)
