@@ -26,6 +26,8 @@ from tests.support.painted_grid import PaintedService, Served, served
 
 PAGES = ("/", "/network", "/jobs", "/jobs/7", "/jobs/10", "/jobs/4", "/sites/delft", "/sites/vrije", "/login")
 ALL = (Scope.READ, Scope.SUBMIT, Scope.OPERATE)
+# A moment that is told with its date, also if the tests began before midnight and this one runs after it.
+LATER = NOW + 2 * 86_400.0
 
 
 def caller(server: Served, *scopes: Scope, user: str = "ada") -> httpx.Client:
@@ -122,9 +124,9 @@ def test_a_waiting_job_is_explained_site_by_site(reader: httpx.Client) -> None:
 
 
 def test_plans_tell_when_and_where_jobs_are_expected(server: Served, operator: httpx.Client) -> None:
-    server.service.plans[10] = PlanInfo(job=10, expected_at=NOW + 86_400.0, expected_sites=["delft", "leiden"])
+    server.service.plans[10] = PlanInfo(job=10, expected_at=LATER, expected_sites=["delft", "leiden"])
     server.service.paint_job(job(99, "waiting"))
-    expected = f"expected at {moment(NOW + 86_400.0)} on delft and leiden"
+    expected = f"expected at {moment(LATER)} on delft and leiden"
     assert f"It is {expected} , if nobody comes before" in text_of(operator.get("/jobs/10").text)
     planned = expected.removeprefix("expected at ")
     assert f"Job 10 , which comes before it, has its places planned for {planned}." in text_of(
@@ -274,12 +276,12 @@ def test_the_elements_of_an_array_leave_room_for_other_jobs_that_ended(
 
 
 def test_a_job_that_is_held_until_its_time_is_listed_with_it(server: Served, operator: httpx.Client) -> None:
-    held = job(30, "held", reason="it waits for its time (begin_at)", begins_at=NOW + 86_400.0)
+    held = job(30, "held", reason="it waits for its time (begin_at)", begins_at=LATER)
     counts = ElementCountsInfo(indices="0-4", size=5, running=2, done=2, failed=1)
     array = job(40, "unfolding", elements=counts, standing="running")
     server.paint(lambda service: service.painted.update({30: held, 40: array}))
     page = text_of(operator.get("/jobs").text)
-    assert f"it waits for its time, {moment(NOW + 86_400.0)}" in page
+    assert f"it waits for its time, {moment(LATER)}" in page
     assert "5 elements: 2 running, 2 done, 1 failed" in page
 
 
