@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import tarfile
 from pathlib import Path
-
-import pytest
 
 from tests.support.live_cli import Shell
 from tests.support.live_daemon import running_daemon, until
@@ -62,63 +58,3 @@ def test_what_a_job_made_comes_home_also_when_the_daemon_is_killed(tmp_path: Pat
         told = " ".join(koala("job", "fetch", str(plain), "--wait", code=2).stderr.split())
         assert "has no outputs" in told
         assert "#KOALA --outputs" in told
-
-
-@pytest.mark.parametrize("target", ["/dev/null/x"])
-def test_a_place_that_cannot_be_written_is_told(tmp_path: Path, target: str) -> None:
-    from koala.client.errors import InvalidError
-    from koala.client.fetching import unpack
-
-    with pytest.raises(InvalidError, match="--to"):
-        unpack(tmp_path / "archive", Path(target))
-
-
-def test_links_of_an_archive_are_unpacked_where_they_stay_in_it_and_nothing_is_written_through_one(
-    tmp_path: Path,
-) -> None:
-    from koala.client.fetching import unpack
-
-    place, outside = tmp_path / "place", tmp_path / "outside"
-    place.mkdir()
-    outside.mkdir()
-    (outside / "file").write_text("theirs")
-    (place / "door").symlink_to(outside)
-    (place / "way").symlink_to(outside / "file")
-    archive = tmp_path / "archive"
-    entries = (
-        ("logs", tarfile.DIRTYPE, ""),
-        ("logs/a", tarfile.REGTYPE, ""),
-        ("../outside/b", tarfile.REGTYPE, ""),
-        (str(outside / "c"), tarfile.REGTYPE, ""),
-        ("door/d", tarfile.REGTYPE, ""),
-        ("door", tarfile.DIRTYPE, ""),
-        ("way", tarfile.REGTYPE, ""),
-        ("link", tarfile.SYMTYPE, "logs"),
-        ("link/e", tarfile.REGTYPE, ""),
-        ("logs/up", tarfile.SYMTYPE, "../link/a"),
-        ("loop", tarfile.SYMTYPE, "loop"),
-        ("away", tarfile.SYMTYPE, "../outside"),
-        ("far", tarfile.SYMTYPE, str(outside)),
-        ("round", tarfile.SYMTYPE, "door/.."),
-        ("hard", tarfile.LNKTYPE, "logs/a"),
-        ("same", tarfile.LNKTYPE, "same"),
-        ("theirs", tarfile.LNKTYPE, "door/file"),
-        ("pipe", tarfile.FIFOTYPE, ""),
-    )
-    for _ in range(2):  # what is there is replaced
-        with tarfile.open(archive, "w") as tar:
-            for name, kind, target in entries:
-                entry = tarfile.TarInfo(name)
-                entry.type, entry.mode, entry.linkname, entry.uid = kind, 0o6777, target, 12_345
-                tar.addfile(entry)
-        left_out = ["../outside/b", str(outside / "c"), "door/d", "door", "link/e"]
-        assert unpack(archive, place) == [*left_out, "away", "far", "round", "same", "theirs", "pipe"]
-        there = ["door", "hard", "link", "logs", "logs/a", "logs/up", "loop", "way"]
-        assert sorted(str(each.relative_to(place)) for each in place.rglob("*")) == there
-        assert (place / "link").readlink() == Path("logs")
-        assert (place / "hard").samefile(place / "logs" / "a")
-        assert not (place / "way").is_symlink()
-        assert [(each.name, each.read_text()) for each in outside.iterdir()] == [("file", "theirs")]
-        made = (place / "logs" / "a").stat()
-        assert (made.st_mode & 0o7777, made.st_uid) == (0o755, os.getuid())
-        assert not archive.exists()

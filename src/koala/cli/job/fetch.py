@@ -105,7 +105,7 @@ def _bring(client: Client, output: OutputInfo, place: Path, progress: Callable[[
     if not output.directory:
         client.fetch_file(output.name, place, progress=progress)
         return
-    from koala.client.fetching import unpack
+    from koala.client.archive import unpack
 
     archive = place.with_name(f".{place.name}.tar")
     client.fetch_file(output.name, archive, progress=progress)
