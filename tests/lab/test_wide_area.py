@@ -335,8 +335,14 @@ def test_namespaces_of_a_lab_that_has_died_are_made_anew_for_another_and_stay_wi
     )
     names = {str(site.namespace) for site in living.sites}
     with network_alone(dead):
-        with pytest.raises(LabError, match=f"of the lab in {dead.directory};"):
+        whose = f"of the lab in {dead.directory};"
+        with pytest.raises(LabError, match=whose):
             requirements.check(living)
+        # Nor does one get them that asked before they were there; it leaves them alone when it is taken down.
+        with pytest.raises(LabError, match=whose), network_alone(living):
+            pytest.fail("two labs have the same namespaces")
+        living.directory.rename(directory.with_name("refused"))
+        assert names <= namespaces()
         leftovers.end(dead.directory)
         requirements.check(living)
         with network_alone(living):

@@ -8,9 +8,11 @@ that ``ip netns exec`` puts in the place of the machine's.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -40,21 +42,19 @@ def check(plan: LabPlan) -> None:
     if not _DEVICE_FILE.exists():
         raise LabError(f"--wan: this machine has no {_DEVICE_FILE}; load the kernel's module tun, or leave --wan out")
     for site in plan.sites:
-        if (
-            site.namespace is not None
-            and (_NAMESPACES / site.namespace).exists()
-            and not _is_left(site.namespace, plan)
-        ):
-            owner = _owner(site.namespace)
-            whose = "" if owner is None else f", of the lab in {owner}"
-            raise LabError(
-                f"--wan: there is a network namespace {site.namespace} already{whose}; "
-                f"choose another --first-port (it is {plan.options.first_port} now)"
-            )
+        if site.namespace is not None:
+            _check_free(site.namespace, plan)
 
 
-def _exists(namespace: str) -> bool:
-    return (_NAMESPACES / namespace).exists()
+def _check_free(namespace: str, plan: LabPlan) -> None:
+    owner = _owner(namespace)
+    taken = (_NAMESPACES / namespace).exists() if owner is None else not _is_dead(owner, plan)
+    if taken:
+        whose = "" if owner is None else f", of the lab in {owner}"
+        raise LabError(
+            f"--wan: there is a network namespace {namespace} already{whose}; "
+            f"choose another --first-port (it is {plan.options.first_port} now)"
+        )
 
 
 def _owner(namespace: str) -> Path | None:
@@ -66,22 +66,32 @@ def _owner(namespace: str) -> Path | None:
     return None
 
 
-def _is_left(namespace: str, plan: LabPlan) -> bool:
-    """Whether a lab made it of which nothing lives, and nobody else is at work on that lab."""
-    owner = _owner(namespace)
-    if owner is None:
-        return False
+def _is_dead(lab: Path, plan: LabPlan) -> bool:
+    """Whether nothing lives of the lab in a directory, and nobody but this plan's lab is at work on it."""
     with contextlib.suppress(LabFailedError), contextlib.ExitStack() as stack:
-        if owner.is_dir() and owner != plan.directory:
-            stack.enter_context(record.alone(owner))
-        return not leftovers.lab_processes(owner)
+        if lab != plan.directory:
+            with contextlib.suppress(OSError):  # it has gone
+                stack.enter_context(record.alone(lab))
+        return not leftovers.lab_processes(lab)
     return False
+
+
+@contextlib.contextmanager
+def _one_at_a_time() -> Iterator[None]:
+    """Whoever looks at namespaces and then makes or removes them does so alone on this machine."""
+    descriptor = os.open(_NAMESPACES.parent, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def start(plan: LabPlan, daemons: Daemons) -> None:
     """Make the namespaces and forward packets between them; returns when they flow."""
-    for site in plan.sites:
-        _make_namespace(site, plan)
+    with _one_at_a_time():
+        for site in plan.sites:
+            _make_namespace(site, plan)
     (plan.daemons / NAME).mkdir(parents=True)
     daemons.start(NAME, [sys.executable, emulator.__file__, str(_write_settings(plan))], None)
     wait(plan, daemons)
@@ -109,14 +119,15 @@ def prepare_again(plan: LabPlan) -> None:
 
 def remove(plan: LabPlan) -> None:
     """Remove the namespaces and their files; none need be there. What another lab has by now stays."""
-    for site in plan.sites:
-        assert site.namespace is not None, "of a lab behind a wide area"
-        if _owner(site.namespace) in (None, plan.directory):
-            _remove_namespace(site.namespace)
+    with _one_at_a_time():
+        for site in plan.sites:
+            assert site.namespace is not None, "of a lab behind a wide area"
+            if _owner(site.namespace) in (None, plan.directory):
+                _remove_namespace(site.namespace)
 
 
 def _remove_namespace(namespace: str) -> None:
-    if _exists(namespace):
+    if (_NAMESPACES / namespace).exists():
         programs.must_run(["ip", "netns", "delete", namespace])
     (_FILES / namespace / "hosts").unlink(missing_ok=True)
     for directory in (_FILES / namespace, _FILES):
@@ -151,8 +162,8 @@ def hosts_text(plan: LabPlan) -> str:
 
 def _make_namespace(site: SitePlan, plan: LabPlan) -> None:
     assert site.namespace is not None, "of a lab behind a wide area"
-    if _exists(site.namespace) and _is_left(site.namespace, plan):
-        _remove_namespace(site.namespace)
+    _check_free(site.namespace, plan)
+    _remove_namespace(site.namespace)
     hosts = _FILES / site.namespace / "hosts"
     hosts.parent.mkdir(parents=True, exist_ok=True)
     hosts.write_text(hosts_text(plan), encoding="utf-8")
