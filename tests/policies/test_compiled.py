@@ -89,6 +89,20 @@ def link_worlds(draw: st.DrawFn) -> tuple[list[int], int, int, list[int], list[i
     return idle, draw(st.integers(1, 80)), draw(st.integers(-1, sites - 1)), demand, capacity, own_bit_s
 
 
+@st.composite
+def divided_worlds(draw: st.DrawFn) -> tuple[list[int], int, int, list[int], list[int], float]:
+    """The same, of a job that only several sites together hold, and of links that its parts may just fill."""
+    sites = 4
+    idle = draw(st.lists(st.integers(1, 9), min_size=sites, max_size=sites))
+    capacity = draw(
+        st.lists(st.sampled_from([50, 100, 100, UNLIMITED_BIT_S]), min_size=sites + 2, max_size=sites + 2)
+    )
+    demand = [draw(st.integers(0, min(most, 100))) for most in capacity]
+    total = draw(st.integers(max(idle) + 1, sum(idle)))
+    own_bit_s = draw(st.sampled_from([1.0, 2.5, 7.5, 20.0, 60.0]))
+    return idle, total, draw(st.integers(-1, sites - 1)), demand, capacity, own_bit_s
+
+
 # Sites 0 and 1 behind the shared link 4, sites 2 and 3 behind 5; or nothing between any two.
 SHARED = [0, 0, 0, 2, 4, 4, 4, 6, 8, 8, 8, 8, 8, 8, 8, 8, 8], [4, 5] * 4
 UNSHARED: tuple[list[int], list[int]] = [0] * 17, []
@@ -97,13 +111,15 @@ UNSHARED: tuple[list[int], list[int]] = [0] * 17, []
 @pytest.mark.parametrize("name", CHOICES)
 @settings(deadline=None, max_examples=60)
 @given(
-    world=link_worlds(),
+    world=st.one_of(divided_worlds(), link_worlds()),
+    other_threshold=st.sampled_from([0.0, 0.6, 1.0]),
     pattern=st.sampled_from([ALL_TO_ALL, RING, CUBE, MASTER_WORKER, SILENT]),
     between=st.sampled_from([SHARED, UNSHARED]),
 )
 def test_a_compiled_module_places_as_python_does(
     name: str,
     world: tuple[list[int], int, int, list[int], list[int], float],
+    other_threshold: float,
     pattern: int,
     between: tuple[list[int], list[int]],
 ) -> None:
@@ -111,6 +127,7 @@ def test_a_compiled_module_places_as_python_does(
     choice = BUILTIN.find(name).module
     assert choice is not None
     module, threshold, chunk = choice
+    threshold = other_threshold or threshold
     parts, fast_parts = [9] * 4, whole([9] * 4)
     case = PlacementCase(total, demand, capacity, own_bit_s, threshold, [0] * 4, home, chunk, pattern, 2, 1, 9)
     routes = SharedRoutes(*between, [0.0] * 6, [0] * 6, [0] * 4, [0] * 4)
