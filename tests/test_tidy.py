@@ -6,6 +6,7 @@ Layers are held by import-linter (see ``test_architecture``), style by ruff; her
 from __future__ import annotations
 
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -184,8 +185,11 @@ def files_of_the_project() -> list[Path]:
             text=True,
             check=True,
         )
-    except (OSError, subprocess.CalledProcessError):
-        pytest.skip("this is not a clone: there is no list of the project's files")
+    except (OSError, subprocess.CalledProcessError) as error:
+        words = f"there is no list of the project's files, as this is no clone or git is not installed: {error}"
+        if os.environ.get("CI"):
+            pytest.fail(words)
+        pytest.skip(words)
     paths = (ROOT / line for line in listed.stdout.splitlines())
     return [path for path in paths if path.is_file() and path.suffix in TEXT_SUFFIXES]
 
