@@ -82,10 +82,10 @@ COMPILED = {"numpy", "numba"}
 MAY_IMPORT_COMPILED = {
     "simulator/workloads/synthetic.py",
     "simulator/workloads/lublin.py",
-    "simulator/traces/reading.py",
+    "simulator/traces/reader.py",
     "simulator/trace_run.py",
     "simulator/traces/summary.py",
-    "simulator/traces/writing.py",
+    "simulator/traces/writer.py",
 }
 # Programs of their own, which the rest of the package never imports.
 APPLICATIONS = "examples/applications/"

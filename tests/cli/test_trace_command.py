@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from koala.cli import koala
-from koala.simulator.traces.reading import read_trace
+from koala.simulator.traces.reader import read_trace
 
 
 def run(*arguments: str) -> Result:

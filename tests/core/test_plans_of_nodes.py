@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from koala.core import JobState
+from koala.core.state.nodes.guaranteed_places import BYTE, GPU, KnownNodes, LooseTasks, sure_places
 from koala.core.state.nodes.pools import PLAIN
-from koala.core.state.nodes.sure import BYTE, GPU, KnownNodes, LooseTasks, sure_places
 from koala.model.grid import Preemption
 from koala.model.messages import JobRequeued, Outcome, SiteReported
 from koala.model.nodes import NodeClass, NodeSize, TaskNeeds, TaskShape, held_node_classes

@@ -54,7 +54,7 @@ from koala.model.api import (
 )
 from koala.model.errors import NotFoundError
 from koala.store import Store
-from koala.store.rows import EndedLately
+from koala.store.rows import RecentlyEnded
 from tests.support.grid_forms import NOW, component, job, link, link_state, overview, places, site, transfer
 
 START_S_MAX = 60.0
@@ -265,10 +265,10 @@ class PaintedService(Service):
             complete=job in self.complete and offset + len(piece) >= len(data),
         )
 
-    async def ended_lately(self, who: Principal, from_at: float, site: str | None = None) -> list[EndedLately]:
+    async def ended_lately(self, who: Principal, from_at: float, site: str | None = None) -> list[RecentlyEnded]:
         who.need(Scope.READ)
         found = [
-            EndedLately(each.id, each.array, each.ended_at)
+            RecentlyEnded(each.id, each.array, each.ended_at)
             for each in self.painted.values()
             if each.ended_at is not None
             and each.ended_at >= from_at

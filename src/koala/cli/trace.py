@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from rich.console import RenderableType
 
-    from koala.simulator.traces.reading import Trace
+    from koala.simulator.traces.reader import Trace
 
 JOBS_MAX = 20_000_000
 _SIZES = re.compile(r"([0-9]{1,8})(?:-([0-9]{1,8}))?")
@@ -77,7 +77,7 @@ def trace() -> None:
 def show(path: Path, as_json: bool) -> None:
     """Print what is in a trace: jobs, span, load, and how sizes and times are spread."""
     refuse_without_kernel("koala trace show")
-    from koala.simulator.traces.reading import read_trace
+    from koala.simulator.traces.reader import read_trace
     from koala.simulator.traces.summary import trace_summary
 
     summary = trace_summary(read_trace(path))
@@ -176,7 +176,7 @@ def poisson(
 def fit(jobs: int, seed: int, from_path: Path, nodes: int | None, out_path: Path) -> None:
     """Jobs like those of a trace: its sizes, its run times by size, its gaps and its daily cycle."""
     refuse_without_kernel("koala trace generate")
-    from koala.simulator.traces.reading import read_trace
+    from koala.simulator.traces.reader import read_trace
     from koala.simulator.workloads.synthetic import fitted
 
     refuse_clashes([("--out", out_path)], [("--from", str(from_path))])
@@ -185,7 +185,7 @@ def fit(jobs: int, seed: int, from_path: Path, nodes: int | None, out_path: Path
 
 def _write(made: Trace, path: Path) -> None:
     from koala.simulator.traces.summary import trace_summary
-    from koala.simulator.traces.writing import swf_bytes
+    from koala.simulator.traces.writer import swf_bytes
 
     with OutputFile("--out", path) as file:
         file.write(swf_bytes(made, packed=path.suffix.casefold() == ".gz"))

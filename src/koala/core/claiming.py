@@ -121,8 +121,8 @@ def plan_claim(job: Job, sites: Sites, transfers: Transfers, *, threshold: float
 
 
 def _may_preempt(job: Job) -> bool:
-    """Whether what others let go of is surely of use to it: of tasks with shapes nobody knows, as they need what
-    comes free on one node."""
+    """Whether preemption is certain to help the job. Not if its tasks have shapes: they need room on one node, and it
+    is not known on which nodes preempted jobs leave room."""
     return job.demand is None or not job.demand.groups
 
 
@@ -261,9 +261,13 @@ class JobClaiming:
         self.running.claim_later(job)
 
     def _queued_long(self, token: Token) -> None:
-        """A component waits in its site's own queue for processors that other users hold, as when one of them came
-        while it was on its way: it is claimed elsewhere, if there is room and no file is missing. The job's deadline
-        stays, and so does a component that would hardly reach another barrier before it."""
+        """A component has waited ``queue_patience_s`` in its site's own queue, as when another user took its
+        processors while it was on its way. It is claimed at another site that has room and all its files, if there is
+        one.
+
+        It waits on if its site has room for all our components, if less than ``queue_patience_s`` is left before the
+        job's deadline, which does not change, and if this check comes so late that what is known of the sites is old.
+        """
         ledger = self.ledger
         claim = ledger.claims[token]
         job = claim.job

@@ -70,9 +70,11 @@ class JobHolding:
     # ------------------------------------------------------------------------------ what has happened
 
     def settle(self, most: int) -> int:
-        """Tell those who wait of the jobs that have started or ended, in the order in which that happened; of those
-        who wait for the same job the first come first. What that ends is told in turn. At most so many are told, or
-        fewer where they wait for many; how many more may be."""
+        """Notify the dependents of the jobs that have started or ended, in the order in which they did; the
+        dependents of one job by their ids. If that ends a dependent, its own dependents are notified in turn.
+
+        ``most`` bounds the work; a dependent that waits for many jobs counts as more than one. Returns what is left.
+        """
         ledger = self.ledger
         turned = ledger.turned
         while turned and most > 0:

@@ -151,8 +151,9 @@ class SiteLoss:
     # -------------------------------------------------------------------------------------- unusable sites
 
     def leave_unusable_sites(self) -> None:
-        """A component that has not come to the barrier at a site that is not trusted any more is claimed elsewhere,
-        if there is room; of a silent site also one that waits at the barrier. The others keep their places there."""
+        """Before the barrier opens, claim the components at sites that have become unusable at other sites: those
+        that are not at the barrier yet and, if the site is silent, also those that are. A component stays if there is
+        no room elsewhere."""
         ledger = self.ledger
         sites, ledger.to_leave = dict.fromkeys(ledger.to_leave), []
         for index in sites:

@@ -18,7 +18,7 @@ from koala.core.state.availability import Availability
 from koala.core.state.encoded import INFINITY
 from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
-from koala.core.state.nodes.beside import has_places
+from koala.core.state.nodes.left_by_plans import has_places
 from koala.core.state.queues import DemandGroup, PlacementQueue
 from koala.core.state.reservations import PlanFinder, Reservation, fits
 from koala.model.request import JobId, Priority, Request
@@ -210,7 +210,8 @@ class JobPlans:
         return True
 
     def reaches(self, job: Job) -> None:
-        """The plans count that rank before the job; for one with a plan that stands all others of its priority do."""
+        """The scan has come to this job: the plans that rank before it count. If its own plan still holds, so do all
+        other plans of its priority."""
         self._before.discard(job.id)
         while self._others and self.rank(self._others[-1]) < self.rank(job):
             self._make(self._others.pop())
@@ -226,7 +227,7 @@ class JobPlans:
         return (stands and each.job.high is job.high) or self.rank(each.job) < self.rank(job)
 
     def _reach_for_all(self) -> None:
-        """What stands behind is many jobs: all plans count that rank before the next to come would."""
+        """The jobs behind are scanned as a whole: every plan counts that would rank before a job submitted now."""
         if self._ageing_s is None:
             if not self._queue.high:
                 self.reach_everybody()

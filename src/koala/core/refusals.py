@@ -13,7 +13,7 @@ import msgspec
 
 from koala.core.state.job import Seen
 from koala.core.state.site_belief import SiteBelief, Trust
-from koala.core.state.sites import Closed, Sites
+from koala.core.state.sites import ClosedSites, Sites
 from koala.model.request import JobId, Refusal, Shortage, SiteName
 from koala.policies import PolicyError
 from koala.policies.front_door import Demand, View, place_on, refuse
@@ -62,7 +62,7 @@ def refusal_of(demand: Demand, seen: Seen, sites: Sites, preempting: str = "") -
     return refusal
 
 
-def closed_refusal(refusal: Refusal, closed: Sequence[Closed], sites: Sites, *, fits_elsewhere: bool) -> Refusal:
+def closed_refusal(refusal: Refusal, closed: Sequence[ClosedSites], sites: Sites, *, fits_elsewhere: bool) -> Refusal:
     """The refusal of a job to which sites are closed, with the reasons. Where there is no place for it that is open
     (not ``fits_elsewhere``) they are what stands in its way."""
     why = {sites.sites[index].name: each.reason for each in closed for index in each.sites}

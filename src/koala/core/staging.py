@@ -22,10 +22,10 @@ class JobStaging:
         ledger.timers.on(Alarm.TRANSFER_OVERDUE, self._overdue)
 
     def transfer_files(self, job: Job) -> float:
-        """Start what must be brought; how long that is estimated to take (FTT).
+        """Start the transfers of the job's files; returns how long they are estimated to take (FTT).
 
-        That is the largest estimate of its components; what the job brings over one link comes one after the
-        other there, also when it is for several components.
+        Transfers over one link come one after the other, also those for several components: FTT is the largest sum of
+        the transfers over a link.
         """
         assert job.spots is not None
         job.needs = [()] * len(job.spots.sites)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from koala.mapping.result import NoPlace
-from koala.policies.demand import Bounds, Demand, Shape
+from koala.policies.demand import Bounds, ComponentSizes, Demand
 from koala.policies.external import ask_components, ask_flexible
 from koala.policies.forms import Form
 from koala.policies.link_division import divide_by_links
@@ -20,14 +20,14 @@ from koala.policies.transfer_estimates import Spots, division_times_s, missing_f
 from koala.policies.view import View
 
 
-class Filled(NamedTuple):
+class PartialFill(NamedTuple):
     """How far a shape came: the site of each component placed (-1 for none) and the first one without a place."""
 
     sites: list[int]
     failed: int | None
 
 
-class Divided(NamedTuple):
+class PartialDivision(NamedTuple):
     """How far a division came: the processors by site, and those left without a place."""
 
     parts: list[int]
@@ -89,7 +89,7 @@ def map_on(demand: Demand, tasks: ClusteredTasks, idle: Sequence[int], view: Vie
     return view.lans.placed(tasks, demand.policy.mapping, demand.home, idle)
 
 
-def fill(demand: Demand, shape: Shape, idle: Sequence[int], view: View) -> Filled:
+def fill(demand: Demand, shape: ComponentSizes, idle: Sequence[int], view: View) -> PartialFill:
     """Place components of given sizes: the pinned ones on their sites, then the rest by the demand's rule."""
     free = idle
     sites = list(shape.sites)
@@ -98,18 +98,18 @@ def fill(demand: Demand, shape: Shape, idle: Sequence[int], view: View) -> Fille
         for component in shape.pinned:
             site = sites[component]
             if free[site] < shape.sizes[component]:
-                return Filled(sites, component)
+                return PartialFill(sites, component)
             free[site] -= shape.sizes[component]
     if not shape.order:
-        return Filled(sites, None)
+        return PartialFill(sites, None)
     chosen = [-1] * len(shape.order)
     failed = _ask(demand, shape, free, view, chosen)
     for position, component in enumerate(shape.order[:failed] if failed >= 0 else shape.order):
         sites[component] = chosen[position]
-    return Filled(sites, None if failed < 0 else shape.order[failed])
+    return PartialFill(sites, None if failed < 0 else shape.order[failed])
 
 
-def _ask(demand: Demand, shape: Shape, free: Sequence[int], view: View, chosen: list[int]) -> int:
+def _ask(demand: Demand, shape: ComponentSizes, free: Sequence[int], view: View, chosen: list[int]) -> int:
     """Call the function that places components of given sizes, in the form that it has."""
     rule = demand.rule
     if rule.form is Form.COMPONENTS:
@@ -128,7 +128,7 @@ def _ask(demand: Demand, shape: Shape, free: Sequence[int], view: View, chosen: 
     return rule.function(free, shape.ordered, *more, list(free), chosen)
 
 
-def _combined(shape: Shape, sites: int) -> list[int]:
+def _combined(shape: ComponentSizes, sites: int) -> list[int]:
     """A mark for each site where the user wants a component."""
     combined = [0] * sites
     for component in shape.pinned:
@@ -136,13 +136,13 @@ def _combined(shape: Shape, sites: int) -> list[int]:
     return combined
 
 
-def _transfer_rows_s(demand: Demand, shape: Shape, view: View) -> list[list[float]]:
+def _transfer_rows_s(demand: Demand, shape: ComponentSizes, view: View) -> list[list[float]]:
     if not demand.has_files:
         return [[0.0] * len(view.names)] * len(shape.order)
     return [transfer_row_s(demand, shape.sizes, component, view) for component in shape.order]
 
 
-def divide(demand: Demand, bounds: Bounds, idle: Sequence[int], view: View) -> Divided:
+def divide(demand: Demand, bounds: Bounds, idle: Sequence[int], view: View) -> PartialDivision:
     """Divide the total by the demand's policy, which is one that does, in the form that it has."""
     parts = [0] * len(idle)
     policy = demand.policy
@@ -152,7 +152,7 @@ def divide(demand: Demand, bounds: Bounds, idle: Sequence[int], view: View) -> D
     elif policy.form is Form.FLEXIBLE_NETWORK:
         more = (view.slowness,)
     elif policy.module is not None:
-        return Divided(parts, divide_by_links(demand, policy.module, bounds, idle, view, parts))
+        return PartialDivision(parts, divide_by_links(demand, policy.module, bounds, idle, view, parts))
     elif policy.form is Form.LINKS:
         more = (
             demand.home,
@@ -161,8 +161,8 @@ def divide(demand: Demand, bounds: Bounds, idle: Sequence[int], view: View) -> D
             demand.traffic.per_processor_bit_s,
         )
     if policy.checked:
-        return Divided(parts, ask_flexible(policy, idle, demand.total, bounds, more, parts))
-    return Divided(parts, policy.function(idle, demand.total, *bounds, *more, parts))
+        return PartialDivision(parts, ask_flexible(policy, idle, demand.total, bounds, more, parts))
+    return PartialDivision(parts, policy.function(idle, demand.total, *bounds, *more, parts))
 
 
 def _spots_of_parts(parts: list[int], idle: Sequence[int]) -> Spots:

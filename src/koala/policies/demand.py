@@ -24,7 +24,7 @@ from koala.policies.tasks.wase import ClusteredTasks
 DemandKey: TypeAlias = tuple[Hashable, ...]
 
 
-class Shape(NamedTuple):
+class ComponentSizes(NamedTuple):
     """Components of given sizes, ready for a policy.
 
     ``sizes`` and ``sites`` are in the order of the request, ``sites`` -1 where the policy chooses. ``order``
@@ -57,14 +57,14 @@ class Traffic(NamedTuple):
 SILENCE = Traffic(Pattern.NONE.number, 2, 0.0, 0.0)
 
 
-class Read(NamedTuple):
+class FileRead(NamedTuple):
     """One file that a component reads: the whole (None), or a chunk as (processors before, its own, all)."""
 
     file: str
     chunk: tuple[int, int, int] | None
 
 
-class Barred(NamedTuple):
+class BarredSites(NamedTuple):
     """In a key: the sites that a demand must not go to."""
 
     sites: tuple[int, ...]
@@ -175,7 +175,7 @@ class Demand:
         """The same for a job that must not go to these sites, nor to those that it was barred from before."""
         other = copy(self)
         other.barred = tuple(sorted({*self.barred, *sites}))
-        other.key = (*(self.key[:-1] if self.barred else self.key), Barred(other.barred))
+        other.key = (*(self.key[:-1] if self.barred else self.key), BarredSites(other.barred))
         other.divided = None if self.divided is None else self.divided.barring(sites)
         return other
 
@@ -186,7 +186,7 @@ class Demand:
             return self
         other = copy(self)
         other.barred = tuple([site for site in self.barred if site not in again])
-        other.key = (*self.key[:-1], Barred(other.barred)) if other.barred else self.key[:-1]
+        other.key = (*self.key[:-1], BarredSites(other.barred)) if other.barred else self.key[:-1]
         other.divided = None if self.divided is None else self.divided.allowing(again)
         return other
 
@@ -300,7 +300,7 @@ def _home(request: Request, index: Mapping[str, int]) -> int:
     return index[request.home]
 
 
-def _least(policy: Policy, total: int, bounds: Bounds | None, shapes: tuple[Shape, ...]) -> int:
+def _least(policy: Policy, total: int, bounds: Bounds | None, shapes: tuple[ComponentSizes, ...]) -> int:
     """The processors that some single site must have idle."""
     if bounds is None:
         return min(max(shape.sizes) for shape in shapes)
@@ -328,7 +328,7 @@ def _bounds(request: Request, policy: Policy, sites: int) -> Bounds | None:
     return Bounds(flexible.component_min, sites if flexible.components_max is None else flexible.components_max)
 
 
-def _shapes(request: Request, index: Mapping[str, int]) -> tuple[Shape, ...]:
+def _shapes(request: Request, index: Mapping[str, int]) -> tuple[ComponentSizes, ...]:
     if request.flexible is not None and request.flexible.splits:
         return tuple(_shape(split, (-1,) * len(split)) for split in request.flexible.splits)
     sites = []
@@ -342,10 +342,10 @@ def _shapes(request: Request, index: Mapping[str, int]) -> tuple[Shape, ...]:
     return (_shape(tuple(component.processors for component in request.components), tuple(sites)),)
 
 
-def _shape(sizes: tuple[int, ...], sites: tuple[int, ...]) -> Shape:
+def _shape(sizes: tuple[int, ...], sites: tuple[int, ...]) -> ComponentSizes:
     free = [component for component, site in enumerate(sites) if site < 0]
     free.sort(key=lambda component: -sizes[component])
-    return Shape(
+    return ComponentSizes(
         sizes=sizes,
         sites=sites,
         pinned=tuple(component for component, site in enumerate(sites) if site >= 0),
@@ -354,7 +354,7 @@ def _shape(sizes: tuple[int, ...], sites: tuple[int, ...]) -> Shape:
     )
 
 
-def _reads(components: tuple[Component, ...]) -> tuple[tuple[Read, ...], ...]:
+def _reads(components: tuple[Component, ...]) -> tuple[tuple[FileRead, ...], ...]:
     """What each component reads; a chunked file is divided by processors among those that read it in chunks."""
     chunked: dict[str, int] = {}
     for component in components:
@@ -367,17 +367,17 @@ def _reads(components: tuple[Component, ...]) -> tuple[tuple[Read, ...], ...]:
         own = []
         for file in component.input_files:
             if file.mode is InputMode.CHUNK:
-                own.append(Read(file.name, (before[file.name], component.processors, chunked[file.name])))
+                own.append(FileRead(file.name, (before[file.name], component.processors, chunked[file.name])))
                 before[file.name] += component.processors
             else:
-                own.append(Read(file.name, None))
+                own.append(FileRead(file.name, None))
         reads.append(tuple(own))
     return tuple(reads)
 
 
-def reads_of(demand: Demand, sizes: tuple[int, ...], part: int) -> tuple[Read, ...]:
+def reads_of(demand: Demand, sizes: tuple[int, ...], part: int) -> tuple[FileRead, ...]:
     """What component ``part`` reads when the components have these sizes (the parts of a flexible job vary)."""
     if not demand.flexible:
         return demand.reads[part]
     share = (sum(sizes[:part]), sizes[part], demand.total)
-    return tuple(Read(read.file, None if read.chunk is None else share) for read in demand.reads[0])
+    return tuple(FileRead(read.file, None if read.chunk is None else share) for read in demand.reads[0])

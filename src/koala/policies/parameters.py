@@ -13,14 +13,14 @@ LONGEST_NAME_CHARACTERS = 255
 _SHOWN_CHARACTERS = 40
 
 
-class Written(NamedTuple):
+class PolicySpec(NamedTuple):
     """A name as it was written: the bare name, and each value with the name of its parameter if that was given."""
 
     bare: str
     values: tuple[tuple[str | None, str], ...]
 
 
-def read_name(text: str) -> Written:
+def read_name(text: str) -> PolicySpec:
     """The pieces of a name. Raises PolicyParameterError where it is too long, or the parentheses are malformed."""
     if len(text) > LONGEST_NAME_CHARACTERS:
         begin = f"{text[:_SHOWN_CHARACTERS]}..."
@@ -29,13 +29,13 @@ def read_name(text: str) -> Written:
     bare, opened, inside = text.partition("(")
     bare = bare.strip()
     if not opened:
-        return Written(bare, ())
+        return PolicySpec(bare, ())
     inside = inside.strip()
     if not inside.endswith(")"):
         raise PolicyParameterError(text, "nothing closes the parenthesis", f"write {bare}(name=value)")
     inside = inside[:-1].strip()
     if not inside:
-        return Written(bare, ())
+        return PolicySpec(bare, ())
     values: list[tuple[str | None, str]] = []
     for piece in inside.split(","):
         name, equals, value = piece.partition("=")
@@ -46,10 +46,10 @@ def read_name(text: str) -> Written:
                 text, f"{piece.strip()!r} is no parameter with a value", f"write {bare}(name=value)"
             )
         values.append((name.strip().casefold() if equals else None, value.strip()))
-    return Written(bare, tuple(values))
+    return PolicySpec(bare, tuple(values))
 
 
-def with_parameters(policy: Policy, text: str, written: Written) -> Policy:
+def with_parameters(policy: Policy, text: str, written: PolicySpec) -> Policy:
     """The policy with these values, under a name that says them all, in the order in which it has its parameters.
 
     A value without a name is for the first parameter, the next for the second. Raises PolicyParameterError.
@@ -78,7 +78,7 @@ def with_parameters(policy: Policy, text: str, written: Written) -> Policy:
     return dataclasses.replace(policy, name=f"{policy.name}({said})", module=choice)
 
 
-def _parameter(policy: Policy, text: str, written: Written, position: int) -> Parameter:
+def _parameter(policy: Policy, text: str, written: PolicySpec, position: int) -> Parameter:
     """The parameter that the value at this position is for."""
     name = written.values[position][0]
     named_before = any(before is not None for before, _ in written.values[:position])

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from math import inf
 from typing import NamedTuple, TypeAlias
 
-from koala.policies.demand import Demand, Read, reads_of
+from koala.policies.demand import Demand, FileRead, reads_of
 from koala.policies.errors import MissingFileError
 from koala.policies.view import View
 
@@ -81,7 +81,7 @@ def staging_s(demand: Demand, spots: Spots, view: View) -> float:
     return max((sum(times.values()) for times in by_link.values()), default=0.0)
 
 
-def reading_s(reads: tuple[Read, ...], site: int, view: View, under_way_s: UnderWay | None = None) -> float:
+def reading_s(reads: tuple[FileRead, ...], site: int, view: View, under_way_s: UnderWay | None = None) -> float:
     """The time to bring all of these to the site: those from one source one after the other, over its link, those
     from different sources side by side. ``under_way_s`` is asked for what is being brought there already."""
     by_source: dict[int, float] = {}
@@ -126,7 +126,7 @@ def division_times_s(demand: Demand, component_min: int, view: View) -> tuple[li
     return fixed_s, per_processor_s
 
 
-def nearest_replica(read: Read, site: int, view: View) -> tuple[int, float]:
+def nearest_replica(read: FileRead, site: int, view: View) -> tuple[int, float]:
     """The holder with the least transfer time to the site, and that time; (-1, inf) where there is none."""
     file = view.files.get(read.file)
     if file is None or not file.holders:
@@ -151,7 +151,7 @@ def link_s(source: int, target: int, size_bytes: int, view: View) -> float:
     return view.latency_s[source][target] + size_bytes / bytes_per_s if bytes_per_s > 0 else inf
 
 
-def chunk_bytes(read: Read, view: View) -> tuple[int, int] | None:
+def chunk_bytes(read: FileRead, view: View) -> tuple[int, int] | None:
     """The component's chunk as (offset, size); the chunks of all components add up to the file exactly."""
     if read.chunk is None:
         return None

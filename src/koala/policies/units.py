@@ -1,5 +1,5 @@
-"""In what a try counts, in words: idle processors, or places for tasks of a shape, where what lacks is told by what
-makes a place: processors, memory, GPUs."""
+"""The wording of refusals: counted in idle processors, or in places for tasks of a shape. For places it names what is
+missing: processors, memory or GPUs."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Running a trace: in the plain kernel under a discipline, or as the workload of the scheduler under the simulator.
 
-Both give the same figures with the same names. Reading traces is ``koala.simulator.traces.reading``, the kernel
+Both give the same figures with the same names. Reading traces is ``koala.simulator.traces.reader``, the kernel
 itself
 ``koala.simulator.kernels.plain``; which of the two runs a trace is the caller's choice, ``obstacles`` helps with it.
 """
@@ -20,7 +20,7 @@ from koala.simulator.kernels.plain import run_plain
 from koala.simulator.kernels.planned import PlannedRun, run_planned
 from koala.simulator.report.page_data import PageHold, RunPicture
 from koala.simulator.result import DONE, JobRow
-from koala.simulator.traces.reading import FIRST_IDS, Floats, Integers, Trace
+from koala.simulator.traces.reader import FIRST_IDS, Floats, Integers, Trace
 from koala.simulator.workloads.workload import Arrival, Workload
 
 # Slowdowns of jobs shorter than this are bounded: they would say little but that the job was short.

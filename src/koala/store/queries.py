@@ -34,9 +34,9 @@ from koala.store.columns import PlainText, Whole, escaped
 from koala.store.requests import decode_body, restored
 from koala.store.rows import (
     ComponentRow,
-    EndedLately,
     JournalRow,
     LiveRecord,
+    RecentlyEnded,
     Recovered,
     StateDirectory,
     StoredJob,
@@ -307,7 +307,7 @@ def components_by_token(connection: Connection, tokens: Collection[str]) -> list
 
 def ended_lately(
     connection: Connection, *, site: str | None, owner: str | None, from_at: float, ends_max: int
-) -> list[EndedLately]:
+) -> list[RecentlyEnded]:
     """The jobs that are over of which a component ended after a time, at one site or anywhere, the last first. Of all
     such components the last ``ends_max`` are looked at."""
     table, of = tables.components, tables.jobs
@@ -323,7 +323,7 @@ def ended_lately(
     )
     if owner is not None:
         found = found.where(of.c.owner == owner)
-    return [EndedLately(*row) for row in connection.execute(found.order_by(of.c.ended_at.desc(), of.c.id.desc()))]
+    return [RecentlyEnded(*row) for row in connection.execute(found.order_by(of.c.ended_at.desc(), of.c.id.desc()))]
 
 
 def held_processors(

@@ -47,7 +47,7 @@ class StoredJob(JobCounts, frozen=True, kw_only=True):
     explanation: dict[str, Any] | None = None
 
 
-class EndedLately(NamedTuple):
+class RecentlyEnded(NamedTuple):
     """A job that is over, and the array of which it is an element."""
 
     id: JobId

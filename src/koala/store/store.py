@@ -26,9 +26,9 @@ from koala.store.migrate import migrate
 from koala.store.rows import (
     Batch,
     ComponentRow,
-    EndedLately,
     JournalRow,
     LiveRecord,
+    RecentlyEnded,
     Recovered,
     StateDirectory,
     StoredJob,
@@ -293,7 +293,7 @@ class Store:
         site: SiteName | None = None,
         owner: str | None = None,
         ends_max: int = queries.ENDS_LOOKED_AT_MAX,
-    ) -> list[EndedLately]:
+    ) -> list[RecentlyEnded]:
         """The jobs, and elements of arrays, that are over and of which a component ended after a time, at one site or
         anywhere, the last first. Of all such components the last ``ends_max`` are looked at."""
         with self._read("read jobs") as connection:

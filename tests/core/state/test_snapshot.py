@@ -39,7 +39,7 @@ from koala.model.request import Communication, Priority
 from koala.policies import Catalogue
 from koala.simulator.torture import restarts
 from koala.simulator.torture import storms as torture_storms
-from koala.simulator.torture.properties import PropertyBrokenError
+from koala.simulator.torture.promises import PromiseBrokenError
 from koala.simulator.torture.storms import draw_storm
 from koala.simulator.torture.torture import weather
 from tests.core.test_storm import STEPS_MAX, Storm
@@ -299,7 +299,7 @@ def test_torture_sees_it_when_the_snapshot_of_the_restarted_scheduler_differs(
             tick = Tick(at=driver.now)
             twin.after(tick, driver.scheduler.handle(tick))
 
-    with pytest.raises(PropertyBrokenError, match="a restart changes nothing: the snapshots differ in jobs: "):
+    with pytest.raises(PromiseBrokenError, match="a restart changes nothing: the snapshots differ in jobs: "):
         restart_some_day()
 
 

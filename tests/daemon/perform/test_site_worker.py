@@ -249,7 +249,7 @@ def test_commands_that_fail_together_are_one_failure_of_their_site(
     begin = site_worker._Waits.begin
 
     def noted(waits: site_worker._Waits) -> None:
-        waits_s.append(waits._pace.wait_s)
+        waits_s.append(waits._backoff.wait_s)
         begin(waits)
 
     monkeypatch.setattr(site_worker._Waits, "begin", noted)

@@ -8,9 +8,9 @@ import pytest
 
 from koala.core.plans import JobPlans
 from koala.core.state.job import Job
-from koala.core.state.nodes.ahead import _SiteLine
-from koala.core.state.nodes.beside import NodesBeside
-from koala.core.state.nodes.sure import NodesThen
+from koala.core.state.nodes.future_nodes import _SiteLine
+from koala.core.state.nodes.guaranteed_places import NodesAtTime
+from koala.core.state.nodes.left_by_plans import NodesLeftByPlans
 from koala.policies.front_door import Spots, try_place
 from koala.simulator.torture.calm import draw_calm
 from koala.simulator.torture.torture import weather
@@ -49,8 +49,8 @@ def test_plans_for_shapes_stand_where_others_may_claim_early() -> None:
 
 
 def test_plans_that_take_all_nodes_for_free_are_found_to_be_put_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    def nobody_is_there(self: _SiteLine, time: float) -> NodesThen:
-        return NodesThen(self._whole, (), self._whole)
+    def nobody_is_there(self: _SiteLine, time: float) -> NodesAtTime:
+        return NodesAtTime(self._whole, (), self._whole)
 
     monkeypatch.setattr(_SiteLine, "at", nobody_is_there)
     assert is_found_with_shapes("no plan put off")
@@ -58,7 +58,7 @@ def test_plans_that_take_all_nodes_for_free_are_found_to_be_put_off(monkeypatch:
 
 def test_jobs_that_take_the_nodes_of_a_plan_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """Their processors are counted, and their memory and GPUs are not."""
-    monkeypatch.setattr(NodesBeside, "_guards_between", lambda *_: {})
+    monkeypatch.setattr(NodesLeftByPlans, "_guards_between", lambda *_: {})
     assert is_found_with_shapes("no plan put off")
 
 

@@ -21,7 +21,7 @@ from koala.core.state.checkpoints import JobCheckpoints
 from koala.core.state.job import ComponentClaim, ComponentPhase, FileTransfer, Job
 from koala.core.state.link_use import LinkUse
 from koala.core.state.outlook import Outlook
-from koala.core.state.sites import Closed, Sites
+from koala.core.state.sites import ClosedSites, Sites
 from koala.core.state.timers import Alarm
 from koala.core.state.transfers import Transfers
 from koala.core.tasks import spawning
@@ -286,7 +286,7 @@ def _let_guests_in_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
 def _run_images_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     closed_to = Sites.closed_to
 
-    def to_guests_alone(self: Sites, request: Request, *, guest: bool) -> list[Closed]:
+    def to_guests_alone(self: Sites, request: Request, *, guest: bool) -> list[ClosedSites]:
         return [each for each in closed_to(self, request, guest=guest) if each.word != "without_images"]
 
     monkeypatch.setattr(Sites, "closed_to", to_guests_alone)

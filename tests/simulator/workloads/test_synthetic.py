@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from koala.simulator.traces.reading import Trace
-from koala.simulator.traces.writing import swf_bytes
+from koala.simulator.traces.reader import Trace
+from koala.simulator.traces.writer import swf_bytes
 from koala.simulator.workloads.lublin import (
     ALL_JOBS,
     BATCH,

@@ -111,7 +111,7 @@ def _trace(grid: Grid, catalogue: Catalogue, options: ReplayOptions, settings: R
     refuse_without_kernel("koala replay")
     from koala.experiments.replay.plan import first_jobs, plan
     from koala.simulator.trace_run import trace_workload
-    from koala.simulator.traces.reading import read_trace
+    from koala.simulator.traces.reader import read_trace
     from koala.simulator.traces.summary import skipped_json
 
     trace = read_trace(Path(options.source))

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from koala.simulator.report.page_data import RunPicture
     from koala.simulator.result import JobRow
     from koala.simulator.trace_run import TooLarge
-    from koala.simulator.traces.reading import Trace
+    from koala.simulator.traces.reader import Trace
 
 # Times in the table of jobs are rounded to microseconds, as those of a workload.
 _CSV_DIGITS = 6
@@ -85,7 +85,7 @@ def run_trace(grid: Grid, path: Path, options: RunOptions, outputs: RunOutputs) 
 
 def _run(grid: Grid, path: Path, options: RunOptions, outputs: RunOutputs) -> RunResult:
     from koala.simulator.trace_run import divided_by_size
-    from koala.simulator.traces.reading import read_trace
+    from koala.simulator.traces.reader import read_trace
 
     catalogue = full_catalogue(options.policy_files)
     plan = _plan(grid, catalogue, options, outputs)

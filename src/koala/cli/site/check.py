@@ -127,10 +127,10 @@ def _site(name: str, grid_name: str | None, state: Path) -> tuple[Site, str]:
 
 
 def _named(site: Site, source: str) -> Finding:
-    from koala.sites.batch.check.check import Finding, Sign
+    from koala.sites.batch.check.check import Finding, StepStatus
 
     words = f"{source} names it: {site.kind}, {counted(site.processors, 'processor')}"
-    return Finding(step="grid file", sign=Sign.PASSED, words=words)
+    return Finding(step="grid file", sign=StepStatus.PASSED, words=words)
 
 
 async def _findings(looking: AsyncIterator[Finding], shown: Callable[[Finding], None] | None) -> list[Finding]:

@@ -187,7 +187,8 @@ def idle_without(room: SpareRoom, victims: Sequence[Candidate]) -> list[int]:
 
 
 def _shortest(ranked: list[Candidate], places: Callable[[Sequence[Candidate]], Spots | None]) -> list[Candidate]:
-    """The shortest beginning that will do, where all of them do; of a policy that is not monotone, one that does."""
+    """The shortest prefix of ``ranked`` with which the demand finds places, given that it does with all of them.
+    Under a policy that is not monotone: some prefix with which it does."""
     low, high = 1, len(ranked)
     while low < high:
         middle = (low + high) // 2
@@ -205,7 +206,8 @@ def _none_too_many(
     *,
     by_nodes: bool,
 ) -> tuple[list[Candidate], Spots]:
-    """Those of the chosen without whom it would not do; ``by_nodes``: processors alone do not say so."""
+    """Drops the victims that are not needed, the most costly first. ``by_nodes``: idle processors do not tell whether
+    the places are there, so the policy is asked each time."""
     spots = places(chosen)
     assert spots is not None
     for each in sorted(chosen, key=_by_loss, reverse=True):

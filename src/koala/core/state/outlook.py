@@ -17,8 +17,8 @@ from koala.core.state.availability import Availability, Hold
 from koala.core.state.encoded import INFINITY
 from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
-from koala.core.state.nodes.ahead import NodesAhead
-from koala.core.state.nodes.beside import tasks_by_site
+from koala.core.state.nodes.future_nodes import FutureNodes
+from koala.core.state.nodes.left_by_plans import tasks_by_site
 from koala.core.state.reservations import PlanFinder, Reservation
 from koala.model.nodes import total_of
 from koala.model.request import JobId
@@ -45,7 +45,7 @@ class Prospect(NamedTuple):
 class _Forecast:
     """When planned jobs start, one after the other by rank, if all that runs ends by these profiles."""
 
-    def __init__(self, availability: Availability, ahead: NodesAhead | None = None) -> None:
+    def __init__(self, availability: Availability, ahead: FutureNodes | None = None) -> None:
         self.availability = availability
         self._ahead = ahead
         self.reserved: list[Reservation] = []
@@ -183,8 +183,8 @@ class Outlook:
         return Prospect(start, spots, None if self._too_many else max(start, latest_at + files_s), ())
 
     def _files_s(self, job: Job, spots: Spots | None, brought_by: float | None = None) -> float:
-        """How long it takes to bring its files there; nothing where they come before that time, as it claims early.
-        Where a file is nowhere nobody knows, and nothing is counted."""
+        """How long it takes to bring the job's files to ``spots``. 0 if it claims early and they are there by
+        ``brought_by``; 0 also if a file has no replica, as nobody knows then."""
         demand, ledger = job.demand, self._ledger
         if spots is None or demand is None or not demand.has_files:
             return 0.0

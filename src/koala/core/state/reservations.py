@@ -14,8 +14,8 @@ from typing import TypeVar
 from koala.core.state.availability import Availability
 from koala.core.state.encoded import INFINITY
 from koala.core.state.job import Job
-from koala.core.state.nodes.ahead import NodesAhead
-from koala.core.state.nodes.beside import NodesBeside
+from koala.core.state.nodes.future_nodes import FutureNodes
+from koala.core.state.nodes.left_by_plans import NodesLeftByPlans
 from koala.policies import PolicyError
 from koala.policies.front_door import Demand, Spots, View, place_on
 
@@ -47,7 +47,7 @@ class PlanFinder:
         view: View,
         now: float,
         reserved: Sequence[Reservation] = (),
-        ahead: NodesAhead | None = None,
+        ahead: FutureNodes | None = None,
     ) -> None:
         self.availability = availability
         self.view = view
@@ -55,7 +55,7 @@ class PlanFinder:
         self.reserved = reserved
         self.ahead = ahead
         self._shaped: bool | None = None  # whether nodes matter to a reservation, once somebody has asked
-        self._beside: NodesBeside | None = None  # made when somebody asks whom nodes concern
+        self._beside: NodesLeftByPlans | None = None  # made when somebody asks whom nodes concern
         self._nodes_as_of = availability.changes
         self.starts = sorted({each.at for each in reserved})
         self._left: dict[float, list[int]] = {}  # by start: what is left then, below zero where it is too little
@@ -68,7 +68,7 @@ class PlanFinder:
 
     # ------------------------------------------------------------------------------------------- nodes
 
-    def nodes_for(self, demand: Demand | None) -> NodesBeside | None:
+    def nodes_for(self, demand: Demand | None) -> NodesLeftByPlans | None:
         """What the reservations leave of the nodes, where that concerns the demand: its own tasks have shapes, or
         those of a reservation have. None where processors say it all."""
         if self.ahead is None:
@@ -78,7 +78,7 @@ class PlanFinder:
         if not self._shaped and (demand is None or not demand.groups):
             return None
         if self._beside is None or self._nodes_as_of != self.availability.changes:
-            self._beside = NodesBeside(self.ahead, self.now, self.reserved, shaped=self._shaped)
+            self._beside = NodesLeftByPlans(self.ahead, self.now, self.reserved, shaped=self._shaped)
             self._nodes_as_of = self.availability.changes
         return self._beside
 
@@ -155,7 +155,7 @@ class PlanFinder:
         self,
         demand: Demand,
         idle: Sequence[int],
-        nodes: NodesBeside,
+        nodes: NodesLeftByPlans,
         start: float | None,
         until: float,
         view: View | None = None,

@@ -15,7 +15,7 @@ from koala.core.state.availability import CLOSED, Availability
 from koala.core.state.blame import SiteRecord
 from koala.core.state.encoded import INFINITY
 from koala.core.state.job import ComponentClaim, Job, Seen
-from koala.core.state.nodes.ahead import NodesAhead
+from koala.core.state.nodes.future_nodes import FutureNodes
 from koala.core.state.nodes.pools import BelievedPools
 from koala.core.state.site_belief import SiteBelief, Trust
 from koala.model.grid import Grid
@@ -37,7 +37,7 @@ class OthersHold(NamedTuple):
 NOTHING = -(10**12)
 
 
-class Closed(NamedTuple):
+class ClosedSites(NamedTuple):
     """Sites that are closed to a job from the first: the word of its story for it, and what is said of them where no
     others are left."""
 
@@ -85,20 +85,20 @@ class Sites:
             for index, idle in enumerate(self.view.idle):
                 self.availability.set_base(index, idle)
 
-    def closed_to(self, request: Request, *, guest: bool) -> list[Closed]:
+    def closed_to(self, request: Request, *, guest: bool) -> list[ClosedSites]:
         """The sites where a job with this request must not go, by the reason."""
         closed = []
         if guest and self.closed_to_guests:
             reason = "would run it under the account of the daemon, and it is a guest's"
-            closed.append(Closed("closed_to_guests", self.closed_to_guests, reason))
+            closed.append(ClosedSites("closed_to_guests", self.closed_to_guests, reason))
         without = self._without_images[request.job_type]
         if without and request.has_image:
-            closed.append(Closed("without_images", without, "cannot run its image"))
+            closed.append(ClosedSites("without_images", without, "cannot run its image"))
         return closed
 
-    def nodes_by(self, availability: Availability) -> NodesAhead:
+    def nodes_by(self, availability: Availability) -> FutureNodes:
         """The nodes at times to come, by these profiles."""
-        return NodesAhead(availability, self.sites, self.pools)
+        return FutureNodes(availability, self.sites, self.pools)
 
     def __iter__(self) -> Iterator[SiteBelief]:
         return iter(self.sites)

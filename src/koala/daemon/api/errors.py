@@ -1,5 +1,5 @@
-"""Every answer that is not a success, in the one form of ``wire.ErrorAnswer``: those of the service, those of the
-framework, and the unexpected ones, of which the caller learns a reference and the log the rest."""
+"""Every answer that is not a success, in the one form of ``koala.model.api.ErrorAnswer``: those of the service, those
+of the framework, and the unexpected ones, of which the caller learns a reference and the log the rest."""
 
 from __future__ import annotations
 

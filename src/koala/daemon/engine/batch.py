@@ -22,7 +22,7 @@ from koala.daemon.engine.outbox import Outbox, is_for_outbox
 from koala.daemon.engine.projection import EntryWriter, Projector, Submitter
 from koala.daemon.engine.recovery import Recovery
 from koala.daemon.live_rows import Draft, LiveRows
-from koala.daemon.upkeep.polling import SiteActivity
+from koala.daemon.upkeep.site_poller import SiteActivity
 from koala.model.messages import (
     AnyCommand,
     AnyEvent,
@@ -219,12 +219,12 @@ class PendingBatch:
 def _among_others(item: InboxItem, number: JobId) -> Request:
     """The request of a new job; one that goes on record together with others is told the numbers of those before."""
     assert item.request is not None
-    if item.together is None:
+    if item.group is None:
         return item.request
     job = GraphJob(name=item.request.name, request=item.request, within=item.within, reads=item.reads)
-    request = job.numbered(item.together.numbers, item.together.requests)
-    item.together.numbers[item.position] = number
-    item.together.requests[item.position] = request
+    request = job.numbered(item.group.numbers, item.group.requests)
+    item.group.numbers[item.position] = number
+    item.group.requests[item.position] = request
     return request
 
 

@@ -32,9 +32,9 @@ from koala.store.rows import StoredJob
 
 
 @dataclass(slots=True)
-class Together:
-    """Submissions that go on record in one transaction, or none of them: what those before one have become, by
-    position."""
+class SubmissionGroup:
+    """Submissions that go on record in one transaction, or none of them. ``numbers`` and ``requests`` are by position
+    in the group: a later submission may name an earlier one."""
 
     numbers: dict[int, JobId] = field(default_factory=dict)
     requests: dict[int, Request] = field(default_factory=dict)
@@ -45,7 +45,7 @@ class InboxItem:
     """One event to come, or a request that becomes one with its job's id; ``answer`` is the caller that waits.
 
     ``defect`` is what was raised when the request was handled before, ``ended`` how jobs ended that it waits for. One
-    of several that go on record ``together`` has its ``position`` there, waits for those ``within``, and ``reads``
+    of several that go on record in a ``group`` has its ``position`` there, waits for those ``within``, and ``reads``
     what others there make.
     """
 
@@ -57,7 +57,7 @@ class InboxItem:
     files: Sequence[files.CatalogueEntry] = ()
     answer: asyncio.Future[StoredJob | None] | None = field(default=None)
     row: StoredJob | None = None
-    together: Together | None = None
+    group: SubmissionGroup | None = None
     position: int = 0
     within: tuple[Dependency, ...] = ()
     reads: tuple[OutputOfGraph, ...] = ()
@@ -142,8 +142,8 @@ class Inbox:
     def take(self, most: int) -> list[InboxItem]:
         """The first items, at most so many, or so many more that what goes on record together is taken whole."""
         taken = [self._items.popleft() for _ in range(min(most, len(self._items)))]
-        together = taken[-1].together if taken else None
-        while together is not None and self._items and self._items[0].together is together:
+        group = taken[-1].group if taken else None
+        while group is not None and self._items and self._items[0].group is group:
             taken.append(self._items.popleft())
         return taken
 

@@ -7,7 +7,7 @@ import msgspec
 from koala.daemon.perform.interface import SITE_CALL_S
 from koala.daemon.perform.site_worker import COMMANDS_AT_ONCE_MAX
 from koala.daemon.upkeep.journal_pruning import JOURNAL_ENTRIES_MAX
-from koala.daemon.upkeep.polling import PROBE_S
+from koala.daemon.upkeep.site_poller import PROBE_S
 
 # One commit holds at most so many events.
 BATCH_EVENTS_MAX = 256

@@ -36,8 +36,8 @@ from koala.daemon.perform.interface import Silences, SiteDefects, SiteTrouble
 from koala.daemon.perform.performer import Performer
 from koala.daemon.upkeep.journal_pruning import JournalPruner
 from koala.daemon.upkeep.machines import MachineWatch
-from koala.daemon.upkeep.polling import SiteActivity, SitePoller
 from koala.daemon.upkeep.retention import Retention
+from koala.daemon.upkeep.site_poller import SiteActivity, SitePoller
 from koala.files.contents import ContentStore
 from koala.model.errors import UnavailableError
 from koala.model.grid import Grid, SiteKind
@@ -52,7 +52,7 @@ from koala.model.request import FileName, GraphJob, JobId, Request, SiteName
 from koala.policies import Catalogue
 from koala.policies.front_door import link_s
 from koala.sites import LiveSite, Mail
-from koala.sites.pace import Pace
+from koala.sites.backoff import Backoff
 from koala.store import Batch, ComponentRow, Store, StoredJob, StoreError, TransferRow
 
 _log = logging.getLogger(__name__)
@@ -136,7 +136,7 @@ class Engine:
         self._waiters = Waiters()
         self._subscribers: list[Callable[[Batch, Mapping[JobId, StoredJob]], None]] = []
         self._inbox = Inbox(limits.inbox_items_max)
-        self._pace = Pace(limits.recovery_first_s, limits.recovery_most_s, growth=2.0)  # until a batch works
+        self._backoff = Backoff(limits.recovery_first_s, limits.recovery_most_s, growth=2.0)  # until a batch works
         self._quarantine = Quarantine(limits.recovery_first_s, limits.recovery_most_s)
         self._wake = asyncio.Event()
         self._store_thread = ThreadPoolExecutor(1, thread_name_prefix="koala-store")
@@ -532,7 +532,7 @@ class Engine:
             raise
         for item in items:
             item.done()
-        self._pace.hurry()
+        self._backoff.reset()
         self._quarantine.handled(len(items), ticked=this.ticked)
         if not self._quarantine.singly and self._inbox.has_room_again():
             self._performer.reconcile()
@@ -591,8 +591,8 @@ class Engine:
         self._quarantine.singly = 0
         await self._performer.stop()
         while not self._closing:
-            await self._pause(self._pace.wait_s)
-            self._pace.slow_down()
+            await self._pause(self._backoff.wait_s)
+            self._backoff.grow()
             try:
                 recovery = await self._in_store(recover, self._store, self._core_grid, self._catalogue)
             except Exception as again:

@@ -1,8 +1,8 @@
-"""What our own code raised on is set aside, so that all else goes on: which job or which event that was.
+"""Which job or event our own code raised on. It is set aside, so that everything else goes on.
 
-The batch that raised is thrown away and the core goes on from the record. Then comes the quarantine of the jobs that
-it was busy with, which is an event on record like any other, then a tick, and then what was in the batch, each in a
-batch of its own, so that whatever raises once more is known by itself.
+The batch that raised is discarded, and the core's state is read again from the record. These go into the inbox next:
+an event that quarantines the jobs that were being handled, a tick, and the discarded events, each in a batch of its
+own, so that the one that raises again is known.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from koala.daemon.perform.interface import REASON_CHARACTERS_MAX
 from koala.model.errors import UnavailableError
 from koala.model.messages import JobQuarantined, JobSubmitted, Tick
 from koala.model.request import JobId
-from koala.sites.pace import Pace
+from koala.sites.backoff import Backoff
 
 _log = logging.getLogger(__name__)
 
@@ -25,7 +25,7 @@ class Quarantine:
     """Narrows down what raised. ``singly`` is how many items of the inbox are handled each by itself from now on."""
 
     def __init__(self, first_s: float, most_s: float) -> None:
-        self._pace = Pace(first_s, most_s, growth=2.0)
+        self._backoff = Backoff(first_s, most_s, growth=2.0)
         self.singly = 0
 
     def plan(
@@ -46,8 +46,8 @@ class Quarantine:
         if not first:
             is_tick = current is None or isinstance(current.event, Tick)
             # What goes on record together cannot be handled one by one.
-            together = items[0].together if items else None
-            whole = together is not None and all(item.together is together for item in items)
+            group = items[0].group if items else None
+            whole = group is not None and all(item.group is group for item in items)
             alone = len(items) + (current is None) <= 1 or (whole and current is not None)
             if is_tick and alone:
                 return None
@@ -69,7 +69,7 @@ class Quarantine:
             current.defect = reason
         elif alone:
             _log.error("%s is passed over: %s", type(event).__name__, reason)
-            refused = [current] if current.together is None else list(items)
+            refused = [current] if current.group is None else list(items)
             for item in refused:
                 items.remove(item)
                 item.refuse(UnavailableError(f"{reason}; the daemon's log has the whole story"))
@@ -78,13 +78,13 @@ class Quarantine:
         """So many items are on record; a tick among them means that what is due raises no more."""
         self.singly = max(0, self.singly - items)
         if ticked:
-            self._pace.hurry()
+            self._backoff.reset()
 
     def give_up(self) -> float:
         """Nothing can be set aside: how long to wait before the next try, longer each time until a tick works."""
         self.singly = 1  # that is a tick
-        wait_s = self._pace.wait_s
-        self._pace.slow_down()
+        wait_s = self._backoff.wait_s
+        self._backoff.grow()
         return wait_s
 
 

@@ -1,8 +1,8 @@
-"""A job taken out of a store that no daemon uses, so that the next start works and knows nothing of it.
+"""Removes a job from a store that no daemon uses, so that the next daemon starts without it.
 
-The events after the last snapshot are replayed first. Where they cannot be, they are replayed without those of the
-jobs that they cannot be replayed with. The scheduler may then have placed other jobs elsewhere, or at another time,
-than the record says. The record is right: such a job is put back into its queue, and what it holds is ended first.
+The events after the last snapshot are replayed first; if the replay raises, without the events of the jobs that it
+raises on. Other jobs may then be placed elsewhere, or at another time, than the record says. The record is right:
+such a job goes back to its queue, and its components are ended first.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from koala.daemon.engine.inbox import InboxItem, Together, half_characters
+from koala.daemon.engine.inbox import InboxItem, SubmissionGroup, half_characters
 from koala.daemon.engine.projection import Submitter
 from koala.model.errors import InvalidError, TooManyError, UnavailableError
 from koala.model.messages import EndedJob
@@ -167,13 +167,13 @@ class Submissions:
         if len(self._live_jobs()) + self._waiting + len(graph) > self._jobs_live_max:
             most = self._jobs_live_max
             raise TooManyError(f"with these there would be more than {most} jobs (JOBS_LIVE_MAX); submit them later")
-        together, others = Together(), Submitter(submitter.owner, None, submitter.guest)
+        group, others = SubmissionGroup(), Submitter(submitter.owner, None, submitter.guest)
         items = [
             InboxItem(
                 request=job.request,
                 submitter=others if position else submitter,
                 ended=ended[position],
-                together=together,
+                group=group,
                 position=position,
                 within=job.within,
                 reads=job.reads,

@@ -262,8 +262,8 @@ class BarrierOpener:
         return go_for(request.job_type, job, peers)
 
     async def _nodes_before(self, row: ComponentRow) -> tuple[NodeShare, ...]:
-        """Of one that was released before: its site may be silent by now, and need not be asked again. Nobody needs
-        the address of one that has ended: where it was not kept, the name of its site stands for it."""
+        """The nodes of a component that was released before: as kept then, else its site is asked. If the site cannot
+        be reached and the component has ended, the site's name stands for its node: nobody needs its address."""
         kept = self._components.nodes_of(row.token)
         if kept is not None:
             return kept

@@ -74,8 +74,8 @@ class Silences:
             _log.info("site %s answers again", site)
 
     def of(self, site: SiteName) -> SiteTrouble | None:
-        """What the caller has met that has waited longest; None for a site that answers. That it is not set up as it
-        should be explains more than that somebody had no answer."""
+        """The trouble of this site to tell of: one that the site itself tells of first, else the one that began
+        first; None if the site answers."""
         return min(self._silent.get(site, {}).values(), key=lambda each: (not each.answers, each), default=None)
 
     def clear(self) -> None:

@@ -33,7 +33,7 @@ from koala.model.messages import (
 from koala.model.request import Request
 from koala.runners import component_script
 from koala.sites import LiveSite, NotNowError, SiteError
-from koala.sites.pace import Pace
+from koala.sites.backoff import Backoff
 
 _log = logging.getLogger(__name__)
 
@@ -56,16 +56,16 @@ class _Waits:
 
     def __init__(self) -> None:
         self.until = 0.0
-        self._pace = Pace(RETRY_FIRST_S, RETRY_MOST_S, growth=2.0)
+        self._backoff = Backoff(RETRY_FIRST_S, RETRY_MOST_S, growth=2.0)
 
     def begin(self) -> None:
         """Something failed."""
-        self.until = _now_s() + self._pace.wait_s
-        self._pace.slow_down()
+        self.until = _now_s() + self._backoff.wait_s
+        self._backoff.grow()
 
     def forget(self) -> None:
         """It works: the next wait is short again."""
-        self._pace.hurry()
+        self._backoff.reset()
 
 
 class _Task:

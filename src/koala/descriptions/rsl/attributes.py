@@ -1,6 +1,6 @@
 """The attributes of RSL that Koala reads, and those of Globus that it refuses, with what to do instead.
 
-What they mean for a job is in ``rsl``.
+What they mean for a job is in ``reader``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Requests as Globus RSL, the way back of ``rsl``."""
+"""Requests as Globus RSL, the reverse of ``reader``."""
 
 from __future__ import annotations
 

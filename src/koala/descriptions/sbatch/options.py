@@ -1,6 +1,6 @@
 """The option lines of a batch script: which lines count, how they are cut into options, and which options exist.
 
-What the options mean for a job is in ``sbatch``. Options of Slurm that change nothing that matters are taken and
+What the options mean for a job is in ``reader``. Options of Slurm that change nothing that matters are taken and
 noted; those without which the job would be another are listed with what to do instead. None is dropped in silence.
 """
 

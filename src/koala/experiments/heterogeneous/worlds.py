@@ -2,7 +2,7 @@
 
 Every world is a grid and a workload that follow from a case and a seed alone. The sites are those of the example
 two-islands; only the links between them change. Which policies meet in a world is said here too; what comes of it is
-measured in ``heterogeneous``.
+measured in ``study``.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ from koala.simulator import Result, simulate
 from koala.simulator.workloads.generators import workload_from_file
 
 if TYPE_CHECKING:
-    from koala.simulator.traces.reading import Trace
+    from koala.simulator.traces.reader import Trace
 
 METHOD = (
     (

@@ -17,7 +17,7 @@ from koala.experiments.study.matrix import trace_of
 from koala.model.grid import PLAN_DEPTH_MAX, Grid, SchedulerParameters, Site
 
 if TYPE_CHECKING:
-    from koala.simulator.traces.reading import Trace
+    from koala.simulator.traces.reader import Trace
 
 CLUSTERS = 4
 LUBLIN_NODES = 128
@@ -41,7 +41,7 @@ class TraceFile(NamedTuple):
 
 def traces_in(folder: str) -> list[TraceFile]:
     """The traces in a folder, by name; ParameterError where there are none."""
-    from koala.simulator.traces.reading import trace_name
+    from koala.simulator.traces.reader import trace_name
 
     if not folder:
         return []

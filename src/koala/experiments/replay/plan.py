@@ -1,7 +1,7 @@
 """What a replay submits and when: the jobs of a workload or a trace, turned into jobs that a live grid can run.
 
 A job with an application of its own runs that. Any other has only a run time, and sleeps for it. What a live grid
-cannot be made to do is left out and told, once for each kind of thing. Submitting is in ``replaying``.
+cannot be made to do is left out and told, once for each kind of thing. Submitting is in ``replay``.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ from koala.policies import Catalogue, PolicyFileError, UnknownPolicyError
 from koala.policies.forms import Form
 
 if TYPE_CHECKING:
-    from koala.simulator.traces.reading import Trace
+    from koala.simulator.traces.reader import Trace
 
 # The largest policy file that a study reads.
 STUDY_POLICY_BYTES_MAX = 1024 * 1024
@@ -303,7 +303,7 @@ class ChangedTraceError(ValueError):
 @lru_cache(_REMEMBERED)
 def trace_of(path: str, identity: str) -> Trace:
     """The trace in a file, which must still be the one of that hash."""
-    from koala.simulator.traces.reading import read_trace
+    from koala.simulator.traces.reader import read_trace
 
     try:
         found = hashlib.sha256(Path(path).read_bytes()).hexdigest()[:32]

@@ -16,7 +16,7 @@ from koala.mapping.placing.scarce_machines import map_scarcely
 from koala.mapping.placing.soft_bandwidth import WantsBandwidth
 from koala.mapping.placing.suitability import best_fit, powers_by_size
 from koala.mapping.placing.wase import no_machine, select_lans
-from koala.mapping.placing.whole_clusters import Both, Judge, Lenient, WantsAffinity, map_whole
+from koala.mapping.placing.whole_clusters import CombinedJudge, Judge, Lenient, WantsAffinity, map_whole
 from koala.mapping.result import NoPlace, TaskMapping, plurality_lan
 from koala.model.dendrogram import Dendrogram
 from koala.model.task_graph import TaskGraph
@@ -114,7 +114,7 @@ def _judge(placing: Placing, method: str, options: MappingOptions) -> Judge:
     if method == "wase-far":
         return far
     soft = WantsBandwidth(placing.graph, placing.left.flat, options.mbit_s_per_rqoc)
-    return soft if method == "wase-soft" else Both(far, soft)
+    return soft if method == "wase-soft" else CombinedJudge(far, soft)
 
 
 def map_greedily(placing: Placing) -> NoPlace | None:

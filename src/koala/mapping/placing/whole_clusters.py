@@ -1,6 +1,6 @@
 """WASE with packing for its suitability: each cluster whole into one LAN wherever one can be found that takes it.
 
-A judge may say that a LAN lacks something else, such as affinity (``far_lans``) or bandwidth (``soft_bandwidth``);
+A judge may say that a LAN lacks something else, such as affinity or bandwidth (``soft_bandwidth``);
 then the search goes on for one that lacks nothing, and takes the one that lacks least. A cluster that no LAN takes is
 divided over few LANs. What to do when machines are too scarce for this is in ``scarce_machines``.
 """
@@ -98,7 +98,7 @@ class WantsAffinity:
         """Nothing to remember."""
 
 
-class Both:
+class CombinedJudge:
     """Two judges: what a LAN lacks by either is added up."""
 
     def __init__(self, one: Judge, other: Judge) -> None:

@@ -11,8 +11,8 @@ from math import inf
 
 from koala.mapping.result import NoPlace
 from koala.model.request import Refusal
-from koala.policies.attempt import Divided, Filled, divide, fill, map_on, place_on
-from koala.policies.demand import Bounds, Demand, Shape
+from koala.policies.attempt import PartialDivision, PartialFill, divide, fill, map_on, place_on
+from koala.policies.demand import Bounds, ComponentSizes, Demand
 from koala.policies.forms import Form
 from koala.policies.refusals.cure import (
     Attempt,
@@ -73,7 +73,7 @@ def _refuse_file(demand: Demand, name: str) -> Refusal:
 
 
 def _refuse_components(demand: Demand, idle: Sequence[int], view: View) -> Refusal:
-    nearest: tuple[Shape, Failure, Growth | None] | None = None
+    nearest: tuple[ComponentSizes, Failure, Growth | None] | None = None
     for shape in demand.shapes[:SPLITS_EXPLAINED_MAX]:
         attempt = _shape_attempt(demand, shape, view)
         failure = attempt(idle)
@@ -134,7 +134,7 @@ def _dividing_cure(divided: Demand, cure: str, idle: Sequence[int], permanent: b
     return better if permanent else f"{better}; or {cure}"
 
 
-def _shape_attempt(demand: Demand, shape: Shape, view: View) -> Attempt:
+def _shape_attempt(demand: Demand, shape: ComponentSizes, view: View) -> Attempt:
     def attempt(idle: Sequence[int]) -> Failure | None:
         filled = fill(demand, shape, idle, view)
         if filled.failed is None:
@@ -144,7 +144,9 @@ def _shape_attempt(demand: Demand, shape: Shape, view: View) -> Attempt:
     return attempt
 
 
-def _component_failure(demand: Demand, shape: Shape, filled: Filled, component: int, view: View) -> Failure:
+def _component_failure(
+    demand: Demand, shape: ComponentSizes, filled: PartialFill, component: int, view: View
+) -> Failure:
     """What every site that could have taken the component would need: what the job took there, and its size."""
     size = shape.sizes[component]
     pinned_to = shape.sites[component]
@@ -164,7 +166,9 @@ def _component_failure(demand: Demand, shape: Shape, filled: Filled, component: 
     )
 
 
-def _component_reason(demand: Demand, shape: Shape, failure: Failure, idle: Sequence[int], view: View) -> str:
+def _component_reason(
+    demand: Demand, shape: ComponentSizes, failure: Failure, idle: Sequence[int], view: View
+) -> str:
     component = failure.component or 0
     size = shape.sizes[component]
     who = (
@@ -189,7 +193,7 @@ def _component_reason(demand: Demand, shape: Shape, failure: Failure, idle: Sequ
     return f"{who} found no site with {view.units.room(size)} left; the most is {most}, on {site_name}"
 
 
-def _component_cure(shape: Shape, component: int, growth: Growth | None, permanent: bool, view: View) -> str:
+def _component_cure(shape: ComponentSizes, component: int, growth: Growth | None, permanent: bool, view: View) -> str:
     size = shape.sizes[component]
     site = shape.sites[component]
     if permanent and site >= 0:
@@ -267,7 +271,9 @@ def _refuse_total(demand: Demand, bounds: Bounds, idle: Sequence[int], view: Vie
     )
 
 
-def _total_failure(demand: Demand, bounds: Bounds, divided: Divided, idle: Sequence[int], view: View) -> Failure:
+def _total_failure(
+    demand: Demand, bounds: Bounds, divided: PartialDivision, idle: Sequence[int], view: View
+) -> Failure:
     """What each site would need to take what is unplaced too; the whole, where room alone is not what lacks."""
     by_files = demand.policy.form is Form.FLEXIBLE_FILES and demand.has_files
     fixed_s = division_times_s(demand, bounds.component_min, view)[0] if by_files else [0.0] * len(idle)

@@ -1,8 +1,8 @@
 """The kernel for mini-grids: co-allocated jobs that slow each other down on shared links, millions of them a second.
 
-Here are the grid, the run and its checks. The event loop that is compiled is in ``kernel_mini_grid``, and the jobs
-come from ``mini_grid_workload`` or from wherever arrays come from. The times are those of the scheduler under the
-simulated world, bit by bit.
+Here are the grid, the run and its checks. The event loop that is compiled is in ``mini_grid_loop``, and the jobs come
+from ``koala.simulator.workloads.mini_grid`` or from wherever arrays come from. The times are those of the scheduler
+under the simulated world, bit by bit.
 """
 
 from __future__ import annotations

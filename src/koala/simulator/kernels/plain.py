@@ -1,8 +1,8 @@
 """The plain kernel: whole jobs on many clusters, millions of them a second, compiled with numba.
 
 One queue and one of three disciplines over it, each job on the cluster that worst fit chooses; no co-allocation, no
-links, no files, no faults. EASY backfilling has ``kernel_easy`` to itself; the heap, the clusters and the queue are
-in the other ``kernel_`` modules.
+links, no files, no faults. EASY backfilling is in ``easy``; the parts of all kernels are in ``heap``, ``clusters``
+and ``queue``.
 """
 
 from __future__ import annotations

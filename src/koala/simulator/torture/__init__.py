@@ -1,1 +1,1 @@
-"""Storms of faults over the scheduler, and the named properties that it keeps in them."""
+"""Storms of faults over the scheduler, and the named promises that it keeps in them."""

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from koala.core import Scheduler
 from koala.core.preemption.places import PREEMPTED_WITHIN_S
 from koala.core.state.job import Job
-from koala.core.state.nodes.beside import tasks_by_site
+from koala.core.state.nodes.left_by_plans import tasks_by_site
 from koala.model.messages import AnyCommand, AnyEvent, JobEnded, JobOutcome, JobPlaced, ReleaseBarrier
 from koala.model.request import JobId
 

@@ -13,7 +13,7 @@ import msgspec
 from koala.core import JobExplanation, Scheduler, Snapshot, SnapshotError, decode_snapshot, encode_snapshot
 from koala.model.messages import AnyCommand, AnyEvent
 from koala.model.request import JobId
-from koala.simulator.torture.properties import PropertyBrokenError
+from koala.simulator.torture.promises import PromiseBrokenError
 from koala.simulator.workloads.draws import stream
 
 # How many events pass between two restarts, on average: some twins see one event, some the rest of the storm.
@@ -47,7 +47,7 @@ class Twin:
         return 1 + int(self._rng.expovariate(1.0 / self._rng.choice(EVENTS_BETWEEN_RESTARTS)))
 
     def after(self, event: AnyEvent, commands: list[AnyCommand]) -> None:
-        """Let the twin answer too; raises PropertyBrokenError where it differs."""
+        """Let the twin answer too; raises PromiseBrokenError where it differs."""
         if self._twin is not None:
             self._compare(event, commands, self._twin.handle(event))
         self._events_left -= 1
@@ -85,7 +85,7 @@ class Twin:
             self._fail(f"after {type(event).__name__} the restarted scheduler is due at {due}")
 
     def _fail(self, detail: str) -> None:
-        raise PropertyBrokenError("a restart changes nothing", self._scheduler.ledger.now, detail)
+        raise PromiseBrokenError("a restart changes nothing", self._scheduler.ledger.now, detail)
 
 
 def _difference(ours: Snapshot, theirs: Snapshot) -> str:

@@ -27,7 +27,7 @@ from koala.simulator.torture.link_promises import LinkPromises
 from koala.simulator.torture.order import OF_USERS, OrderPromises, numbers_of, renumbered, without_arrivals
 from koala.simulator.torture.outputs import OutputPromises, renumbered_inputs
 from koala.simulator.torture.preemption_promises import PreemptionPromises
-from koala.simulator.torture.properties import PromiseChecker, PropertyBrokenError, nothing_left_behind
+from koala.simulator.torture.promises import PromiseBrokenError, PromiseChecker, nothing_left_behind
 from koala.simulator.torture.restart_promises import RestartPromises
 from koala.simulator.torture.restarts import Twin
 from koala.simulator.torture.spawning import SpawnPromises
@@ -124,7 +124,7 @@ class _Run:
         try:
             self._live_through()
             self._all_finished()
-        except PropertyBrokenError as error:
+        except PromiseBrokenError as error:
             return self._verdict(error.name, str(error))
         except _DEFECTS as error:
             return self._verdict(f"no defect: {type(error).__name__}", f"{type(error).__name__}: {error}")

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from koala.simulator.traces.reading import Floats, Integers, Trace
+from koala.simulator.traces.reader import Floats, Integers, Trace
 
 PERCENTILES = (5, 25, 50, 75, 95)
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from koala.simulator.traces.reading import Floats, Trace
+from koala.simulator.traces.reader import Floats, Trace
 from koala.simulator.workloads.synthetic import BUCKETS, DailyCycle, SyntheticError, synthetic_trace
 
 NODES_MIN = 8

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from koala.simulator.traces.reading import Floats, Integers, Trace
+from koala.simulator.traces.reader import Floats, Integers, Trace
 
 DAY_S = 86_400.0
 # The day is seen in half hours, as in Lublin and Feitelson's model.

@@ -14,6 +14,7 @@ import logging
 from collections.abc import Awaitable, Callable, Collection
 
 from koala.model.messages import SiteSilent, Token
+from koala.sites.backoff import Backoff
 from koala.sites.batch.component import BatchComponent
 from koala.sites.batch.components import BatchComponents, now_s
 from koala.sites.batch.parse import parse_statuses
@@ -21,7 +22,6 @@ from koala.sites.batch.scripts import directory
 from koala.sites.batch.scripts.runner import BATCH_S, FILES_S, ScriptResult, ScriptRunner, offload_if_large
 from koala.sites.batch.system import BatchListing, BatchOutputError, BatchSystem
 from koala.sites.batch.timings import BatchTimings
-from koala.sites.pace import Pace
 from koala.sites.protocol import Clock, Emit
 from koala.sites.remote_shell import ShellError
 from koala.sites.site_time import ahead_s, read_time
@@ -64,9 +64,9 @@ class BatchPoller:
         self._busy = busy
         self._poll_now = asyncio.Event()
         self._list_now = asyncio.Event()
-        self._polls = Pace(timings.poll_first_s, timings.poll_most_s)
-        self._confirmations = Pace(timings.confirm_first_s, timings.confirm_most_s, steady=timings.confirm_steady)
-        self._calm = Pace(timings.calm_first_s, timings.calm_most_s)
+        self._polls = Backoff(timings.poll_first_s, timings.poll_most_s)
+        self._confirmations = Backoff(timings.confirm_first_s, timings.confirm_most_s, steady=timings.confirm_steady)
+        self._calm = Backoff(timings.calm_first_s, timings.calm_most_s)
         self._listing_turn = asyncio.Lock()
         self._listing: BatchListing | None = None
         self._listed_at = 0.0
@@ -91,11 +91,11 @@ class BatchPoller:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def hurry(self) -> None:
+    def reset(self) -> None:
         """Something was done at the site, so something may change soon."""
-        self._polls.hurry()
-        self._calm.hurry()
-        self._confirmations.hurry()
+        self._polls.reset()
+        self._calm.reset()
+        self._confirmations.reset()
         self._poll_now.set()
         self._list_now.set()
 
@@ -127,7 +127,7 @@ class BatchPoller:
         )
         self._take_clock(done, since)
         if await self._take_files(done, tokens):
-            self._polls.hurry()
+            self._polls.reset()
         listing = await self._parse(done)
         self._listing_took_s = now_s() - began
         await self._components.take_listing(listing, began, self._busy())
@@ -183,15 +183,15 @@ class BatchPoller:
     # --------------------------------------------------------------------------------------- the two loops
 
     async def _keep_polling(self) -> None:
-        rest = Pace(self._timings.rest_first_s, self._timings.rest_most_s)
+        rest = Backoff(self._timings.rest_first_s, self._timings.rest_most_s)
         while True:
             self._poll_now.clear()
             patience_s = self._patience_s()
             if patience_s == 0.0:
                 due_s = self._polled_at + self._polls.wait_s - now_s()
                 if await _first(self._poll_now, None if self._is_idle() else self._until_due(due_s)):
-                    continue  # with another pace
-            self._polls.slow_down()
+                    continue  # with another wait
+            self._polls.grow()
             await self._rest_if_it_fails(functools.partial(self._poll_once, patience_s), rest)
 
     def _patience_s(self) -> float:
@@ -206,15 +206,15 @@ class BatchPoller:
         before, self._polled_until = self._polled_until, self._clock()
         now = self._polled_until
         if any(before - now < begins_s <= 0 for begins_s in self._beginnings(now)):
-            self._polls.hurry()  # processors that are kept for us from now on are to wait for nobody
+            self._polls.reset()  # processors that are kept for us from now on are to wait for nobody
         for component in list(self._components.alive.values()):
             left_s = component.walltime_left_s(now)
             if left_s is not None and left_s <= 0:
                 await self._time_out(component)
         if self._components.alive and await self._poll_files(patience_s):
-            self._polls.hurry()
+            self._polls.reset()
             if any(component.is_ending for component in self._components.alive.values()):
-                self._confirmations.hurry()
+                self._confirmations.reset()
                 self._list_now.set()
 
     def _until_due(self, wait_s: float) -> float:
@@ -229,17 +229,17 @@ class BatchPoller:
         return [each for each in times if each is not None]
 
     async def _keep_listing(self) -> None:
-        rest = Pace(self._timings.rest_first_s, self._timings.rest_most_s)
+        rest = Backoff(self._timings.rest_first_s, self._timings.rest_most_s)
         while True:
             self._list_now.clear()
-            pace = self._confirmations if self._is_urgent() else self._calm
+            backoff = self._confirmations if self._is_urgent() else self._calm
             # A batch system that takes long to list is given as long a rest, whatever is to be confirmed.
-            wait_s = max(pace.wait_s, 2 * self._listing_took_s)
+            wait_s = max(backoff.wait_s, 2 * self._listing_took_s)
             due_s = max(0.0, self._listed_at + wait_s - now_s())
             # The first listing comes in any case: it shows jobs that nobody remembers.
             if await _first(self._list_now, None if self._listing is not None and self._is_idle() else due_s):
-                continue  # with another pace
-            pace.slow_down()
+                continue  # with another wait
+            backoff.grow()
             await self._rest_if_it_fails(self._list_once, rest)
 
     def _is_idle(self) -> bool:
@@ -259,12 +259,12 @@ class BatchPoller:
             if component.batch_id is None and not component.is_ending and component.known_since <= began:
                 await self._submit(component)
 
-    async def _rest_if_it_fails(self, poll: Callable[[], Awaitable[None]], rest: Pace) -> None:
+    async def _rest_if_it_fails(self, poll: Callable[[], Awaitable[None]], rest: Backoff) -> None:
         if await self._succeeds(poll):
-            rest.hurry()
+            rest.reset()
         else:
             await asyncio.sleep(rest.wait_s)
-            rest.slow_down()
+            rest.grow()
 
     async def _succeeds(self, poll: Callable[[], Awaitable[None]]) -> bool:
         try:

@@ -13,6 +13,7 @@ import msgspec
 from koala.model.grid import BatchSettings, Claims
 from koala.model.launch import LOG, SCRIPT, Launch
 from koala.model.messages import Token
+from koala.sites.backoff import Backoff
 from koala.sites.batch.component import BatchComponent
 from koala.sites.batch.components import BatchComponents, now_s, reservation_name
 from koala.sites.batch.parse import parse_found
@@ -21,7 +22,6 @@ from koala.sites.batch.scripts.runner import BATCH_S, ScriptResult, ScriptRunner
 from koala.sites.batch.system import BatchId, BatchOutputError, BatchSubmission, BatchSystem, WantedReservation
 from koala.sites.batch.timings import BatchTimings
 from koala.sites.component_directory import COMPONENTS, RESERVATION, AcceptanceRecord, RecordedComponent
-from koala.sites.pace import Pace
 from koala.sites.protocol import Clock, NotNowError
 from koala.sites.remote_shell import ShellError
 
@@ -64,7 +64,7 @@ class BatchSubmitter:
         self.sequence = 0
         self._job_limit_s = job_limit_s
         self._late_s = min(RESERVE_LATE_S, _LATE_SHARE * barrier_timeout_s)
-        self._crowded = Pace(timings.crowded_first_s, timings.crowded_most_s)
+        self._crowded = Backoff(timings.crowded_first_s, timings.crowded_most_s)
         self._crowded_until = 0.0
         self._name = name
         self._settings = settings
@@ -80,7 +80,7 @@ class BatchSubmitter:
 
     def expect_room(self) -> None:
         """One of our jobs has ended: there may be room for another."""
-        self._crowded.hurry()
+        self._crowded.reset()
         self._crowded_until = 0.0
 
     async def accept(self, launch: Launch, script: str) -> Accepted:
@@ -121,7 +121,7 @@ class BatchSubmitter:
             self.expect_room()
             return
         self._crowded_until = now_s() + self._crowded.wait_s
-        self._crowded.slow_down()
+        self._crowded.grow()
         raise NotNowError(f"{self._runner.shell.host}: {answer.no_room}")
 
     async def submit(self, component: BatchComponent) -> str | None:

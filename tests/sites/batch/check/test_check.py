@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from koala.model.grid import Claims, Containers, ContainerTool, Site, SiteKind
-from koala.sites.batch.check.check import Finding, Sign, check_own_site
+from koala.sites.batch.check.check import Finding, StepStatus, check_own_site
 from koala.sites.batch.check.grid_engine import parse_fields, parse_queue_summary
 from koala.sites.batch.check.host import file_server_answers
 from koala.sites.batch.check.machine import OwnMachine
@@ -21,7 +21,7 @@ from tests.support.played_site import ENVIRONMENT, NOW, OWNER, PARTITIONS, React
 
 IMAGES = Containers(tool=ContainerTool.CHARLIECLOUD)
 
-PASSED, WARNED, FAILED, SKIPPED = Sign.PASSED, Sign.WARNED, Sign.FAILED, Sign.SKIPPED
+PASSED, WARNED, FAILED, SKIPPED = StepStatus.PASSED, StepStatus.WARNED, StepStatus.FAILED, StepStatus.SKIPPED
 GE = SiteKind.GRID_ENGINE
 
 
@@ -29,7 +29,7 @@ def job(state: BatchState, **more: object) -> BatchJob:
     return BatchJob(id="17", token="check-abcd", state=state, **more)  # type: ignore[arg-type]  # noqa: S106
 
 
-def signs(found: dict[str, Finding]) -> dict[str, Sign]:
+def signs(found: dict[str, Finding]) -> dict[str, StepStatus]:
     return {step: finding.sign for step, finding in found.items()}
 
 
@@ -98,7 +98,7 @@ MEMORY = (
     "node NodeName=n2 RealMemory=9000 AllocMem=0\n"
 )
 # reactions, settings, step, sign, a part of the words, a part of the advice
-CASES: list[tuple[dict[str, Reaction], dict[str, object], str, Sign, str, str]] = [
+CASES: list[tuple[dict[str, Reaction], dict[str, object], str, StepStatus, str, str]] = [
     ({"koala-answers": "motd\nkoala-answers\n"}, {"ssh": "far"}, "connection", FAILED, "'motd'", "[ -t 1 ]"),
     ({"koala-answers": refused("no such")}, {"through": ("x",)}, "connection", FAILED, "no such", "check 'through'"),
     ({"koala-answers": OSError("Connection refused")}, {"ssh": "far"}, "connection", FAILED, "refused", "Port"),
@@ -246,7 +246,7 @@ CASES: list[tuple[dict[str, Reaction], dict[str, object], str, Sign, str, str]] 
     ids=[f"{step}: {words}" for _, _, step, _, words, _ in CASES],
 )
 def test_a_step_says_what_it_found_and_what_to_do(
-    reactions: dict[str, Reaction], settings: dict[str, object], step: str, sign: Sign, words: str, advice: str
+    reactions: dict[str, Reaction], settings: dict[str, object], step: str, sign: StepStatus, words: str, advice: str
 ) -> None:
     found, _ = played(reactions, **settings)  # type: ignore[arg-type]
     assert found[step].sign is sign, found[step]
@@ -348,8 +348,8 @@ def test_a_job_that_only_waits_for_others_is_no_fault_of_the_site() -> None:
 
 
 @pytest.mark.parametrize(("greeting", "sign"), [(b"220 GridFTP ready\r\n", PASSED), (b"SSH-2.0\r\n", FAILED)])
-def test_a_file_server_must_greet(greeting: bytes, sign: Sign) -> None:
-    async def check() -> Sign:
+def test_a_file_server_must_greet(greeting: bytes, sign: StepStatus) -> None:
+    async def check() -> StepStatus:
         async def greet(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             writer.write(greeting)
             await writer.drain()

@@ -7,12 +7,12 @@ import pytest
 
 from koala.model.grid import Site, SiteKind
 from koala.model.nodes import NodeClass, NodeSize
-from koala.sites.batch.check.check import Finding, Sign, check_own_site
+from koala.sites.batch.check.check import Finding, StepStatus, check_own_site
 from koala.sites.batch.check.machine import OwnMachine, gpu_model, this_machine
 from koala.sites.batch.system import BatchListing
 from tests.support.played_site import played
 
-PASSED, WARNED, FAILED = Sign.PASSED, Sign.WARNED, Sign.FAILED
+PASSED, WARNED, FAILED = StepStatus.PASSED, StepStatus.WARNED, StepStatus.FAILED
 GIB = 2**30
 H200 = "NVIDIA H200"
 
@@ -38,7 +38,7 @@ def embedded(size: NodeSize | None, machine: OwnMachine) -> dict[str, Finding]:
     ],
 )
 def test_what_is_described_is_held_against_the_machine(
-    size: NodeSize | None, gpus: int, step: str, sign: Sign, words: str
+    size: NodeSize | None, gpus: int, step: str, sign: StepStatus, words: str
 ) -> None:
     found = embedded(size, OwnMachine(processors=8, memory_bytes=16 * GIB, gpus=(H200,) * gpus))[step]
     assert (found.sign, words in found.words) == (sign, True), found
@@ -106,7 +106,7 @@ NODE = NodeSize(8, GIB, (("a100", 2),))
     ],
 )  # fmt: skip
 def test_consumables_are_there_used_up_and_named(
-    settings: dict[str, str], h_vmem: str, nodes: NodeSize, sign: Sign, words: str, advice: str
+    settings: dict[str, str], h_vmem: str, nodes: NodeSize, sign: StepStatus, words: str, advice: str
 ) -> None:
     found, _ = played(
         {"qconf -sc": COMPLEXES.format(h_vmem=h_vmem), "LISTING": told(NodeClass(1, nodes, nodes))},

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from koala.model.grid import BatchSettings, Site, SiteKind
-from koala.sites.batch.check.check import CheckContext, Finding, Sign, check_batch_site, steps_for
+from koala.sites.batch.check.check import CheckContext, Finding, StepStatus, check_batch_site, steps_for
 from koala.sites.remote_shell import RemoteShell
 from tests.support.paper_batch import PaperSite
 from tests.support.played_site import PlainSystem
@@ -28,16 +28,16 @@ async def looked(root: Path, owner: str) -> Finding:
 def test_a_check_tells_whose_a_work_directory_is_and_claims_none(tmp_path: Path) -> None:
     async def scenario() -> None:
         first = await looked(tmp_path, "me:/state site alpha")
-        assert (first.step, first.sign) == ("owner", Sign.PASSED)
+        assert (first.step, first.sign) == ("owner", StepStatus.PASSED)
         assert list((tmp_path / "work").iterdir()) == []
         # Who comes next gets it, and has it from then on.
         async with PaperSite(tmp_path, owner="you:/state site alpha"):
             pass
         mine, yours = [await looked(tmp_path, f"{who}:/state site alpha") for who in ("me", "you")]
-        assert mine.sign is Sign.FAILED
+        assert mine.sign is StepStatus.FAILED
         assert "in use by another Koala, or for another site: you:/state site alpha" in mine.words
         assert f"remove {tmp_path}/work/owner if that one is gone for good" in mine.advice
-        assert yours.sign is Sign.PASSED
+        assert yours.sign is StepStatus.PASSED
 
     asyncio.run(scenario())
 
@@ -45,5 +45,5 @@ def test_a_check_tells_whose_a_work_directory_is_and_claims_none(tmp_path: Path)
 def test_what_is_there_in_place_of_an_owner_is_told(tmp_path: Path) -> None:
     (tmp_path / "work" / "owner").mkdir(parents=True)
     found = asyncio.run(looked(tmp_path, "me:/state site alpha"))
-    assert found.sign is Sign.FAILED
+    assert found.sign is StepStatus.FAILED
     assert found.words == f"{tmp_path}/work/owner: it is not a plain file"

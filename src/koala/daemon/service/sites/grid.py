@@ -13,7 +13,7 @@ from koala.model.api import LinkHistory, NetworkInfo, Overview, Scope, SiteHisto
 from koala.model.errors import ConflictError, InvalidError, NotFoundError, TooManyError
 from koala.model.messages import ProbeLink, SiteDrained, SiteLost, SiteResumed
 from koala.policies.errors import suggest
-from koala.store.rows import EndedLately
+from koala.store.rows import RecentlyEnded
 
 # So many probes that operators asked for may wait for one another.
 PROBES_ASKED_MAX = 8
@@ -54,7 +54,7 @@ class GridService:
         )
         return SiteHistory(site=site, from_at=from_at, to_at=to_at, points=points)
 
-    async def ended_lately(self, who: Principal, from_at: float, site: str | None = None) -> list[EndedLately]:
+    async def ended_lately(self, who: Principal, from_at: float, site: str | None = None) -> list[RecentlyEnded]:
         """Jobs and elements of arrays that had places at the site, or anywhere, and are over; the last first. Needs
         ``read``."""
         who.need(Scope.READ)

@@ -18,9 +18,9 @@ from koala.sites.batch.check.steps import (
     CheckContext,
     Finding,
     RunsScripts,
-    Sign,
     Step,
     StepResult,
+    StepStatus,
     UnansweredError,
     failed,
     listed,
@@ -34,7 +34,7 @@ __all__ = [
     "CheckContext",
     "Finding",
     "RunsScripts",
-    "Sign",
+    "StepStatus",
     "check_batch_site",
     "check_own_site",
     "steps_for",
@@ -117,7 +117,7 @@ async def _programs(context: CheckContext) -> StepResult:
 async def _controller(context: CheckContext) -> StepResult:
     """The batch system answers, and of which version it is."""
     result: StepResult = await _BATCH_STEPS[context.site.kind].controller(context)
-    if result.sign is not Sign.PASSED:
+    if result.sign is not StepStatus.PASSED:
         return result
     version = await context.ask(context.batch.version())
     if version.code != 0 or not version.printed.strip():
@@ -132,12 +132,12 @@ async def check_batch_site(context: CheckContext, steps: Sequence[Step]) -> Asyn
         blamed = next((unmet[need] for need in step.needs if need in unmet), None)
         if blamed is not None:
             unmet[step.name] = blamed
-            yield Finding(step=step.name, sign=Sign.SKIPPED, words=f"not tried, since it needs: {blamed}")
+            yield Finding(step=step.name, sign=StepStatus.SKIPPED, words=f"not tried, since it needs: {blamed}")
             continue
         result = await _run(step, context)
         if result is None:
             continue
-        if result.sign in (Sign.FAILED, Sign.SKIPPED):
+        if result.sign in (StepStatus.FAILED, StepStatus.SKIPPED):
             unmet[step.name] = step.name
         yield Finding(step=step.name, sign=result.sign, words=result.words, advice=result.advice)
 
@@ -156,7 +156,7 @@ def check_own_site(site: Site, machine: OwnMachine | None = None) -> Iterator[Fi
     if site.kind is not SiteKind.LOCAL:
         yield Finding(
             step="kind",
-            sign=Sign.FAILED,
+            sign=StepStatus.FAILED,
             words="it exists only in simulations",
             advice="write 'kind: local' for processors of this machine, or 'kind: slurm' or 'kind: grid_engine'",
         )
@@ -165,14 +165,14 @@ def check_own_site(site: Site, machine: OwnMachine | None = None) -> Iterator[Fi
     if site.containers is not None and shutil.which(site.containers.program) is None:
         yield Finding(
             step="containers",
-            sign=Sign.WARNED,
+            sign=StepStatus.WARNED,
             words=f"there is no {site.containers.program}; jobs with an image cannot run here",
             advice=f"install {site.containers.tool}, or leave out 'containers'",
         )
     has_shell = os.access("/bin/sh", os.X_OK)
     yield Finding(
         step="shell",
-        sign=Sign.PASSED if has_shell else Sign.FAILED,
+        sign=StepStatus.PASSED if has_shell else StepStatus.FAILED,
         words="/bin/sh runs its components" if has_shell else "/bin/sh is missing",
         advice="" if has_shell else "install a POSIX shell as /bin/sh",
     )

@@ -12,8 +12,8 @@ from koala.model.grid import Claims
 from koala.sites.batch.check.steps import (
     QUESTION_TIMEOUT_S,
     CheckContext,
-    Sign,
     StepResult,
+    StepStatus,
     UnansweredError,
     failed,
     listed,
@@ -201,7 +201,7 @@ async def files(context: CheckContext) -> StepResult:
     if server is None:
         return await _without_server(context)
     answers = await file_server_answers(server)
-    if answers.sign is not Sign.PASSED:
+    if answers.sign is not StepStatus.PASSED:
         return answers
     client = "there" if await _has(context, GRIDFTP_CLIENT) else "here" if shutil.which(GRIDFTP_CLIENT) else None
     if client is None:

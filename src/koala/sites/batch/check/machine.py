@@ -14,7 +14,7 @@ import msgspec
 
 from koala.model.grid import Site
 from koala.model.nodes import UNTOLD, gpus_text, memory_text
-from koala.sites.batch.check.steps import Finding, Sign
+from koala.sites.batch.check.steps import Finding, StepStatus
 
 _DEVICES = Path("/dev")
 _DRIVER = Path("/proc/driver/nvidia/gpus")
@@ -85,7 +85,7 @@ def _gpu_findings(site: Site, machine: OwnMachine) -> Iterator[Finding]:
     if described > len(machine.gpus):
         advice = f"write 'gpus: {len(machine.gpus)}'" if machine.gpus else "take 'gpus' out"
         words = f"{described} described, and {there}: jobs would be given GPUs that are not there"
-        yield Finding(step="gpus", sign=Sign.FAILED, words=words, advice=advice)
+        yield Finding(step="gpus", sign=StepStatus.FAILED, words=words, advice=advice)
     elif described < len(machine.gpus):
         words = f"{described or 'none'} described, and {there}: the others are used by no job"
         yield _warned("gpus", words, f"write 'gpus: {len(machine.gpus)}', if jobs may have them")
@@ -94,8 +94,8 @@ def _gpu_findings(site: Site, machine: OwnMachine) -> Iterator[Finding]:
 
 
 def _passed(step: str, words: str) -> Finding:
-    return Finding(step=step, sign=Sign.PASSED, words=words)
+    return Finding(step=step, sign=StepStatus.PASSED, words=words)
 
 
 def _warned(step: str, words: str, advice: str) -> Finding:
-    return Finding(step=step, sign=Sign.WARNED, words=words, advice=advice)
+    return Finding(step=step, sign=StepStatus.WARNED, words=words, advice=advice)

@@ -24,7 +24,7 @@ QUESTION_TIMEOUT_S = 20.0
 _COMPLAINT_CHARACTERS_MAX = 300
 
 
-class Sign(enum.StrEnum):
+class StepStatus(enum.StrEnum):
     """What a step found. After a warning the site can be used, though not for everything."""
 
     PASSED = "passed"
@@ -37,7 +37,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     """What one step found, in words, and what to do about it where there is something to do."""
 
     step: str
-    sign: Sign
+    sign: StepStatus
     words: str
     advice: str = ""
 
@@ -45,29 +45,29 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
 class StepResult(msgspec.Struct, frozen=True):
     """What a step found."""
 
-    sign: Sign
+    sign: StepStatus
     words: str
     advice: str = ""
 
 
 def passed(words: str) -> StepResult:
     """All is well."""
-    return StepResult(Sign.PASSED, words)
+    return StepResult(StepStatus.PASSED, words)
 
 
 def warned(words: str, advice: str) -> StepResult:
     """The site can be used, but not for everything."""
-    return StepResult(Sign.WARNED, words, advice)
+    return StepResult(StepStatus.WARNED, words, advice)
 
 
 def failed(words: str, advice: str) -> StepResult:
     """The site cannot be used before this is mended."""
-    return StepResult(Sign.FAILED, words, advice)
+    return StepResult(StepStatus.FAILED, words, advice)
 
 
 def skipped(words: str) -> StepResult:
     """The step was not tried."""
-    return StepResult(Sign.SKIPPED, words)
+    return StepResult(StepStatus.SKIPPED, words)
 
 
 class RunsScripts(Protocol):

@@ -1,7 +1,7 @@
 """What plans leave of the nodes: places for one more job that put none of them off, and whether all plans stand.
 
-A plan for tasks with shapes stands where its places are sure at its time, with the tasks of all others that are there
-then as loose ones. So whoever runs into its time is weighed by the tasks that it has then, wherever they may be.
+A plan for shaped tasks holds if its places are guaranteed at its start time. The tasks of other plans, and of the job
+that is asked about, count there as loose tasks: on which nodes they will be is not known.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import Protocol
 
-from koala.core.state.nodes.ahead import NodesAhead
+from koala.core.state.nodes.future_nodes import FutureNodes
+from koala.core.state.nodes.guaranteed_places import KnownNodes, LooseTasks, NodesAtTime, have_room
 from koala.core.state.nodes.pools import PLAIN
-from koala.core.state.nodes.sure import KnownNodes, LooseTasks, NodesThen, have_room
 from koala.model.nodes import NodePool, TaskShape
 from koala.policies.front_door import Demand, Spots, View, needs_nodes
 from koala.policies.view import TaskPool
@@ -66,7 +66,7 @@ class _Guard:
 
     __slots__ = ("_needs", "_room")
 
-    def __init__(self, needs: Sequence[tuple[dict[TaskShape, int], NodesThen]]) -> None:
+    def __init__(self, needs: Sequence[tuple[dict[TaskShape, int], NodesAtTime]]) -> None:
         self._needs = needs  # the tasks of each, and the nodes beside all others
         # What is known of the room for a shape: so many may be there, so many may not.
         self._room: dict[tuple[TaskShape, KnownNodes], tuple[int, int]] = {}
@@ -126,7 +126,7 @@ class _SparePools:
 
     changes = 0
 
-    def __init__(self, beside: NodesBeside, view: View, at: float | None, until: float) -> None:
+    def __init__(self, beside: NodesLeftByPlans, view: View, at: float | None, until: float) -> None:
         self._beside = beside
         self._view = view
         self._at = at
@@ -142,10 +142,10 @@ class _SparePools:
         return self._view.pools.whole(site)
 
 
-class NodesBeside:
+class NodesLeftByPlans:
     """The nodes beside the plans of one ``PlanFinder``. ``shaped``: whether some of these are for shapes."""
 
-    def __init__(self, ahead: NodesAhead, now: float, reserved: Sequence[Planned], *, shaped: bool) -> None:
+    def __init__(self, ahead: FutureNodes, now: float, reserved: Sequence[Planned], *, shaped: bool) -> None:
         self._ahead = ahead
         self._now = now
         self._reserved = reserved

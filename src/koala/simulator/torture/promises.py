@@ -1,4 +1,4 @@
-"""The scheduler's promises as named properties that hold after every event, whatever goes wrong in the world.
+"""The scheduler's promises, which hold after every event, whatever goes wrong in the world.
 
 A ``PromiseChecker`` compares what the scheduler believes with what is true in the simulated world. It only reads;
 storms are drawn in ``koala.simulator.torture.storms`` and run in ``koala.simulator.torture.torture``.
@@ -40,7 +40,7 @@ from koala.simulator.world.world import World
 MOMENT_S = 1e-6
 
 
-class PropertyBrokenError(Exception):
+class PromiseBrokenError(Exception):
     """A promise was not kept: which, when, and what was seen instead."""
 
     def __init__(self, name: str, at: float, detail: str) -> None:
@@ -85,7 +85,7 @@ class PromiseChecker:
         self.alive: dict[Token, SimulatedComponent] = {}  # what sites hold; nothing comes there but by a command
 
     def after(self, event: AnyEvent, commands: list[AnyCommand]) -> None:
-        """Check every property; raises PropertyBrokenError with the first that does not hold."""
+        """Check every promise; raises PromiseBrokenError with the first that does not hold."""
         if type(event) is JobSubmitted:
             self.submitted.add(event.job)
             self.arrived += 1
@@ -132,7 +132,7 @@ class PromiseChecker:
         self.waiting_before = dict.fromkeys(self.queued["high"], True) | dict.fromkeys(self.queued["low"], False)
 
     def _look(self) -> None:
-        """What several properties ask for, once for each event."""
+        """What several promises ask for, once for each event."""
         ledger = self.ledger
         queues = (("high", ledger.high), ("low", ledger.low), ("claiming", ledger.claiming))
         self.queued = {name: [job.id for job in queue] for name, queue in queues}
@@ -140,9 +140,9 @@ class PromiseChecker:
             del self.alive[token]
 
     def fail(self, name: str, detail: str) -> None:
-        raise PropertyBrokenError(name, self.ledger.now, detail)
+        raise PromiseBrokenError(name, self.ledger.now, detail)
 
-    # ------------------------------------------------------------------- properties of single commands
+    # ------------------------------------------------------------------- promises on single commands
 
     def _ended_once(self, command: JobEnded) -> None:
         if command.job in self.ended:
@@ -287,7 +287,7 @@ class PromiseChecker:
             self.fail("high before low", f"scan {number} belongs to the {whose}-priority queue")
 
 
-# --------------------------------------------------------------------------------- properties of the state
+# --------------------------------------------------------------------------------- promises on the state
 
 
 def no_site_overclaimed(watch: PromiseChecker) -> None:

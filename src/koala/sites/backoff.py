@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Pace:
+class Backoff:
     """Ever longer waits, from the first to the longest, until it is told to begin again.
 
     The next ``steady`` waits after the first are as long as that one, before they grow.
@@ -17,12 +17,12 @@ class Pace:
         self._steady_left = steady
         self.wait_s = first_s  # how long to wait now
 
-    def hurry(self) -> None:
+    def reset(self) -> None:
         """Begin again."""
         self.wait_s = self._first_s
         self._steady_left = self._steady
 
-    def slow_down(self) -> None:
+    def grow(self) -> None:
         """Nothing has changed: the next wait is longer, once those that are alike are over."""
         if self._steady_left > 0:
             self._steady_left -= 1

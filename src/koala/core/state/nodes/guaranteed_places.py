@@ -135,7 +135,7 @@ class LooseTasks(NamedTuple):
     begin: KnownNodes
 
 
-class NodesThen:
+class NodesAtTime:
     """Known nodes beside loose tasks. ``begin`` are the nodes that tasks may be on which begin at a time to come:
     others may end early, so that these are all nodes."""
 
@@ -156,9 +156,9 @@ class NodesThen:
             places = self._places[shape] = sure_places(self.known, shape, self.loose)
         return places
 
-    def beside(self, more: Sequence[LooseTasks]) -> NodesThen:
+    def beside(self, more: Sequence[LooseTasks]) -> NodesAtTime:
         """The same with more loose tasks."""
-        return NodesThen(self.known, (*self.loose, *more), self.begin) if more else self
+        return NodesAtTime(self.known, (*self.loose, *more), self.begin) if more else self
 
     def take(self, shape: TaskShape, tasks: int) -> int:
         """See ``TaskPool``. Where nothing is loose it is known on which nodes these go: where they fit best."""
@@ -169,12 +169,12 @@ class NodesThen:
         self._places = {}
         return 0
 
-    def copy(self) -> NodesThen:
+    def copy(self) -> NodesAtTime:
         """See ``TaskPool``."""
-        return NodesThen(self.known, self.loose, self.begin)
+        return NodesAtTime(self.known, self.loose, self.begin)
 
 
-def have_room(nodes: NodesThen, tasks: Mapping[TaskShape, int]) -> bool:
+def have_room(nodes: NodesAtTime, tasks: Mapping[TaskShape, int]) -> bool:
     """Whether these tasks of one job, one shape after the other, are sure of their places. Plain ones have any
     processor, of which there are enough."""
     if len(tasks) == 1:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import cast
 
 from koala.daemon.perform.interface import Silences, SiteDefects
-from koala.daemon.upkeep.polling import FRESHEN_S, PROBE_S, SiteActivity, SitePoller
+from koala.daemon.upkeep.site_poller import FRESHEN_S, PROBE_S, SiteActivity, SitePoller
 from koala.model.messages import AnyEvent, SiteReported, SiteSilent
 from koala.sites import LiveSite
 

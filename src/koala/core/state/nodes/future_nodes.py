@@ -1,10 +1,11 @@
 """Which nodes come free, and when: the nodes of each site at any time to come, as far as it is known.
 
-A site that tells who holds what of its nodes (``NodeClass.held``) has, at a later time, what is free now and what
-those leave who are due to end by then, by the availability profile. Of a site that tells only what is free, all that
-run beyond that time are loose tasks on whole nodes. What other users hold comes free where it is when the last of
-them is due to end; where nobody tells who is where that goes for their memory and GPUs, and their processors come
-free as they are due. Nothing here decides.
+At a site that reports who holds what of its nodes (``NodeClass.held``), the nodes at time t are those free now and
+the shares of every hold that is due to end by t. The shares of other users come free together, when the last of their
+holds is due.
+
+At a site that reports only what is free, all nodes count as whole, and every hold that ends after t is a loose task.
+The processors of other users come free hold by hold; their memory and GPUs when the last hold is due.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from collections.abc import Hashable, Mapping, Sequence
 
 from koala.core.state.availability import Availability, Hold, SiteProfile
 from koala.core.state.job import Job
+from koala.core.state.nodes.guaranteed_places import BYTE, GPU, KnownNodes, LooseTasks, NodesAtTime
 from koala.core.state.nodes.pools import PLAIN, BelievedPools, held_tokens, left_of
-from koala.core.state.nodes.sure import BYTE, GPU, KnownNodes, LooseTasks, NodesThen
 from koala.core.state.site_belief import SiteBelief
 from koala.model.nodes import UNTOLD, NodeClass, NodePool, NodeSize, TaskShape
 from koala.model.request import JobId
 
 
-class NodesAhead:
+class FutureNodes:
     """The nodes of all sites at times to come, by these availability profiles; kept while nothing changes."""
 
     def __init__(self, availability: Availability, sites: Sequence[SiteBelief], pools: BelievedPools) -> None:
@@ -30,7 +31,7 @@ class NodesAhead:
         self._pools = pools
         self._lines: list[_SiteLine | None] = [None] * len(sites)
 
-    def at(self, site: int, time: float) -> NodesThen | None:
+    def at(self, site: int, time: float) -> NodesAtTime | None:
         """The nodes then; None where the site tells nothing of them."""
         line = self._line(site)
         return None if line is None else line.at(max(time, self._availability.now))
@@ -104,7 +105,7 @@ class _SiteLine:
                 self._shares.setdefault(token, []).append((row, share))
         self._overs = [0]
         self._known: dict[int, KnownNodes] = {0: self._at_first()} if self._tells else {}
-        self._at: dict[int, NodesThen] = {}
+        self._at: dict[int, NodesAtTime] = {}
 
     def is_of(self, belief: SiteBelief, profile: SiteProfile) -> bool:
         """Whether nothing has changed since this was made."""
@@ -115,18 +116,18 @@ class _SiteLine:
             and self._belief is belief
         )
 
-    def at(self, time: float) -> NodesThen:
+    def at(self, time: float) -> NodesAtTime:
         over = bisect_right(self._times, time)
         found = self._at.get(over)
         if found is None:
             found = self._at[over] = self._made(over)
         return found
 
-    def _made(self, over: int) -> NodesThen:
+    def _made(self, over: int) -> NodesAtTime:
         if self._tells:
-            return NodesThen(self._known_at(over), self._loose(over, shown=False), self._whole)
+            return NodesAtTime(self._known_at(over), self._loose(over, shown=False), self._whole)
         # Not by what is free now: that would be lost to a plan once anybody starts, were it only until then.
-        return NodesThen(self._whole, [*self._others(over), *self._loose(over, shown=True)])
+        return NodesAtTime(self._whole, [*self._others(over), *self._loose(over, shown=True)])
 
     def begin_now(self, now: float) -> KnownNodes:
         return self._known_at(bisect_right(self._times, now)) if self._tells else self._whole

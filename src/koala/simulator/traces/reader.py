@@ -1,7 +1,7 @@
 """Workload traces: reads SWF (Parallel Workloads Archive) and GWF (Grid Workloads Archive) into arrays.
 
 A file may be plain or packed with gzip, xz or bzip2. What a line lacks is counted and told, what a line has wrong is
-an error with its number. Writing is ``koala.simulator.traces.writing``, running ``koala.simulator.trace_run``.
+an error with its number. Writing is ``koala.simulator.traces.writer``, running ``koala.simulator.trace_run``.
 """
 
 from __future__ import annotations

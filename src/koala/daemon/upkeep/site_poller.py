@@ -15,7 +15,7 @@ from koala.daemon.perform.interface import SITE_CALL_S, EngineInterface, Silence
 from koala.model.messages import SiteReported
 from koala.model.request import SiteName
 from koala.sites import LiveSite, SiteError
-from koala.sites.pace import Pace
+from koala.sites.backoff import Backoff
 
 _log = logging.getLogger(__name__)
 
@@ -73,7 +73,9 @@ class SitePoller:
         self._poll_s = poll_s
         self._freshen_s = freshen_s
         self._call_s = call_s
-        self._paces = {name: Pace(poll_s, PROBE_IDLE_S, steady=PROBES_BRISK - 1) for name in under_batch_systems}
+        self._backoffs = {
+            name: Backoff(poll_s, PROBE_IDLE_S, steady=PROBES_BRISK - 1) for name in under_batch_systems
+        }
         self._last_reports: dict[SiteName, tuple[int, int]] = {}
         self._changes: dict[SiteName, object] = {}
         self._tasks: list[asyncio.Task[None]] = []
@@ -103,14 +105,14 @@ class SitePoller:
             else:
                 wait_s = self._poll_s
                 await asyncio.sleep(self._poll_s)
-                if site.name in self._paces:
+                if site.name in self._backoffs:
                     await self._until_outdated(site.name)
 
     async def _until_outdated(self, name: SiteName) -> None:
         """Until what is known of a batch system is too old; whoever asked it last, that was the last time."""
         while self._engine.now() < self.reported_at[name] + self._wait_s(name):
             await asyncio.sleep(_LOOK_S)
-        self._paces[name].slow_down()
+        self._backoffs[name].grow()
 
     def _wait_s(self, name: SiteName) -> float:
         """How old may be what is known of a batch system, as things are now.
@@ -122,20 +124,20 @@ class SitePoller:
         changes = activity.waits, activity.changes
         if changes != self._changes.get(name):
             self._changes[name] = changes
-            self._paces[name].hurry()
+            self._backoffs[name].reset()
         if activity.claims_at <= self._engine.now() + _CLAIM_AHEAD_S:
             return self._poll_s
-        return self._paces[name].wait_s if activity.waits else PROBE_IDLE_S
+        return self._backoffs[name].wait_s if activity.waits else PROBE_IDLE_S
 
     async def freshen(self) -> None:
         """Ask the sites under batch systems of which nothing was heard lately, so that a job that comes now is placed
         by what is so now, and all of them briskly from now on. The core hears of it first, unless a site takes longer
         than ``freshen_s``; one that is silent is not waited for."""
-        for pace in self._paces.values():
-            pace.hurry()
+        for backoff in self._backoffs.values():
+            backoff.reset()
         lately = self._engine.now() - self._poll_s
         names = [
-            name for name in self._paces if name not in self._silent and self.reported_at.get(name, 0.0) < lately
+            name for name in self._backoffs if name not in self._silent and self.reported_at.get(name, 0.0) < lately
         ]
         for name in names:
             if name not in self._asking:
@@ -182,5 +184,5 @@ class SitePoller:
         return report
 
     def _hurry(self, name: SiteName) -> None:
-        if name in self._paces:
-            self._paces[name].hurry()
+        if name in self._backoffs:
+            self._backoffs[name].reset()

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from koala.simulator.traces.reading import Floats, Trace
+from koala.simulator.traces.reader import Floats, Trace
 
 
 def swf_bytes(trace: Trace, *, packed: bool = False) -> bytes:

@@ -15,7 +15,7 @@ from koala.core.lifecycle import JobState
 from koala.core.state.ledger import Ledger
 from koala.daemon.engine.batch import activity_at
 from koala.daemon.perform.interface import Silences, SiteDefects
-from koala.daemon.upkeep.polling import PROBE_IDLE_S, PROBE_S, PROBES_BRISK, SitePoller
+from koala.daemon.upkeep.site_poller import PROBE_IDLE_S, PROBE_S, PROBES_BRISK, SitePoller
 from koala.model.messages import AnyEvent, SiteReported
 from koala.sites import LiveSite
 

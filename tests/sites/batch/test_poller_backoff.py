@@ -14,9 +14,9 @@ import pytest
 
 from koala.model.launch import Go
 from koala.model.messages import Outcome
+from koala.sites.backoff import Backoff
 from koala.sites.batch import components, poller, submit
 from koala.sites.batch.timings import BatchTimings
-from koala.sites.pace import Pace
 from tests.support.paper_batch import ONLY_AT_THE_SITE, PaperSite, eventually
 
 MINUTE_S = 60.0
@@ -101,32 +101,32 @@ def test_an_end_is_confirmed_evenly_at_first_and_ever_more_rarely_where_the_batc
     asyncio.run(scenario())
 
 
-def listed_at_s(pace: Pace, until_s: float) -> list[float]:
+def listed_at_s(backoff: Backoff, until_s: float) -> list[float]:
     """When listings are made, from the first one on, to the one that comes at this time or later."""
     times = [0.0]
     while times[-1] < until_s:
-        pace.slow_down()
-        times.append(times[-1] + pace.wait_s)
+        backoff.grow()
+        times.append(times[-1] + backoff.wait_s)
     return times
 
 
 @pytest.mark.parametrize("lets_go_s", [0.7, 1.0, 1.3, 1.6, 1.9])
 def test_an_end_is_seen_soon_after_grid_engine_shows_the_job_no_more_and_takes_few_listings(lets_go_s: float) -> None:
-    times = listed_at_s(Pace(USUAL.confirm_first_s, USUAL.confirm_most_s, steady=USUAL.confirm_steady), lets_go_s)
+    times = listed_at_s(Backoff(USUAL.confirm_first_s, USUAL.confirm_most_s, steady=USUAL.confirm_steady), lets_go_s)
     assert times[-1] - lets_go_s < 0.4
     assert len(times) <= 8
 
 
 def test_waits_are_alike_at_first_then_grow_to_the_longest_and_begin_again() -> None:
-    pace = Pace(1.0, 3.0, 2.0, steady=2)
+    backoff = Backoff(1.0, 3.0, 2.0, steady=2)
 
     def waits() -> list[float]:
         found = []
         for _ in range(6):
-            found.append(pace.wait_s)
-            pace.slow_down()
+            found.append(backoff.wait_s)
+            backoff.grow()
         return found
 
     assert waits() == [1.0, 1.0, 1.0, 2.0, 3.0, 3.0]
-    pace.hurry()
+    backoff.reset()
     assert waits() == [1.0, 1.0, 1.0, 2.0, 3.0, 3.0]

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koala.simulator.traces import reading as traces
-from koala.simulator.traces.reading import Skipped, Trace, TraceError, read_trace, trace_name
+from koala.simulator.traces import reader as traces
+from koala.simulator.traces.reader import Skipped, Trace, TraceError, read_trace, trace_name
 from koala.simulator.traces.summary import trace_summary
-from koala.simulator.traces.writing import swf_bytes
+from koala.simulator.traces.writer import swf_bytes
 
 HEADER = "; Version: 2.2\n; Computer: Example\n; UnixStartTime: 1000000000\n; MaxNodes: 8\n; MaxProcs: 16 \n;\n"
 
