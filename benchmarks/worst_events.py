@@ -18,7 +18,7 @@ from koala.model.nodes import NodeClass, NodeSize, TaskNeeds
 from koala.model.request import Communication, Component, Flexibility, Pattern, Request
 from koala.model.request_size import JOB_SHAPES_MAX
 from koala.policies import Catalogue
-from koala.policies.front_door import compile_demand
+from koala.policies.interface import compile_demand
 
 GIB = 2**30
 COMPONENTS = 1_000

@@ -1,4 +1,4 @@
-"""The floors of the house, and a front door that opens at once."""
+"""The floors of the house, and imports that are quick."""
 
 from __future__ import annotations
 

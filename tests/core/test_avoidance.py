@@ -11,7 +11,7 @@ from koala.core.failures.avoidance import AVOIDED_MAX
 from koala.model.grid import RESTART_REST_S_MAX
 from koala.model.messages import ChangeAsked, JobOutcome, JobPlaced, Outcome, SiteDrained, SiteResumed, StartComponent
 from koala.model.request import Priority
-from koala.policies.front_door import can_ever_fit
+from koala.policies.interface import can_ever_fit
 from tests.support.core_driver import CoreDriver, ask, assert_clean, assert_ledger_balances, kind, part
 
 

@@ -10,7 +10,7 @@ from koala.core.state.ledger import LAST_RUNS_USERS_MAX
 from koala.model.grid import Estimates
 from koala.model.messages import StartComponent, Tick
 from koala.policies import Catalogue
-from koala.policies.front_door import Spots, compile_demand
+from koala.policies.interface import Spots, compile_demand
 from tests.support.core_driver import CoreDriver, ask, ask_total
 
 WALLTIME_S = 1_000.0

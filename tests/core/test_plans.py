@@ -25,7 +25,7 @@ from koala.model.messages import (
 from koala.model.nodes import RELEASES_MAX
 from koala.model.request import Priority, Refusal, Request
 from koala.policies import Catalogue
-from koala.policies.front_door import Demand, Spots, View, compile_demand, place_on
+from koala.policies.interface import Demand, Spots, View, compile_demand, place_on
 from tests.support.core_driver import CoreDriver, ask, ask_total, assert_ledger_balances, kind, make_grid, part
 
 

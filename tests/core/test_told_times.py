@@ -8,14 +8,14 @@ import pytest
 from msgspec.structs import replace
 
 from koala.core import Scheduler, decode_snapshot, encode_snapshot
+from koala.core.state.expected_starts import ExpectedStart
 from koala.core.state.ledger import LAST_RUNS_NAMES_MAX
-from koala.core.state.outlook import Prospect
 from koala.model.grid import Estimates
 from koala.model.job_array import read_array
 from koala.model.messages import JobSubmitted
 from koala.model.request import Request
 from koala.policies import Catalogue
-from koala.policies.front_door import Spots, compile_demand
+from koala.policies.interface import Spots, compile_demand
 from tests.support.core_driver import CoreDriver, ask, ask_total, make_grid, part
 
 FILE_S = 30.0
@@ -27,9 +27,9 @@ def told(driver: CoreDriver, job: int) -> tuple[float | None, float | None, tupl
     return found.expected_at, found.latest_at, found.ends_before
 
 
-def preview(driver: CoreDriver, request: Request, owner: str = "") -> Prospect | None:
+def preview(driver: CoreDriver, request: Request, owner: str = "") -> ExpectedStart | None:
     demand = compile_demand(request, Catalogue.builtin().choose(request, "WF"), driver.ledger.sites.view.index)
-    return driver.scheduler.prospect_of_new(demand, request, owner)
+    return driver.scheduler.expected_start_of_new(demand, request, owner)
 
 
 def with_a_file(**parameters: Any) -> CoreDriver:

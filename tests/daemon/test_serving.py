@@ -20,7 +20,7 @@ import pytest
 
 from koala.client.client import NO_TLS
 from koala.daemon.api.limits import HEADER_BYTES_MAX
-from koala.daemon.doors.sockets import SOCKET_PATH_BYTES_MAX, bind_tcp, bind_unix
+from koala.daemon.http_server.sockets import SOCKET_PATH_BYTES_MAX, bind_tcp, bind_unix
 from koala.daemon.options import DaemonOptions, StartError
 from koala.daemon.run import serve
 from koala.daemon.state_directory import locked, prepare

@@ -9,7 +9,7 @@ import pytest
 from koala.model.request import Component, InputFile, Request
 from koala.policies import Catalogue, Form, Policy, PolicyError
 from koala.policies.catalogue import PARAMETERS
-from koala.policies.front_door import FileAt, Spots, View, compile_demand, refuse, try_place
+from koala.policies.interface import FileAt, Spots, View, compile_demand, refuse, try_place
 from tests.support.policy_worlds import FIRST_FIT, components, flexible, view_of
 
 

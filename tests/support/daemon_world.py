@@ -1,4 +1,4 @@
-"""A daemon without doors for tests: a real engine on embedded sites, and the service in front of it.
+"""A daemon without sockets for tests: a real engine on embedded sites, and the service in front of it.
 
 Whoever needs a whole daemon process with its API finds it elsewhere; here everything is in the test's own event loop.
 """

@@ -1,4 +1,4 @@
-"""A daemon without doors that may be killed at any point. Requests come as lines of JSON, each is acknowledged once
+"""A daemon without sockets that may be killed at any point. Requests come as lines of JSON, each is acknowledged once
 it is on record, and so are ``release ID`` of a job that is held and ``requeue ID`` of one that runs; ``stop`` closes
 it.
 

@@ -104,7 +104,7 @@ def _is_answered_as_documented(case: schemathesis.Case[Any], served: Served, ses
         excluded.append(ignored_auth)  # who comes to the socket is its owner
     case.validate_response(response, excluded_checks=excluded, headers=headers)
     assert response.status_code < 500
-    # What is no HTTP is refused at the door, before there is an app that could tell its version.
+    # What is no HTTP is refused with its connection, before there is an app that could tell its version.
     assert response.status_code == 400 or response.headers["koala-version"]
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from koala.model.grid import Grid, Link, Links, Site, StoredFile
 from koala.model.request import Component, Flexibility, InputFile, InputMode, Request
 from koala.policies import Catalogue
-from koala.policies.front_door import Demand, View, compile_demand
+from koala.policies.interface import Demand, View, compile_demand
 
 BUILTIN = Catalogue.builtin()
 

@@ -68,7 +68,7 @@ def torture(
 
     Each seed draws a grid, a workload and faults: components and whole sites that fail, transfers that break,
     answers that come late, twice or never, cancels, drained sites and errors of our own. While the storm lasts, named
-    properties are checked after every event; then the world heals, and every job must finish.
+    promises are checked after every event; then the world heals, and every job must finish.
     """
     if seed is not None:
         for other in ("seeds", "first"):

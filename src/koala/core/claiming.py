@@ -23,7 +23,7 @@ from koala.core.state.timers import Alarm
 from koala.core.state.transfers import Transfers
 from koala.model.messages import Token
 from koala.model.nodes import NodePool
-from koala.policies.front_door import places_at, replace_one
+from koala.policies.interface import places_at, replace_one
 
 
 @dataclass(slots=True)

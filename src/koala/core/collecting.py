@@ -17,7 +17,7 @@ from koala.core.state.timers import Alarm
 from koala.model.messages import CollectOutputs, OutputRegistered, OutputsCollected
 from koala.model.outputs import MadeOutput, output_name
 from koala.model.request import JobId
-from koala.policies.front_door import FileAt
+from koala.policies.interface import FileAt
 
 # An order that nobody answers is repeated ever more rarely, at most this many times the answer timeout apart.
 COLLECT_WAIT_FACTOR_MAX = 64

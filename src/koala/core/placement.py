@@ -24,7 +24,7 @@ from koala.model.messages import ElementMade, JobOutcome, JobPlaced, JobRequeued
 from koala.model.request import JobId, Request
 from koala.policies import Catalogue, Form, Policy, PolicyError, UnknownPolicyError, UnknownSiteError
 from koala.policies.demand import application_of
-from koala.policies.front_door import Demand, DemandKey, Spots, can_ever_fit, compile_demand, demand_key, try_place
+from koala.policies.interface import Demand, DemandKey, Spots, can_ever_fit, compile_demand, demand_key, try_place
 from koala.policies.places import Room
 
 # Equal requests share one compiled demand; this many different ones are remembered at a time.

@@ -22,7 +22,7 @@ from koala.core.state.nodes.left_by_plans import has_places
 from koala.core.state.queues import DemandGroup, PlacementQueue
 from koala.core.state.reservations import PlanFinder, Reservation, fits
 from koala.model.request import JobId, Priority, Request
-from koala.policies.front_door import Demand, Spots, try_place
+from koala.policies.interface import Demand, Spots, try_place
 
 # A plan that moves by no more than this is not worth a word: starts and ends take a while.
 SLACK_S = 60.0

@@ -16,7 +16,7 @@ from koala.core.state.site_belief import SiteBelief, Trust
 from koala.core.state.sites import ClosedSites, Sites
 from koala.model.request import JobId, Refusal, Shortage, SiteName
 from koala.policies import PolicyError
-from koala.policies.front_door import Demand, View, place_on, refuse
+from koala.policies.interface import Demand, View, place_on, refuse
 
 # Of how many sites that are kept out each is tried alone, and how many are named.
 SHUT_SITES_TRIED_MAX = 16

@@ -27,7 +27,7 @@ from koala.model.forecast import MeasuredBy, Measurement
 from koala.model.messages import EndedJob, JobOutcome, Token
 from koala.model.request import SiteName
 from koala.policies import UnknownPolicyError
-from koala.policies.front_door import FileAt
+from koala.policies.interface import FileAt
 
 # How many of a kind are named in an error before the rest is only counted.
 NAMED_IN_ERROR = 5

@@ -42,7 +42,7 @@ from koala.model.messages import (
 )
 from koala.model.request import InputMode, JobId
 from koala.policies.demand import reads_of
-from koala.policies.front_door import can_ever_fit, tasks_of
+from koala.policies.interface import can_ever_fit, tasks_of
 from koala.policies.transfer_estimates import chunk_bytes
 
 # The sequence JCT(n) comes ever closer to the job start time; closer than this counts as reached.

@@ -32,9 +32,9 @@ from koala.core.running import JobRunning
 from koala.core.staging import JobStaging
 from koala.core.state.checkpoints import CheckpointStatus, JobCheckpoints, checkpoint_status
 from koala.core.state.encoded import INFINITY
+from koala.core.state.expected_starts import ExpectedStart, ExpectedStarts
 from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
-from koala.core.state.outlook import Outlook, Prospect
 from koala.core.state.snapshots.snapshot import Snapshot, grid_digest, take_snapshot
 from koala.core.story import JobExplanation, JobTraffic, explain, job_traffic
 from koala.core.tasks.spawning import JobSpawning, SpawnRefusal
@@ -74,7 +74,7 @@ from koala.model.messages import (
 from koala.model.request import JobId, Priority, Refusal, Request
 from koala.model.task_graph import SpawnedTasks
 from koala.policies import Catalogue
-from koala.policies.front_door import Demand, Spots, try_place
+from koala.policies.interface import Demand, Spots, try_place
 
 # So many jobs are told in one go that others, for which they wait, have started or ended; the rest in the next.
 TOLD_AT_ONCE_MAX = 500
@@ -108,7 +108,7 @@ class Scheduler:
         )
         self._spawning = JobSpawning(ledger, self._ending, self._running, self._placement)
         self._probing = LinkProbing(ledger, grid)
-        self._outlook = Outlook(ledger)
+        self._expected_starts = ExpectedStarts(ledger)
         self.due_at = INFINITY  # when the driver is to send a ``Tick``, unless it has sent another event by then
         self._run_at = INFINITY  # the same without the probes of links, for which nothing is run
         self._grid_digest = ""  # made when somebody asks for a snapshot
@@ -312,14 +312,14 @@ class Scheduler:
             tries += ledger.tries_in_queue(job)
         planned = self._placement.plans.before(job)
         queue, preempting = ledger.queue_of(job), self._preempting(job)
-        prospect = self._prospect(job)
+        expected = self._expected_start(job)
         return explain(
             job,
             queue,
             ledger.sites,
             tries,
             planned,
-            prospect,
+            expected,
             preempting,
             elements_before=ledger.elements_before(job),
             now=ledger.now,
@@ -343,25 +343,25 @@ class Scheduler:
     def told(self, job_id: JobId) -> tuple[float, float | None] | None:
         """When a waiting job is expected to start, and when at the latest if that is known; None where it has no
         plan."""
-        prospect = self.prospect(job_id)
-        return None if prospect is None else (prospect.at, prospect.latest_at)
+        expected = self.expected_start(job_id)
+        return None if expected is None else (expected.at, expected.latest_at)
 
-    def prospect(self, job_id: JobId) -> Prospect | None:
+    def expected_start(self, job_id: JobId) -> ExpectedStart | None:
         """The same, with where, and the jobs whose ends it waits for."""
         job = self.ledger.jobs.get(job_id)
-        return None if job is None else self._prospect(job)
+        return None if job is None else self._expected_start(job)
 
-    def _prospect(self, job: Job) -> Prospect | None:
+    def _expected_start(self, job: Job) -> ExpectedStart | None:
         if job.state is not JobState.WAITING or job.plan_at is None:
             return None
-        return self._outlook.of(job, self._placement.plans.line())
+        return self._expected_starts.of(job, self._placement.plans.line())
 
-    def prospect_of_new(self, demand: Demand, request: Request, owner: str = "") -> Prospect | None:
+    def expected_start_of_new(self, demand: Demand, request: Request, owner: str = "") -> ExpectedStart | None:
         """When and where a job of that user that came now, and found no places, would start, an array its first
         element; None where it would have no plan. Changes nothing."""
         plans = self._placement.plans
         job = plans.coming(demand, msgspec.structs.replace(request, array=None), owner)
-        return None if job.plan_at is None else self._outlook.of(job, plans.line([job]))
+        return None if job.plan_at is None else self._expected_starts.of(job, plans.line([job]))
 
     def traffic(self, job_id: JobId) -> JobTraffic | None:
         """What the job sends between its sites; None for one that is not at several."""

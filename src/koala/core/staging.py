@@ -9,7 +9,7 @@ from koala.core.state.job import FileTransfer, Job
 from koala.core.state.ledger import Ledger
 from koala.core.state.timers import Alarm
 from koala.model.messages import CancelTransfer, FileChanged, TransferEnded, TransferId
-from koala.policies.front_door import FileAt, inputs
+from koala.policies.interface import FileAt, inputs
 
 
 class JobStaging:

@@ -11,10 +11,10 @@ from koala.core.lifecycle import ENDED, MEANING, JobState
 from koala.core.refusals import PLANS_NAMED_MAX, held_back, is_held_back, refusal_of
 from koala.core.state.checkpoints import CheckpointStatus, checkpoint_status, grace_s, is_saving
 from koala.core.state.encoded import known_time
+from koala.core.state.expected_starts import ExpectedStart
 from koala.core.state.forecasts import BelievedLink
 from koala.core.state.job import ComponentPhase, Job
 from koala.core.state.link_use import sent_between_sites_bit_s
-from koala.core.state.outlook import Prospect
 from koala.core.state.queues import PlacementQueue
 from koala.core.state.sites import Sites
 from koala.model.dependency import Condition, in_words
@@ -23,7 +23,7 @@ from koala.model.messages import JobCounts, JobOutcome
 from koala.model.network import BIT_S_PER_MBIT_S
 from koala.model.nodes import TaskShape
 from koala.model.request import JobId, Refusal, SiteName
-from koala.policies.front_door import Spots
+from koala.policies.interface import Spots
 
 # An entry that is words already: it was told when the sites had other numbers.
 TOLD = "told"
@@ -139,14 +139,14 @@ def explain(
     sites: Sites,
     placement_tries: int,
     planned: Sequence[Job] = (),
-    prospect: Prospect | None = None,
+    expected: ExpectedStart | None = None,
     preempting: str = "",
     *,
     elements_before: int = 0,
     now: float = 0.0,
 ) -> JobExplanation:
     """Where the job stands at the time ``now``; ``planned`` are the jobs whose plans it must not put off,
-    ``prospect`` says when it is likely to start, ``preempting`` why it preempts nobody for its places."""
+    ``expected`` says when it is likely to start, ``preempting`` why it preempts nobody for its places."""
     waiting = job.state is JobState.WAITING
     refusal = None
     kept_for: Sequence[Job] = ()
@@ -168,10 +168,10 @@ def explain(
         place_in_line=queue.place_in_line(job) if waiting else None,
         elements_before=elements_before if waiting else 0,
         refusal=refusal,
-        expected_at=None if prospect is None else prospect.at,
-        expected_sites=() if prospect is None else _site_names(prospect.spots, names),
-        latest_at=prospect.latest_at if prospect is not None else job.plan_at if waiting else None,
-        ends_before=() if prospect is None else prospect.ends_before,
+        expected_at=None if expected is None else expected.at,
+        expected_sites=() if expected is None else _site_names(expected.spots, names),
+        latest_at=expected.latest_at if expected is not None else job.plan_at if waiting else None,
+        ends_before=() if expected is None else expected.ends_before,
         planned_before=tuple(
             JobPlan(job=each.id, expected_at=each.plan_at, expected_sites=_site_names(each.plan_spots, names))
             for each in kept_for

@@ -17,11 +17,11 @@ from pathlib import Path
 from koala.daemon.api import RequestTraffic, make_app
 from koala.daemon.clock_check import ClockCheck
 from koala.daemon.database_check import check_database
-from koala.daemon.doors.admission import Admission
-from koala.daemon.doors.descriptors import DescriptorShares, raise_limit, share_out
-from koala.daemon.doors.server import DoorServer
-from koala.daemon.doors.sockets import SOCKET_NAME, ListenAddress, bind_tcp, bind_unix
 from koala.daemon.engine.loop import Engine
+from koala.daemon.http_server.admission import Admission
+from koala.daemon.http_server.descriptors import DescriptorShares, raise_limit, share_out
+from koala.daemon.http_server.server import AcceptorServer
+from koala.daemon.http_server.sockets import SOCKET_NAME, ListenAddress, bind_tcp, bind_unix
 from koala.daemon.logs import log_to
 from koala.daemon.offload import end_threads
 from koala.daemon.options import DaemonOptions, Listening
@@ -151,7 +151,7 @@ async def _answering(
     owner = owner_name()
     url = None if address is None else address.url
     owners = make_app(service, tokens, trusted=True, owner=owner, traffic=traffic, url=url)
-    servers = [DoorServer(owners, unix, Admission(connections_max=shares.owner_connections, trusted=True))]
+    servers = [AcceptorServer(owners, unix, Admission(connections_max=shares.owner_connections, trusted=True))]
     if address is not None:
         app = make_app(
             service,
@@ -163,7 +163,7 @@ async def _answering(
             hosts=address.hosts,
             url=url,
         )
-        servers.append(DoorServer(app, address.bound, Admission(connections_max=shares.connections), address.tls))
+        servers.append(AcceptorServer(app, address.bound, Admission(connections_max=shares.connections), address.tls))
     tasks = [asyncio.create_task(server.serve()) for server in servers]
     try:
         while not all(server.started for server in servers):

@@ -1,6 +1,6 @@
 """One try of a demand on given idle processors: fixed components first, then the policy on what remains.
 
-``koala.policies.front_door`` is the front door; what to say after a failed try is in
+Called by ``koala.policies.interface``; what to say after a failed try is in
 ``koala.policies.refusals.refusal``.
 """
 

@@ -1,7 +1,7 @@
 """The policies by name: Koala's own, those of installed packages, and those in files that a user wrote.
 
 A policy is a plain function in one of a few forms. What a user's function answers is checked on every call;
-that happens in ``koala.policies.external``, and turning requests into calls in ``koala.policies.front_door``.
+that happens in ``koala.policies.external``, and turning requests into calls in ``koala.policies.interface``.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from koala.core.state.queues import LIMITS_SLACK, ClaimingQueue, PlacementQueue
 from koala.core.state.sites import Sites
 from koala.model.request import Request
 from koala.policies import Catalogue, PolicyError
-from koala.policies.front_door import Spots, View, compile_demand, try_place
+from koala.policies.interface import Spots, View, compile_demand, try_place
 from tests.support.core_driver import CoreDriver, ask, ask_total, make_grid, part
 
 SITES_MAX = 4

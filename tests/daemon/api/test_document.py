@@ -22,8 +22,8 @@ from typing import Any
 import pytest
 
 from koala.daemon.api import RequestTraffic, make_app
-from koala.daemon.doors.admission import Admission
-from koala.daemon.doors.server import DoorServer
+from koala.daemon.http_server.admission import Admission
+from koala.daemon.http_server.server import AcceptorServer
 from koala.daemon.service.service import Service
 from koala.daemon.service.sites.grid import GridService
 from koala.daemon.service.tokens import AccessTokens
@@ -91,7 +91,7 @@ def loosened(clock_rate: float = 10_000.0) -> RequestTraffic:
     return RequestTraffic(lambda: time.monotonic() * clock_rate)
 
 
-async def serve_at_loopback(world: World) -> tuple[DoorServer, asyncio.Task[None], tuple[str, str]]:
+async def serve_at_loopback(world: World) -> tuple[AcceptorServer, asyncio.Task[None], tuple[str, str]]:
     """A real server for the open listener, its URL, and a token that reads and submits."""
     async with world.owner() as owner:
         for site in ("west", "east"):
@@ -106,9 +106,9 @@ async def serve_at_loopback(world: World) -> tuple[DoorServer, asyncio.Task[None
     return server, serving, (f"http://127.0.0.1:{bound.getsockname()[1]}", secret)
 
 
-async def begun(app: Any, bound: socket.socket) -> tuple[DoorServer, asyncio.Task[None]]:
+async def begun(app: Any, bound: socket.socket) -> tuple[AcceptorServer, asyncio.Task[None]]:
     """A real server that answers there."""
-    server = DoorServer(app, bound, Admission())
+    server = AcceptorServer(app, bound, Admission())
     serving = asyncio.create_task(server.serve())
     async with asyncio.timeout(60):
         while not server.started:
@@ -117,7 +117,7 @@ async def begun(app: Any, bound: socket.socket) -> tuple[DoorServer, asyncio.Tas
     return server, serving
 
 
-async def serve_at_socket(world: World, path: Path) -> tuple[DoorServer, asyncio.Task[None], tuple[str, str]]:
+async def serve_at_socket(world: World, path: Path) -> tuple[AcceptorServer, asyncio.Task[None], tuple[str, str]]:
     """A real server for the owner's socket, and the URL of a port from which every byte goes there."""
     app = make_app(world.service, world.tokens, trusted=True, owner=OWNER, traffic=loosened())
     bound = socket.socket(socket.AF_UNIX)

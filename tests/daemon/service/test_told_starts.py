@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from koala.daemon.service.answers import explanation, with_prospect
+from koala.daemon.service.answers import explanation, with_expected_start
 from koala.model.api import DryRun
 from tests.support.core_driver import CoreDriver, ask
 
@@ -23,7 +23,7 @@ def test_no_start_is_told_for_a_time_that_is_over(now: float, told: float) -> No
     assert (found.expected_at, found.latest_at) == (told, told)
     after = explanation(behind, 2, now)
     assert (after.expected_at, [each.expected_at for each in after.planned_before]) == (None, [told])
-    prospect = driver.scheduler.prospect(2)
-    assert prospect is not None
-    answer = with_prospect(DryRun(policy="WF"), prospect, driver.ledger, None, now)
+    expected = driver.scheduler.expected_start(2)
+    assert expected is not None
+    answer = with_expected_start(DryRun(policy="WF"), expected, driver.ledger, None, now)
     assert (answer.expected_at, answer.latest_at) == (told, told)

@@ -29,7 +29,7 @@ from koala.model.messages import (
     ReleaseBarrier,
     StartComponent,
 )
-from koala.policies.front_door import quota_processors
+from koala.policies.interface import quota_processors
 from koala.simulator.workloads.workload import single_component
 
 BEGAN = 1_000_000.0

@@ -1,4 +1,4 @@
-"""The front door: methods by name, theta or a wanted size, and what comes out."""
+"""The interface: methods by name, theta or a wanted size, and what comes out."""
 
 from __future__ import annotations
 

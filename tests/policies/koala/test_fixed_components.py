@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koala.model.request import Component, Request
-from koala.policies.front_door import Spots, try_place
+from koala.policies.interface import Spots, try_place
 from koala.policies.koala.cluster_minimization import cluster_minimization, cluster_minimization_beside, sites_added
 from tests.support.policy_worlds import demand_for, idle_lists, size_lists, view_of
 

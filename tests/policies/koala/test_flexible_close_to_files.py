@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from koala.model.grid import Grid, Link, Links, PairLink, Site, StoredFile
 from koala.model.request import Component, Flexibility, InputFile, InputMode, Request
-from koala.policies.front_door import Spots, View, place_on, refuse, transfer_s, try_place
+from koala.policies.interface import Spots, View, place_on, refuse, transfer_s, try_place
 from koala.policies.koala.flexible_close_to_files import fewest_parts, flexible_close_to_files, room_within
 from koala.policies.koala.flexible_cluster_minimization import flexible_cluster_minimization
 from koala.policies.transfer_estimates import division_times_s

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from koala.model.grid import Grid, Link, Links, PairLink, Site
 from koala.model.request import Component, Request
-from koala.policies.front_door import Spots, View, refuse, try_place
+from koala.policies.interface import Spots, View, refuse, try_place
 from koala.policies.koala.cluster_minimization import cluster_minimization, cluster_minimization_beside
 from koala.policies.koala.flexible_cluster_minimization import flexible_cluster_minimization
 from koala.policies.koala.near_sites import ANCHORS_MAX, NEARER_LOOKS_MAX, NEARER_SETS_MAX

@@ -15,7 +15,7 @@ from koala.model.request import Communication, Component, Pattern, Refusal, Requ
 from koala.policies import Catalogue, PolicyError, UnknownSiteError
 from koala.policies.demand import SILENCE, traffic_of
 from koala.policies.errors import UnknownHomeError
-from koala.policies.front_door import (
+from koala.policies.interface import (
     Demand,
     Spots,
     View,

@@ -9,7 +9,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from koala.model.request import Component, InputFile, Refusal, Request
-from koala.policies.front_door import Demand, FileAt, View, place_on, refuse, try_place
+from koala.policies.interface import Demand, FileAt, View, place_on, refuse, try_place
 from koala.policies.refusals.cure import CURE_STEPS_MAX
 from koala.policies.refusals.refusal import SPLITS_EXPLAINED_MAX
 from tests.support.policy_worlds import components, demand_for, flexible, policy_names, requests, view_of

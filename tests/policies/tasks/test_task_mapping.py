@@ -11,7 +11,7 @@ from koala.model.dendrogram import MACHINES_MAX, InvalidDendrogramError, Machine
 from koala.model.grid import NODE_POWER, Grid, LinkGroup, Network, Site
 from koala.model.request import Component, Flexibility, Placement, Refusal, Request
 from koala.model.task_graph import TaskGraph
-from koala.policies.front_door import (
+from koala.policies.interface import (
     View,
     compile_demand,
     demand_key,

@@ -11,7 +11,7 @@ from koala.core.state.job import Job
 from koala.core.state.nodes.future_nodes import _SiteLine
 from koala.core.state.nodes.guaranteed_places import NodesAtTime
 from koala.core.state.nodes.left_by_plans import NodesLeftByPlans
-from koala.policies.front_door import Spots, try_place
+from koala.policies.interface import Spots, try_place
 from koala.simulator.torture.calm import draw_calm
 from koala.simulator.torture.torture import weather
 

@@ -18,9 +18,9 @@ from koala.core.placement import JobPlacing
 from koala.core.running import JobRunning
 from koala.core.staging import JobStaging
 from koala.core.state.checkpoints import JobCheckpoints
+from koala.core.state.expected_starts import ExpectedStarts
 from koala.core.state.job import ComponentClaim, ComponentPhase, FileTransfer, Job
 from koala.core.state.link_use import LinkUse
-from koala.core.state.outlook import Outlook
 from koala.core.state.sites import ClosedSites, Sites
 from koala.core.state.timers import Alarm
 from koala.core.state.transfers import Transfers
@@ -29,8 +29,8 @@ from koala.mapping.result import NoPlace
 from koala.model.checkpoint import CheckpointSource
 from koala.model.messages import ReleaseBarrier
 from koala.model.request import Request
-from koala.policies import front_door
-from koala.policies.front_door import Demand, Spots, View
+from koala.policies import interface
+from koala.policies.interface import Demand, Spots, View
 from koala.simulator.torture.checkpoints import LOSES, WHOLE
 from koala.simulator.torture.early_promises import TOLD
 from koala.simulator.torture.spawning import SPAWNED_ONCE
@@ -142,7 +142,7 @@ def _ignore_what_others_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def _lose_a_spawned_task(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the places of spawned tasks at several sites the last is forgotten."""
-    original = front_door.place_spawned
+    original = interface.place_spawned
 
     def place_spawned(demand: Demand, spots: Spots, idle: Sequence[int], view: View) -> Spots | NoPlace:
         found = original(demand, spots, idle, view)
@@ -317,7 +317,7 @@ def _read_checkpoints_that_are_being_written(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def _leave_files_out_of_told_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Outlook, "_files_s", lambda *_, **__: 0.0)
+    monkeypatch.setattr(ExpectedStarts, "_files_s", lambda *_, **__: 0.0)
 
 
 def _has_plans_and_files(storm: Storm) -> bool:

@@ -23,7 +23,7 @@ from koala.model.grid import Grid, Network, SchedulerParameters, Site
 from koala.model.network import BIT_S_PER_MBIT_S
 from koala.model.request import BANDWIDTH_MBIT_S_MAX, PROCESSORS_MAX, Pattern, Placement, Refusal, Request
 from koala.policies.errors import suggest
-from koala.policies.front_door import View, compile_demand, refuse, to_placement, try_place
+from koala.policies.interface import View, compile_demand, refuse, to_placement, try_place
 
 
 @click.command()

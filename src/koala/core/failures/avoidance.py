@@ -15,7 +15,7 @@ from koala.core.state.ledger import Ledger
 from koala.core.state.timers import Alarm
 from koala.model.grid import RESTART_REST_S_MAX
 from koala.model.request import JobId, Request, SiteName
-from koala.policies.front_door import Demand, DemandKey, can_ever_fit
+from koala.policies.interface import Demand, DemandKey, can_ever_fit
 
 # A job avoids the sites of its last failures, so many of them.
 AVOIDED_MAX = 16

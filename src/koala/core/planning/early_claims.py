@@ -14,7 +14,7 @@ from koala.core.state.encoded import INFINITY
 from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
 from koala.model.request import JobId
-from koala.policies.front_door import transfer_s
+from koala.policies.interface import transfer_s
 
 
 class EarlyClaims:

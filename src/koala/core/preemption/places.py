@@ -14,7 +14,7 @@ from koala.core.state.reservations import places_on
 from koala.model.grid import Preemption
 from koala.model.messages import Token
 from koala.model.request import Request
-from koala.policies.front_door import Demand, Spots, inputs
+from koala.policies.interface import Demand, Spots, inputs
 
 # The bound on what all preempt counts what was preempted within so long.
 PREEMPTED_WITHIN_S = 3_600.0

@@ -19,7 +19,7 @@ from koala.core.state.nodes.pools import BelievedPools
 from koala.core.state.reservations import fits, places_on
 from koala.model.messages import Token
 from koala.model.nodes import NodePool
-from koala.policies.front_door import Demand, Spots, View
+from koala.policies.interface import Demand, Spots, View
 
 # So many candidates are looked at, those with the least to lose.
 CANDIDATES_MAX = 256

@@ -21,7 +21,7 @@ from koala.model.messages import JobCounts, JobOutcome, Token, TransferId
 from koala.model.outputs import MadeOutput
 from koala.model.request import JobId, Priority, Request, SiteName
 from koala.model.task_graph import SpawnedTasks
-from koala.policies.front_door import Demand, Spots, with_spawned
+from koala.policies.interface import Demand, Spots, with_spawned
 
 # The longest story that is kept of one job; beyond it the middle is left out.
 STORY_LINES_MAX = 400

@@ -21,7 +21,7 @@ from koala.core.state.transfers import Transfers
 from koala.model.grid import Estimates, Grid
 from koala.model.messages import AnyCommand, EndedJob, JobOutcome, SiteDistrusted, Token
 from koala.model.request import JOB_NAME, JobId, SiteName
-from koala.policies.front_door import Demand, Spots
+from koala.policies.interface import Demand, Spots
 
 # With a scan interval of 0, a job that loses its places in the very instant in which it got them would be placed
 # again at once, for ever; it rests first, twice as long each time, until it has run.

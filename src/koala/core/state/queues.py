@@ -20,7 +20,7 @@ from koala.core.state.job import Job, Seen
 from koala.core.state.sites import Sites
 from koala.model.request import JobId
 from koala.policies import PolicyError
-from koala.policies.front_door import Demand, Spots, try_place
+from koala.policies.interface import Demand, Spots, try_place
 
 # Entries of jobs that have left are thrown out when they outnumber the others by this many.
 LIMITS_SLACK = 64

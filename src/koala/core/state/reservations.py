@@ -17,7 +17,7 @@ from koala.core.state.job import Job
 from koala.core.state.nodes.future_nodes import FutureNodes
 from koala.core.state.nodes.left_by_plans import NodesLeftByPlans
 from koala.policies import PolicyError
-from koala.policies.front_door import Demand, Spots, View, place_on
+from koala.policies.interface import Demand, Spots, View, place_on
 
 # So many times are tried one by one for a plan where halving the steps does not do.
 PLAN_STEPS_MAX = 256

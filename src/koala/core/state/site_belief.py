@@ -13,7 +13,7 @@ from koala.model.grid import Site
 from koala.model.messages import Token
 from koala.model.nodes import NodeClass, NodePool
 from koala.model.request import JobId, SiteName
-from koala.policies.front_door import quota_processors
+from koala.policies.interface import quota_processors
 
 # How much of what was said of an error is kept.
 ERROR_CHARACTERS_MAX = 500

@@ -22,7 +22,7 @@ from koala.model.grid import Grid
 from koala.model.messages import SiteReported
 from koala.model.nodes import releases_within
 from koala.model.request import JobId, JobType, Request
-from koala.policies.front_door import View, quota_processors
+from koala.policies.interface import View, quota_processors
 
 _USABLE, _PROBING = Trust.USABLE, Trust.PROBING
 

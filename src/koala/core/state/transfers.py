@@ -8,7 +8,7 @@ from koala.core.state.encoded import INFINITY, NO_ENTRIES, NO_ITEMS
 from koala.core.state.forecasts import LinkForecasts
 from koala.core.state.job import FileTransfer, Job, TransferKey
 from koala.model.messages import AnyCommand, CancelTransfer, StartTransfer, TransferId
-from koala.policies.front_door import Input, View, link_s
+from koala.policies.interface import Input, View, link_s
 
 
 class Transfers:

@@ -30,7 +30,7 @@ from koala.model.request import (
     SiteName,
 )
 from koala.model.task_graph import SpawnedTasks
-from koala.policies.front_door import Demand, Spots, place_spawned, with_spawned
+from koala.policies.interface import Demand, Spots, place_spawned, with_spawned
 
 # A job gets spawned tasks so many times at most.
 SPAWNS_MAX = 1_000

@@ -217,7 +217,7 @@ class PendingBatch:
 
 
 def _among_others(item: InboxItem, number: JobId) -> Request:
-    """The request of a new job; one that goes on record together with others is told the numbers of those before."""
+    """The request of a new job; one that goes on record group with others is told the numbers of those before."""
     assert item.request is not None
     if item.group is None:
         return item.request

@@ -140,7 +140,7 @@ class Inbox:
         self._items.extendleft(reversed(items))
 
     def take(self, most: int) -> list[InboxItem]:
-        """The first items, at most so many, or so many more that what goes on record together is taken whole."""
+        """The first items, at most so many, or so many more that what goes on record group is taken whole."""
         taken = [self._items.popleft() for _ in range(min(most, len(self._items)))]
         group = taken[-1].group if taken else None
         while group is not None and self._items and self._items[0].group is group:
@@ -162,7 +162,7 @@ class Inbox:
 
 
 async def put_together(inbox: Inbox, items: Sequence[InboxItem], wake: asyncio.Event) -> list[StoredJob]:
-    """Put submissions into the inbox that go on record together; their rows when they are, or why none of them is."""
+    """Put submissions into the inbox that go on record group; their rows when they are, or why none of them is."""
     loop = asyncio.get_running_loop()
     answers = []
     for item in items:

@@ -50,7 +50,7 @@ from koala.model.messages import (
 )
 from koala.model.request import FileName, GraphJob, JobId, Request, SiteName
 from koala.policies import Catalogue
-from koala.policies.front_door import link_s
+from koala.policies.interface import link_s
 from koala.sites import LiveSite, Mail
 from koala.sites.backoff import Backoff
 from koala.store import Batch, ComponentRow, Store, StoredJob, StoreError, TransferRow

@@ -45,7 +45,7 @@ class Quarantine:
         ]
         if not first:
             is_tick = current is None or isinstance(current.event, Tick)
-            # What goes on record together cannot be handled one by one.
+            # What goes on record group cannot be handled one by one.
             group = items[0].group if items else None
             whole = group is not None and all(item.group is group for item in items)
             alone = len(items) + (current is None) <= 1 or (whole and current is not None)

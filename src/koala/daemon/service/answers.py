@@ -14,10 +14,10 @@ import msgspec
 from koala.core.lifecycle import MEANING, JobState
 from koala.core.probing import why_not_probed
 from koala.core.state.checkpoints import CheckpointStatus
+from koala.core.state.expected_starts import ExpectedStart
 from koala.core.state.forecasts import LinkForecasts
 from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
-from koala.core.state.outlook import Prospect
 from koala.core.state.site_belief import SiteBelief, Trust
 from koala.core.story import JobExplanation, JobTraffic
 from koala.daemon.perform.interface import SiteTrouble
@@ -62,7 +62,7 @@ from koala.model.grid import Grid, Link
 from koala.model.messages import JobSubmitted
 from koala.model.nodes import PoolCount, TaskShape, total_of
 from koala.model.request import Placement, Refusal, Request
-from koala.policies.front_door import View
+from koala.policies.interface import View
 from koala.policies.tasks.wase import SiteLans
 from koala.policies.view import BYTES_PER_S_PER_MBIT_S, LinkRows
 from koala.store.rows import ComponentRow, JournalRow, StoredJob, TransferRow
@@ -272,18 +272,20 @@ def without_start(answer: DryRun) -> DryRun:
     return answer.model_copy(update=unknown)
 
 
-def with_prospect(answer: DryRun, prospect: Prospect, ledger: Ledger, user: str | None, now: float) -> DryRun:
+def with_expected_start(
+    answer: DryRun, expected: ExpectedStart, ledger: Ledger, user: str | None, now: float
+) -> DryRun:
     """The same with when the job would start, which is not before now; of jobs that end before those of the user are
     told, None sees all."""
     ends_before = [
         number
-        for number in prospect.ends_before
+        for number in expected.ends_before
         if (job := ledger.jobs.get(number)) is not None and (user is None or job.submitter == user)
     ]
     update = {
-        "expected_at": _not_before(now, prospect.at),
-        "expected_sites": [*dict.fromkeys(ledger.names[site] for site in prospect.spots.sites)],
-        "latest_at": _not_before(now, prospect.latest_at),
+        "expected_at": _not_before(now, expected.at),
+        "expected_sites": [*dict.fromkeys(ledger.names[site] for site in expected.spots.sites)],
+        "latest_at": _not_before(now, expected.latest_at),
         "ends_before": ends_before,
     }
     return answer.model_copy(update=update)

@@ -22,7 +22,7 @@ from koala.core.preemption.victims import Victims, lost_processor_s
 from koala.core.refusals import closed_refusal
 from koala.daemon.engine.loop import Engine
 from koala.daemon.offload import query
-from koala.daemon.service.answers import dry_run, refusal_info, with_prospect
+from koala.daemon.service.answers import dry_run, refusal_info, with_expected_start
 from koala.daemon.service.principal import Principal
 from koala.daemon.service.submission_notes import some_sites, submission_notes
 from koala.daemon.service.submitted_texts import (
@@ -46,7 +46,7 @@ from koala.model.messages import EndedJob, JobOutcome
 from koala.model.request import GraphJob, Priority, Refusal, Request
 from koala.model.task_graph import SpawnedTasks
 from koala.policies import Catalogue, PolicyError, UnknownPolicyError, UnknownSiteError
-from koala.policies.front_door import can_ever_fit, compile_demand, staging_s, to_placement
+from koala.policies.interface import can_ever_fit, compile_demand, staging_s, to_placement
 from koala.store import NUMBER_MAX, StoredJob
 
 Text: TypeAlias = Submission | SpawnWish
@@ -368,11 +368,11 @@ def try_out(
         answer = DryRun(policy=demand.policy.name, refusal=refusal_info(found))
         if found.permanent:
             return answer
-        prospect = scheduler.prospect_of_new(demand, request, owner)
+        expected = scheduler.expected_start_of_new(demand, request, owner)
     except (UnknownPolicyError, UnknownSiteError, PolicyError) as error:
         raise InvalidError(error.for_user()) from None
     queue = scheduler.ledger.high if request.priority is Priority.HIGH else scheduler.ledger.low
     answer = answer.model_copy(update={"place_in_line": len(queue) + 1})
-    if prospect is None:
+    if expected is None:
         return answer
-    return with_prospect(answer, prospect, scheduler.ledger, None if sees_all else owner, now)
+    return with_expected_start(answer, expected, scheduler.ledger, None if sees_all else owner, now)

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from koala.lab import Lab, LabError
 from koala.model.grid import Background, Grid, SiteKind
-from koala.policies.front_door import quota_processors
+from koala.policies.interface import quota_processors
 from koala.simulator.workloads.draws import exponential
 from koala.simulator.world.background import users_stream
 

@@ -16,7 +16,7 @@ import msgspec
 
 from koala.model.grid import Grid
 from koala.model.request import Application, JobType, Request
-from koala.policies.front_door import quota_processors
+from koala.policies.interface import quota_processors
 from koala.simulator.workloads.workload import Arrival, Workload
 
 # A replay keeps every job in memory until its end, and submits each by a call of its own.

@@ -1,4 +1,4 @@
-"""The front door to clustering: which tasks of an application belong together, by one of four methods.
+"""The interface of clustering: which tasks of an application belong together, by one of four methods.
 
 ``region-growing`` is the paper's way, with a guarantee; ``exact`` is the best there is, for small graphs;
 ``local-search`` needs no extra library and takes graphs of any size; ``lp-search`` is that with the help of the LP.

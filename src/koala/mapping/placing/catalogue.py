@@ -1,4 +1,4 @@
-"""The front door to mapping: clustered tasks onto the machines of a grid, by one of several methods.
+"""The interface of mapping: clustered tasks onto the machines of a grid, by one of several methods.
 
 ``wase`` and ``greedy`` are the paper's; the others go beyond it. All or nothing: one that fails leaves no trace.
 How tasks are clustered is in ``clustering``; tasks that come while the application runs are in ``spawning``.

@@ -1,7 +1,7 @@
 """CM, cluster minimization: components go together on as few sites as a fixed order of sites gives.
 
 A plain function over integers that runs as Python and compiles with numba unchanged. Requests, names and
-refusals are the business of ``koala.policies.front_door``.
+refusals are the business of ``koala.policies.interface``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """FCF, close to files for flexible requests: a total is divided so that the input files arrive soonest.
 
 Plain functions over numbers that run as Python and compile with numba unchanged. The estimates come from
-``koala.policies.transfer_estimates``; requests, names and refusals are the business of ``koala.policies.front_door``.
+``koala.policies.transfer_estimates``; requests, names and refusals are the business of ``koala.policies.interface``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """FCM, flexible cluster minimization: a total is divided over as few sites as possible.
 
 A plain function over integers that runs as Python and compiles with numba unchanged. Requests, names and
-refusals are the business of ``koala.policies.front_door``.
+refusals are the business of ``koala.policies.interface``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """NCM, network-aware cluster minimization: CM, unless nearer sites promise a shorter execution.
 
 A plain function over numbers that runs as Python and compiles with numba unchanged. Requests, names and refusals
-are the business of ``koala.policies.front_door``.
+are the business of ``koala.policies.interface``.
 """
 
 from __future__ import annotations

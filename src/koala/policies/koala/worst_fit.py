@@ -1,7 +1,7 @@
 """WF, worst fit: each component goes to the site with the most processors left.
 
 A plain function over integers that runs as Python and compiles with numba unchanged. Requests, names and
-refusals are the business of ``koala.policies.front_door``.
+refusals are the business of ``koala.policies.interface``.
 """
 
 from __future__ import annotations

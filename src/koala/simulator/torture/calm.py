@@ -15,7 +15,7 @@ from koala.model.grid import Grid, SchedulerParameters, Site
 from koala.model.messages import AnyCommand, AnyEvent, JobPlaced, JobSubmitted
 from koala.model.request import Component, JobId, Priority, Request
 from koala.policies import Catalogue
-from koala.policies.front_door import View, compile_demand, try_place
+from koala.policies.interface import View, compile_demand, try_place
 from koala.simulator.torture.shapes import with_shapes
 from koala.simulator.torture.spawning import with_spawning
 from koala.simulator.torture.storms import DRAWS_MAX, Storm, any_request, with_early_claims

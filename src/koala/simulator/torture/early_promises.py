@@ -11,7 +11,7 @@ from koala.core.lifecycle import JobState
 from koala.core.state.encoded import INFINITY
 from koala.model.messages import AnyEvent
 from koala.model.request import JobId
-from koala.policies.front_door import staging_s
+from koala.policies.interface import staging_s
 
 WITHIN = "what is held stays within the budget"
 GIVEN_BACK = "what is held early is given back"
@@ -107,19 +107,19 @@ class ToldPromises:
 
     def _check(self, job_id: JobId) -> None:
         ledger = self._scheduler.ledger
-        prospect, demand = self._scheduler.prospect(job_id), ledger.jobs[job_id].demand
-        if prospect is None or demand is None:
+        expected, demand = self._scheduler.expected_start(job_id), ledger.jobs[job_id].demand
+        if expected is None or demand is None:
             self._fail(TOLD, f"job {job_id} has a plan, and nothing is told of it")
             return
-        files_s = staging_s(demand, prospect.spots, ledger.sites.view) if demand.has_files else 0.0
+        files_s = staging_s(demand, expected.spots, ledger.sites.view) if demand.has_files else 0.0
         earliest = ledger.now + (files_s if files_s < INFINITY else 0.0)
-        latest = INFINITY if prospect.latest_at is None else prospect.latest_at
-        if not earliest - LITTLE_S <= prospect.at <= latest + LITTLE_S:
+        latest = INFINITY if expected.latest_at is None else expected.latest_at
+        if not earliest - LITTLE_S <= expected.at <= latest + LITTLE_S:
             self._fail(
                 TOLD,
-                f"job {job_id} is expected at {prospect.at:.3f} and at the latest at {latest:.3f}; its files can be "
+                f"job {job_id} is expected at {expected.at:.3f} and at the latest at {latest:.3f}; its files can be "
                 f"there at {earliest:.3f}",
             )
-        for other in prospect.ends_before:
+        for other in expected.ends_before:
             if other not in ledger.jobs or other == job_id:
                 self._fail(TOLD, f"job {job_id} is told to wait for the end of job {other}")

@@ -32,7 +32,7 @@ from koala.model.messages import (
     Token,
 )
 from koala.model.request import JobId, JobType, SiteName
-from koala.policies.front_door import try_place
+from koala.policies.interface import try_place
 from koala.simulator.world.site import SimulatedComponent, SimulatedState
 from koala.simulator.world.world import World
 

@@ -18,7 +18,7 @@ from koala.model.messages import (
     StartComponent,
 )
 from koala.model.request import JobId, SiteName
-from koala.policies.front_door import can_ever_fit
+from koala.policies.interface import can_ever_fit
 
 
 class RestartPromises:

@@ -10,7 +10,7 @@ from koala.model.grid import Grid, Site
 from koala.model.nodes import NodeClass, NodeSize, TaskNeeds
 from koala.model.request import Component, Flexibility, Request
 from koala.policies import Catalogue
-from koala.policies.front_door import View, compile_demand, try_place
+from koala.policies.interface import View, compile_demand, try_place
 from koala.simulator.workloads.workload import Arrival
 
 _GIB = 2**30

@@ -46,7 +46,7 @@ from koala.model.request import (
     SiteName,
 )
 from koala.policies import Catalogue
-from koala.policies.front_door import View, compile_demand, try_place
+from koala.policies.interface import View, compile_demand, try_place
 from koala.simulator.torture.checkpoints import with_checkpoints
 from koala.simulator.torture.order import changes, holds, with_arrays, with_order
 from koala.simulator.torture.outputs import with_outputs

@@ -15,7 +15,7 @@ from decimal import Decimal
 from koala.model.grid import Background, BandOver, Grid
 from koala.model.messages import SiteReported
 from koala.model.request import SiteName
-from koala.policies.front_door import quota_processors
+from koala.policies.interface import quota_processors
 from koala.simulator.workloads.draws import exponential, geometric, stream
 from koala.simulator.world.delivery import Delivery
 from koala.simulator.world.event_heap import SITE_REPORTS, USER_JOB_ARRIVES, USER_JOB_ENDS, EventHeap

@@ -14,7 +14,7 @@ from koala.core.state.nodes.future_nodes import FutureNodes
 from koala.core.state.nodes.guaranteed_places import KnownNodes, LooseTasks, NodesAtTime, have_room
 from koala.core.state.nodes.pools import PLAIN
 from koala.model.nodes import NodePool, TaskShape
-from koala.policies.front_door import Demand, Spots, View, needs_nodes
+from koala.policies.interface import Demand, Spots, View, needs_nodes
 from koala.policies.view import TaskPool
 
 _MANY = 10**12

@@ -14,7 +14,7 @@ from koala.model.grid import Site
 from koala.model.messages import Token
 from koala.model.nodes import NodeClass, NodePool, NodeSize, TaskShape
 from koala.model.request import JobId
-from koala.policies.front_door import described_pool
+from koala.policies.interface import described_pool
 
 PLAIN = TaskShape()
 

@@ -20,7 +20,7 @@ from koala.core.state.snapshots.snapshot import damaged
 from koala.core.state.timers import OF_CLAIMS, Alarm
 from koala.model.messages import JobHeld, TransferId
 from koala.model.request import JobId, SiteName
-from koala.policies.front_door import Spots
+from koala.policies.interface import Spots
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder().decode

@@ -17,8 +17,8 @@ from starlette.types import Receive, Scope, Send
 
 from koala.daemon.api.limits import HANDSHAKE_S_MAX, HEADER_BYTES_MAX, HEADER_S_MAX
 from koala.daemon.api.listeners import CONNECTION
-from koala.daemon.doors.admission import Admission
-from koala.daemon.doors.server import DoorServer
+from koala.daemon.http_server.admission import Admission
+from koala.daemon.http_server.server import AcceptorServer
 from koala.model.errors import TooManyError
 from tests.support.certificates import self_signed
 from tests.support.raw_http import connected, error_in, rest, sent
@@ -53,7 +53,7 @@ def served(
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         port = bound.getsockname()[1]
-        server = DoorServer(
+        server = AcceptorServer(
             answer,
             bound,
             Admission() if admission is None else admission,
@@ -81,7 +81,7 @@ def until(seen: Callable[[], bool]) -> None:
 
 def test_the_body_of_an_answer_does_not_wait_until_its_header_is_acknowledged() -> None:
     async def scene(bound: socket.socket) -> None:
-        server = DoorServer(answer, bound, Admission())
+        server = AcceptorServer(answer, bound, Admission())
         await server.startup()
         bound.settimeout(WAIT_S)  # accepted here, before the server has its turn
         with socket.create_connection(bound.getsockname()), bound.accept()[0] as accepted:

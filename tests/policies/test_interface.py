@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from koala.model.grid import SITES_MAX, Grid, Link, Links, PairLink, Site, StoredFile
 from koala.model.request import Component, Flexibility, InputFile, InputMode, Request
 from koala.policies import MissingFileError, UnknownSiteError
-from koala.policies.front_door import (
+from koala.policies.interface import (
     FileAt,
     Spots,
     View,

@@ -22,7 +22,7 @@ from koala.core.state.nodes.left_by_plans import tasks_by_site
 from koala.core.state.reservations import PlanFinder, Reservation
 from koala.model.nodes import total_of
 from koala.model.request import JobId
-from koala.policies.front_door import Spots, staging_s
+from koala.policies.interface import Spots, staging_s
 
 # How many of the jobs for which another waits are told.
 ENDS_TOLD_MAX = 5
@@ -31,7 +31,7 @@ ENDS_TOLD_MAX = 5
 ELEMENTS_FORESEEN_MAX = 32
 
 
-class Prospect(NamedTuple):
+class ExpectedStart(NamedTuple):
     """When and where a planned job is likely to start, when it starts if every job uses its whole walltime, and the
     last jobs whose ends there it waits for, by their ends. Behind too many elements of arrays the latest time is not
     known."""
@@ -76,13 +76,13 @@ class _Forecast:
                 heappush(turns, found[0] + takes_s)
 
 
-class Outlook:
-    """The prospects of planned jobs, worked out by rank as somebody asks, and kept until something changes."""
+class ExpectedStarts:
+    """The expected starts of planned jobs, worked out by rank as somebody asks, and kept until something changes."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._as_of: tuple[object, ...] = ()
-        self._prospects: dict[JobId, Prospect] = {}
+        self._expected: dict[JobId, ExpectedStart] = {}
         self._ends_unknown: dict[JobId, int] = {}  # of whom it was not asked: how many were counted on up to it
         self._to_come: list[Job] = []  # those not worked out yet, the next one last
         self._foreseen = 0  # elements that are no jobs yet and come before those
@@ -91,7 +91,7 @@ class Outlook:
         self._bounds = False  # whether plans may be no bounds, so that the latest times are worked out, too
         self._likely = self._at_most = _Forecast(Availability(0))
 
-    def of(self, job: Job, line: list[Job]) -> Prospect | None:
+    def of(self, job: Job, line: list[Job]) -> ExpectedStart | None:
         """That of one job; ``line`` are all that have plans, and arrays with elements that are no jobs yet, by
         rank."""
         availability = self._ledger.sites.availability
@@ -102,7 +102,7 @@ class Outlook:
         as_of = (availability.changes, self._ledger.sites.changed, self._ledger.now, plans)
         if as_of != self._as_of:
             self._as_of = as_of
-            self._prospects = {}
+            self._expected = {}
             self._ends_unknown = {}
             self._to_come = line[::-1]
             self._foreseen = 0
@@ -113,17 +113,17 @@ class Outlook:
             )
             if self._bounds:
                 self._at_most = self._forecast(availability, self._latest_end)
-        while job.id not in self._prospects and self._to_come:
+        while job.id not in self._expected and self._to_come:
             following = self._to_come.pop()
             if following.spec is None:
-                self._prospects[following.id] = self._work_out(following)
+                self._expected[following.id] = self._work_out(following)
             else:
                 self._foresee(following)
         counted_on = self._ends_unknown.pop(job.id, None)
         if counted_on is not None:
             ends_before = self._ends_before(job, self._likely.reserved[:counted_on])
-            self._prospects[job.id] = self._prospects[job.id]._replace(ends_before=ends_before)
-        return self._prospects.get(job.id)
+            self._expected[job.id] = self._expected[job.id]._replace(ends_before=ends_before)
+        return self._expected.get(job.id)
 
     def _foresee(self, array: Job) -> None:
         """All elements of the array come before whoever stands behind it, no more than its limit at once."""
@@ -162,7 +162,7 @@ class Outlook:
         walltime_s, usual_s = ledger.walltime_s(job), ledger.usual_s(job.submitter, job.request.name)
         return walltime_s if usual_s is None else min(walltime_s, usual_s)
 
-    def _work_out(self, job: Job) -> Prospect:
+    def _work_out(self, job: Job) -> ExpectedStart:
         """All but the jobs that end before it, which takes as long and is told only of whom one asks about."""
         ledger = self._ledger
         assert job.plan_at is not None
@@ -180,7 +180,7 @@ class Outlook:
         self._put_off |= files_s > 0.0
         self._ends_unknown[job.id] = len(self._likely.reserved)
         start = at + self._files_s(job, spots, brought_by=at)
-        return Prospect(start, spots, None if self._too_many else max(start, latest_at + files_s), ())
+        return ExpectedStart(start, spots, None if self._too_many else max(start, latest_at + files_s), ())
 
     def _files_s(self, job: Job, spots: Spots | None, brought_by: float | None = None) -> float:
         """How long it takes to bring the job's files to ``spots``. 0 if it claims early and they are there by

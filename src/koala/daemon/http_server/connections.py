@@ -2,7 +2,7 @@
 
 uvicorn limits no heads: its ``timeout_keep_alive`` begins after an answer. So an asyncio protocol stands before
 uvicorn's own, and refuses in the form of the API. How many connections there are is up to
-``koala.daemon.doors.admission``.
+``koala.daemon.http_server.admission``.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from koala.daemon.api.limits import HEADER_BYTES_MAX, HEADER_S_MAX
 from koala.daemon.api.listeners import CONNECTION
-from koala.daemon.doors.admission import Admission, Visit
+from koala.daemon.http_server.admission import Admission, Visit
 from koala.model.api import ErrorAnswer, ErrorBody
 
 log = logging.getLogger("koala.daemon.api")
 
 
 class LimitedConnections:
-    """An app whose connections are limited. uvicorn is given this app, and a door its ``connect``."""
+    """An app whose connections are limited. uvicorn is given this app, and an acceptor its ``connect``."""
 
     def __init__(self, app: ASGIApp, admission: Admission, *, header_s_max: float = HEADER_S_MAX) -> None:
         self._app = app
@@ -57,8 +57,8 @@ def refusal(status: int, code: str, message: str) -> bytes:
 
 
 class Connection(asyncio.Protocol):
-    """One connection. Everything goes on to ``server``, uvicorn's protocol, unless it is refused here. While a door
-    sets it up ``handshake`` does; from its end on there is a transport."""
+    """One connection. Everything goes on to ``server``, uvicorn's protocol, unless it is refused here. While an
+    acceptor sets it up ``handshake`` does; from its end on there is a transport."""
 
     server: asyncio.Protocol
     visit: Visit

@@ -1,4 +1,4 @@
-"""uvicorn as the daemon uses it: at one socket, with connections that come through a door."""
+"""uvicorn as the daemon uses it: at one socket, with connections that an acceptor lets in."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from koala.daemon.api.limits import HANDSHAKE_S_MAX, HEADER_BYTES_MAX, HEADER_S_MAX, KEEP_ALIVE_S
-from koala.daemon.doors.admission import Admission
-from koala.daemon.doors.connections import Connection, LimitedConnections
-from koala.daemon.doors.door import Door
+from koala.daemon.http_server.acceptor import Acceptor
+from koala.daemon.http_server.admission import Admission
+from koala.daemon.http_server.connections import Connection, LimitedConnections
 
 # How long answers that are under way may take when the daemon stops.
 ANSWERS_S_MAX = 10
 
 
-class DoorServer(uvicorn.Server):
-    """A server at one socket, whose connections come through a door. It leaves signals to the daemon."""
+class AcceptorServer(uvicorn.Server):
+    """A server at one socket, whose connections an acceptor lets in. It leaves signals to the daemon."""
 
     def __init__(
         self,
@@ -36,12 +36,12 @@ class DoorServer(uvicorn.Server):
     ) -> None:
         self._connections = LimitedConnections(app, admission, header_s_max=header_s_max)
         super().__init__(_config(self._connections))
-        self._door = Door(bound, admission, self._connect, tls=tls, handshake_s_max=handshake_s_max)
+        self._acceptor = Acceptor(bound, admission, self._connect, tls=tls, handshake_s_max=handshake_s_max)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to accept. What uvicorn closes at the end is the door."""
-        self._door.open()
-        self.servers = cast(list[asyncio.Server], [self._door])
+        """Begin to accept. What uvicorn closes at the end is the acceptor."""
+        self._acceptor.open()
+        self.servers = cast(list[asyncio.Server], [self._acceptor])
         self.started = True
 
     def _connect(self) -> Connection:

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from koala.daemon.doors.descriptors import DESCRIPTORS_MIN, share_out
+from koala.daemon.http_server.descriptors import DESCRIPTORS_MIN, share_out
 from koala.daemon.options import StartError
 from koala.model.api import Scope
 from tests.support.certificates import self_signed

@@ -1,4 +1,4 @@
-"""From a request to places and back: the front door of the policies for the core, the simulator and the CLI.
+"""The interface of the policies for the core, the simulator and the CLI: from a request to places and back.
 
 A request is compiled to a ``Demand`` once; ``try_place`` then answers from a ``View``, as site indexes, and
 ``to_placement`` gives them their names. A failed try is explained by ``refuse``. Nothing here changes the view.

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from koala.daemon.api.limits import HANDSHAKE_S_MAX, network_of
-from koala.daemon.doors.admission import Admission, Visit
-from koala.daemon.doors.connections import Connection, refusal
+from koala.daemon.http_server.admission import Admission, Visit
+from koala.daemon.http_server.connections import Connection, refusal
 
 # So many connections are accepted before others of the event loop have their turn, and so many may wait to be.
 ACCEPTED_AT_ONCE_MAX = 64
@@ -28,7 +28,7 @@ GOODBYE_S_MAX = 5.0
 log = logging.getLogger("koala.daemon.api")
 
 
-class Door:
+class Acceptor:
     """Accepts at one socket from ``open`` to ``close``. Like a server of asyncio for whoever closes it."""
 
     def __init__(
