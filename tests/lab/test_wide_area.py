@@ -207,10 +207,13 @@ else:
             peer = socket.create_connection((host, int(port)))
         except OSError:
             time.sleep(0.1)
-peer.sendall(bytes({THERE} if first else {BACK}))
+if first:
+    peer.sendall(bytes({THERE}))
 left = {BACK} if first else {THERE}
 while left:
     left -= len(peer.recv(left))
+if not first:
+    peer.sendall(bytes({BACK}))
 while not pathlib.Path(sys.argv[1]).exists():
     time.sleep(0.1)
 """
