@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 
 import pytest
@@ -14,8 +13,7 @@ from tests.support.real_grid import RealGrid, real_grid, running_lab
 @pytest.fixture(scope="session")
 def the_lab() -> Iterator[Lab]:
     """Three clusters."""
-    worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
-    with running_lab(int(worker), nodes=2, processors_per_node=4, slots=8, gridftp=True) as lab:
+    with running_lab(nodes=2, processors_per_node=4, slots=8, gridftp=True) as lab:
         yield lab
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import os
 from collections.abc import Iterator
 from contextlib import AbstractAsyncContextManager
 
@@ -32,8 +31,7 @@ NUMBERS = itertools.count(1)
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[AccountedCluster]:
     """Users of the account ``group`` below ``physics``, who may also use ``free``, which is not limited."""
-    worker = os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")
-    with accounted_cluster(int(worker)) as running:
+    with accounted_cluster() as running:
         running.account("add", "qos", "narrow", f"MaxTRESPerUser=cpu={OF_USER}")
         running.account("add", "qos", "strict", f"MaxTRESPerJob=cpu={OF_JOB}", "Flags=DenyOnLimit")
         running.account("add", "account", "physics,free")

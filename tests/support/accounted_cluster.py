@@ -21,7 +21,7 @@ from koala.lab.options import PORTS
 from koala.lab.plan import LOOPBACK
 from koala.lab.slurm import cluster_files
 from koala.model.grid import BatchSettings
-from tests.support.real_grid import FIRST_PORT, PORTS_PER_WORKER
+from tests.support.lab_making import at_free_ports
 
 SITE = "alpha"
 USER, COLLEAGUE = "nobody", "daemon"
@@ -134,33 +134,29 @@ def as_user(name: str) -> tuple[str, ...]:
 
 
 @contextlib.contextmanager
-def accounted_cluster(worker: int) -> Iterator[AccountedCluster]:
+def accounted_cluster() -> Iterator[AccountedCluster]:
     """A running cluster; nothing of it stays."""
     require_programs()
     directory = Path(tempfile.mkdtemp(prefix="koala-accounts-"))
     try:
-        with _accounted_cluster(directory, worker) as cluster:
+        with _accounted_cluster(directory) as cluster:
             yield cluster
     finally:
         shutil.rmtree(directory, ignore_errors=True)
 
 
 @contextlib.contextmanager
-def _accounted_cluster(directory: Path, worker: int) -> Iterator[AccountedCluster]:
+def _accounted_cluster(directory: Path) -> Iterator[AccountedCluster]:
     """One in a directory of its own, which stays."""
     directory.chmod(0o755)
     (directory / "work").mkdir()
     shutil.chown(directory / "work", USER)
-    # Beside the ports of the lab that other tests have.
-    port = FIRST_PORT + worker * PORTS_PER_WORKER + PORTS
-    assert 2 * PORTS <= PORTS_PER_WORKER
-    options = lab.LabOptions(
-        directory=directory / "lab", sites=(SITE,), nodes=2, processors_per_node=PROCESSORS // 2, first_port=port
-    )
+    options = lab.LabOptions(directory=directory / "lab", sites=(SITE,), nodes=2, processors_per_node=PROCESSORS // 2)
+    options = at_free_ports(options)
     running = lab.up(options)
     try:
         _start_database(running, directory / "database")
-        _start_accounting(running, directory, port + PORTS - 1)
+        _start_accounting(running, directory, options.first_port + PORTS - 1)
         yield AccountedCluster(running, directory)
     finally:
         running.down()

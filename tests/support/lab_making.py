@@ -10,13 +10,17 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from koala.lab import Lab, LabError, LabOptions, WideAreaLink, down, requirements
 from koala.lab.lab import plan_of
+from koala.lab.options import PORTS
+from tests.support.ports import keep_block
 
 WAIT_S = 120.0
-_FIRST_PORT, _LAST_PORT, _STEP = 22_000, 31_800, 200
+# Between those of single servers and those that the system gives to connections.
+_FIRST_PORT, _LAST_PORT = 22_000, 32_000
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces are for root")
 
@@ -31,6 +35,17 @@ def need_programs(options: LabOptions) -> None:
         pytest.skip(error.for_user())
 
 
+def at_free_ports(options: LabOptions) -> LabOptions:
+    """The same at ports that are free, and that no other process of a test run takes."""
+    for port in range(_FIRST_PORT, _LAST_PORT, PORTS):
+        found = msgspec.structs.replace(options, first_port=port)
+        with contextlib.suppress(LabError):
+            if keep_block(port):
+                requirements.check(plan_of(found))
+                return found
+    pytest.fail("there are no free ports for a lab")
+
+
 def options_in(
     directory: Path,
     *,
@@ -39,15 +54,9 @@ def options_in(
     gridftp: bool = False,
 ) -> LabOptions:
     """LabOptions for a lab in a directory, at ports that are free, with all its programs there."""
-    number = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     options = LabOptions(directory=directory, sites=sites, wan=wan, gridftp=gridftp)
     need_programs(options)
-    for port in range(_FIRST_PORT + number * _STEP, _LAST_PORT, _STEP):
-        options = LabOptions(directory=directory, sites=sites, wan=wan, gridftp=gridftp, first_port=port)
-        with contextlib.suppress(LabError):
-            requirements.check(plan_of(options))
-            return options
-    pytest.fail("there are no free ports for a lab")
+    return at_free_ports(options)
 
 
 @contextlib.contextmanager

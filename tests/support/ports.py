@@ -40,3 +40,22 @@ def free_port() -> int:
 def free_ports(count: int) -> list[int]:
     """Several of them."""
     return [free_port() for _ in range(count)]
+
+
+# The blocks of ports that this process keeps, by their first one: sockets without a file, which the system closes
+# when the process ends, however it does.
+_kept: dict[int, int] = {}
+
+
+def keep_block(first: int) -> bool:
+    """Keep the block of ports that begins here, as a lab needs one, until this process ends; False if another process
+    keeps it. Between a look whether ports are free and the start of servers there, others look too."""
+    if first not in _kept:
+        mark = socket.socket(socket.AF_UNIX)
+        try:
+            mark.bind(f"\0koala-tests-ports-{first}")
+        except OSError:
+            mark.close()
+            return False
+        _kept[first] = mark.detach()
+    return True

@@ -23,9 +23,8 @@ import pytest
 import yaml
 
 from koala import lab
-from koala.lab import requirements
-from koala.lab.lab import plan_of
 from koala.model.api import ComponentRun, JobDetail
+from tests.support.lab_making import at_free_ports
 from tests.support.live_daemon import Daemon, running_daemon, until
 
 SITES = ("alpha", "beta", "gamma")
@@ -43,9 +42,6 @@ PROGRAMS = {
     "globus-gridftp-server": "globus-gridftp-server-progs",
     "globus-url-copy": "globus-gass-copy-progs",
 }
-FIRST_PORT = 27_000
-PORTS_PER_WORKER = 400
-LAST_PORT = 32_000
 WAIT_S = 180.0
 _DAEMONS = itertools.count(1)
 
@@ -62,29 +58,19 @@ def require_programs() -> None:
 
 
 @contextlib.contextmanager
-def running_lab(worker: int, **options: object) -> Iterator[lab.Lab]:
+def running_lab(**options: object) -> Iterator[lab.Lab]:
     """A lab that is up while the block lasts; nothing of it stays."""
     require_programs()
     directory = Path(tempfile.mkdtemp(prefix="koala-lab-"))
     directory.chmod(0o755)  # root's file servers run as nobody
     try:
-        found = lab.up(_at_free_ports(worker, directory=directory / "lab", **options))
+        found = lab.up(at_free_ports(lab.LabOptions(directory=directory / "lab", **options)))  # type: ignore[arg-type]
         try:
             yield found
         finally:
             found.down()
     finally:
         shutil.rmtree(directory, ignore_errors=True)
-
-
-def _at_free_ports(worker: int, **options: object) -> lab.LabOptions:
-    """Options of a lab at the worker's own ports, or at later ones where something else has some of those."""
-    for port in range(FIRST_PORT + worker * PORTS_PER_WORKER, LAST_PORT, PORTS_PER_WORKER):
-        found = lab.LabOptions(first_port=port, **options)  # type: ignore[arg-type]
-        with contextlib.suppress(lab.LabError):
-            requirements.check(plan_of(found))
-            return found
-    pytest.fail("there are no free ports for a lab")
 
 
 def laplace(size: int, tolerance: str, **processors: int) -> str:
