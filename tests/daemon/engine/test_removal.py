@@ -248,6 +248,7 @@ def test_an_array_beside_one_that_cannot_be_replayed_goes_on_where_it_was(
             await world.in_state(poison, "running")
             array = await world.submit(a_request(script, array=read_array("10-50:10")))
             await world.in_state(array + 1, "running")
+            await world.until(lambda: (root / "runs").exists() and (root / "runs").read_text() == "10\n")
             await world.engine.tell(CancelAsked(at=0.0, job=array + 4))
             monkeypatch.setattr(engine_module.Engine, "_snapshot", no_snapshot)
         removed = remove_poison(root, monkeypatch, poison)
