@@ -144,6 +144,48 @@ def test_a_site_is_not_asked_about_a_component_whose_start_is_still_to_come(root
     asyncio.run(scenario())
 
 
+class SlowToTellSite(TroubledSite):
+    """Tells what it holds when it may."""
+
+    def __init__(self, *arguments: Any, **named: Any) -> None:
+        super().__init__(*arguments, **named)
+        self.may_tell = asyncio.Event()
+        self.has_told = False
+
+    async def held(self) -> tuple[Token, ...]:
+        await self.may_tell.wait()
+        told = await super().held()
+        self.has_told = True
+        return told
+
+
+def slow_to_tell(description: Any, root: Path, **named: Any) -> LiveSite:
+    """Makes such sites where the engine makes embedded ones."""
+    return SlowToTellSite(description.name, root / "sites" / description.name, description.processors, **named)
+
+
+def test_what_began_before_a_site_failed_does_not_end_its_silence(root: Path) -> None:
+    """The question with which the engine begins is answered when a start has failed meanwhile."""
+
+    async def scenario() -> None:
+        async with open_engine(root, local_grid((4,), error_threshold=1_000), site_maker=slow_to_tell) as world:
+            site = world.engine.site("a")
+            assert isinstance(site, SlowToTellSite)
+            site.starts_to_fail = 1_000_000
+            job = await world.submit(a_request(sizes=(1,)))
+            await world.until(lambda: world.engine.silence_of("a"))
+            site.may_tell.set()
+            await world.until(lambda: site.has_told)
+            assert world.engine.silence_of("a") is not None
+            site.starts_to_fail = 0
+            (row,) = await world.ended(job)
+            assert (row.state, row.runs) == ("done", 1)
+            assert world.engine.silence_of("a") is None
+            await world.all_given_back()
+
+    asyncio.run(scenario())
+
+
 class SickSite(TroubledSite):
     """Our own code raises in the calls that are named. Starts that hang never return."""
 

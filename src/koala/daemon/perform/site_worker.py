@@ -141,6 +141,7 @@ class SiteWorker:
         self._rest = _Waits()
         self._wake = asyncio.Event()
         self._failing = False
+        self._failures = 0
 
     def put(self, seq: int, command: SiteCommand, request: Request | None = None) -> None:
         """Perform a command; a start comes with the request of its job. Questions to a site that does not answer are
@@ -229,6 +230,7 @@ class SiteWorker:
                 await self._wake.wait()
 
     async def _attempt(self, task: _Task) -> None:
+        failures = self._failures
         try:
             async with asyncio.timeout(self._call_s):
                 await self._perform(task)
@@ -236,6 +238,7 @@ class SiteWorker:
             _log.warning("site %s has a component for which there is no room yet: %s", self._site.name, error)
         except (OSError, SiteError) as error:
             self._failing = True
+            self._failures += 1
             self._silences.failed(self._site.name, _CALLER, self._reason(error))
             task.waits.begin()
             if _now_s() >= self._rest.until:  # of those that were under way together the first begins it
@@ -251,6 +254,8 @@ class SiteWorker:
             self._engine.settle(task.seq)
         if task.defects:
             self._defects.worked(self._site.name, task.what)
+        if self._failures > failures:
+            return  # it began before another one failed: of the site since then it says nothing
         self._rest.forget()
         if self._failing:
             self._failing = False
