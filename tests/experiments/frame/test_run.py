@@ -115,6 +115,22 @@ def test_an_interrupted_run_goes_on_where_it_was(tmp_path: Path) -> None:
     assert told == [(2, 4), (3, 4), (4, 4)]
 
 
+def test_what_was_written_when_an_interrupt_came_is_told_as_kept(tmp_path: Path) -> None:
+    told: list[int] = []
+    interrupts: list[int] = []
+
+    def progress(finished: int, _: int) -> None:
+        if finished == 2 and not interrupts:
+            interrupts.append(finished)  # it comes before anybody hears of the second one
+            raise KeyboardInterrupt
+        told.append(finished)
+
+    with pytest.raises(KeyboardInterrupt):
+        run_units(Sample(), marked_units(tmp_path / "marks", 4), tmp_path, processes=1, progress=progress)
+    assert told == [0, 1, 2]
+    assert len(kept(tmp_path)) == 2
+
+
 def test_more_units_than_a_run_may_have_are_refused(tmp_path: Path) -> None:
     with pytest.raises(TooManyUnitsError, match="3 units are more than the 2"):
         run_units(Sample(), marked_units(tmp_path / "marks", 3), tmp_path, units_max=2)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import closing
@@ -76,6 +76,10 @@ class StoredResults:
         result = content.get("result")
         return result if content.get("work") == unit.work and isinstance(result, dict) else None
 
+    def count(self, units: Iterable[Unit]) -> int:
+        """How many of these units have a result here."""
+        return sum(self._path(unit).exists() for unit in units)
+
     def keep(self, unit: Unit, result: bytes) -> dict[str, Any]:
         """Write a result, whole or not at all, and return it as it will be read again."""
         path = self._path(unit)
@@ -118,10 +122,14 @@ def run_units(
     tell = progress or _say_nothing
     tell(len(results), len(units))
     compute = computer or partial(_computed_here, processes_for(experiment, processes, len(left)))
-    with closing(compute(experiment, units, left)) as computed:
-        for index, text in computed:
-            results[index] = stored.keep(units[index], text)
-            tell(len(results), len(units))
+    try:
+        with closing(compute(experiment, units, left)) as computed:
+            for index, text in computed:
+                results[index] = stored.keep(units[index], text)
+                tell(len(results), len(units))
+    except BaseException:
+        tell(stored.count(units), len(units))  # it may have come when one was written and not told
+        raise
     return [FinishedUnit(unit, results[index]) for index, unit in enumerate(units)]
 
 
