@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import sys
 from pathlib import Path
 
@@ -19,6 +18,7 @@ from koala.runners.mpi import HydraOutputError, parse_proxies
 from koala.runners.plain import RENDEZVOUS_PORT_FIRST, RENDEZVOUS_PORTS, tasks_of_nodes
 from tests.support.live_sites import launch, opened
 from tests.support.paths import SUPPORT
+from tests.support.ports import free_port
 
 PEERS = (
     Peer(part=0, host="a1", processors=3, nodes=(NodeShare("a1", 2), NodeShare("a2", 1))),
@@ -221,8 +221,7 @@ def test_garbage_never_becomes_mail_or_a_stack_trace(data: bytes) -> None:
 
 def test_two_components_find_each_other_by_the_variables_of_torchrun(tmp_path: Path) -> None:
     program = Application(executable=sys.executable, arguments=(str(SUPPORT / "rendezvous.py"),))
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port()
     peers = [Peer(part=part, host="127.0.0.1", processors=3 - part) for part in range(2)]
     goes = go_for(JobType.TORCHRUN, 1, peers, port)
 

@@ -1,13 +1,15 @@
 """A process that transfers one file and may be killed at any point, or has no room for it.
 
-Usage: killed_copier.py ROOT FILE RATE [LIMIT]. Writes the bytes that are there, a line each, then the answer's
-``copied_bytes``; with LIMIT no file that it writes may grow beyond that size.
+Usage: killed_copier.py ROOT FILE RATE [--stop=BYTES | LIMIT]. Writes the bytes that are there, a line each, then the
+answer's ``copied_bytes``; with LIMIT no file that it writes may grow beyond that size. With --stop it stands still
+once so many bytes are there.
 """
 
 from __future__ import annotations
 
 import asyncio
 import resource
+import signal
 import sys
 from pathlib import Path
 
@@ -20,11 +22,16 @@ def say(text: object) -> None:
     sys.stdout.flush()
 
 
-async def transfer(root: Path, file: str, rate: float) -> None:
+async def transfer(root: Path, file: str, rate: float, stop: float) -> None:
+    def tell(done: int) -> None:
+        say(done)
+        if done >= stop:
+            signal.pause()
+
     world = World(root)
     async with world.mover() as mover:
         try:
-            result = await mover.transfer(world.order(file, rate_bytes_s=rate), say)
+            result = await mover.transfer(world.order(file, rate_bytes_s=rate), tell)
         except FilesError as error:
             say(f"{type(error).__name__}: {error.for_user()}")
             say(f"left: {world.left_at()}")
@@ -33,6 +40,10 @@ async def transfer(root: Path, file: str, rate: float) -> None:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 4:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[4]), resource.RLIM_INFINITY))
-    asyncio.run(transfer(Path(sys.argv[1]), sys.argv[2], float(sys.argv[3])))
+    stop = float("inf")
+    for word in sys.argv[4:]:
+        if word.startswith("--stop="):
+            stop = float(word.removeprefix("--stop="))
+        else:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (int(word), resource.RLIM_INFINITY))
+    asyncio.run(transfer(Path(sys.argv[1]), sys.argv[2], float(sys.argv[3]), stop))

@@ -91,8 +91,10 @@ def test_components_that_share_a_checkpoint_all_go_on_from_what_the_first_one_sa
     async def scenario() -> None:
         async with open_engine(root, local_grid((2, 2), restart_rest_s=0.0)) as world:
             script = (
-                'if [ "$KOALA_RUN" = 1 ]; then echo "of $KOALA_COMPONENT" >"$KOALA_CHECKPOINT/state"; sleep 1; '
-                'exit "$KOALA_COMPONENT"; fi; cat "$KOALA_CHECKPOINT/state"'
+                'if [ "$KOALA_RUN" = 1 ]; then echo "of $KOALA_COMPONENT" >"$KOALA_CHECKPOINT/state"; '
+                f'[ "$KOALA_COMPONENT" = 1 ] || {{ touch {root}/saved; exit 0; }}; '
+                f"until [ -e {root}/saved ]; do sleep 0.1; done; exit 1; fi; "
+                'cat "$KOALA_CHECKPOINT/state"'
             )
             row = await world.run(a_request(script, sizes=(2, 2), checkpoint=Checkpoint(shared=True)))
             assert (row.state, row.runs) == ("done", 2)
@@ -106,7 +108,7 @@ def test_a_program_is_asked_every_so_often_and_before_its_walltime_is_over(root:
         async with open_engine(root, local_grid((1, 1))) as world:
             ends_at = (
                 'trap \'read -r n last <"$KOALA_CHECKPOINT_ASKED"; [ "$n" -lt %d ] || exit 0\' USR1; '
-                "while :; do sleep 0.1; done"
+                '[ ! -e "$KOALA_CHECKPOINT_ASKED" ] || kill -USR1 $$; while :; do sleep 0.1; done'
             )
             often = Checkpoint(every_s=1.0, signal=CheckpointSignal.USR1)
             last = Checkpoint(signal=CheckpointSignal.USR1, grace_s=98.0)

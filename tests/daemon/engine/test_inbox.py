@@ -46,6 +46,7 @@ def test_what_was_passed_over_is_asked_for_when_there_is_room(root: Path) -> Non
         async with open_engine(root, grid, store=store, inbox_items_max=8) as world:
             job = await world.submit(a_request(f"until [ -e {root}/gate ]; do sleep 0.3; done"))
             await world.in_state(job, "running")
+            await world.until(lambda: not world.engine.outbox.commands and not world.engine.outbox.has_settled())
             store.gate.clear()
             call = asyncio.create_task(world.submit(a_request()))
             await world.until(lambda: len(world.engine.scheduler.ledger.jobs) == 2)  # in the batch being written

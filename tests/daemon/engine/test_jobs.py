@@ -112,7 +112,7 @@ def test_a_job_that_runs_longer_than_its_walltime_is_ended(root: Path) -> None:
 
 def test_a_high_priority_job_preempts_a_low_one_which_then_runs_again(root: Path) -> None:
     async def scenario() -> None:
-        async with open_engine(root, local_grid(mbit_s=8.0)) as world:
+        async with open_engine(root, local_grid(mbit_s=2.0)) as world:
             # The high one has a place and waits for its file while the low one takes the processors.
             await world.register("data", b"x" * 1_500_000, "b")
             high = await world.submit(

@@ -53,7 +53,7 @@ SIGNALS = int(os.environ.get("KOALA_KILLS_SIGNALS", "0"))
 # More than the signals can use up: a job that gives up is not one that was lost.
 RESTARTS_MAX = 1_000
 # How long all of it may take on a busy machine before something must be wrong.
-PATIENCE_S = 60.0 + 10.0 * KILLS
+PATIENCE_S = 600.0 + 10.0 * KILLS
 
 # Each application notes its start and its end. One in five fails in the first run of the job that gets so far. One
 # that saves its state begins and ends it with the number of the save, and notes a state that is not whole.
@@ -269,7 +269,7 @@ def finish(parent: Parent) -> None:
         asyncio.run(all_ended(parent.database))
         process.stdin.write("stop\n")
         process.stdin.flush()
-        assert process.wait(60) == 0, parent.errors.read_text()
+        assert process.wait(PATIENCE_S) == 0, parent.errors.read_text()
 
 
 def has_started(root: Path, number: int) -> bool:

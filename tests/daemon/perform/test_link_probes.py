@@ -47,7 +47,7 @@ async def probed(
     engine = Engine()
     sites = (site("delft", None), site("leiden", host))
     areas = {"delft": area("delft", root), "leiden": area("leiden", root, there)}
-    prober = LinkProber(engine, sites, areas, probe_s=probe_s)
+    prober = LinkProber(engine, sites, areas, probe_s=probe_s, stream_s=30.0)
     prober.start(ProbeLink(source="delft", target="leiden", size_bytes=300_000))
     while not engine.told:
         await asyncio.sleep(0.02)

@@ -44,7 +44,7 @@ class Readings:
             self.paths.append(path)
             site = path.relative_to(self._root / "sites").parts[0]
             if site in self.gates:
-                assert self.gates[site].wait(60.0)
+                assert self.gates[site].wait(120.0)
             return read(path)
 
         return counted

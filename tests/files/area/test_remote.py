@@ -15,13 +15,14 @@ from koala.files.checksums import of_path
 from koala.files.remote_process import RemoteProcess
 from koala.model.grid import BatchSettings
 from koala.sites.remote_shell import RemoteShell
+from tests.support.file_servers import until_async
 from tests.support.file_world import HOSTILE
 
 BYTES = b"some bytes\n"
 
 
 def run(scenario: Coroutine[Any, Any, None]) -> None:
-    asyncio.run(asyncio.wait_for(scenario, 120))
+    asyncio.run(asyncio.wait_for(scenario, 300))
 
 
 def there(root: Path) -> tuple[RemoteArea, AreaDirectory]:
@@ -189,11 +190,7 @@ def test_a_process_whose_directory_is_removed_ends_by_itself(tmp_path: Path) -> 
         await process.start("exec sleep 1000")
         pid = int((home / "process").read_text().split()[1])
         home.rename(tmp_path / "trash")
-        for _ in range(500):
-            if not alive(pid):
-                break
-            await asyncio.sleep(0.02)
-        assert not alive(pid)
+        await until_async(lambda: not alive(pid))
 
     run(scenario())
 

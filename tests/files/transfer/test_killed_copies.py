@@ -22,8 +22,9 @@ def copier(root: Path, *more: object) -> PipedProgram:
 
 
 def killed_beyond(root: Path, size: int) -> int:
-    """Let a process copy until so many bytes are there, then kill it; gives the bytes it spoke of last."""
-    with copier(root, RATE) as process:
+    """Let a process copy until so many bytes are there, where it stands still, and kill it; gives the bytes it spoke
+    of last."""
+    with copier(root, RATE, f"--stop={size}") as process:
         done = 0
         for line in process.stdout:
             done = int(line)

@@ -57,7 +57,7 @@ def test_orders_and_cancellations_in_any_order_leave_what_is_held_and_nothing_el
             await asyncio.gather(*(mover.cancel(transfer) for transfer in held))
             assert world.left_at() == []
 
-    asyncio.run(asyncio.wait_for(scenario(), 60))
+    asyncio.run(asyncio.wait_for(scenario(), 300))
 
 
 def test_an_order_cancelled_while_it_waits_for_another_copy_to_leave_never_begins(tmp_path: Path) -> None:
@@ -86,4 +86,4 @@ def test_an_order_cancelled_while_it_waits_for_another_copy_to_leave_never_begin
             assert mover.transfers == frozenset()
             assert world.left_at() == []
 
-    asyncio.run(asyncio.wait_for(scenario(), 60))
+    asyncio.run(asyncio.wait_for(scenario(), 300))
