@@ -167,7 +167,7 @@ class SitePoller:
             reason = error.message if isinstance(error, SiteError) else str(error) or "it does not answer"
             self._silences.failed(name, _CALLER, reason, answers=isinstance(error, SiteError))
             self._silent.add(name)
-            self._hurry(name)  # once it answers
+            self._poll_soon(name)  # once it answers
             return None
         except Exception as error:  # ours, and no word on the site
             _log.exception("site %s could not be asked", name)
@@ -179,10 +179,10 @@ class SitePoller:
         self.reported_at[name] = self._engine.now()
         state = report.processors, report.others
         if self._last_reports.get(name, state) != state:
-            self._hurry(name)
+            self._poll_soon(name)
         self._last_reports[name] = state
         return report
 
-    def _hurry(self, name: SiteName) -> None:
+    def _poll_soon(self, name: SiteName) -> None:
         if name in self._backoffs:
             self._backoffs[name].reset()

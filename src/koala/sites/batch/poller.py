@@ -91,7 +91,7 @@ class BatchPoller:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def reset(self) -> None:
+    def poll_soon(self) -> None:
         """Something was done at the site, so something may change soon."""
         self._polls.reset()
         self._calm.reset()

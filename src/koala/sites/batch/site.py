@@ -179,7 +179,7 @@ class BatchSite:
         async with self._finding:
             if not self._components.is_found:
                 await self._find()
-                self._poller.reset()
+                self._poller.poll_soon()
 
     async def _find(self) -> None:
         work_directory, host = self._settings.work_directory, self._runner.shell.host
@@ -308,7 +308,7 @@ class BatchSite:
             except NotNowError as error:
                 _log.info("site %s cannot take component %s yet: %s", self._name, component.token, error)
             else:
-                self._poller.reset()
+                self._poller.poll_soon()
 
     async def _submit(self, component: BatchComponent) -> None:
         """Submit what the batch system may never have got, once a listing shows that it has not."""
@@ -525,7 +525,7 @@ class BatchSite:
             try:
                 yield
             finally:
-                self._poller.reset()
+                self._poller.poll_soon()
 
     @contextlib.asynccontextmanager
     async def _alone(self, token: Token) -> AsyncIterator[None]:
