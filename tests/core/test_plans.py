@@ -180,7 +180,7 @@ def test_an_early_end_moves_the_plan_earlier_and_starts_it() -> None:
 
 
 def test_a_job_with_files_starts_at_the_time_of_its_plan_also_before_other_plans() -> None:
-    """Nobody knows when one with files will end, and before its time it keeps off the plans behind it."""
+    """Nobody knows when one with files will end; the plans behind it go by its walltime."""
     driver = CoreDriver({"a": 10}, scan_interval_s=0.0, plan_depth=2, files={"f": (5.0, ("a",))})
     tokens = run(driver, ask(10, walltime_s=100.0))
     submit(driver, replace(ask(part(6, None, "f")), walltime_s=100.0))
@@ -190,6 +190,19 @@ def test_a_job_with_files_starts_at_the_time_of_its_plan_also_before_other_plans
     driver.end(*tokens)
     driver.settle()
     assert started(driver) == [1, 2]
+
+
+def test_a_job_with_files_that_comes_first_starts_when_what_its_plan_waits_for_comes_free_early() -> None:
+    """Its plan is for this moment then, and no later event would bring it another try."""
+    driver = CoreDriver({"a": 10}, scan_interval_s=0.0, plan_depth=2, files={"f": (5.0, ("a",))})
+    tokens = run(driver, ask(10, walltime_s=100.0))
+    submit(driver, replace(ask(part(6, None, "f")), walltime_s=100.0))
+    submit(driver, ask(6, walltime_s=100.0))
+    driver.wait_until(60.0)
+    driver.end(*tokens)
+    driver.settle()
+    assert started(driver) == [1, 2]
+    assert driver.job(3).plan_at == 160.0
 
 
 def test_a_job_with_files_puts_off_no_plan_before_it_at_the_time_of_its_own() -> None:

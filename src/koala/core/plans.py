@@ -280,9 +280,9 @@ class JobPlans:
             spots = self._as_planned(job)  # with more idle than it was asked about a policy may find less
             if spots is None:
                 return None, None
-        # Files take a while that nobody knows yet; but one whose time has come, and that puts off nobody before it,
-        # starts, or it would wait for ever.
-        unknown = demand.has_files and not self._is_first_and_due(job, finder)
+        # Files take a while that nobody knows yet; but one that puts off nobody before it goes by its walltime, as
+        # its plan does: it starts when that can begin, or it would wait for ever.
+        unknown = demand.has_files and not self._is_first(job, finder)
         end = INFINITY if unknown else finder.now + self.ledger.planned_s(job)
         touched = bisect_left(finder.starts, end)
         if touched and not finder.spares(demand, spots, end):
@@ -305,11 +305,10 @@ class JobPlans:
         self._node_moves += 1
         return self._node_moves <= NODE_MOVES_MAX
 
-    def _is_first_and_due(self, job: Job, finder: PlanFinder) -> bool:
-        """Whether the time of its plan has come, and it ranks before all plans that count for it."""
-        if job.plan_at is None or job.plan_at > finder.now:
-            return False
-        return not any(each.job is not None and self.rank(each.job) < self.rank(job) for each in finder.reserved)
+    def _is_first(self, job: Job, finder: PlanFinder) -> bool:
+        """Whether it has a plan, and ranks before all others that count for it."""
+        before = (each.job is not None and self.rank(each.job) < self.rank(job) for each in finder.reserved)
+        return job.plan_at is not None and not any(before)
 
     def _move(self, finder: PlanFinder, moved: Sequence[Spots]) -> None:
         """Plans take other places at their times."""
