@@ -137,7 +137,7 @@ def test_a_refusal_names_the_resource_and_the_cure() -> None:
     assert "a task holds 1 processor and 1 a100" in refusal.reason
     assert {each.site: (each.resource, each.cure) for each in refusal.shortages} == {
         "a": ("a100", "2 more a100 on a"),
-        "b": ("a100", "none: b has no a100"),
+        "b": ("a100", "none: b has no GPUs"),
     }
     assert not refusal.permanent
 
@@ -149,7 +149,7 @@ def test_a_refusal_for_good_says_what_no_site_has() -> None:
     driver.submit(job(shaped(1, 1, constraint="fast")))
     for number, words in (
         (1, "a has no h100"),
-        (2, "no node of a has room for one task"),
+        (2, "no node of a has more than 64 GiB of memory"),
         (3, "no node of a is fast"),
     ):
         explanation = driver.scheduler.explain(number)
@@ -244,6 +244,34 @@ def test_where_no_site_has_gpus_no_other_kind_is_advised() -> None:
     refusal = explained(driver, 1).refusal
     assert refusal is not None
     assert refusal.cure == "ask for no GPUs, since no site has a GPU"
+
+
+def test_where_nobody_counts_memory_tasks_need_nodes_with_as_much_and_take_nothing_of_it() -> None:
+    driver = CoreDriver({"a": 8}, scan_interval_s=0.0)
+    size = NodeSize(4, 8 * GIB, counts_memory=False)
+    tell(driver, "a", 8, [(size, size)] * 2)
+    driver.submit(job(shaped(6, 1, memory_bytes=8 * GIB)))
+    assert starts(driver) == [(1, "a", 6)]
+    driver.submit(job(shaped(1, 1, memory_bytes=9 * GIB)))
+    driver.submit(job(shaped(3, 1, memory_bytes=GIB)))
+    driver.submit(job(shaped(1, 1, gpus=1)))
+    never, later, none = (explained(driver, number).refusal for number in (2, 3, 4))
+    assert never is not None
+    assert never.permanent
+    assert never.shortages[0].cure == "none: no node of a has more than 8 GiB of memory"
+    assert later is not None
+    assert later.cure == "1 more idle processor on a, or a request with smaller components"
+    assert none is not None
+    assert none.shortages[0].cure == "none: a has no GPUs"
+
+
+def test_a_site_that_has_not_told_of_its_nodes_yet_is_waited_for() -> None:
+    driver = CoreDriver({"b": 16}, scan_interval_s=0.0)
+    driver.ledger.sites.pools._described[0] = None  # as under a batch system that has not answered yet
+    driver.submit(job(shaped(1, 1, gpus=1)))
+    refusal = explained(driver, 1).refusal
+    assert refusal is not None
+    assert refusal.cure == "wait until the sites have told of their nodes"
 
 
 def test_the_story_of_a_job_with_gpus_counts_its_tasks() -> None:

@@ -42,6 +42,15 @@ def test_memory_that_a_node_does_not_tell_of_is_no_memory() -> None:
     assert NodeSize(8).places(TaskShape(1)) == 8
 
 
+def test_memory_that_nobody_counts_is_there_for_every_task() -> None:
+    node = NodeSize(8, 4 * GIB, counts_memory=False)
+    assert node.places(TaskShape(1, 4 * GIB)) == 8
+    assert node.places(TaskShape(1, 4 * GIB + 1)) == 0
+    assert node.without(TaskShape(2, 3 * GIB), 3) == NodeSize(2, 4 * GIB, counts_memory=False)
+    assert node.minus(NodeSize(2, GIB)).plus(NodeSize(1, GIB)) == NodeSize(7, 4 * GIB, counts_memory=False)
+    assert NodeSize(8, counts_memory=False).places(TaskShape(1, 400 * GIB)) == 8
+
+
 @pytest.mark.parametrize(
     ("constraint", "features", "met"),
     [("", (), True), ("a", ("a", "b"), True), ("a&c", ("a", "b"), False), ("c|b", ("b",), True), ("c|d", (), False)],

@@ -41,6 +41,8 @@ CONSTRAINT_PATTERN = rf"^{_FEATURE}((&{_FEATURE})*|(\|{_FEATURE})*)$"
 _CONSTRAINT = re.compile(CONSTRAINT_PATTERN)
 _GPU_KIND = re.compile(GPU_KIND_PATTERN)
 _GIBIBYTE = 2**30
+# More tasks than there ever are on a node.
+_MANY = 10**12
 
 
 class TaskNeeds(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -134,21 +136,37 @@ def meets(constraint: str, features: Iterable[str]) -> bool:
 
 
 class NodeSize(NamedTuple):
-    """What a node has, or has free: GPUs by kind ('' where it does not say which), in the order of the kinds."""
+    """What a node has, or has free: GPUs by kind ('' where it does not say which), in the order of the kinds.
+
+    Where nobody counts who uses its memory (not ``counts_memory``), a task takes none of it away: it needs a node
+    that has so much, or one that does not say.
+    """
 
     processors: int
     memory_bytes: int = UNTOLD
     gpus: tuple[tuple[str, int], ...] = ()
+    counts_memory: bool = True
 
     def places(self, shape: TaskShape) -> int:
         """For how many tasks of the shape it has room, whatever its features. A task has GPUs of one kind."""
         places = self.processors // shape.processors
         if shape.memory_bytes:
-            places = min(places, max(0, self.memory_bytes) // shape.memory_bytes)
+            places = min(places, self.memory_places(shape))
         if shape.gpus:
             fit = sum(free // shape.gpus for kind, free in self.gpus if not shape.gpu or kind == shape.gpu)
             places = min(places, fit)
         return places
+
+    def memory_places(self, shape: TaskShape) -> int:
+        """For how many tasks of the shape, which need memory, there is enough of it."""
+        if self.counts_memory:
+            return max(0, self.memory_bytes) // shape.memory_bytes
+        return _MANY if self.memory_bytes == UNTOLD or self.memory_bytes >= shape.memory_bytes else 0
+
+    def _with_memory(self, more_bytes: int) -> int:
+        if self.memory_bytes == UNTOLD or not self.counts_memory:
+            return self.memory_bytes
+        return max(0, self.memory_bytes + more_bytes)
 
     def fit(self, shape: TaskShape) -> tuple[int, int, int]:
         """How badly tasks of the shape fit; the node with the least is theirs. Nodes whose GPUs they do not need come
@@ -170,28 +188,24 @@ class NodeSize(NamedTuple):
                 left[kind] -= here * shape.gpus
                 wanted -= here
             gpus = tuple(left.items())
-        memory_bytes = self.memory_bytes
-        if memory_bytes != UNTOLD:
-            memory_bytes -= tasks * shape.memory_bytes
-        return NodeSize(self.processors - tasks * shape.processors, memory_bytes, gpus)
+        memory_bytes = self._with_memory(-tasks * shape.memory_bytes)
+        processors = self.processors - tasks * shape.processors
+        return self._replace(processors=processors, memory_bytes=memory_bytes, gpus=gpus)
 
     def plus(self, share: NodeSize) -> NodeSize:
         """With what somebody lets go of it."""
-        memory_bytes = self.memory_bytes
-        if memory_bytes != UNTOLD:
-            memory_bytes += max(0, share.memory_bytes)
+        memory_bytes = self._with_memory(max(0, share.memory_bytes))
         more = dict(share.gpus)
         gpus = tuple([(kind, count + more.get(kind, 0)) for kind, count in self.gpus])
-        return NodeSize(self.processors + share.processors, memory_bytes, gpus)
+        return self._replace(processors=self.processors + share.processors, memory_bytes=memory_bytes, gpus=gpus)
 
     def minus(self, share: NodeSize) -> NodeSize:
         """Without what somebody holds of it; never less than nothing."""
-        memory_bytes = self.memory_bytes
-        if memory_bytes != UNTOLD:
-            memory_bytes = max(0, memory_bytes - max(0, share.memory_bytes))
+        memory_bytes = self._with_memory(-max(0, share.memory_bytes))
         less = dict(share.gpus)
         gpus = tuple([(kind, max(0, count - less.get(kind, 0))) for kind, count in self.gpus])
-        return NodeSize(max(0, self.processors - share.processors), memory_bytes, gpus)
+        processors = max(0, self.processors - share.processors)
+        return self._replace(processors=processors, memory_bytes=memory_bytes, gpus=gpus)
 
     def gpus_of(self, kind: str = "") -> int:
         """GPUs of the kind, or of all kinds."""
@@ -372,7 +386,7 @@ def _merged(
     merged: dict[tuple[NodeSize, tuple[str, ...], NodeSize], int] = {}
     for (whole, features, free), count in counts.items():
         memory_bytes = free.memory_bytes
-        if memory_bytes != UNTOLD:
+        if memory_bytes != UNTOLD and free.counts_memory:
             memory_bytes -= memory_bytes % _GIBIBYTE
         key = (whole, features, free._replace(memory_bytes=memory_bytes))
         merged[key] = merged.get(key, 0) + count
@@ -393,6 +407,7 @@ def _least_of_alike(
             min(free.processors for free in frees),
             min(free.memory_bytes for free in frees),
             tuple((kind, min(each.get(kind, 0) for each in gpus)) for kind, _ in whole.gpus),
+            whole.counts_memory,
         )
         merged[whole, features, least] = sum(count for _, count in members)
     return merged

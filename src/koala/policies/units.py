@@ -98,11 +98,15 @@ class PlaceUnits(Units):
         if shape.gpus:
             there = sum(count * size.gpus_of(shape.gpu) for size, count in nodes)
             if not there:
-                return f"{name} has no {shape.gpu_word}"
+                has_others = any(size.gpus_of() for size, _, _ in pool)
+                return f"{name} has no {shape.gpu_word if has_others and shape.gpu else 'GPUs'}"
             if there < shape.gpus * (most + 1):
                 return f"{name} has {gpus_text(there, shape.gpu)} in all"
-        if shape.memory_bytes and all(size.memory_bytes == UNTOLD for size, _ in nodes):
-            return f"{name} does not say how much memory it has; write memory in the grid file"
+        if shape.memory_bytes and not any(size.memory_places(shape) for size, _ in nodes):
+            most_bytes = max(size.memory_bytes for size, _ in nodes)
+            if most_bytes == UNTOLD:
+                return f"{name} does not say how much memory it has; write memory in the grid file"
+            return f"no node of {name} has more than {memory_text(most_bytes)} of memory"
         if not most:
             return f"no node of {name} has room for one task"
         return f"{name} never has places for more than {self.text(most)}"
@@ -113,6 +117,8 @@ class PlaceUnits(Units):
         every = [
             entry for site, pool in enumerate(self._whole) if pool and self._limit[site] for entry in pool if entry[2]
         ]
+        if not every and any(pool is None for pool in self._whole):
+            return "wait until the sites have told of their nodes"
         if not every:
             return super().nowhere()
         nodes = [size for size, features, _ in every if meets(shape.constraint, features)]
@@ -129,7 +135,7 @@ class PlaceUnits(Units):
                 return f"ask for {asked}, since no site has {_with_article(shape.gpu_word)}{there}"
             if most < shape.gpus:
                 return f"ask for fewer GPUs a task, since no node has more than {gpus_text(most, shape.gpu)}"
-        if shape.memory_bytes:
+        if shape.memory_bytes and not any(size.memory_places(shape) for size in nodes):
             most = max(size.memory_bytes for size in nodes)
             if most == UNTOLD:
                 return "ask for no memory, or write memory in the grid file, since no site says how much it has"
@@ -153,7 +159,7 @@ class PlaceUnits(Units):
                         fit = [free // shape.gpus for kind, free in size.gpus if not shape.gpu or kind == shape.gpu]
                         gpus += nodes * sum(fit) * shape.gpus
                     if shape.memory_bytes:
-                        memory_bytes += nodes * (max(0, size.memory_bytes) // shape.memory_bytes) * shape.memory_bytes
+                        memory_bytes += nodes * size.memory_places(shape) * shape.memory_bytes
             processors = min(processors, together)
         lacking = []
         if gpus < want * shape.gpus:

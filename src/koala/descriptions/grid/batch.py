@@ -163,8 +163,8 @@ class BatchKeysText(Description):
     )
     memory_complex: ComplexName | None = Field(
         default=None,
-        description="under Grid Engine: the consumable by which tasks get memory, such as h_vmem; without it tasks "
-        "that ask for memory do not go there",
+        description="under Grid Engine: the consumable by which tasks get memory, such as h_vmem; without it, or "
+        "where it is not consumable, a task that asks for memory goes to a host that has so much, uncounted",
     )
     gpu_complex: ComplexName | None = Field(
         default=None,

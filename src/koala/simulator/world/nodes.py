@@ -115,7 +115,7 @@ class SiteNodes(Generic[Holder]):
         for index, here in parts.items():
             whole = self._whole[index]
             memory_bytes = sum(part.memory_bytes for part in here)
-            if memory_bytes > max(0, whole.memory_bytes):
+            if whole.counts_memory and memory_bytes > max(0, whole.memory_bytes):
                 found.append(f"{memory_bytes} of {whole.memory_bytes} bytes of node {index}")
             for kind, count in whole.gpus:
                 gpus = sum(part.gpus[kind] for part in here)
@@ -190,7 +190,7 @@ class SiteNodes(Generic[Holder]):
         for index, part in self._shares.pop(holder, {}).items():
             left = self._left[index]
             gpus = tuple((kind, count + part.gpus[kind]) for kind, count in left.gpus)
-            self._left[index] = NodeSize(0, left.memory_bytes + part.memory_bytes, gpus)
+            self._left[index] = left._replace(memory_bytes=left.memory_bytes + part.memory_bytes, gpus=gpus)
 
     def held(self, holder: Holder) -> dict[int, int]:
         """How much of each node the holder has, by the node's place."""

@@ -76,6 +76,9 @@ def test_nodes_are_counted() -> None:
         found["nodes"].words
         == "1 node: no GPUs; no memory is told, so that tasks that ask for memory do not go there"
     )
+    shared = NodeSize(8, 4 * GIB, counts_memory=False)
+    found, _ = played({"LISTING": told(NodeClass(2, shared, shared))})
+    assert found["nodes"].words == "2 nodes: no GPUs; 8 GiB of memory, of which nobody counts who uses it"
     found, _ = played()
     assert "nodes" not in found
 
@@ -95,7 +98,7 @@ NODE = NodeSize(8, GIB, (("a100", 2),))
     ("settings", "h_vmem", "nodes", "sign", "words", "advice"),
     [
         (ALL, "YES", NODE, PASSED, "hv (memory), gpu (gpu), gpu_type (gpu kind)", ""),
-        (ALL, "NO", NODE, FAILED, "hv is not consumable", "consumable are gpu"),
+        (ALL, "NO", NODE, WARNED, "hv is not consumable: nobody counts who uses", "consumable are gpu"),
         (ALL | {"gpu_complex": "gpus"}, "YES", NODE, FAILED, "no resource gpus", "consumable are gpu, h_"),
         (ALL | {"gpu_kind_complex": "kind"}, "YES", NODE, FAILED, "no resource kind", "gpu_kind_complex"),
         (ALL, "YES", NodeSize(8, GIB), WARNED, "no host has any gpu", "complex_values"),

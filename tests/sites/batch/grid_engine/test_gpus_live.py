@@ -97,6 +97,26 @@ def test_gpus_are_told_given_and_taken_back(cell: GridEngineCell, tmp_path: Path
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("named", [None, "mem_total"])
+def test_where_memory_is_no_consumable_a_task_goes_to_a_host_that_has_as_much(
+    cell: GridEngineCell, tmp_path: Path, named: str | None
+) -> None:
+    ours = settings(cell, tmp_path, memory_complex=named)
+
+    async def scenario() -> None:
+        async with opened_batch(ours, GridEngineSystem(ours)) as one:
+            (nodes,) = (await one.site.probe()).nodes
+            assert not nodes.whole.counts_memory
+            there = nodes.whole.memory_bytes
+            assert there > 100 * MIB
+            pool = NodePool.whole([nodes])
+            assert [pool.places(TaskShape(1, size)) for size in (there, there + MIB)] == [SLOTS, 0]
+            ended = await one.run(wide("1.1", 2, 2, memory_bytes=100 * MIB))
+            assert ended.outcome is Outcome.DONE
+
+    asyncio.run(scenario())
+
+
 def wide(token: str, tasks: int, processors: int, **needs: Any) -> Launch:
     application = Application(script="exit 0", processors_per_task=processors)
     return launch(token, application, processors=tasks * processors, needs=TaskNeeds(**needs))

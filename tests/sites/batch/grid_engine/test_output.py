@@ -358,7 +358,18 @@ def test_a_host_has_what_is_left_of_its_consumables_and_what_jobs_asked_for() ->
     text = recorded("grid_engine_listing_8.1.9_gpus.txt")
     free, whole = NodeSize(1, 6900 * MIB, (("a100", 1),)), NodeSize(4, 8100 * MIB, (("a100", 2),))
     assert nodes(text, **COMPLEXES) == [NodeClass(1, whole, free)]
-    assert nodes(text) == [], "the grid file names no consumable"
+    plain = NodeSize(4, UNTOLD, counts_memory=False)
+    assert nodes(text) == [NodeClass(1, plain, plain._replace(processors=1))], "the grid file names no consumable"
+
+
+def test_where_memory_is_no_consumable_a_host_tells_how_much_it_has_and_nobody_takes_any() -> None:
+    text = recorded("grid_engine_listing_8.1.9_gpus.txt")
+    told = "<resourcevalue name='mem_total' dominance='hl'>23.500G</resourcevalue>"
+    here = text.replace("<resourcevalue name='h_vmem'", f"{told}<resourcevalue name='h_vmem'")
+    (found,) = nodes(here)
+    assert found.whole.memory_bytes // MIB in (24_064, 24_064 + 1), "what is printed is rounded"
+    assert found.free == found.whole._replace(processors=1)
+    assert not found.whole.counts_memory
 
 
 def test_what_is_not_named_not_consumable_or_nowhere_is_not_there() -> None:
@@ -368,16 +379,16 @@ def test_what_is_not_named_not_consumable_or_nowhere_is_not_there() -> None:
         (found,) = nodes(text, **settings)
         return found.free
 
-    assert free(text, memory_complex="h_vmem") == (1, 6900 * MIB, ())
-    assert free(text, gpu_complex="gpu") == (1, UNTOLD, (("", 1),))
+    assert free(text, memory_complex="h_vmem") == NodeSize(1, 6900 * MIB)
+    assert free(text, gpu_complex="gpu") == NodeSize(1, UNTOLD, (("", 1),), counts_memory=False)
     load = text.replace("YES         YES        100M", "YES         NO         100M")
-    assert free(load, **COMPLEXES) == (1, UNTOLD, (("a100", 1),))
+    assert free(load, **COMPLEXES) == NodeSize(1, UNTOLD, (("a100", 1),), counts_memory=False)
     nowhere = "\n".join(line for line in text.splitlines() if "'gpu'" not in line and '"gpu" type' not in line)
-    assert free(nowhere, **COMPLEXES) == (1, 6900 * MIB, ())
+    assert free(nowhere, **COMPLEXES) == NodeSize(1, 6900 * MIB)
     unbound = text.replace(">6.738G<", ">infinity<")
-    assert free(unbound, **COMPLEXES) == (1, UNTOLD, (("a100", 1),))
+    assert free(unbound, **COMPLEXES) == NodeSize(1, UNTOLD, (("a100", 1),))
     negative = text.replace(">6.738G<", ">-1.000G<")
-    assert free(negative, **COMPLEXES) == (0, 0, (("a100", 1),))
+    assert free(negative, **COMPLEXES) == NodeSize(0, 0, (("a100", 1),))
 
 
 def test_what_only_a_queue_has_is_that_of_its_hosts() -> None:

@@ -111,6 +111,7 @@ gpu g INT <= YES YES 0 0
 card cd INT <= YES JOB 0 0
 part pt DOUBLE <= YES YES 0 0
 mem_free mf MEMORY <= YES NO 0 0
+slots_left sl INT <= YES NO 0 0
 """
 
 
@@ -124,7 +125,8 @@ mem_free mf MEMORY <= YES NO 0 0
         ("2 4 part=1", "part=0.250000"),
         ("2 1 card=1", "card of 2 tasks cannot be asked for here: a job uses it up at one node alone"),
         ("1 4 gpu=1", "1 gpu for a task of 4 processors cannot be asked for here: each slot uses it up"),
-        ("1 1 mem_free=5", "mem_free cannot be asked for here: it is not consumable"),
+        ("1 4 mem_free=5", "mem_free=5"),
+        ("1 1 slots_left=5", "slots_left cannot be asked for here: it is not consumable"),
         ("1 1 gpus=5", "there is no resource gpus here"),
     ],
 )

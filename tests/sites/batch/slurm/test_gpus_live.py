@@ -11,7 +11,7 @@ import pytest
 from koala.model.grid import BatchSettings
 from koala.model.launch import Go
 from koala.model.messages import ComponentReady, Outcome
-from koala.model.nodes import NodePool, TaskNeeds, TaskShape
+from koala.model.nodes import NodePool, NodeSize, TaskNeeds, TaskShape
 from koala.sites.batch.slurm.system import SlurmSystem
 from tests.support.batch_sites import BatchWatcher, opened_batch
 from tests.support.live_sites import launch
@@ -52,7 +52,7 @@ def test_gpus_are_told_given_and_taken_back(cluster: SlurmCluster, tmp_path: Pat
             report = await one.site.probe()
             (nodes,) = report.nodes
             assert (nodes.count, nodes.whole, nodes.features) == (2, nodes.free, ("fast",))
-            assert nodes.whole == (4, 4000 * MIB, (("a100", 2),))
+            assert nodes.whole == NodeSize(4, 4000 * MIB, (("a100", 2),))
             whole = launch("1.1", show, processors=3, needs=TaskNeeds(gpus=1, gpu="a100", memory_bytes=1000 * MIB))
             await one.start(whole)
             await one.ready("1.1")

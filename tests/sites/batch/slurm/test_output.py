@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koala.model.grid import BatchSettings
+from koala.model.nodes import NodeSize
 from koala.sites.batch.slurm.states import end_of, exit_code, state_of
 from koala.sites.batch.slurm.system import SlurmSystem
 from koala.sites.batch.system import BatchEnd, BatchJob, BatchListing, BatchOutputError, BatchState, EndKind
@@ -106,6 +107,10 @@ def test_a_listing_of_a_new_version() -> None:
     assert states(listing)["7.7"] is BatchState.PENDING
 
 
+N1 = "node NodeName=n1 RealMemory=4000 AllocMem=1000 CPUAlloc=3"
+MIB = 2**20
+
+
 def listed(*waiting: str, jobs: str = "", quota: str = "", node: str = "mixed|6/10/0/16") -> BatchListing:
     """A cluster of one node, with jobs that wait and jobs of ours."""
     return system().parse_listing(
@@ -113,6 +118,19 @@ def listed(*waiting: str, jobs: str = "", quota: str = "", node: str = "mixed|6/
         + "\n".join(waiting)
         + f"\nkoala quota\n{quota}koala jobs\n{jobs}"
     )
+
+
+def test_where_memory_is_not_shared_out_nodes_tell_how_much_they_have_and_nobody_takes_any() -> None:
+    nodes = "n1|mixed|3/1/0/4|main*|up|infinite|4000|fast,big\nn2|idle|0/4/0/4|main*|up|infinite|8000|(null)\n"
+    printed = f"koala nodes\n{nodes}koala waiting\nkoala quota\nkoala resources\nkoala jobs\n"
+    small, large = system().parse_listing(printed).nodes
+    assert small.whole == NodeSize(4, 4000 * MIB, counts_memory=False)
+    assert small.free == small.whole._replace(processors=1)
+    assert small.features == ("big", "fast")
+    assert (large.free, large.features) == (NodeSize(4, 8000 * MIB, counts_memory=False), ())
+    counted = f"resources\nuser me\nconfiguration SelectTypeParameters=CR_CPU_MEMORY\n{N1}\n"
+    shared = printed.replace("resources\n", counted)
+    assert system().parse_listing(shared).nodes[0].free == NodeSize(1, 3000 * MIB)
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ import pytest
 from koala.model.grid import BatchSettings, Claims
 from koala.model.launch import Go, NodeShare
 from koala.model.messages import ComponentAccepted, ComponentEnded, ComponentReady, ComponentRunning, Outcome
+from koala.model.nodes import NodePool, NodeSize, TaskNeeds, TaskShape
 from koala.model.request import Application
 from koala.sites import SiteError, Stream
 from koala.sites.batch.slurm.system import SlurmSystem
@@ -22,11 +23,12 @@ from tests.support.live_sites import file_appears, launch, processes_of
 from tests.support.slurm_cluster import SlurmCluster, slurm_cluster
 
 OTHER = "nobody"
+MIB = 2**20
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[SlurmCluster]:
-    with slurm_cluster() as running:
+    with slurm_cluster(node="RealMemory=4000") as running:
         yield running
 
 
@@ -284,6 +286,25 @@ def test_a_component_that_is_too_large_or_too_long_is_refused(idle: SlurmCluster
             assert ended.outcome is Outcome.REFUSED
             assert "nvalid partition" in ended.reason
             assert not idle.job_names()
+
+    asyncio.run(scenario())
+
+
+def test_where_memory_is_not_shared_out_a_task_goes_to_a_node_that_has_as_much(
+    idle: SlurmCluster, tmp_path: Path
+) -> None:
+    async def scenario() -> None:
+        async with opened(idle, tmp_path) as one:
+            (nodes,) = (await one.site.probe()).nodes
+            assert (nodes.count, nodes.whole) == (2, NodeSize(4, 4000 * MIB, counts_memory=False))
+            pool = NodePool.whole([nodes])
+            assert [pool.places(TaskShape(1, size * MIB)) for size in (4000, 4001)] == [8, 0]
+            assert pool.places(TaskShape(1, 0, 1)) == 0
+            ended = await one.run(launch("1.1", "exit 0", processors=4, needs=TaskNeeds(memory_bytes=4000 * MIB)))
+            assert ended.outcome is Outcome.DONE
+            for number, needs in ((2, TaskNeeds(memory_bytes=4001 * MIB)), (3, TaskNeeds(gpus=1))):
+                await one.start(launch(f"{number}.1", "exit 0", needs=needs))
+                assert (await one.ended(f"{number}.1")).outcome is Outcome.UNSUITABLE
 
     asyncio.run(scenario())
 

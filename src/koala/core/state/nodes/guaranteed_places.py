@@ -259,6 +259,8 @@ def _costs_on(free: NodeSize, shape: TaskShape, places: int, resource: str) -> t
     if resource == "processors":
         have, need = free.processors, shape.processors
     elif resource == "memory":
+        if not free.counts_memory:
+            return _MANY, _MANY, _MANY
         have, need = free.memory_bytes, shape.memory_bytes
     else:
         kinds = [count for kind, count in free.gpus if not shape.gpu or kind == shape.gpu]

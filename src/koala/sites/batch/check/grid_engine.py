@@ -155,9 +155,12 @@ async def consumables(context: CheckContext) -> StepResult | None:
         found = [each for each in there if name in (each.name, each.short)]
         if name is not None and not found:
             return failed(f"there is no resource {name}", f"correct '{key}: ...'; consumable are {known}")
-        if name is not None and key != "gpu_kind_complex" and not found[0].is_consumable:
+        if name is not None and key == "gpu_complex" and not found[0].is_consumable:
             advice = f"correct '{key}: ...', or ask the operator to make it consumable; consumable are {known}"
             return failed(f"{name} is not consumable: nobody shares it out", advice)
+        if name is not None and key == "memory_complex" and not found[0].is_consumable:
+            advice = f"correct '{key}: ...', or ask the operator to make it consumable; consumable are {known}"
+            return warned(f"{name} is not consumable: nobody counts who uses the memory of a host", advice)
     return _had(context, named) or _unnamed(there, named)
 
 
@@ -175,12 +178,12 @@ def _had(context: CheckContext, named: dict[str, str | None]) -> StepResult | No
 
 def _unnamed(there: Sequence[Complex], named: dict[str, str | None]) -> StepResult | None:
     for key, pattern, what in (
-        ("gpu_complex", _GPU_LIKE, "tasks with GPUs"),
-        ("memory_complex", _MEMORY_LIKE, "tasks that ask for memory"),
+        ("gpu_complex", _GPU_LIKE, "tasks with GPUs do not go there"),
+        ("memory_complex", _MEMORY_LIKE, "nobody counts who uses the memory of a host"),
     ):
         like = [each.name for each in there if each.is_consumable and pattern.fullmatch(each.name)]
         if named[key] is None and like:
-            words = f"{listed(like)} can be asked for, and the grid file does not name it: {what} do not go there"
+            words = f"{listed(like)} can be asked for, and the grid file does not name it: {what}"
             return warned(words, f"write '{key}: {like[0]}', if that is what it is for")
     uses = [f"{name} ({key.partition('_complex')[0].replace('_', ' ')})" for key, name in named.items() if name]
     return passed(listed(uses)) if uses else None

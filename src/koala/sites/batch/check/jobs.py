@@ -148,7 +148,10 @@ async def nodes(context: CheckContext) -> StepResult | None:
     parts = [
         f"{gpus_text(count, kind)}, {free.gpus.get(kind, 0)} idle" for kind, count in whole.gpus.items() if count
     ] or ["no GPUs"]
-    if whole.memory_bytes is not None and free.memory_bytes is not None:
+    if not all(each.whole.counts_memory for each in context.nodes):
+        there = "memory" if whole.memory_bytes is None else f"{memory_text(whole.memory_bytes)} of memory"
+        parts.append(f"{there}, of which nobody counts who uses it")
+    elif whole.memory_bytes is not None and free.memory_bytes is not None:
         parts.append(f"{memory_text(whole.memory_bytes)} of memory, {memory_text(free.memory_bytes)} idle")
     else:
         parts.append("no memory is told, so that tasks that ask for memory do not go there")

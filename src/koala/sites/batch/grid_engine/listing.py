@@ -13,7 +13,7 @@ import msgspec
 
 from koala.model.grid import BatchSettings, Claims
 from koala.sites.batch.grid_engine.needs import Needs, requests_of, wants_of
-from koala.sites.batch.grid_engine.nodes import CellNodes
+from koala.sites.batch.grid_engine.nodes import MEMORY_LOAD, CellNodes
 from koala.sites.batch.grid_engine.xml import (
     JobLine,
     QueueInstance,
@@ -45,7 +45,7 @@ _PARTS_OF_RESOURCES = ("complexes", "hosts")
 def listing_script(settings: BatchSettings) -> str:
     """For ``ListingReader.read``."""
     of_tasks = [each for each in (settings.memory_complex, settings.gpu_complex) if each is not None]
-    asked = ",".join([*requests_of(settings.submit_options), *of_tasks])
+    asked = ",".join([*requests_of(settings.submit_options), *of_tasks, MEMORY_LOAD])
     words = ["koala_listing", settings.parallel_environment or "", f",{asked},", settings.gpu_kind_complex or ""]
     if settings.queue is not None:
         words += ["-q", settings.queue]

@@ -3,7 +3,8 @@
 
 # koala_task_requests TASKS PROCESSORS NAME=AMOUNT...: print what qsub is to be asked for (-l), for so many tasks of so
 # many processors that take so much of each resource. What a slot uses up is divided by the slots of a task; what a job
-# uses up is used up at its first node alone, so that it is enough for one task only.
+# uses up is used up at its first node alone, so that it is enough for one task only. Memory that nobody uses up is what
+# the host must have, or a limit.
 koala_task_requests() {
     koala_tasks=$1
     koala_processors=$2
@@ -34,6 +35,7 @@ koala_task_requests() {
                 printf "%s=%.0f", $1, whole
                 exit
             }
+            $3 == "MEMORY" { printf "%s=%.0f", $1, amount; exit }
             { refuse($1 " cannot be asked for here: it is not consumable; name another in the grid file") }
             END {
                 if (!found && !bad)

@@ -1,7 +1,8 @@
 """The nodes of a Grid Engine cell for tasks with a shape: slots, and what its consumables leave of memory and GPUs.
 
 Which consumables those are the grid file says. What a host has in all nobody prints: it is what is left, and what the
-jobs that run there asked for.
+jobs that run there asked for. Where memory is no consumable nobody counts who uses it: a task needs a host with as
+much.
 """
 
 from __future__ import annotations
@@ -20,14 +21,16 @@ from koala.sites.shell_script import call, shell_file
 MIB = 2**20
 # What a resource is used up by: each slot of a job, or a job at its first node.
 _BY_SLOT, _BY_JOB = "YES", ("JOB", "HOST")
+# What every host tells of its memory.
+MEMORY_LOAD = "mem_total"
 
 
 def request_words(settings: BatchSettings, shape: TaskShape, tasks: int) -> tuple[str, str]:
     """What comes before a qsub for so many tasks, and its words for what they need beside processors. The job must be
     one that an empty cell could run (``-w e``), or it is refused."""
     wanted, words = [], ["-w e"]
-    if shape.memory_bytes:
-        wanted.append(f"{settings.memory_complex or 'memory_complex'}={shape.memory_bytes}")
+    if shape.memory_bytes and settings.memory_complex is not None:
+        wanted.append(f"{settings.memory_complex}={shape.memory_bytes}")
     if shape.gpus:
         wanted.append(f"{settings.gpu_complex or 'gpu_complex'}={shape.gpus}")
     if shape.gpu:
@@ -76,9 +79,7 @@ class CellNodes:
         instances: Sequence[QueueInstance],
         usable: Sequence[QueueInstance],
     ) -> tuple[NodeClass, ...]:
-        """Hosts by class, of which so many slots are there and free. None where no consumable is named."""
-        if self._memory is None and self._gpus is None:
-            return ()
+        """Hosts by class, of which so many slots are there and free."""
         here: dict[str, list[QueueInstance]] = {}
         for each in instances:
             here.setdefault(each.host, []).append(each)
@@ -87,11 +88,14 @@ class CellNodes:
             offered.setdefault(each.host, []).append(each)
         found = []
         for host, (total, free) in slots.items():
-            memory = self._amounts(self._memory, host, here[host], offered[host], MIB)
+            if self._memory is not None:
+                memory = self._amounts(self._memory, host, here[host], offered[host], MIB) or (UNTOLD, UNTOLD)
+            else:
+                memory = self._memory_of(host, offered[host])
             gpus = self._amounts(self._gpus, host, here[host], offered[host])
             kind = self._kind_at(host, offered[host])
             sizes = [
-                NodeSize(processors, UNTOLD if memory is None else memory[index], _gpus(kind, gpus, index))
+                NodeSize(processors, memory[index], _gpus(kind, gpus, index), counts_memory=self._memory is not None)
                 for index, processors in enumerate((total, free))
             ]
             found.append((sizes[0], sizes[1], ()))
@@ -118,6 +122,12 @@ class CellNodes:
         free = sum(known)
         whole = free + consumable.used(instances)
         return math.floor(max(0.0, whole) / unit) * unit, math.floor(max(0.0, free) / unit) * unit
+
+    def _memory_of(self, host: str, offered: Sequence[QueueInstance]) -> tuple[int, int]:
+        """What a host has of memory, all of which any task may use."""
+        left = [_left(each) for each in self._told(MEMORY_LOAD, host, offered, "h")[:1]]
+        there = UNTOLD if not left or left[0] is None else math.floor(left[0] / MIB) * MIB
+        return there, there
 
     def _told(self, name: str, host: str, offered: Sequence[QueueInstance], layer: str) -> list[Resource]:
         """What is told of a resource at the host (``h``) or in its queues (``q``)."""

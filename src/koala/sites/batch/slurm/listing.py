@@ -13,7 +13,7 @@ import msgspec
 
 from koala.model.grid import BatchSettings
 from koala.model.nodes import NodeClass, node_classes
-from koala.sites.batch.slurm.options import RequestedResources, Sharing, requested_by
+from koala.sites.batch.slurm.options import RequestedResources, Sharing, megabytes, requested_by
 from koala.sites.batch.slurm.quota import SlurmQuota, Terms, parse_quota, terms_of
 from koala.sites.batch.slurm.resources import ClusterResources, MemoryNeed, parse_resources
 from koala.sites.batch.slurm.states import (
@@ -75,6 +75,8 @@ class _Node(msgspec.Struct, frozen=True):
     is_default: bool
     is_up: bool
     limit_s: float | None
+    memory_mb: int | None = None
+    features: tuple[str, ...] = ()
 
     @property
     def is_answering(self) -> bool:
@@ -161,7 +163,10 @@ def _classes(nodes: Sequence[_Node], resources: ClusterResources) -> tuple[NodeC
     unique = {node.name: node for node in nodes if node.is_answering}
     found = []
     for node in unique.values():
-        sizes = resources.node_size(node.name, node.allocated + node.idle, node.idle if is_free(node.state) else 0)
+        idle = node.idle if is_free(node.state) else 0
+        sizes = resources.node_size(
+            node.name, node.allocated + node.idle, idle, memory_mb=node.memory_mb, features=node.features
+        )
         if sizes is not None:
             found.append(sizes)
     return node_classes(found)
@@ -245,10 +250,11 @@ def _whole_jobs(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _node(line: str) -> _Node:
+    """What may be missing is its memory, with its features."""
     fields = line.split("|")
-    if len(fields) != 6:
+    if len(fields) not in (6, 8):
         raise BatchOutputError(f"{line[:200]!r} is not a node")
-    name, state, processors, partition, available, limit = (field.strip() for field in fields)
+    name, state, processors, partition, available, limit, *more = (field.strip() for field in fields)
     counts = processors.split("/")
     if not name or not state or len(counts) != 4:
         raise BatchOutputError(f"{line[:200]!r} is not a node")
@@ -262,6 +268,8 @@ def _node(line: str) -> _Node:
         partition.endswith("*"),
         available == "up",
         _limit_s(limit),
+        megabytes(more[0].removesuffix("+")) if more else None,
+        tuple(sorted({*more[1].split(",")} - {*_NO_NAME})) if more else (),
     )
 
 

@@ -29,10 +29,10 @@ koala_memory() {
     koala_resources
 }
 
-# A line for each partition that a node is in.
+# A line for each partition that a node is in, with its memory and its features.
 koala_list_nodes() {
     echo 'koala nodes'
-    sinfo --noheader --Node --format='%N|%T|%C|%P|%a|%l' ${koala_partition:+--partition="$koala_partition"}
+    sinfo --noheader --Node --format='%N|%T|%C|%P|%a|%l|%m|%b' ${koala_partition:+--partition="$koala_partition"}
 }
 
 # Those that wait in the order in which Slurm considers them. Times are seconds since the epoch: the site may be in

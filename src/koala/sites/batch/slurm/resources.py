@@ -92,8 +92,12 @@ class ClusterResources(msgspec.Struct, frozen=True):
         node = self.nodes.get(name, NodeResources())
         return self._with_memory(node, partition, processors, 0) if self._suits(node) else 0
 
-    def node_size(self, name: str, processors: int, idle: int) -> tuple[NodeSize, NodeSize, tuple[str, ...]] | None:
-        """What a node has, what of it nobody holds, and its features; None where we are not let in."""
+    def node_size(
+        self, name: str, processors: int, idle: int, *, memory_mb: int | None = None, features: Sequence[str] = ()
+    ) -> tuple[NodeSize, NodeSize, tuple[str, ...]] | None:
+        """What a node has, what of it nobody holds, and its features; None where we are not let in. Its memory and
+        its features are these where the controller was not asked. Where memory is not shared out nobody takes any of
+        it: sbatch refuses only what no node has."""
         node = self.nodes.get(name, NodeResources())
         if not self._lets_us_in(node, processors - idle):
             return None
@@ -101,11 +105,14 @@ class ClusterResources(msgspec.Struct, frozen=True):
             idle = min(idle, max(0, processors - node.processors_taken))
         taken = dict(node.gpus_taken)
         gpus = tuple((kind, max(0, count - taken.get(kind, 0))) for kind, count in node.gpus)
+        whole_mb = memory_mb if node.whole_mb is None else node.whole_mb
         whole_bytes = free_bytes = UNTOLD
-        if node.whole_mb is not None:
-            whole_bytes, free_bytes = node.whole_mb * MIB, max(0, node.whole_mb - node.taken_mb) * MIB
-        whole = NodeSize(processors, whole_bytes, node.gpus)
-        return whole, NodeSize(idle, free_bytes, gpus), tuple(sorted(node.features or ()))
+        if whole_mb is not None:
+            taken_mb = node.taken_mb if self.shares_memory else 0
+            whole_bytes, free_bytes = whole_mb * MIB, max(0, whole_mb - taken_mb) * MIB
+        whole = NodeSize(processors, whole_bytes, node.gpus, counts_memory=self.shares_memory)
+        free = NodeSize(idle, free_bytes, gpus, counts_memory=self.shares_memory)
+        return whole, free, tuple(sorted(features if node.features is None else node.features))
 
     def _suits(self, node: NodeResources) -> bool:
         return node.features is None or self.asked.features.are_met(set(node.features))
