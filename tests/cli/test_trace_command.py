@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import sys
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 import pytest
@@ -113,3 +116,33 @@ def test_a_drawn_trace_does_not_overwrite_the_one_it_is_drawn_from(tmp_path: Pat
     result = run("generate", "fit", "--from", str(path), "--jobs", "5", "--out", str(path))
     assert result.exit_code == 2
     assert path.read_bytes() == before
+
+
+def without_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    really = importlib.util.find_spec
+
+    def find(name: str, package: str | None = None) -> ModuleSpec | None:
+        return None if name == "numba" else really(name, package)
+
+    monkeypatch.setattr(importlib.util, "find_spec", find)
+    monkeypatch.setitem(sys.modules, "numba", None)  # an import of it fails
+
+
+def test_traces_are_drawn_and_shown_without_the_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_compiler(monkeypatch)
+    path = generated(tmp_path / "p.swf", "poisson", "--jobs", "30", "--sizes", "8", "--nodes", "32")
+    shown = run("show", str(path))
+    assert shown.exit_code == 0, shown.output
+    assert "30 jobs over" in shown.stdout
+
+
+def test_a_trace_runs_in_the_scheduler_without_the_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    without_compiler(monkeypatch)
+    path = generated(tmp_path / "p.swf", "poisson", "--jobs", "30", "--sizes", "8", "--nodes", "32")
+    simulate = ("simulate", "--trace", str(path), "--grid", "1x32")
+    done = CliRunner().invoke(koala, [*simulate, "--engine", "core"])
+    assert done.exit_code == 0, done.output
+    assert "30 jobs: 30 done" in done.stdout
+    kernel = CliRunner().invoke(koala, [*simulate, "--policy", "easy"])
+    assert kernel.exit_code == 2
+    assert "numba is not installed; install them with: pip install 'koala-scheduler[kernel]'" in kernel.stderr

@@ -9,6 +9,7 @@ import shlex
 import signal
 import subprocess
 import tempfile
+import tomllib
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -187,6 +188,18 @@ def test_links_lead_to_files_that_are_there(page: Path) -> None:
 def test_nothing_is_fetched_from_elsewhere(path: Path) -> None:
     text = path.read_text(encoding="utf-8").replace(SVG_NAMESPACE, "")
     assert ADDRESS.findall(EXAMPLE_ADDRESS.sub("", text)) == []
+
+
+def test_extras_are_installed_from_the_clone_and_are_there() -> None:
+    """No package index has Koala: a command that asks one for it by name fails."""
+    known = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    named: set[str] = set()
+    for page in [*PAGES, *DOCS.rglob("*.ipynb")]:
+        for what in re.findall(r"pip install ['\"]?([^\s'\"]*)", page.read_text(encoding="utf-8")):
+            assert what.startswith("."), f"{page}: pip install {what}"
+            named.update(extra for extra in what.strip(".[]`").split(",") if extra not in ("", "..."))
+    assert len(named) > 5
+    assert named <= set(known)
 
 
 def test_every_page_is_in_the_navigation() -> None:

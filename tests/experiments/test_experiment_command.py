@@ -104,7 +104,6 @@ def test_a_seeds_max_below_the_first_look_is_refused(tmp_path: Path) -> None:
         (["run", "koala2006", "--out", "x", "--set", "model=nowhere.yaml"], "nowhere.yaml: No such file"),
         (["run", "sample", "--out", "x", "--repetitions", "1"], "1 is not in the range"),
         (["run", "sample", "--out", "x", "--repetitions", str(REPETITIONS_MAX + 1)], "10001 is not in the range"),
-        (["run", "sample"], "Missing option '--out'"),
     ],
 )
 def test_wrong_use_is_named_and_nothing_is_written(
@@ -115,6 +114,17 @@ def test_wrong_use_is_named_and_nothing_is_written(
     assert done.exit_code == 2
     assert words in done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def test_without_a_folder_the_report_goes_to_one_of_its_name_apart_from_a_first_look(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for more, folder in (("--repetitions", "3"), "sample-results"), (("--quick",), "sample-first-look"):
+        done = run("run", "sample", "--jobs", "1", *more)
+        assert done.exit_code == 0, done.output
+        assert f"report: {folder}/report.html" in done.stdout
+        assert (tmp_path / folder / "report.json").is_file()
 
 
 def test_the_folder_of_another_experiment_is_refused(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ import click
 
 from koala.cli.errors import UserError
 from koala.cli.examples import read_named
-from koala.cli.experiment.running import cluster, refuse_without, run_shown
+from koala.cli.experiment.running import cluster, report_folder, run_shown
+from koala.cli.libraries import refuse_without
 from koala.cli.terminal.output import console, counted, print_json
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def study() -> None:
     "--out",
     "folder",
     type=click.Path(path_type=Path, file_okay=False),
-    help="Where the report goes; by default a folder of the study's name here.",
+    help="Where the report goes; by default NAME-results here, with --quick NAME-first-look.",
 )
 @click.option("--quick", is_flag=True, help="A first look: 3 seeds and at most 40 jobs in each; it decides nothing.")
 @click.option("--jobs", "processes", type=click.IntRange(1), help="Processes to use; by default one for each core.")
@@ -70,10 +71,10 @@ def run(
     from koala.experiments.frame.report import check_folder
 
     extras = ("experiments", *(("parquet",) if parquet else ()), *(("dask",) if dask else ()))
-    refuse_without("koala study run", extras)
+    refuse_without("koala study run", *extras)
     chosen = _read(name, parquet=parquet)
-    refuse_without("koala study run", chosen.extras)
-    target = folder or Path(f"{chosen.name}-{'first-look' if quick else 'results'}")
+    refuse_without("koala study run", *chosen.extras)
+    target = report_folder(chosen.name, folder, quick=quick)
     check_folder(target, chosen.name)
     computer = cluster(chosen, dask, processes) if dask else None
     parameters = parameters_from(chosen, {}, quick=quick)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from koala.cli.errors import UserError
+from koala.cli.libraries import refuse_without
 from koala.cli.simulate.options import FiniteRange
-from koala.cli.simulate.trace import refuse_without_kernel
 from koala.cli.terminal.output import OutputFile, console, counted, print_json, refuse_clashes
 from koala.model.request import PROCESSORS_MAX
 
@@ -76,7 +76,7 @@ def trace() -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def show(path: Path, as_json: bool) -> None:
     """Print what is in a trace: jobs, span, load, and how sizes and times are spread."""
-    refuse_without_kernel("koala trace show")
+    refuse_without("koala trace show", "traces")
     from koala.simulator.traces.reader import read_trace
     from koala.simulator.traces.summary import trace_summary
 
@@ -107,7 +107,7 @@ def generate() -> None:
 @_out
 def lublin(jobs: int, seed: int, nodes: int, by_type: bool, out_path: Path) -> None:
     """Lublin and Feitelson's model of 2003, with its published parameters."""
-    refuse_without_kernel("koala trace generate")
+    refuse_without("koala trace generate", "traces")
     from koala.simulator.workloads.lublin import lublin as drawn
 
     _write(drawn(jobs, seed, nodes=nodes, by_type=by_type), out_path)
@@ -141,7 +141,7 @@ def poisson(
     jobs: int, seed: int, nodes: int, interarrival_s: float, run_s: float, sizes: str, out_path: Path
 ) -> None:
     """A Poisson stream with exponential run times and uniform sizes, by default that of a mini-grid's cluster."""
-    refuse_without_kernel("koala trace generate")
+    refuse_without("koala trace generate", "traces")
     from koala.simulator.workloads.synthetic import poisson as drawn
 
     found = _SIZES.fullmatch(sizes)
@@ -175,7 +175,7 @@ def poisson(
 @_out
 def fit(jobs: int, seed: int, from_path: Path, nodes: int | None, out_path: Path) -> None:
     """Jobs like those of a trace: its sizes, its run times by size, its gaps and its daily cycle."""
-    refuse_without_kernel("koala trace generate")
+    refuse_without("koala trace generate", "traces")
     from koala.simulator.traces.reader import read_trace
     from koala.simulator.workloads.synthetic import fitted
 

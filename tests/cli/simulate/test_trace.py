@@ -318,6 +318,6 @@ def test_without_the_libraries_it_says_which_extra_to_install(trace: str, monkey
         return None if name == "numba" else really(name, package)
 
     monkeypatch.setattr(importlib.util, "find_spec", find)
-    result = run("--trace", trace, "--grid", "1x4")
+    result = run("--trace", trace, "--grid", "1x4", "--policy", "easy")
     assert result.exit_code == 2
     assert "numba is not installed; install them with: pip install 'koala-scheduler[kernel]'" in result.stderr

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from koala.cli.errors import UserError
-from koala.cli.experiment.running import cluster, refuse_without, run_shown, summary
+from koala.cli.experiment.running import cluster, report_folder, run_shown, summary
+from koala.cli.libraries import refuse_without
 from koala.cli.terminal.output import console, counted, print_json
 
 if TYPE_CHECKING:
@@ -96,7 +97,12 @@ def _described(each: Experiment[Any]) -> dict[str, Any]:
 @experiment.command(cls=RunCommand)
 @click.argument("name")
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="The first seed; others follow.")
-@click.option("--out", "folder", type=click.Path(path_type=Path, file_okay=False), help="Where the report goes.")
+@click.option(
+    "--out",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    help="Where the report goes; by default NAME-results here, with --quick NAME-first-look.",
+)
 @click.option(
     "--repetitions",
     type=click.IntRange(2, REPETITIONS_MAX),
@@ -154,14 +160,13 @@ def run(
     chosen = find(name)
     asked = {option: text for option, text in single.items() if text is not None}
     if asked:
-        refuse_without("koala experiment run", chosen.extras)
+        refuse_without("koala experiment run", *chosen.extras)
         _run_single(chosen, asked, ctx, as_json)
         return
-    if folder is None:
-        raise click.MissingParameter(ctx=ctx, param_hint="'--out'", param_type="option")
-    refuse_without("koala experiment run", ("experiments", *chosen.extras, *(("dask",) if dask else ())))
+    refuse_without("koala experiment run", "experiments", *chosen.extras, *(("dask",) if dask else ()))
     parameters = parameters_from(chosen, _parsed(settings), quick=quick)
-    check_folder(folder, chosen.name)
+    target = report_folder(chosen.name, folder, quick=quick)
+    check_folder(target, chosen.name)
     computer = cluster(chosen, dask, processes) if dask else None
     first = repetitions or (chosen.quick_repetitions if quick else chosen.repetitions)
     most = seeds_max or (first if repetitions or quick else max(first, chosen.seeds_max))
@@ -169,7 +174,7 @@ def run(
         raise UserError(f"--seeds-max {most}: the run begins with {first} seeds; ask for at least so many")
 
     seeds = SeedRange(seed, first, most)
-    seen, outcome = run_shown(chosen, parameters, seeds, folder, processes, computer, fresh=fresh, quick=quick)
+    seen, outcome = run_shown(chosen, parameters, seeds, target, processes, computer, fresh=fresh, quick=quick)
     if as_json:
         print_json(outcome.report)
         return

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -24,26 +23,10 @@ if TYPE_CHECKING:
     from koala.experiments.frame.run import Computer
     from koala.experiments.frame.whole_run import SeedRange, WholeRun
 
-# The libraries of each extra, by the names they are imported with.
-_EXTRAS = {
-    "experiments": ("matplotlib", "numpy", "scipy"),
-    "kernel": ("numba", "numpy"),
-    "dask": ("distributed",),
-    "parquet": ("pyarrow",),
-    "mapping": ("highspy", "networkx", "numpy", "scipy"),
-}
 
-
-def refuse_without(verb: str, extras: Sequence[str]) -> None:
-    """Say what to install where a library of one of these extras is missing."""
-    for extra in extras:
-        missing = [library for library in _EXTRAS[extra] if importlib.util.find_spec(library) is None]
-        if missing:
-            are = "is" if len(missing) == 1 else "are"
-            raise UserError(
-                f"{verb}: {' and '.join(missing)} {are} not installed; "
-                f"install them with: pip install 'koala-scheduler[{extra}]'"
-            )
+def report_folder(name: str, folder: Path | None, *, quick: bool) -> Path:
+    """Where the report of an experiment or a study goes: to the folder that was named, or to one of its name here."""
+    return folder or Path(f"{name}-{'first-look' if quick else 'results'}")
 
 
 def cluster(chosen: Experiment[Any], address: str, processes: int | None) -> Computer:

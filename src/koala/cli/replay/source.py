@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from koala.cli.errors import UserError
 from koala.cli.examples import read_named
-from koala.cli.simulate.trace import refuse_without_kernel, trace_remarks
+from koala.cli.libraries import refuse_without
+from koala.cli.simulate.trace import trace_remarks
 from koala.cli.simulate.workload import DISCIPLINES
 
 if TYPE_CHECKING:
@@ -108,7 +109,7 @@ def _stored(client: Client, arrivals: Sequence[Arrival]) -> tuple[StoredFile, ..
 
 
 def _trace(grid: Grid, catalogue: Catalogue, options: ReplayOptions, settings: ReplaySettings) -> ReplaySource:
-    refuse_without_kernel("koala replay")
+    refuse_without("koala replay", "traces")
     from koala.experiments.replay.plan import first_jobs, plan
     from koala.simulator.trace_run import trace_workload
     from koala.simulator.traces.reader import read_trace

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import gc
-import importlib.util
 import io
 import time
 from collections.abc import Iterable
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from koala.cli.errors import UserError
+from koala.cli.libraries import refuse_without
 from koala.cli.policies import full_catalogue
 from koala.cli.simulate.failures import read_failures
 from koala.cli.simulate.report import facts
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
 
 # Times in the table of jobs are rounded to microseconds, as those of a workload.
 _CSV_DIGITS = 6
-# The libraries of the extra ``kernel``, by the names they are imported with.
-_KERNEL = ("numba", "numpy")
 
 
 class _Plan(NamedTuple):
@@ -60,20 +58,9 @@ class _Job(NamedTuple):
     read_s: float
 
 
-def refuse_without_kernel(verb: str) -> None:
-    """Say what to install where the libraries for traces and compiled code are missing."""
-    missing = [library for library in _KERNEL if importlib.util.find_spec(library) is None]
-    if missing:
-        verb_is = "is" if len(missing) == 1 else "are"
-        raise UserError(
-            f"{verb}: {' and '.join(missing)} {verb_is} not installed; "
-            "install them with: pip install 'koala-scheduler[kernel]'"
-        )
-
-
 def run_trace(grid: Grid, path: Path, options: RunOptions, outputs: RunOutputs) -> RunResult:
     """Run the trace in that file on the grid."""
-    refuse_without_kernel("koala simulate --trace")
+    refuse_without("koala simulate --trace", "traces")
     with ExitStack() as undone:
         if gc.isenabled():
             # Loading the compiler makes many objects that stay: searching them for forgotten cycles, again and again,
@@ -178,6 +165,7 @@ def _scheduler_options(options: RunOptions, outputs: RunOutputs) -> list[str]:
 
 
 def _in_kernel(job: _Job, discipline: str) -> RunResult:
+    refuse_without("koala simulate --trace", "kernel")
     from koala.simulator.trace_run import (
         PLANS,
         KernelRun,
