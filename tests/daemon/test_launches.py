@@ -6,10 +6,18 @@ import msgspec
 import pytest
 
 from koala.daemon.launches import check_launch, launch_for
+from koala.descriptions.grid.batch import WORK_DIRECTORY_BYTES_MAX
 from koala.model.grid import BatchSettings, Site, SiteKind
-from koala.model.launch import BARRIER_TIMEOUT_DEFAULT_S, LaunchError
+from koala.model.launch import (
+    BARRIER_TIMEOUT_DEFAULT_S,
+    JOB_PATH_BYTES_MAX,
+    TOKEN_CHARACTERS_MAX,
+    WORK,
+    LaunchError,
+)
 from koala.model.messages import StartComponent
 from koala.model.request import Application, Component, InputFile, Request
+from koala.sites.component_directory import COMPONENTS
 from tests.support.engine_world import a_request
 
 HERE = Site(name="a", processors=1, kind=SiteKind.LOCAL)
@@ -41,6 +49,63 @@ def test_a_plain_request_passes() -> None:
 def test_what_could_not_be_started_is_refused_with_the_reason(request_: Request, words: str) -> None:
     with pytest.raises(LaunchError, match=words):
         check_launch(request_)
+
+
+def writing(name: str = "job", **paths: str) -> Request:
+    application = msgspec.structs.replace(Application(script="exit 0"), **paths)
+    return Request(components=(Component(processors=1, application=application),), name=name)
+
+
+@pytest.mark.parametrize(
+    ("request_", "words"),
+    [
+        (writing("..", stdout="%x/out"), "stdout: '%x/out' .*: '../out' climbs out"),
+        (writing(".", stderr="%x%x/x"), "stderr: '%x%x/x' .*: '../x' climbs out"),
+        (writing("..", stdin="a/%x/%x/in"), "stdin: .* climbs out"),
+        (writing("..", stdout="%x/out", directory="/data"), "climbs out"),
+        (writing("é" * 126, stdout="%x.%j"), "NAME_BYTES_MAX"),
+        (writing("x" * 250, stdout="/".join(["%x"] * 9)), "JOB_PATH_BYTES_MAX"),
+    ],
+    ids=["up", "up in two", "input", "in a directory", "a long name", "a long path"],
+)
+def test_a_stream_that_leads_away_once_it_is_filled_in_is_refused_when_the_job_is_read(
+    request_: Request, words: str
+) -> None:
+    with pytest.raises(LaunchError, match=words):
+        check_launch(request_)
+
+
+def test_a_stream_that_is_named_after_an_ordinary_job_passes() -> None:
+    check_launch(writing("..a", stdout="%x/%j.out", stderr="%x-%A_%a.err"))
+
+
+@pytest.mark.parametrize(
+    ("request_", "limit"),
+    [
+        (reading(InputFile(name="x", path="é" * 128)), "NAME_BYTES_MAX"),
+        (reading(InputFile(name="a/" + "é" * 128)), "NAME_BYTES_MAX"),
+        (reading(InputFile(name="x", path="d/" * 1_024 + "x")), "JOB_PATH_BYTES_MAX"),
+        (writing(stdout="é" * 128), "NAME_BYTES_MAX"),
+        (writing(directory="x" * 256), "NAME_BYTES_MAX"),
+        (writing(directory="d/" * 600, stderr="e/" * 600 + "x"), "JOB_PATH_BYTES_MAX"),
+        (writing(stdin="/" + "d/" * 1_024), "JOB_PATH_BYTES_MAX"),
+    ],
+    ids=["path", "name", "long path", "stream", "directory", "stream in a directory", "absolute"],
+)
+def test_a_path_that_no_file_system_takes_is_refused_with_the_limit(request_: Request, limit: str) -> None:
+    with pytest.raises(LaunchError, match=limit):
+        check_launch(request_)
+
+
+def test_paths_up_to_the_limits_in_bytes_pass() -> None:
+    check_launch(reading(InputFile(name="x", path="é" * 127)))
+    check_launch(reading(InputFile(name="x", path="d/" * 1_023 + "xy")))
+
+
+def test_the_longest_path_of_a_job_fits_below_the_longest_work_directory() -> None:
+    between = len(f"/{COMPONENTS}/{WORK}/") + TOKEN_CHARACTERS_MAX
+    # What is left is for the home directory that a '~' stands for.
+    assert WORK_DIRECTORY_BYTES_MAX + between + JOB_PATH_BYTES_MAX + 512 <= 4_095
 
 
 def test_the_refusal_names_the_component() -> None:

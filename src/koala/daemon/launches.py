@@ -22,6 +22,7 @@ from koala.model.launch import (
     InputLink,
     Launch,
     LaunchError,
+    check_path,
     filled_in,
     stream_problem,
 )
@@ -30,6 +31,7 @@ from koala.model.request import Application, Component, InputFile, Request
 from koala.model.travelling import ARCHIVE_NAME, TravellingFile
 from koala.runners import component_script
 from koala.runners.script import is_batch_script
+from koala.store import NUMBER_MAX
 
 # Names the tasks that a component holds, in the order of their ranks, separated by blanks.
 TASKS_VARIABLE = "KOALA_TASKS"
@@ -142,7 +144,7 @@ def check_launch(request: Request) -> None:
                 checkpoint=request.checkpoint,
             )
             component_script(launch)
-            _check_streams(component.application)
+            _check_streams(component.application, request.name)
             _check_input_files(component)
             _check_checkpoint(component, request.checkpoint)
             _check_travelling(component, request.files)
@@ -165,12 +167,20 @@ def _check_checkpoint(component: Component, checkpoint: Checkpoint | None) -> No
             )
 
 
-def _check_streams(application: Application) -> None:
+def _check_streams(application: Application, job_name: str) -> None:
+    """The names of its streams can be filled in, and lead nowhere else then, whatever number the job gets."""
     for field in ("stdin", "stdout", "stderr"):
         path: str | None = getattr(application, field)
-        problem = None if path is None else stream_problem(path)
+        if path is None:
+            continue
+        problem = stream_problem(path)
         if problem is not None:
             raise LaunchError(field, f"{path!r}: {problem}; {STREAM_ADVICE}")
+        whole = filled_in(path, job=NUMBER_MAX, job_name=job_name, array=NUMBER_MAX, index=NUMBER_MAX)
+        try:
+            check_path(field, whole, below=application.directory)
+        except LaunchError as error:
+            raise LaunchError(field, f"{path!r} is filled in with what the job is called: {error.message}") from None
 
 
 def _check_travelling(component: Component, files: tuple[TravellingFile, ...]) -> None:

@@ -6,6 +6,8 @@ import enum
 
 import msgspec
 
+from koala.model.travelling import NAME_BYTES_MAX
+
 # The longest that a component is waited for when it is asked to save its state.
 CHECKPOINT_GRACE_S_MAX = 3_600.0
 # The longest time between two requests to save.
@@ -59,6 +61,11 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             return "checkpoint_directory", (
                 f"its name has more than {DIRECTORY_CHARACTERS_MAX} characters (DIRECTORY_CHARACTERS_MAX), or some "
                 "that cannot be printed; write a short name such as ckpt"
+            )
+        if max(len(step.encode()) for step in steps) > NAME_BYTES_MAX:
+            return (
+                "checkpoint_directory",
+                f"a name in it has more than {NAME_BYTES_MAX} bytes (NAME_BYTES_MAX); write a short one such as ckpt",
             )
         if steps[0].startswith((".koala", "-")) or self.directory.endswith(UNFINISHED_SUFFIX):
             return (

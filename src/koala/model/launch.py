@@ -17,6 +17,7 @@ from koala.model.grid import Containers
 from koala.model.messages import Token
 from koala.model.nodes import TaskNeeds, TaskShape
 from koala.model.request import Application, JobId, JobType
+from koala.model.travelling import NAME_BYTES_MAX
 
 # The files of a component's directory, as its script and its site know them. Each appears whole or not at all.
 SCRIPT = "script"  # what the component runs, written by a runner
@@ -52,8 +53,13 @@ GO_BYTES_MAX = 262_144
 MAIL_BYTES_MAX = 1_048_576
 # Input files, and the archive of the files that travel with the job.
 LINKS_MAX = 1_001
+# Of the 4,095 bytes that a system takes as one path, so many are for what a job names; a site's own work directory
+# and what Koala puts between the two have the rest.
+JOB_PATH_BYTES_MAX = 2_048
 
 BARRIER_TIMEOUT_DEFAULT_S = 3_600.0
+# Of a long path so much is told.
+PATH_CHARACTERS_TOLD = 80
 
 _TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _NODE_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,254}")
@@ -96,6 +102,7 @@ def check_relative(field: str, path: str) -> None:
     if path.startswith("/"):
         raise LaunchError(field, f"{path!r} is absolute; write a path relative to the component's directory")
     _check_no_climbing(field, path)
+    _check_length(field, path)
 
 
 def _check_no_climbing(field: str, path: str) -> None:
@@ -107,6 +114,36 @@ def _check_no_climbing(field: str, path: str) -> None:
             depth += 1
         if depth < 0:
             raise LaunchError(field, f"{path!r} climbs out of the component's directory; leave out the '..'")
+
+
+def check_path(field: str, path: str, below: str | None = None) -> None:
+    """A path that a job names, absolute or ``below`` the directory where its application starts."""
+    _check_text(field, path)
+    if not path:
+        raise LaunchError(field, "is empty; name a file or leave it out")
+    if not path.startswith("/"):
+        _check_no_climbing(field, path)
+        path = path if below is None else f"{below}/{path}"
+    _check_length(field, path)
+
+
+def _check_length(field: str, path: str) -> None:
+    longest, size = max(len(step.encode()) for step in path.split("/")), len(path.encode())
+    if longest > NAME_BYTES_MAX:
+        raise LaunchError(
+            field,
+            f"{_cut(path)} has a name of {longest} bytes, more than {NAME_BYTES_MAX} (NAME_BYTES_MAX), which no site "
+            "can write; give it a shorter one",
+        )
+    if size > JOB_PATH_BYTES_MAX:
+        raise LaunchError(
+            field,
+            f"{_cut(path)} has {size} bytes, more than {JOB_PATH_BYTES_MAX} (JOB_PATH_BYTES_MAX); shorten it",
+        )
+
+
+def _cut(path: str) -> str:
+    return repr(path) if len(path) <= PATH_CHARACTERS_TOLD else f"{path[:PATH_CHARACTERS_TOLD]!r}..."
 
 
 def _check_text(field: str, text: str) -> None:
@@ -218,13 +255,8 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             _check_text(f"environment {name}", value)
         for field in ("directory", "stdin", "stdout", "stderr"):
             path: str | None = getattr(application, field)
-            if path is None:
-                continue
-            _check_text(field, path)
-            if not path:
-                raise LaunchError(field, "is empty; name a file or leave it out")
-            if not path.startswith("/"):
-                _check_no_climbing(field, path)
+            if path is not None:
+                check_path(field, path, below=None if field == "directory" else application.directory)
 
 
 class InputLink(msgspec.Struct, frozen=True, kw_only=True):

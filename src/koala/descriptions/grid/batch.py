@@ -19,6 +19,8 @@ from koala.model.grid import BatchSettings, Claims, SiteKind
 
 # The most entries of each list and each mapping of a site under a batch system.
 BATCH_ENTRIES_MAX = 100
+# The longest path of a work directory: what a job names comes below it, and all of it together must be a path.
+WORK_DIRECTORY_BYTES_MAX = 1_024
 # Below it each site has a directory of its own: clusters often share their users' homes.
 WORK_DIRECTORIES = "~/koala"
 
@@ -47,6 +49,10 @@ def _read_work_directory(path: str) -> str:
     found = next((sign for sign in _NOT_IN_PATHS if sign in _read_path(path)), None)
     if found is not None:
         raise wrong(f"{shown(path)} holds the sign {found}", "name a directory without it")
+    size = len(path.encode("utf-8", "surrogatepass"))
+    if size > WORK_DIRECTORY_BYTES_MAX:
+        limit = f"{WORK_DIRECTORY_BYTES_MAX} (WORK_DIRECTORY_BYTES_MAX)"
+        raise wrong(f"its path has {size} bytes, more than {limit}", "name a directory that is less deep")
     return path
 
 
