@@ -54,7 +54,7 @@ LONG = (
     "tests/daemon/api/test_document.py",
     "tests/cli/daemon/test_background.py",
     "tests/lab/test_wide_area.py",
-    "tests/store/test_migrations.py",
+    "tests/store/test_creation.py",
     "tests/experiments/live2006/test_lab.py",
     "tests/store/test_threads.py",
     "tests/sites/batch/slurm/test_site.py",

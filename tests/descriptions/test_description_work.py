@@ -244,8 +244,6 @@ def patterns() -> Iterator[tuple[str, re.Pattern[str] | re.Pattern[bytes], str]]
     for room in READ_USERS_TEXT:
         package = importlib.import_module(f"koala.{room}")
         for found in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            if ".migrations" in found.name:
-                continue
             module = importlib.import_module(found.name)
             source = inspect.getsource(module)
             for name, value in vars(module).items():

@@ -23,8 +23,6 @@ from koala.model.messages import (
     JobOutcome,
     JobSubmitted,
     Outcome,
-    ReleaseBarrier,
-    StartComponent,
 )
 from koala.model.nodes import NodeClass, NodeSize
 from koala.model.outputs import JobOutput, MadeOutput
@@ -205,19 +203,3 @@ def test_a_record_without_places_and_times_survives_json() -> None:
         preemptions=0,
     )
     assert msgspec.json.decode(msgspec.json.encode(record), type=AnyCommand) == record
-
-
-@pytest.mark.parametrize(
-    ("text", "command"),
-    [
-        (
-            '{"command":"StartComponent","job":1,"token":"1.1","site":"a","processors":2,"component":0,"part":0,"parts":1}',
-            StartComponent(job=1, token=str(1.1), site="a", processors=2, component=0, part=0, parts=1),
-        ),
-        ('{"command":"ReleaseBarrier","job":1,"tokens":["1.1"]}', ReleaseBarrier(job=1, tokens=("1.1",))),
-    ],
-    ids=["StartComponent", "ReleaseBarrier"],
-)
-def test_a_line_of_a_former_version_is_read_with_less_in_it(text: str, command: AnyCommand) -> None:
-    assert msgspec.json.decode(text, type=AnyCommand) == command
-    assert msgspec.json.encode(command).decode() == text

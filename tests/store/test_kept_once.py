@@ -15,7 +15,7 @@ from koala.model.request import Application, Component, InputFile, Request
 from koala.store import Batch, Store, StoreError, writes
 from koala.store.requests import decode_body, is_utf8, keep, restored
 from koala.store.snapshots import PIECE_CHARACTERS_MAX, in_pieces, joined
-from tests.support.schema_check import engine_of
+from tests.support.past_the_store import engine_of
 from tests.support.store_samples import OpenStore, component_row, job_row, snapshot, submitted, tick, transfer_row
 
 SCRIPT = "#!/bin/sh\n" + "echo a line of a long script\n" * 2_000  # 58 KB

@@ -8,7 +8,7 @@ from sqlalchemy import text
 from koala.core.lifecycle import JobState
 from koala.model.messages import AbortComponent, JobEnded, JobOutcome, ReleaseBarrier, TransferEnded
 from koala.store import Batch, Store
-from tests.support.schema_check import engine_of
+from tests.support.past_the_store import engine_of
 from tests.support.store_samples import (
     REQUEST,
     component_row,

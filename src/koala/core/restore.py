@@ -23,7 +23,6 @@ from koala.core.state.site_belief import SiteBelief
 from koala.core.state.snapshots.snapshot import Snapshot, SnapshotError, Value, check_version, damaged
 from koala.core.state.timers import OF_CLAIMS, Alarm, Whom
 from koala.core.story import TOLD, words
-from koala.model.forecast import MeasuredBy, Measurement
 from koala.model.messages import EndedJob, JobOutcome, Token
 from koala.model.request import SiteName
 from koala.policies import UnknownPolicyError
@@ -40,7 +39,7 @@ _decode_queue = msgspec.json.Decoder(PlacementQueue).decode
 _decode_job = msgspec.json.Decoder(Job).decode
 _decode_claim = msgspec.json.Decoder(ComponentClaim).decode
 _decode_transfer = msgspec.json.Decoder(FileTransfer).decode
-_decode_series = msgspec.json.Decoder(tuple[int, int, float, float] | LinkSeries).decode
+_decode_series = msgspec.json.Decoder(LinkSeries).decode
 _decode_timer = msgspec.json.Decoder(tuple[Time, Alarm, Whom]).decode
 
 
@@ -262,24 +261,12 @@ class _Restoring:
         forecasts = self._ledger.forecasts
         for value in self._snapshot.links:
             series = _decode_series(value)
-            if isinstance(series, tuple):
-                series = self._series_of_old(*series)
             pair = self._sites_left((series.source, series.target))
             if len(pair) == 2:
                 series.source, series.target = pair
                 forecasts.put(series)
         if self._same_grid and self._snapshot.probes is not None:
             forecasts.probe_cursor, forecasts.probe_at = self._snapshot.probes
-
-    def _series_of_old(self, one: int, other: int, described: float, bytes_per_s: float) -> LinkSeries:
-        """What an earlier version believed of a link counts as one measurement."""
-        return LinkSeries(
-            source=one,
-            target=other,
-            declared_bytes_per_s=described,
-            declared_latency_s=0.0,
-            bandwidth=[Measurement(self._snapshot.now, bytes_per_s, 1.0, 0, MeasuredBy.TRANSFER)],
-        )
 
     def _restore_files(self) -> None:
         sites = self._ledger.sites

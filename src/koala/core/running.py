@@ -8,8 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from msgspec.structs import replace
-
 from koala.core.collecting import OutputCollecting
 from koala.core.ending import JobEnding
 from koala.core.failures.avoidance import after_restarts, last_word
@@ -26,7 +24,6 @@ from koala.model.checkpoint import CheckpointSource
 from koala.model.launch import BARRIER_TIMEOUT_S_MAX
 from koala.model.messages import (
     NEVER_HELD,
-    AnyCommand,
     AskSite,
     ComponentAccepted,
     ComponentEnded,
@@ -332,29 +329,6 @@ class JobRunning:
             )
             for file in description.input_files
         )
-
-    def completed(self, command: AnyCommand) -> AnyCommand:
-        """A command that a former version put on record, with what it left for whoever performed it to find out."""
-        ledger = self.ledger
-        match command:
-            case StartComponent(barrier_timeout_s=None):
-                job = ledger.jobs.get(command.job)
-                if job is None:
-                    return command
-                return replace(
-                    command, begin_at=_finite(job.start_estimate), barrier_timeout_s=self._barrier_patience_s(job)
-                )
-            case ReleaseBarrier(inputs=()):
-                job = ledger.jobs.get(command.job)
-                if job is None or job.demand is None or not job.demand.files:
-                    return command
-                component_of = {claim.token: claim.component for claim in job.claims if claim is not None}
-                inputs = [
-                    self._inputs(job, component_of[token]) if token in component_of else ()
-                    for token in command.tokens
-                ]
-                return replace(command, inputs=tuple(inputs))
-        return command
 
     # ------------------------------------------------------------------------------- when it is quiet
 

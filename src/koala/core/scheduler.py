@@ -244,10 +244,6 @@ class Scheduler:
             due_at = ledger.forecasts.probe_at
         self.due_at = due_at
 
-    def completed(self, command: AnyCommand) -> AnyCommand:
-        """A command on record that is still to be performed, complete also where a former version wrote it."""
-        return self._running.completed(command)
-
     @property
     def last_job(self) -> JobId:
         """The highest id of a job that was ever submitted, also of one that was removed; -1 where none was."""

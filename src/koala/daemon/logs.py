@@ -19,7 +19,7 @@ from typing import TextIO
 _PLAIN = re.compile(r"[A-Za-z0-9_.:/@+,-]+")
 _USUAL = frozenset(logging.LogRecord("", 0, "", 0, "", (), None).__dict__) | {"message", "asctime", "taskName"}
 # What the web server says of each connection is noise beside what the daemon itself says.
-_QUIET = ("uvicorn", "uvicorn.error", "uvicorn.access", "asyncio", "alembic", "sqlalchemy")
+_QUIET = ("uvicorn", "uvicorn.error", "uvicorn.access", "asyncio", "sqlalchemy")
 
 # Whoever asks for details (``debug``) gets them all.
 LINES_PER_MINUTE_MAX = 120

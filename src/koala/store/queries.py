@@ -151,8 +151,6 @@ def snapshot(connection: Connection) -> tuple[SnapshotParts | None, int]:
     row = connection.execute(select(tables.snapshot)).first()
     if row is None:
         return None, 0
-    if row.sections is None:
-        return SnapshotParts(header=row.body.encode(), whole=True), row.seq
     pieces = connection.execute(select(tables.snapshot_pieces.c.key, tables.snapshot_pieces.c.body))
     sections = _decode_sections(row.sections)
     found = joined(Pieces(bodies={piece.key: piece.body for piece in pieces}, sections=sections))

@@ -85,8 +85,7 @@ files = Table(
 )
 
 # ``owner`` is that of the job at the time, empty when the job is not known; NULL for an entry of no job. ``body`` is
-# the message in JSON; that of a submission lacks its request, which ``request_key`` names (entries of a former Koala
-# have it inside).
+# the message in JSON; that of a submission lacks its request, which ``request_key`` names.
 journal = Table(
     "journal",
     metadata,
@@ -116,14 +115,14 @@ outbox = Table(
 )
 
 # One row: the newest snapshot of the core, and the last entry of the journal that it knows of. ``body`` is its
-# header, ``sections`` the keys of its pieces in JSON; without these the body is a whole snapshot of a former Koala.
+# header, ``sections`` the keys of its pieces in JSON.
 snapshot = Table(
     "snapshot",
     metadata,
     Column("id", Whole, primary_key=True, autoincrement=False),
     Column("seq", Whole, nullable=False),
     Column("body", PlainText, nullable=False),
-    Column("sections", PlainText),
+    Column("sections", PlainText, nullable=False),
 )
 
 # ``key`` is the SHA-256 of ``body``: values in JSON, one a line; see ``koala.store.snapshots``.

@@ -20,11 +20,10 @@ _END = "\n"  # after each value; JSON on one line has none inside
 
 
 class SnapshotParts(msgspec.Struct, frozen=True, kw_only=True):
-    """A snapshot in JSON, as its writer has it. A ``whole`` one is of a former Koala: all of it is in the header."""
+    """A snapshot in JSON, as its writer has it."""
 
     header: bytes
     sections: Mapping[str, Sequence[bytes]] = {}
-    whole: bool = False
 
 
 class Pieces(msgspec.Struct, frozen=True, kw_only=True):

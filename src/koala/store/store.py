@@ -20,9 +20,9 @@ from koala.files import CatalogueEntry
 from koala.model.messages import Token
 from koala.model.request import FileName, JobId, Request, SiteName
 from koala.store import offline, queries, writes
+from koala.store.creation import create_tables
 from koala.store.database import Database, database_of
 from koala.store.errors import StoreError, explained
-from koala.store.migrate import migrate
 from koala.store.rows import (
     Batch,
     ComponentRow,
@@ -56,16 +56,16 @@ class Store:
 
     @classmethod
     def open(cls, url: str | Path) -> Store:
-        """The store at a path, ``sqlite:///PATH`` or ``postgresql://...``, with its schema brought up to date.
+        """The store at a path, ``sqlite:///PATH`` or ``postgresql://...``; a new database gets its tables.
 
-        Refuses a database that another daemon uses, and one that a newer Koala has used.
+        Refuses a database that another daemon uses, and one with the tables of another version of Koala.
         """
         store = cls(database_of(url))
         try:
             with store._errors("open it"):
                 store._database.acquire()
-            with store._write("bring its schema up to date") as connection:
-                migrate(connection, store.name)
+            with store._write("create its tables") as connection:
+                create_tables(connection, store.name)
         except BaseException:
             store.close()
             raise
@@ -208,7 +208,7 @@ class Store:
             writes.mark_pruned(connection, tokens)
 
     def state_directory(self) -> StateDirectory | None:
-        """The state directory that the database belongs to; None for one that is new, or of an earlier Koala."""
+        """The state directory that the database belongs to; None for one that is new."""
         with self._read("read whose it is") as connection:
             return queries.state_directory(connection)
 

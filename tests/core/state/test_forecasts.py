@@ -5,7 +5,6 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from koala.core.restore import _decode_series
 from koala.core.state import forecasts as forecasts_module
 from koala.core.state.forecasts import LinkForecasts, LinkSeries
 from koala.model.forecast import MEASUREMENTS_MAX, MeasuredBy, Measurement
@@ -91,7 +90,3 @@ def test_what_the_grid_file_says_otherwise_it_knows_better() -> None:
     assert found.view.latency_s.at(0, 2) == 0.3
     found.put(LinkSeries(source=1, target=2, declared_bytes_per_s=1.0, declared_latency_s=1.0))
     assert list(found.series) == [(0, 2)]
-
-
-def test_what_earlier_versions_wrote_of_a_link_is_still_read() -> None:
-    assert _decode_series(b"[0, 2, 1000000.0, 500.0]") == (0, 2, DECLARED, 500.0)

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import json
-import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -110,39 +107,8 @@ def test_why_a_component_was_ended_is_known_also_after_a_restart_before_its_end_
     asyncio.run(scenario())
 
 
-def test_a_release_of_a_former_version_that_was_performed_ends_nothing_after_a_restart(root: Path) -> None:
-    """It says nothing of files, and that it was performed did not go on record any more."""
-    script = f"cat data && {NOTE.format(root=root)} && while [ ! -e {root}/go ]; do sleep 0.3; done"
-
-    async def scenario() -> None:
-        async with open_engine(root, local_grid()) as world:
-            await world.register("data", b"here", "a")
-            job = await world.submit(a_request(script, (1, 1), "ab", ["data"]))
-            await world.until(lambda: len(written(root / "log")) == 2)
-        owe_release_again(root / "koala.db")
-        async with open_engine(root, local_grid()) as world:
-            await world.until(lambda: not world.engine.outbox.commands)
-            (root / "go").touch()
-            (row,) = await world.ended(job)
-            assert (row.state, row.runs, row.failures) == ("done", 1, 0)
-            assert sorted(written(root / "log")) == ["0", "1"]
-            await world.all_given_back()
-
-    asyncio.run(scenario())
-
-
 def written(path: Path) -> list[str]:
     return path.read_text().split() if path.exists() else []
-
-
-def owe_release_again(database: Path) -> None:
-    """As a former version wrote it, in the moment after it was performed."""
-    with contextlib.closing(sqlite3.connect(database)) as connection, connection:
-        ((seq, body),) = connection.execute("SELECT seq, body FROM journal WHERE what = 'ReleaseBarrier'").fetchall()
-        old = json.loads(body)
-        del old["inputs"]
-        connection.execute("UPDATE journal SET body = ? WHERE seq = ?", (json.dumps(old), seq))
-        connection.execute("INSERT INTO outbox VALUES (?)", (seq,))
 
 
 def test_a_transfer_that_breaks_leaves_nothing_in_memory(root: Path) -> None:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import msgspec
 
 from koala import files
-from koala.core import Scheduler, Snapshot, decode_snapshot, job_numbers, join_snapshot, split_snapshot
+from koala.core import Scheduler, Snapshot, job_numbers, join_snapshot, split_snapshot
 from koala.core.lifecycle import ENDED, JobState
 from koala.daemon.engine.outbox import Outbox
 from koala.daemon.live_rows import LiveRows
@@ -40,13 +40,6 @@ class RecoveryError(ValueError):
     def for_user(self) -> str:
         """What is wrong and what to do."""
         return str(self)
-
-
-class WholeSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """A snapshot of the core, and the grid that it was taken on, as a former Koala stored them."""
-
-    grid: Grid
-    core: msgspec.Raw
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -89,9 +82,6 @@ def store_snapshot(store: Store, grid: Grid, snapshot: Snapshot, seq: int) -> No
 def read_snapshot(store: Store, stored: SnapshotParts) -> tuple[Grid, Snapshot]:
     """The grid that a snapshot was taken on, and the snapshot with the requests of its jobs."""
     try:
-        if stored.whole:
-            whole = msgspec.json.decode(stored.header, type=WholeSnapshot)
-            return whole.grid, decode_snapshot(bytes(whole.core))
         (text,) = stored.sections[GRID]
         grid = msgspec.json.decode(text, type=Grid)
     except (msgspec.MsgspecError, LookupError, ValueError) as error:
@@ -127,12 +117,12 @@ def recover(store: Store, grid: Grid, catalogue: Catalogue) -> Recovery:
         before = scheduler.ledger.claims
         scheduler = Scheduler.from_snapshot(grid, catalogue, scheduler.snapshot())
         _record_what_left(store, before.keys() - scheduler.ledger.claims.keys(), found.last_at)
-    if known != grid or found.entries or (found.snapshot is not None and found.snapshot.whole):
+    if known != grid or found.entries:
         store_snapshot(store, grid, scheduler.snapshot(), found.last_seq)
     return Recovery(
         scheduler=scheduler,
         rows=_live_rows(store, scheduler),
-        outbox=_outbox(found.outbox, scheduler),
+        outbox=_outbox(found.outbox),
         entries={entry.name: entry for entry in store.all_files()},
         last_seq=found.last_seq,
         last_job=max(found.last_job, scheduler.last_job),
@@ -166,11 +156,11 @@ def _replay(scheduler: Scheduler, entries: Iterable[JournalRow]) -> None:
             ) from error
 
 
-def _outbox(entries: Iterable[JournalRow], scheduler: Scheduler) -> Outbox:
+def _outbox(entries: Iterable[JournalRow]) -> Outbox:
     outbox = Outbox()
     for entry in entries:
         command: AnyCommand = entry.body  # type: ignore[assignment]  # what is in the outbox are commands
-        outbox.add(entry.seq, scheduler.completed(command))
+        outbox.add(entry.seq, command)
     return outbox
 
 

@@ -99,7 +99,7 @@ def remove_job(store: Store, job: JobId, catalogue: Catalogue | None = None) -> 
         store.remove_job(job, None, found.snapshot_seq, ())
         return JobRemoval(job=job, was_there=is_there, held=held)
     put_back: _PutBackRows = []
-    if not found.entries and not found.snapshot.whole:
+    if not found.entries:
         parts, seq, replayed = found.snapshot, found.snapshot_seq, True
     else:
         try:
@@ -108,7 +108,7 @@ def remove_job(store: Store, job: JobId, catalogue: Catalogue | None = None) -> 
         except Exception as error:
             # Rows of others are damaged, too: they are removed next, and whoever is left is looked at then.
             _log.warning("the events after the last snapshot cannot be replayed: %s", error)
-            parts, seq, replayed = _split(store, found.snapshot), found.snapshot_seq, False
+            parts, seq, replayed = found.snapshot, found.snapshot_seq, False
     removed = without_job(parts.header, parts.sections, job)
     was_there = is_there or removed.was_there
     if was_there:
@@ -127,15 +127,6 @@ def _rows(store: Store, job: JobId) -> tuple[bool, tuple[tuple[str, str, int], .
     except StoreError as error:
         _log.warning("rows of job %d cannot be read: %s", job, error)
         return True, ()
-
-
-def _split(store: Store, snapshot: SnapshotParts) -> SnapshotParts:
-    """In parts, also where a former Koala stored it whole."""
-    if not snapshot.whole:
-        return snapshot
-    grid, core = read_snapshot(store, snapshot)
-    header, sections = split_snapshot(core)
-    return SnapshotParts(header=header, sections={GRID: [msgspec.json.encode(grid)], **sections})
 
 
 class _Replay:
@@ -191,7 +182,7 @@ class _Replay:
 
     def _start(self, *, without: JobId | None) -> Scheduler:
         assert self._found.snapshot is not None
-        parts = _split(self._store, self._found.snapshot)
+        parts = self._found.snapshot
         if without is not None:
             removed = without_job(parts.header, parts.sections, without)
             sections = {GRID: parts.sections[GRID], **removed.sections}

@@ -322,13 +322,7 @@ class BarrierOpener:
     async def _links(
         self, row: ComponentRow, component: Component, sources: Sequence[InputSource]
     ) -> tuple[InputLink, ...]:
-        """Where each input file is at the site, and where it appears for the component.
-
-        Raises ``MissingReplicaError`` also for a command of a former version, which says nothing of files.
-        """
-        if len(sources) != len(component.input_files):
-            missing = component.input_files[0].name
-            raise MissingReplicaError(missing, row.site, "it is not on record where it is; it is brought again")
+        """Where each input file is at the site, and where it appears for the component."""
         links = []
         for number, (source, file) in enumerate(zip(sources, component.input_files, strict=True)):
             if source.transfer is not None:

@@ -13,7 +13,7 @@ import hmac
 import logging
 import secrets
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -117,7 +117,7 @@ class AccessTokens:
         row = TokenRow(
             id=secrets.token_hex(8),
             user=wish.user,
-            scopes=stored_scopes(wish.scopes),
+            scopes=tuple(str(scope) for scope in Scope if scope in wish.scopes),
             note=wish.note,
             secret_hash=hash_of(secret),
             created_at=self._now(),
@@ -166,7 +166,7 @@ class AccessTokens:
         return credential.token is None or credential.token in self._hashes
 
     def _principal_of(self, row: TokenRow) -> Principal:
-        scopes = frozenset(granted_scopes(row.scopes))
+        scopes = frozenset(map(Scope, row.scopes))
         return Principal(name=row.user, scopes=scopes, guest=row.user != self._owner)
 
     def _touch(self, token: str) -> None:
@@ -276,34 +276,9 @@ def info_of(row: TokenRow) -> TokenInfo:
     return TokenInfo(
         id=row.id,
         user=row.user,
-        scopes=granted_scopes(row.scopes),
+        scopes=[Scope(scope) for scope in row.scopes],
         note=row.note,
         created_at=row.created_at,
         used_at=row.used_at,
         revoked_at=row.revoked_at,
     )
-
-
-# A former Koala had no scope for high priority: who could submit could give it. Tokens of then keep that, as what
-# stands for ``submit`` alone on record is another word now.
-_SUBMIT_ONLY = "submit-low"
-
-
-def stored_scopes(scopes: Iterable[Scope]) -> tuple[str, ...]:
-    """The scopes of a token as its row has them."""
-    given = set(scopes)
-    if Scope.SUBMIT not in given:
-        return tuple(str(scope) for scope in Scope if scope in given)
-    submit = str(Scope.SUBMIT) if Scope.PRIORITY in given else _SUBMIT_ONLY
-    rest = [scope for scope in Scope if scope in given - {Scope.SUBMIT, Scope.PRIORITY}]
-    return (*map(str, rest), submit)
-
-
-def granted_scopes(stored: Iterable[str]) -> list[Scope]:
-    """What the row of a token grants, in the order of the scopes."""
-    words = set(stored)
-    if Scope.SUBMIT in words:
-        words.add(Scope.PRIORITY)
-    if _SUBMIT_ONLY in words:
-        words = words - {_SUBMIT_ONLY} | {Scope.SUBMIT}
-    return [scope for scope in Scope if scope in words]

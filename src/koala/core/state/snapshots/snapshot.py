@@ -17,12 +17,11 @@ from koala.core.state.encoded import INFINITY, Time
 from koala.core.state.forecasts import LinkForecasts
 from koala.core.state.learned_traffic import LearnedApplication
 from koala.core.state.ledger import Ledger
-from koala.core.state.snapshots import format_1
 from koala.model.grid import Grid
 from koala.model.messages import EndedJob
 from koala.model.request import FileName, JobId, Request
 
-# The format below. A snapshot of a higher one was written by a later Koala, and is refused.
+# The format below; a snapshot of another one is refused.
 FORMAT = 2
 # Between so many jobs whoever has the snapshot taken may do something else.
 STEP_JOBS = 500
@@ -55,8 +54,7 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     - ``observations``: how many jobs make up the observed mean of bandwidths;
     - ``jobs``: the live ones, and those that have ended while a site still holds a component of them;
       ``requests`` are what they ask for, in the same order;
-    - ``links``: what was measured from one site to another, the one that was measured last at the end; earlier
-      versions wrote two sites, the bandwidth in bytes/s that the grid gives their link, and the observed one;
+    - ``links``: what was measured from one site to another, the one that was measured last at the end;
     - ``probes``: which link is looked at next for a probe, and when; None where there are none;
     - ``files``: those whose replicas are not as the grid says: size in bytes, sites;
     - ``learned``: what jobs of a name were measured to send, the one that was measured last at the end;
@@ -198,14 +196,9 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
 
 
 def decode_snapshot(text: bytes | str) -> Snapshot:
-    """A snapshot from its JSON, exactly as it was, or as format 2 has it where an earlier Koala wrote it.
-
-    Raises SnapshotError for what is no snapshot, or too new.
-    """
+    """A snapshot from its JSON, exactly as it was. Raises SnapshotError for what is none, or of another format."""
     try:
         version = _version_decoder.decode(text).version
-        if version == format_1.FORMAT:
-            return _decoder.decode(_encoder.encode(format_1.upgraded(msgspec.json.decode(text), FORMAT)))
         check_version(version)
         return _decoder.decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, LookupError, TypeError, ValueError, AttributeError) as error:
@@ -267,7 +260,7 @@ def check_version(version: int) -> None:
     if version != FORMAT:
         raise SnapshotError(
             f"the snapshot of the scheduler has the format {version}, and this Koala reads the format {FORMAT}",
-            "start the Koala that wrote it, or a later one",
+            "start the Koala that wrote it",
         )
 
 

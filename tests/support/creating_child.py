@@ -1,6 +1,6 @@
 """A process that opens a new store and kills itself before its STATEMENT-th statement; 0 is never.
 
-Usage: migrating_child.py URL STATEMENT. Writes the number of statements when it lives to see them all.
+Usage: creating_child.py URL STATEMENT. Writes the number of statements when it lives to see them all.
 """
 
 from __future__ import annotations

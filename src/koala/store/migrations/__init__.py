@@ -1,1 +1,0 @@
-"""How the schema came to be, one revision after the other. ``koala.store.migrate`` runs them."""
