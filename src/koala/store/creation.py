@@ -53,7 +53,8 @@ def create_tables(connection: Connection, database: str) -> None:
 
 
 def schema_version() -> str:
-    """The digest of the statements that create the tables in SQLite; SQLAlchemy has the indexes of a table in a set."""
+    """The digest of the statements that create the tables in SQLite."""
+    # SQLAlchemy keeps the indexes of a table in a set.
     return hashlib.sha256("\n".join(sorted(_statements("sqlite"))).encode()).hexdigest()[:_VERSION_CHARACTERS]
 
 
