@@ -297,6 +297,7 @@ def story_of_a_probe() -> list[str]:
     driver = files_driver()
     for _ in range(5):
         driver.send(SiteSilent(at=0.0, site="a", reason="no route"))
+    driver.report("a", others=0)
     driver.submit(ask(part(10, "a")))
     driver.wait_until(12.0)
     driver.ready("1.1")
@@ -645,6 +646,7 @@ def test_a_site_that_is_not_trusted_says_so_until_it_is_tried_again() -> None:
     driver = CoreDriver({"a": 8}, error_threshold=2, cooldown_s=50.0)
     for _ in range(2):
         driver.send(SiteSilent(at=driver.now, site="a", reason="no answer"))
+    driver.report("a", others=0)
     driver.submit(ask(3))
     driver.submit(ask(2))
     cure, at_sites = cures(driver, 1)

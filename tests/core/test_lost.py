@@ -55,6 +55,7 @@ def running() -> CoreDriver:
 def test_a_component_before_the_barrier_leaves_a_site_that_became_unusable() -> None:
     driver = CoreDriver({"a": 10, "b": 9, "c": 8}, error_threshold=2)
     driver.submit(ask(6, 6))
+    driver.accept("1.1")
     driver.ready("1.2")
     silence(driver, "a")
     assert starts(silence(driver, "a")) == [("1.3", "c")]

@@ -64,15 +64,18 @@ class SiteLoss:
         ledger.sites.sites[index].last_error = event.reason[:ERROR_CHARACTERS_MAX]
         ledger.sites.sites[index].last_error_of = ""
         if event.answers:
-            self._heard(index)
+            self._heard(index, ledger.sites.sites[index].last_error)
             return
         site = ledger.sites.sites[index]
-        if site.silent_since is None or ledger.now > site.silent_at + SILENCE_GAP_S:
-            site.silent_since = ledger.now
+        since = site.silent_since
+        if since is None or ledger.now > site.silent_at + SILENCE_GAP_S:
+            since = ledger.now
+            ledger.sites.fall_silent(index, since)
+            ledger.to_leave.append(index)
         site.silent_at = ledger.now
         after_s = self._lost_after_s[index]
-        if after_s is not None and not site.lost and ledger.now >= site.silent_since + after_s:
-            self._declare_lost(index, f"it has been silent for {ledger.now - site.silent_since:.0f} s (lost_after_s)")
+        if after_s is not None and not site.lost and ledger.now >= since + after_s:
+            self._declare_lost(index, f"it has been silent for {ledger.now - since:.0f} s (lost_after_s)")
 
     def on_lost(self, event: SiteLost) -> None:
         """Somebody entitled says so."""
@@ -134,10 +137,11 @@ class SiteLoss:
         job.claim_resumed = True
         ledger.claiming.move(job, ledger.now)
 
-    def _heard(self, index: int) -> None:
+    def _heard(self, index: int, unfit: str = "") -> None:
         """The site answers. If it was silent, aborts of what is fenced there have not reached it."""
         site = self.ledger.sites.sites[index]
-        was_silent, site.silent_since = site.silent_since is not None, None
+        was_silent = site.silent_since is not None
+        self.ledger.sites.hear(index, unfit)
         if not site.lost:
             return
         if self.ledger.sites.end_loss(index):
@@ -148,17 +152,17 @@ class SiteLoss:
                 claim.abort_tries = 0
                 self.ending.abort(claim)
 
-    # -------------------------------------------------------------------------------------- unusable sites
+    # --------------------------------------------------------------------------- unusable and silent sites
 
-    def leave_unusable_sites(self) -> None:
-        """Before the barrier opens, claim the components at sites that have become unusable at other sites: those
-        that are not at the barrier yet and, if the site is silent, also those that are. A component stays if there is
-        no room elsewhere."""
+    def leave_sites(self) -> None:
+        """Before the barrier opens, claim components elsewhere. Those at a silent site that has not said that it has
+        them; at one that has become unusable all that are not at the barrier yet and, if it is silent, also those
+        that are. A component stays if there is no room elsewhere."""
         ledger = self.ledger
         sites, ledger.to_leave = dict.fromkeys(ledger.to_leave), []
         for index in sites:
             site = ledger.sites.sites[index]
-            if site.trust is Trust.UNUSABLE:
+            if site.trust is Trust.UNUSABLE or site.silent_since is not None:
                 for claim in [claim for claim in site.claims.values() if _should_leave(claim, site)]:
                     ledger.about = (claim.job,)
                     self._claim_elsewhere(claim)
@@ -168,4 +172,6 @@ class SiteLoss:
 def _should_leave(claim: ComponentClaim, site: SiteBelief) -> bool:
     if claim.aborting or claim.job.state not in _BEFORE_BARRIER:
         return False
+    if site.trust is not Trust.UNUSABLE:
+        return claim.phase is ComponentPhase.SENT
     return claim.phase < ComponentPhase.READY or site.silent_since is not None

@@ -1,7 +1,7 @@
 """Why a waiting job has no places, where more than idle processors stands in the way.
 
 A policy sees only what is idle and what is on the links. The core also knows which sites it keeps out, because they
-are drained, lost or not trusted, and why a job of high priority preempts nobody for its places.
+are drained, silent, lost or not trusted, and why a job of high priority preempts nobody for its places.
 Reads; decides nothing.
 """
 
@@ -170,6 +170,10 @@ def _why_shut(site: SiteBelief) -> str:
         return f"{site.name} is lost; it is used again by itself when it answers and has ended what it had of us"
     if site.drained:
         return f"{site.name} is drained; resume it"
+    if site.silent_since is not None:
+        return f"{site.name} does not answer; nothing is placed there until it does"
+    if site.unfit:
+        return f"{site.name} cannot be used: {site.unfit}"
     if site.trust is Trust.PROBING:
         return f"{site.name} is tried out with one job; it is used again when that ends well, or resume it"
     why = site.record.distrusted or "errors"
@@ -196,11 +200,17 @@ def _opening_words(sites: Sequence[SiteBelief]) -> str:
     if len(sites) == 1:
         if sites[0].lost:
             return f"an answer of {sites[0].name}, which is lost"
+        if sites[0].silent_since is not None and not sites[0].drained:
+            return f"an answer of {sites[0].name}, which is silent"
+        if sites[0].unfit and not sites[0].drained:
+            return f"mending {sites[0].name}, which cannot be used"
         return f"resuming {sites[0].name}, which is {'drained' if sites[0].drained else 'not trusted after errors'}"
     more = len(sites) - SHUT_SITES_TRIED_MAX
     names = ", ".join(site.name for site in sites[:SHUT_SITES_TRIED_MAX]) + _and_more(more)
-    if any(site.lost for site in sites):
-        return f"to have {names} back, which are drained, lost or not trusted"
+    if all(site.silent_since is not None and not site.drained for site in sites):
+        return f"an answer of {names}, which are silent"
+    if any(site.lost or site.does_not_report for site in sites):
+        return f"to have {names} back, which are drained, silent, unfit, lost or not trusted"
     return f"resuming {names}, which are drained or not trusted"
 
 

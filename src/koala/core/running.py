@@ -18,7 +18,7 @@ from koala.core.state.encoded import INFINITY
 from koala.core.state.job import ComponentClaim, ComponentPhase, Job
 from koala.core.state.ledger import Ledger, first_given
 from koala.core.state.link_use import sent_between_sites_bit_s
-from koala.core.state.site_belief import ERROR_CHARACTERS_MAX, Trust
+from koala.core.state.site_belief import ERROR_CHARACTERS_MAX
 from koala.core.state.timers import Alarm
 from koala.model.checkpoint import CheckpointSource
 from koala.model.launch import BARRIER_TIMEOUT_S_MAX
@@ -375,7 +375,7 @@ class JobRunning:
             self.ending.claim_failed(job, f"{late} did not reach the barrier in time ({names})")
             return
         self._ask(quiet)
-        ledger.to_leave += [claim.site for claim in quiet if ledger.sites.sites[claim.site].trust is Trust.UNUSABLE]
+        ledger.to_leave += [claim.site for claim in quiet if ledger.sites.sites[claim.site].is_shut]
         self.look_after_later(job)
 
     def _ask(self, claims: Iterable[ComponentClaim]) -> None:

@@ -183,7 +183,7 @@ class Scheduler:
                 if ledger.turned or ledger.to_unfold:
                     self._settle()
                 if ledger.to_leave:
-                    self._loss.leave_unusable_sites()
+                    self._loss.leave_sites()
                 if ledger.claiming.next_at <= now or ledger.planned or ledger.kept_early:
                     self._claim_what_is_due()
                 if ledger.forecasts.probe_at <= now:

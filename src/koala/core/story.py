@@ -162,7 +162,7 @@ def explain(
     return JobExplanation(
         job=job.id,
         state=job.state,
-        meaning=_meaning(job, names),
+        meaning=_meaning(job, sites) + _silence(job, sites),
         since=_since(job, story),
         waiting_since=job.waiting_since if waiting else None,
         place_in_line=queue.place_in_line(job) if waiting else None,
@@ -230,8 +230,19 @@ def _site_names(spots: Spots, names: Sequence[SiteName]) -> tuple[SiteName, ...]
     return tuple(dict.fromkeys(names[site] for site in spots.sites))
 
 
-def _meaning(job: Job, names: Sequence[SiteName]) -> str:
+def _silence(job: Job, sites: Sites) -> str:
+    """What is to be said of sites that hold something of the job and do not answer."""
+    held = dict.fromkeys(claim.site for claim in job.claims if claim is not None)
+    silent = [sites.sites[index].name for index in held if sites.sites[index].silent_since is not None]
+    if not silent or job.state in ENDED:
+        return ""
+    they, do, hold = ("they", "do", "hold") if len(silent) > 1 else ("it", "does", "holds")
+    return f"; {_and(silent)} {do} not answer: what {they} {hold} of the job is not known until {they} {do}"
+
+
+def _meaning(job: Job, sites: Sites) -> str:
     """What its state means; of one that failed, why it did, and of one that starts, for whom it waits."""
+    names = sites.view.names
     if job.state is JobState.FAILED:
         _, what, *details = job.story[-1]
         if what == "ended" and details[1]:
@@ -262,9 +273,11 @@ def _meaning(job: Job, names: Sequence[SiteName]) -> str:
     if job.state is JobState.STARTING and late:
         where = ", ".join(f"{claim.processors} on {names[claim.site]}" for claim in late)
         reported = len(job.claims) - len(late)
+        told = f"every component is claimed, and {reported} of {len(job.claims)} wait at the barrier; not there yet: "
+        if all(sites.sites[claim.site].silent_since is not None for claim in late):
+            return f"{told}{where}"
         return (
-            f"every component is claimed, and {reported} of {len(job.claims)} wait at the barrier; not there yet: "
-            f"{where}. A cluster starts them when its own queue lets it; one that waits behind other users is "
+            f"{told}{where}. A cluster starts them when its own queue lets it; one that waits behind other users is "
             "claimed where there is room (queue_patience_s), and if all takes too long (barrier_timeout_s), the job "
             "goes back to its placement queue"
         )

@@ -322,8 +322,8 @@ class SiteMachines(Event, frozen=True, kw_only=True, tag=True):
 class SiteSilent(Event, frozen=True, kw_only=True, tag=True):
     """The driver could not reach the site. Nothing is known of what it holds; it counts as an error of the site.
 
-    A driver repeats it while the site stays silent. ``answers``: the site is there and says why it cannot be used, as
-    it is set up: that is no silence, and never makes a site lost.
+    Nothing new goes to the site before it reports. A driver repeats it while the site stays silent. ``answers``: the
+    site is there and says why it cannot be used, as it is set up: that is no silence, and never makes a site lost.
     """
 
     site: SiteName

@@ -17,7 +17,7 @@ from koala.model.grid import BatchSettings, SchedulerParameters, Site, SiteKind
 from koala.model.messages import CancelAsked, SiteReported
 from koala.sites import LiveSite, LocalSite
 from tests.support.engine_world import EngineWorld, a_request, local_grid, open_engine, open_store, root
-from tests.support.troubled_site import trouble, troubled
+from tests.support.troubled_site import TroubledSite, trouble, troubled
 
 __all__ = ["root"]
 
@@ -38,6 +38,29 @@ def test_a_start_that_fails_is_repeated_until_it_succeeds_and_the_silence_is_on_
             assert len(told) == 1, "one silence, however often it is met"
             await world.until(lambda: len(world.store.components(job)) == 2)
             await world.all_given_back()
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("says_why", [False, True])
+def test_a_job_goes_where_sites_answer_from_the_start_of_the_daemon_on(root: Path, *, says_why: bool) -> None:
+    """The site that cannot be used is the one with more processors; it answers again later."""
+
+    def maker(*arguments: Any, **named: Any) -> LiveSite:
+        site = troubled(*arguments, **named)
+        assert isinstance(site, TroubledSite)
+        site.cut_off = site.name == "a" and not says_why
+        site.probes_to_fail = 1_000 if site.name == "a" and says_why else 0
+        return site
+
+    async def scenario() -> None:
+        async with open_engine(root, local_grid((6, 4), error_threshold=100), site_maker=maker) as world:
+            row = await world.run(a_request(sizes=(2,)))
+            assert (row.state, row.places) == ("done", (("b", 2),))
+            trouble(world, "a").cut_off, trouble(world, "a").probes_to_fail = False, 0
+            await world.until(lambda: not world.engine.scheduler.ledger.sites.sites[0].does_not_report)
+            row = await world.run(a_request(sizes=(2,)))
+            assert (row.state, row.places) == ("done", (("a", 2),))
 
     asyncio.run(scenario())
 

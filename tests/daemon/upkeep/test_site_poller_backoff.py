@@ -48,7 +48,7 @@ class PaperGrid:
         self.plans: dict[float, Callable[[], Awaitable[None]]] = {}
         self.high, self.low, self.claiming = PaperQueue(), PaperQueue(), PaperQueue()
         self.states = dict.fromkeys(JobState, 0) | {JobState.RUNNING: 1}
-        self.belief = SimpleNamespace(processors=4, others=0)
+        self.belief = SimpleNamespace(processors=4, others=0, does_not_report=False)
         self.index = {"a": 0}
         self.sites = SimpleNamespace(sites=[self.belief], turnover=[1])
 
@@ -177,11 +177,16 @@ def a_job_comes_back_to_its_queue(grid: PaperGrid, _: SitePoller) -> None:
     grid.high.next_position += 1
 
 
+def a_call_of_it_fails(grid: PaperGrid, _: SitePoller) -> None:
+    grid.belief.does_not_report = True
+
+
 @pytest.mark.parametrize(
     "change",
     [
         one_of_ours_starts_or_ends,
         a_job_comes_back_to_its_queue,
+        a_call_of_it_fails,
     ],
 )
 def test_what_we_do_there_has_it_asked_at_once_and_briskly(monkeypatch: pytest.MonkeyPatch, change: Change) -> None:

@@ -99,7 +99,7 @@ class Ledger:
         # What jobs keep, or kept lately, before the times of their plans: job, processors, since when, until when.
         self.kept_early: list[tuple[JobId, int, float, float]] = []
         self.ended: OrderedDict[JobId, Job] = OrderedDict()
-        # Sites that components should leave before the event is over: they have become unusable, or still are.
+        # Sites that components should leave before the event is over: they are unusable or silent.
         self.to_leave: list[int] = []
         # Running jobs whose spawned tasks may have come to their barrier ("") or cannot begin any more (why not).
         self.to_join: dict[JobId, str] = {}

@@ -74,6 +74,7 @@ class SiteBelief(_SiteLinks):
     last_error: str = ""  # what was said of the last error, if there was any since an operator resumed it
     silent_since: float | None = None  # since when it could not be reached, if it cannot
     silent_at: float = 0.0  # when that was last seen
+    unfit: str = ""  # why it cannot be used as it is set up, in its own words, until it reports
     lost: str = ""  # why it was declared lost, until it has answered and has ended all that is fenced there
     record: SiteRecord = field(default_factory=SiteRecord)  # failures of applications that are held against it
     gained_processor_s: float = 0.0  # of components before their barrier, see ``JobCounts``
@@ -112,7 +113,12 @@ class SiteBelief(_SiteLinks):
     @property
     def is_closed(self) -> bool:
         """Whether nothing new goes there, however well it does."""
-        return self.drained or bool(self.lost)
+        return self.drained or self.lost != "" or self.does_not_report
+
+    @property
+    def does_not_report(self) -> bool:
+        """Whether its last call failed: it is silent, or says why it cannot be used."""
+        return self.silent_since is not None or self.unfit != ""
 
     @property
     def free(self) -> int:

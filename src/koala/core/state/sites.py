@@ -110,7 +110,7 @@ class Sites:
         self.pools.changes += 1
         free = site.limit - site.others - site.ours - site.earmarked
         idle = free - site.promised if self.hold_placed else free
-        shut = site.drained or site.lost != "" or (site.trust is not _USABLE and site.is_shut)
+        shut = site.is_closed or (site.trust is not _USABLE and site.is_shut)
         if idle < 0 or shut:
             idle = 0
         seen = self.view.idle
@@ -261,6 +261,21 @@ class Sites:
         site.probe_job = None
         site.stop_cooling()
         self.refresh(index)
+
+    def fall_silent(self, index: int, since: float) -> None:
+        """Nothing new goes to the site, until it answers."""
+        self.sites[index].silent_since = since
+        self.doors_changed = self.shrunk = True
+        self.refresh(index)
+
+    def hear(self, index: int, unfit: str = "") -> None:
+        """The site answers: it reports, or says why it is unfit. Then nothing new goes there either."""
+        site = self.sites[index]
+        if site.does_not_report or unfit:
+            site.silent_since, site.unfit = None, unfit
+            self.doors_changed = True
+            self.shrunk |= unfit != ""
+            self.refresh(index)
 
     def lose(self, index: int, reason: str) -> None:
         """Nothing new goes to the site, until ``end_loss``."""

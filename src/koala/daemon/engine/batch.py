@@ -270,7 +270,7 @@ def is_news(event: AnyEvent, ledger: Ledger) -> bool:
         case SiteReported():
             belief = ledger.sites.sites[ledger.index[event.site]]
             says = (event.processors, event.others)
-            if belief.silent_since is not None or says != (belief.processors, belief.others):
+            if belief.does_not_report or says != (belief.processors, belief.others):
                 return True
             return ledger.plans_made and releases_within(event.releases, event.others) != belief.releases_told
     return True
@@ -289,7 +289,9 @@ def activity_at(site: SiteName, ledger: Ledger) -> SiteActivity:
     waits = bool(ledger.high or ledger.low or ledger.claiming) or any(
         ledger.states[state] for state in _MAY_WAIT_SOON
     )
-    changes = ledger.high.next_position, ledger.low.next_position, ledger.sites.turnover[ledger.index[site]]
+    index = ledger.index[site]
+    fails = ledger.sites.sites[index].does_not_report
+    changes = ledger.high.next_position, ledger.low.next_position, ledger.sites.turnover[index], fails
     return SiteActivity(waits=waits, claims_at=ledger.claiming.next_at, changes=changes)
 
 

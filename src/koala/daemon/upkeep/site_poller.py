@@ -38,8 +38,8 @@ _WHAT = "question for its state"
 
 class SiteActivity(NamedTuple):
     """What makes it worth to ask a site under a batch system: whether a job waits for processors or may in a moment,
-    when processors are claimed next, and ``changes``, which is another value after each start and end of ours there
-    and after each job that has begun to wait."""
+    when processors are claimed next, and ``changes``, which is another value after each start and end of ours there,
+    after each job that has begun to wait, and when calls of it begin to fail."""
 
     waits: bool
     claims_at: float

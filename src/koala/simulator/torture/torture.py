@@ -30,6 +30,7 @@ from koala.simulator.torture.preemption_promises import PreemptionPromises
 from koala.simulator.torture.promises import PromiseBrokenError, PromiseChecker, nothing_left_behind
 from koala.simulator.torture.restart_promises import RestartPromises
 from koala.simulator.torture.restarts import Twin
+from koala.simulator.torture.silence_promises import SilencePromises
 from koala.simulator.torture.spawning import SpawnPromises
 from koala.simulator.torture.storms import Storm, draw_storm, may_fail
 from koala.simulator.torture.traffic import TrafficPromises
@@ -109,6 +110,7 @@ class _Run:
         self.told = ToldPromises(self.scheduler, self.watch.fail)
         self.outputs = OutputPromises(self.scheduler, self.watch.fail)
         self.spawning = SpawnPromises(self.scheduler, self.watch.fail)
+        self.silence = SilencePromises(self.watch.fail)
         self.twin = Twin(self.scheduler, storm.seed)
         self.numbers = numbers_of(storm.arrivals)
         self.defects = {self.numbers[arrival][0]: messages for arrival, messages in storm.defects}
@@ -170,6 +172,7 @@ class _Run:
         self.told.after()
         self.outputs.after(event, commands)
         self.spawning.after(event, commands)
+        self.silence.after(event, commands)
         self.twin.after(event, commands)
         if self.defects:
             for message in (event, *commands):

@@ -1,0 +1,35 @@
+"""The promise about silent sites: from the first failed call until it answers nothing new goes to one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from koala.model.messages import AnyCommand, AnyEvent, JobPlaced, SiteReported, SiteSilent, StartComponent
+from koala.model.request import SiteName
+
+NOT_AT_SILENT = "nothing is placed at a silent site"
+
+
+class SilencePromises:
+    """Follows what sites say; ``fail`` is called with the name of a broken promise and the detail."""
+
+    def __init__(self, fail: Callable[[str, str], None]) -> None:
+        self._fail = fail
+        self._silent: set[SiteName] = set()
+
+    def after(self, event: AnyEvent, commands: list[AnyCommand]) -> None:
+        """Check what the event led to. What is due at its moment is done before it is looked at: a silence that it
+        tells of counts from the next one on."""
+        silent = set(self._silent)
+        if isinstance(event, SiteReported) or (isinstance(event, SiteSilent) and event.answers):
+            self._silent.discard(event.site)
+            silent.discard(event.site)
+        elif isinstance(event, SiteSilent):
+            self._silent.add(event.site)
+        if not silent:
+            return
+        for command in commands:
+            if isinstance(command, StartComponent) and command.site in silent:
+                self._fail(NOT_AT_SILENT, f"{command.token} starts at {command.site}")
+            elif isinstance(command, JobPlaced) and not silent.isdisjoint(dict(command.places)):
+                self._fail(NOT_AT_SILENT, f"job {command.job} is placed at {', '.join(sorted(dict(command.places)))}")
