@@ -231,6 +231,8 @@ async def open_engine(
     store: Store | None = None,
     site_maker: SiteMaker = make_site,
     catalogue: Catalogue | None = None,
+    *,
+    accepts_database: bool = False,
     **limits: Any,
 ) -> AsyncIterator[EngineWorld]:
     """An engine below ``root``, with the limits that are named; opened again there it goes on where it was."""
@@ -243,6 +245,7 @@ async def open_engine(
             root,
             site_maker=site_maker,
             limits=EngineLimits(**limits),
+            accepts_database=accepts_database,
         )
         await engine.open()
         try:

@@ -10,7 +10,7 @@ Each uses only those named after it (``lost`` and ``tasks`` those from ``claimin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -248,6 +248,13 @@ class Scheduler:
     def last_job(self) -> JobId:
         """The highest id of a job that was ever submitted, also of one that was removed; -1 where none was."""
         return max(self._placement.last_job, self._placement.last_removed)
+
+    def use_up(self, last_job: JobId, starts: Mapping[JobId, int]) -> None:
+        """Give no number of a job up to this one again, nor so many of the starts of the jobs that are named."""
+        self._placement.last_job = max(self._placement.last_job, last_job)
+        for number, count in starts.items():
+            job = self.ledger.jobs[number]
+            job.starts = max(job.starts, count)
 
     # --------------------------------------------------------------------------------------- its snapshot
 

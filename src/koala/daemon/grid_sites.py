@@ -24,7 +24,7 @@ from koala.sites.batch.site import BatchSite
 from koala.sites.batch.slurm.system import SlurmSystem
 from koala.sites.batch.system import BatchSystem
 from koala.sites.component_directory import COMPONENTS
-from koala.sites.protocol import Clock, Deliver, Emit
+from koala.sites.protocol import Clock, Deliver, Emit, Found
 from koala.sites.remote_shell import SSH_CONFIG_VARIABLE, SSH_VARIABLES, RemoteShell, named_ssh_config
 
 _SYSTEMS: Mapping[SiteKind, Callable[[BatchSettings], BatchSystem]] = {
@@ -36,7 +36,16 @@ _SYSTEMS: Mapping[SiteKind, Callable[[BatchSettings], BatchSystem]] = {
 class SiteMaker(Protocol):
     """Makes a site of its description, below the daemon's directory ``root``."""
 
-    def __call__(self, description: Site, root: Path, *, emit: Emit, on_mail: Deliver, clock: Clock) -> LiveSite: ...
+    def __call__(
+        self,
+        description: Site,
+        root: Path,
+        *,
+        emit: Emit,
+        on_mail: Deliver,
+        clock: Clock,
+        on_found: Found | None = None,
+    ) -> LiveSite: ...
 
 
 def check_kinds(grid: Grid) -> None:
@@ -80,6 +89,7 @@ def make_site(
     emit: Emit,
     on_mail: Deliver,
     clock: Clock,
+    on_found: Found | None = None,
     barrier_timeout_s: float = SchedulerParameters().barrier_timeout_s,
 ) -> LiveSite:
     """The site that a description stands for; ``check_kinds`` has passed."""
@@ -90,6 +100,7 @@ def make_site(
             description.processors,
             emit=emit,
             on_mail=on_mail,
+            on_found=on_found,
             clock=clock,
             node=description.node_classes[0] if description.node_classes else None,
         )
@@ -103,6 +114,7 @@ def make_site(
         owner=owner_of(root, description.name),
         emit=emit,
         on_mail=on_mail,
+        on_found=on_found,
         clock=clock,
         barrier_timeout_s=barrier_timeout_s,
     )

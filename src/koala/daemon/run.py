@@ -127,7 +127,9 @@ async def _opened_engine(options: DaemonOptions, state: Path) -> AsyncIterator[E
             verdict = judged(options.grid.sites, await ask_clocks(options.grid))
             clock.check_sites(own_clock_in_words(verdict))
         clock.keep()
-        engine = Engine(options.grid, Catalogue.builtin(), store, state)
+        engine = Engine(
+            options.grid, Catalogue.builtin(), store, state, accepts_database="database" in options.accepts
+        )
         try:
             await engine.open()
             yield engine

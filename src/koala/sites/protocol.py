@@ -7,7 +7,7 @@ tokens is the one of ``koala.model.messages``; here is how a driver speaks it, a
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Protocol, TypeAlias
 
 import msgspec
@@ -56,6 +56,9 @@ class Mail(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Deliver: TypeAlias = Callable[[Mail], None]
+# Called with the name of a site that was found, and the tokens of all components that it keeps anything of, ended or
+# not, before anything is done with them. Where it raises ``SiteError`` the site is not used.
+Found: TypeAlias = Callable[[str, Collection[Token]], None]
 
 
 class LiveSite(Protocol):
@@ -87,8 +90,9 @@ class LiveSite(Protocol):
     async def open(self) -> None:
         """Find again everything that was started here, and begin to watch it.
 
-        Raises ``SiteError`` when another driver holds the site for as long as it runs. So does every other call to a
-        site that is not open. A site that cannot be reached or used yet opens all the same, and is silent.
+        Raises ``SiteError`` when another driver holds the site for as long as it runs, and where the driver does not
+        agree with what is found (``Found``). So does every other call to a site that is not open. A site that cannot
+        be reached or used yet opens all the same, and is silent; what is found there is shown to the driver then.
         """
         ...
 

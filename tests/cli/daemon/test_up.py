@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -58,6 +59,31 @@ def test_a_second_daemon_for_the_same_state_is_refused(tmp_path: Path) -> None:
         assert str(daemon.pid) in told
         assert "Traceback" not in told
         assert daemon.client.ready().status == "ok"
+
+
+def test_an_older_database_that_was_put_back_is_asked_about_and_the_running_job_goes_on(tmp_path: Path) -> None:
+    with running_daemon(tmp_path) as daemon:
+        shell = Shell(daemon.server)
+        daemon.stop()
+        older, newer = tmp_path / "older.db", tmp_path / "newer.db"
+        shutil.copy(daemon.state / "koala.db", older)
+        daemon.start()
+        job = shell.submit(tmp_path, f"while [ ! -e '{tmp_path}/end' ]; do sleep 0.3; done; echo through")
+        until(lambda: daemon.client.job(job).state == "running", "the job runs")
+        daemon.stop()
+        shutil.move(daemon.state / "koala.db", newer)
+        shutil.copy(older, daemon.state / "koala.db")
+        with Terminal(daemon, "up", "--state", str(daemon.state)) as refused:
+            assert refused.ended() == 2
+            told = " ".join(refused.shown.split())
+        assert f"Components are there with numbers that it has not given yet: {job}.1. Nothing was done" in told
+        assert "`--accept database`" in told
+        assert "Traceback" not in told
+        shutil.copy(newer, daemon.state / "koala.db")
+        daemon.start()
+        (tmp_path / "end").touch()
+        shell("job", "wait", str(job))
+        assert shell("job", "logs", str(job)).stdout == "through\n"
 
 
 def test_without_an_address_there_is_no_dashboard_to_open(tmp_path: Path) -> None:

@@ -170,7 +170,7 @@ def test_what_a_site_holds_and_nobody_knows_is_aborted_at_the_start(root: Path) 
             job = await world.submit(a_request("sleep 60", sizes=(1,), sites="a"))
             await world.in_state(job, "running")
         (root / "koala.db").unlink()  # as if an older record had been put back
-        async with open_engine(root) as world:
+        async with open_engine(root, accepts_database=True) as world:
             await world.until(lambda: world.site("a").processors_held == 0)
             assert (await world.run(a_request(sizes=(4,), sites="a"))).state == "done"
 

@@ -6,7 +6,7 @@ import asyncio
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ import pytest
 from koala.model.grid import BatchSettings, Claims
 from koala.model.launch import MAIL_BYTES_MAX, Go, LaunchError, NodeShare
 from koala.model.messages import (
+    AnyEvent,
     ComponentAccepted,
     ComponentEnded,
     ComponentReady,
@@ -468,6 +469,42 @@ def test_a_site_that_is_silent_opens_and_is_found_when_it_answers(tmp_path: Path
             (tmp_path / "work").unlink()
             (tmp_path / "away").rename(tmp_path / "work")
             await one.ready("1.1")
+
+    asyncio.run(scenario())
+
+
+def reasons(events: Iterable[AnyEvent]) -> list[str]:
+    """What is told of the site's silences."""
+    return [event.reason for event in events if isinstance(event, SiteSilent)]
+
+
+def test_a_driver_that_does_not_agree_with_what_is_found_gets_no_answer_and_changes_nothing(tmp_path: Path) -> None:
+    shown: list[tuple[str, ...]] = []
+
+    def disagree(site: str, tokens: Collection[Token]) -> None:
+        shown.append(tuple(sorted(tokens)))
+        raise SiteError(site, "is the database the newest one?")
+
+    async def scenario() -> None:
+        async with PaperSite(tmp_path) as one:
+            await one.begin("1.1")
+            one.play_end("1.1")
+            await one.ended("1.1")
+            await one.begin("2.1")
+        with pytest.raises(SiteError, match="alpha: is the database the newest one"):
+            await one.again(on_found=disagree).site.open()
+        assert shown == [("1.1", "2.1")], "also the one that has ended"
+        (tmp_path / "work").rename(tmp_path / "away")
+        (tmp_path / "work").touch()
+        async with one.again(on_found=disagree) as other:  # it is silent
+            (tmp_path / "work").unlink()
+            (tmp_path / "away").rename(tmp_path / "work")
+            await other.until(lambda: "is the database the newest one?" in reasons(other.events))
+            for call in (other.site.probe(), other.site.held(), other.site.abort("2.1"), other.site.ask(["2.1"])):
+                with pytest.raises(SiteError, match="the newest one"):
+                    await call
+            assert {type(event) for event in other.events} == {SiteSilent}
+        assert one.batch.job("2.1").read_text() == "running\n"
 
     asyncio.run(scenario())
 

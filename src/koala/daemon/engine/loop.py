@@ -21,6 +21,7 @@ from koala import files
 from koala.core import HandlingError, Scheduler
 from koala.daemon.engine.batch import EngineState, PendingBatch, activity_at, others_between
 from koala.daemon.engine.clock import SteadyClock
+from koala.daemon.engine.given_numbers import GivenNumbers
 from koala.daemon.engine.inbox import Inbox, InboxItem, check_text, is_said_again, put_together
 from koala.daemon.engine.limits import Counters, EngineLimits
 from koala.daemon.engine.outbox import Outbox
@@ -41,13 +42,7 @@ from koala.daemon.upkeep.site_poller import SiteActivity, SitePoller
 from koala.files.contents import ContentStore
 from koala.model.errors import UnavailableError
 from koala.model.grid import Grid, SiteKind
-from koala.model.messages import (
-    AnyCommand,
-    AnyEvent,
-    CancelTransfer,
-    EndedJob,
-    Tick,
-)
+from koala.model.messages import AnyCommand, AnyEvent, CancelTransfer, EndedJob, Tick
 from koala.model.request import FileName, GraphJob, JobId, Request, SiteName
 from koala.policies import Catalogue
 from koala.policies.interface import link_s
@@ -64,7 +59,8 @@ class Engine:
     """The live scheduler of one grid, from ``open`` to ``close``.
 
     ``root/sites/NAME`` are the embedded sites' directories, which outlive the engine, as do their components. The
-    grid is the one to use from now on; which files there are is in the store, not in the grid.
+    grid is the one to use from now on; which files there are is in the store, not in the grid. ``accepts_database``:
+    what sites have with numbers that the record has not given is ended; else the engine does not open.
     """
 
     def __init__(
@@ -77,6 +73,7 @@ class Engine:
         clock: SteadyClock | None = None,
         site_maker: SiteMaker | None = None,
         limits: EngineLimits | None = None,
+        accepts_database: bool = False,
     ) -> None:
         check_kinds(grid)
         check_ssh(grid)
@@ -89,7 +86,8 @@ class Engine:
         self._root = root
         self._areas = make_areas(grid, root)
         self._mover = make_mover(grid, self._areas, root, clock=self._clock)
-        make_site = maker_for(grid.scheduler) if site_maker is None else site_maker
+        self._numbers = GivenNumbers(accepted=accepts_database)
+        make_site = functools.partial(site_maker or maker_for(grid.scheduler), on_found=self._numbers.compare)
         self._sites: dict[SiteName, LiveSite] = {
             each.name: make_site(each, root, emit=self.report, on_mail=self._on_mail, clock=self.now)
             for each in grid.sites
@@ -168,11 +166,13 @@ class Engine:
         """
         try:
             self._adopt(await self._in_store(recover, self._store, self._core_grid, self._catalogue))
+            self._numbers.read(self._state)
             self.started_at = self.now()
             await self.bundles.open()
             await self._mover.open()
             for site in self._sites.values():
                 await site.open()
+            await self._in_store(self._numbers.use_up, self._store, self._core_grid, self._state)
             await self._performer.open(self._wanted_transfers())
         except BaseException:
             await self._close_sites()

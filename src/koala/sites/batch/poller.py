@@ -22,7 +22,7 @@ from koala.sites.batch.scripts import directory
 from koala.sites.batch.scripts.runner import BATCH_S, FILES_S, ScriptResult, ScriptRunner, offload_if_large
 from koala.sites.batch.system import BatchListing, BatchOutputError, BatchSystem
 from koala.sites.batch.timings import BatchTimings
-from koala.sites.protocol import Clock, Emit
+from koala.sites.protocol import Clock, Emit, SiteError
 from koala.sites.remote_shell import ShellError
 from koala.sites.site_time import ahead_s, read_time
 
@@ -270,9 +270,11 @@ class BatchPoller:
         try:
             await poll()
         except Exception as error:
-            if not isinstance(error, OSError):
+            told = error.message if isinstance(error, SiteError) else str(error)
+            if not isinstance(error, OSError | SiteError):
                 _log.exception("site %s cannot be watched", self._name)
-            self._tell_silent(str(error) if isinstance(error, OSError) else repr(error))
+                told = repr(error)
+            self._tell_silent(told)
             return False
         self._told_silent_at = None
         return True

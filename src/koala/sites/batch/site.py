@@ -40,8 +40,8 @@ from koala.sites.batch.submit import BatchSubmitter, is_same
 from koala.sites.batch.system import BatchSystem
 from koala.sites.batch.timings import DEFAULT_TIMINGS, BatchTimings
 from koala.sites.component import LivePhase
-from koala.sites.component_directory import AbortRecord, RecordedComponent, output_paths, parse_time
-from koala.sites.protocol import OUTPUT_BYTES_MAX, Clock, Deliver, Emit, NotNowError, SiteError, Stream
+from koala.sites.component_directory import AbortRecord, RecordedComponent, is_token, output_paths, parse_time
+from koala.sites.protocol import OUTPUT_BYTES_MAX, Clock, Deliver, Emit, Found, NotNowError, SiteError, Stream
 from koala.sites.remote_shell import RemoteShell, ShellError, ShellTimeoutError
 
 _log = logging.getLogger(__name__)
@@ -70,6 +70,7 @@ class BatchSite:
         emit: Emit,
         clock: Clock,
         on_mail: Deliver | None = None,
+        on_found: Found | None = None,
         shell: RemoteShell | None = None,
         timings: BatchTimings = DEFAULT_TIMINGS,
         barrier_timeout_s: float = SchedulerParameters().barrier_timeout_s,
@@ -78,6 +79,7 @@ class BatchSite:
         self._settings = settings
         self._processors = processors
         self._owner = owner
+        self._on_found = on_found
         self._emit = emit
         self._clock = clock
         self._runner = ScriptRunner(
@@ -196,6 +198,9 @@ class BatchSite:
         root, mark = done.section("root"), done.section("mark")
         if root is None or mark is None:
             raise ShellError(host, f"{work_directory} cannot be used")
+        known = done.section("known")
+        if self._on_found is not None and known is not None:
+            self._on_found(self._name, tuple(name for name in known.text.splitlines() if is_token(name)))
         found = parse_found(done.sections)
         self._components.root, self._components.mark = root.text.removesuffix("\n"), mark.text
         whole = [(each.record.sequence, each) for each in found if each.record is not None and not each.spoilt]

@@ -22,7 +22,7 @@ from koala.model.nodes import NodeClass
 from koala.sites import processes
 from koala.sites.component_directory import FILES, AbortRecord
 from koala.sites.local.worker import OTHERS, LocalWorker
-from koala.sites.protocol import OUTPUT_BYTES_MAX, Clock, Deliver, Emit, Mail, SiteError, Stream
+from koala.sites.protocol import OUTPUT_BYTES_MAX, Clock, Deliver, Emit, Found, Mail, SiteError, Stream
 
 _log = logging.getLogger(__name__)
 
@@ -92,6 +92,7 @@ class LocalSite:
         emit: Emit,
         clock: Clock,
         on_mail: Deliver | None = None,
+        on_found: Found | None = None,
         first_fit: bool = True,
         grace_s: float = GRACE_S,
         rest_s: float = REST_S,
@@ -107,6 +108,7 @@ class LocalSite:
         self._emit = emit
         self._clock = clock
         self._on_mail = on_mail
+        self._on_found = on_found
         self._first_fit = first_fit
         self._grace_s = grace_s
         self._rest_s = rest_s
@@ -162,7 +164,10 @@ class LocalSite:
         # A component knows itself by its real path, so that is the one to look for among processes.
         worker = self._make_worker(self._root.resolve(), thread)
         try:
-            await thread.do(worker.open)
+            found = await thread.do(worker.open)
+            if self._on_found is not None:
+                self._on_found(self._name, found)
+            await thread.do(worker.find_again)
             await self._end_strays(worker, thread)
             await thread.do(worker.slots.serve)
         except BaseException:

@@ -100,12 +100,13 @@ class LocalWorker:
 
     # ------------------------------------------------------------------------------- opening and closing
 
-    def open(self) -> None:
-        """Find again what was started here. ``end_strays`` and ``slots.serve`` are to follow."""
+    def open(self) -> tuple[Token, ...]:
+        """Take the site, and touch nothing; the components that it keeps anything of. ``find_again``, ``end_strays``
+        and ``slots.serve`` are to follow."""
         self._components.mkdir(parents=True, exist_ok=True)
         self._files.mkdir(exist_ok=True)
         self._take_lock()
-        self._find_again()
+        return tuple(home.name for home in self._components.iterdir() if is_token(home.name))
 
     def close(self) -> None:
         """Let another driver have the site."""
@@ -120,7 +121,8 @@ class LocalWorker:
             self._lock.close()
             raise SiteError(self._name, f"{self._root} is in use by another driver; stop that one first") from None
 
-    def _find_again(self) -> None:
+    def find_again(self) -> None:
+        """Find again what was started here."""
         found: list[tuple[RecordedComponent, LocalComponent]] = []
         for home in list(self._components.iterdir()):
             if home.name.startswith("."):

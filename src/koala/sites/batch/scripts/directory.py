@@ -46,7 +46,8 @@ def _json(value: AcceptanceRecord | AbortRecord | ComponentEnded) -> str:
 def open_work_directory(work_directory: str, owner: str, mark: str) -> str:
     """Make the work directory where there is none, claim it, and show all components that have not ended.
 
-    Sections: ``root``, ``owner``, and in our own directory ``mark`` and all components, as ``show`` has them.
+    Sections: ``root``, ``owner``, and in our own directory ``mark``, ``known`` with the names of all components, also
+    of those that have ended, and those that have not as ``show`` has them.
     """
     return f"koala_root={directory_word(work_directory)}\n{_functions()}{call('koala_open', owner, mark)}"
 

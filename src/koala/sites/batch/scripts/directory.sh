@@ -91,8 +91,8 @@ koala_enter() {
     { cd "$koala_root" && [ -f owner ] && cd components; } || koala_no_directory
 }
 
-# koala_open OWNER MARK: make the work directory where there is none, claim it, and show all components that have not
-# ended. The first mark stands, but for an empty one, which a power cut of a file server left. In another owner's
+# koala_open OWNER MARK: make the work directory where there is none, claim it, name all components, and show those
+# that have not ended. The first mark stands, but for an empty one, which a power cut of a file server left. In another owner's
 # directory nothing is changed.
 koala_open() {
     umask 077
@@ -125,6 +125,8 @@ koala_open() {
             rm -rf "$koala_each"
         fi
     done
+    koala_mark known
+    printf '%s\n' *
     for koala_each in *; do
         if ! koala_plain "$koala_each/ended.json" && koala_plain "$koala_each/record.json"; then
             koala_show_component "$koala_each"
