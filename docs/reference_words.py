@@ -370,6 +370,14 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
     ("koala.model.launch", "BARRIER_TIMEOUT_S_MAX", "seconds that a component's script waits at the barrier"),
     ("koala.model.launch", "GO_BYTES_MAX", "bytes of what a component is told when its barrier opens"),
     ("koala.model.launch", "MAIL_BYTES_MAX", "bytes of one piece of mail between components"),
+    ("koala.sites.component_directory", "MAILS_MAX", "pieces of mail that are taken from a component"),
+    (
+        "koala.sites.component_directory",
+        "RECORD_BYTES_MAX",
+        "bytes of what a site keeps of a launch in the component's directory; a longer one is the job's failure",
+    ),
+    ("koala.sites.component_directory", "NOTE_BYTES_MAX", "bytes of any other file that a site keeps there"),
+    ("koala.sites.component_directory", "EXIT_BYTES_MAX", "bytes of how a component's script says it ended"),
     (
         "koala.model.launch",
         "LINKS_MAX",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from typing import TypeAlias
 
-from koala.model.launch import ABORTED, EXITED, GAVE_UP, KILLED, NO_NODES, UNWRITTEN, Launch
+from koala.model.launch import ABORTED, EXIT, EXITED, GAVE_UP, KILLED, NO_NODES, UNWRITTEN, Launch
 from koala.model.messages import (
     AnyEvent,
     ComponentAccepted,
@@ -14,7 +14,7 @@ from koala.model.messages import (
     Outcome,
     Token,
 )
-from koala.sites.component_directory import AbortRecord
+from koala.sites.component_directory import EXIT_BYTES_MAX, OVERLONG, AbortRecord, overlong
 
 # Outcome, reason and the application's exit code.
 Ending: TypeAlias = tuple[Outcome, str, int | None]
@@ -105,6 +105,8 @@ def ending(launch: Launch, abort: AbortRecord | None, exit_words: list[str] | No
         case [word] if word == NO_NODES:
             why = "the site did not tell which nodes it has; the log in its directory says why"
             return Outcome.SITE_FAILED, why, None
+        case [word] if word == OVERLONG:
+            return Outcome.FAILED, overlong(EXIT, EXIT_BYTES_MAX, "EXIT_BYTES_MAX"), None
         case [word] if word == UNWRITTEN:
             return Outcome.SITE_FAILED, "it could not write in its directory: the disk was full, or read-only", None
     return Outcome.SITE_FAILED, f"its record of the exit makes no sense: {' '.join(exit_words)!r}", None

@@ -2,7 +2,8 @@
 
 What its script knows of it is in ``koala.model.launch``. An embedded site reads and writes it by itself, in
 ``koala.sites.local.directory``, a batch site by shell scripts. The component's application can do what it likes to
-the directory, so nothing in it is trusted: not to be there, not to be a file, not to make sense.
+the directory, so nothing in it is trusted: not to be there, not to be a file, not to make sense, not to be short. No
+more is read of a file than its site writes there: a longer one is the job's doing.
 """
 
 from __future__ import annotations
@@ -41,6 +42,18 @@ SPAWNED = "spawned"  # at an embedded site: its process was started, or was abou
 BATCH = "batch"  # at a batch site: what the batch system answered to the submission
 RESERVATION = "reservation"  # at a batch site: what its job runs in, if anything
 
+# A record holds a launch: a request is REQUEST_CHARACTERS_MAX, and no character is more than 6 bytes of JSON.
+RECORD_BYTES_MAX = 16_777_216
+# Any other file that a site keeps of a component, such as how it ended.
+NOTE_BYTES_MAX = 262_144
+# The script's record of its end: a word and a number.
+EXIT_BYTES_MAX = 100
+# So many pieces of mail are taken from an outbox; no script writes more than a third of that.
+MAILS_MAX = 64
+
+# What stands for the record of an end that is longer than that.
+OVERLONG = "overlong"
+
 
 class AbortRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What an abort said, for the time when the component's end is told."""
@@ -57,7 +70,8 @@ class AcceptanceRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecordedComponent(msgspec.Struct, kw_only=True):
-    """What is on record of one component at its site. ``spoilt`` says what of it makes no sense, if anything."""
+    """What is on record of one component at its site. ``spoilt`` says what of it makes no sense, if anything, and
+    ``by_job`` that nobody but its own job can have brought that about."""
 
     token: Token
     record: AcceptanceRecord | None = None
@@ -68,6 +82,12 @@ class RecordedComponent(msgspec.Struct, kw_only=True):
     ended: ComponentEnded | None = None
     ready: bool = False
     spoilt: str = ""
+    by_job: bool = False
+
+    @property
+    def spoilt_outcome(self) -> Outcome:
+        """How a component ended of which something makes no sense: whose failure that is."""
+        return Outcome.FAILED if self.by_job else Outcome.SITE_FAILED
 
     @property
     def problem(self) -> str:
@@ -75,10 +95,27 @@ class RecordedComponent(msgspec.Struct, kw_only=True):
         return self.spoilt or ("there is no record of it" if self.record is None else "")
 
 
-def parse_component(token: Token, files: Mapping[str, str]) -> RecordedComponent:
-    """What the files of a component's directory say, by their names. Of ``GO`` and ``READY`` only the name counts."""
+def bytes_max(name: str) -> int:
+    """How long a file of a component's directory may be that its site has written."""
+    return RECORD_BYTES_MAX if name == RECORD else NOTE_BYTES_MAX
+
+
+def overlong(name: str, limit: int, limit_name: str) -> str:
+    """What is said of a file that is longer than its site or its script writes it."""
+    return f"the job wrote its own {name}: it has more than {limit} bytes ({limit_name}), and Koala writes fewer"
+
+
+def parse_component(token: Token, files: Mapping[str, bytes]) -> RecordedComponent:
+    """What the files of a component's directory say, by their names. Of ``GO`` and ``READY`` only the name counts. A
+    file that is too long comes with one byte too many."""
     found = RecordedComponent(token=token, ready=READY in files)
-    for name, text in files.items():
+    for name, data in files.items():
+        if name in (GO, READY):
+            continue
+        if len(data) > bytes_max(name):
+            _take_overlong(found, name)
+            continue
+        text = data.decode(errors="replace")
         try:
             if name == RECORD:
                 found.record = msgspec.json.decode(text, type=AcceptanceRecord)
@@ -87,19 +124,27 @@ def parse_component(token: Token, files: Mapping[str, str]) -> RecordedComponent
             elif name == ABORT:
                 found.abort = parse_abort(text)
             elif name == BATCH:
-                found.batch = text
+                found.batch = text.partition("\n")[0]
             elif name == RESERVATION:
-                found.reservation = text
+                found.reservation = text.partition("\n")[0]
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             found.spoilt = f"{name}: {error}"
     # Without GO, whoever was about to open the barrier was killed at it.
     if GO in files:
-        found.released_at = parse_time(files.get(RELEASED, ""))
+        found.released_at = parse_time(files.get(RELEASED, b"").decode(errors="replace"))
         if found.released_at is None:
-            found.spoilt = f"{RELEASED} does not say when the barrier was opened"
+            found.spoilt = found.spoilt or f"{RELEASED} does not say when the barrier was opened"
     if found.record is not None and found.record.launch.token != token:
         found.spoilt = f"{RECORD} is that of component {found.record.launch.token}"
     return found
+
+
+def _take_overlong(found: RecordedComponent, name: str) -> None:
+    if name == ABORT:
+        found.abort = AbortRecord()  # it is one, whatever it says
+        return
+    limit_name = "RECORD_BYTES_MAX" if name == RECORD else "NOTE_BYTES_MAX"
+    found.spoilt, found.by_job = overlong(name, bytes_max(name), limit_name), True
 
 
 def parse_abort(text: str) -> AbortRecord:

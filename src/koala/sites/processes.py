@@ -85,7 +85,9 @@ def spawn(home: Path, script: str, log: str, environment: Mapping[str, str], sup
     if supervisor is not None and sys.executable and _BOOT_ID.exists():
         program = ["-c", _RUN_MODULE, str(supervisor.parent), supervisor.stem]
         words, mark = [sys.executable, "-I", "-S", *program, f"./{script}"], SUPERVISES
-    with (home / log).open("ab") as output:
+    # The directory may have been the job's before: opening a pipe there would wait for a reader.
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+    with open(os.open(home / log, flags, 0o666), "wb", buffering=0) as output:  # noqa: PTH123 - it is open
         process = subprocess.Popen(  # noqa: S603 - the command is fixed; the script's text is a runner's
             words,
             cwd=home,

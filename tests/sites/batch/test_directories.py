@@ -6,7 +6,6 @@ import subprocess
 from pathlib import Path
 
 from koala.sites.batch.scripts import directory
-from koala.sites.shell_script import shell_file
 
 FRAME = "koala_new=ours\nkoala_mark() { printf '[%s]\\n' \"$*\"; }\n"
 # Between the look and the rename another script makes the component.
@@ -14,8 +13,8 @@ OVERTAKEN = 'mv() { mkdir -p 1.1; echo theirs >1.1/record.json; command mv "$@";
 
 
 def run(root: Path, text: str) -> int:
-    functions = shell_file(directory.__name__.rpartition(".")[0], "directory.sh")
-    return subprocess.run(["sh", "-c", f"{FRAME}koala_root='{root}'\n{functions}{text}"], check=False).returncode
+    functions = f"koala_root='{root}'\n{directory._functions()}"
+    return subprocess.run(["sh", "-c", f"{FRAME}{functions}{text}"], check=False).returncode
 
 
 def opened(root: Path) -> Path:

@@ -27,6 +27,7 @@ from koala.model.messages import (
 from koala.model.request import Application
 from koala.runners import component_script
 from koala.sites import SiteError, Stream
+from koala.sites.component_directory import MAILS_MAX
 from tests.support.paper_batch import PaperSite, brisk, component, eventually
 
 
@@ -443,6 +444,75 @@ def test_a_bad_file_of_one_component_ends_it_and_does_not_keep_the_site_from_ope
             assert ended.outcome is Outcome.SITE_FAILED
             assert "cannot be read" in ended.reason
             assert await one.site.held() == ("1.2",)
+
+    asyncio.run(scenario())
+
+
+def sparse(path: Path) -> None:
+    """A file that takes no room and that nobody reads to its end."""
+    with path.open("ab") as file:
+        file.truncate(1_000 << 30)
+
+
+@pytest.mark.parametrize("name", ["record.json", "released", "batch", "reservation", "ended.json"])
+def test_a_file_that_is_longer_than_the_site_writes_it_is_its_jobs_failure_and_is_not_read_to_its_end(
+    tmp_path: Path, name: str
+) -> None:
+    async def scenario() -> None:
+        async with PaperSite(tmp_path) as one:
+            await one.begin("1.1")
+            await one.start(component("1.2"))
+            await one.site.release("1.1", Go())
+        sparse(one.home("1.1") / name)
+        async with one.again() as one:
+            await one.site.ask(["1.1"])
+            ended = await one.ended("1.1")
+            assert ended.outcome is Outcome.FAILED
+            assert f"the job wrote its own {name}" in ended.reason
+            assert "BYTES_MAX" in ended.reason
+            assert await one.site.held() == ("1.2",)
+            assert not [event for event in one.events if isinstance(event, SiteSilent)]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("name", "outcome"),
+    [("exit", Outcome.FAILED), ("abort", Outcome.ABORTED), ("nodes", Outcome.DONE), ("outbox/m", Outcome.DONE)],
+)
+def test_a_sparse_file_of_one_component_holds_up_no_poll(tmp_path: Path, name: str, outcome: Outcome) -> None:
+    async def scenario() -> None:
+        async with PaperSite(tmp_path) as one:
+            await one.begin("1.1")
+            await one.begin("1.2")
+            for token in ("1.1", "1.2"):
+                await one.site.release(token, Go())
+            sparse(one.home("1.1") / name)
+            for token in ("1.1", "1.2"):
+                if name != "exit" or token != "1.1":  # noqa: S105 - a component's
+                    one.write(token, "exit", "exited 0\n")
+                one.batch.set(token, "over")
+            assert (await one.ended("1.2")).outcome is Outcome.DONE
+            ended = await one.ended("1.1")
+            assert ended.outcome is outcome
+            assert ("EXIT_BYTES_MAX" in ended.reason) is (name == "exit")
+            assert not [event for event in one.events if isinstance(event, SiteSilent)]
+
+    asyncio.run(scenario())
+
+
+def test_of_an_outbox_with_very_many_files_a_bounded_number_is_taken(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with PaperSite(tmp_path) as one:
+            await one.begin("1.1")
+            for number in range(3 * MAILS_MAX):
+                (one.home("1.1") / f"outbox/m-{number}").write_text("x")
+            await one.site.release("1.1", Go())
+            await eventually(lambda: len(one.mail) == MAILS_MAX)
+            one.write("1.1", "exit", "exited 0\n")
+            one.batch.set("1.1", "over")
+            assert (await one.ended("1.1")).outcome is Outcome.DONE
+            assert len(one.mail) == MAILS_MAX
 
     asyncio.run(scenario())
 

@@ -6,6 +6,8 @@ import asyncio
 import errno
 import logging
 import os
+import signal
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -21,8 +23,10 @@ from koala.model.messages import (
     SiteSilent,
 )
 from koala.sites import Stream
+from koala.sites.component_directory import MAILS_MAX, RECORD_BYTES_MAX
 from koala.sites.local.directory import ComponentDirectory
 from koala.sites.local.worker import LocalWorker
+from koala.sites.processes import parse_identity
 from tests.support.live_sites import file_appears, launch, opened, processes_of
 
 # Removes its directory, says so, and goes on.
@@ -276,10 +280,6 @@ def other_token(home: Path) -> None:
     (home / "record.json").write_text(text.replace('"1.1"', '"1.9"'))
 
 
-def too_long(home: Path) -> None:
-    os.truncate(home / "record.json", 4_096)
-
-
 @pytest.mark.parametrize(
     "spoil",
     [
@@ -293,14 +293,11 @@ def too_long(home: Path) -> None:
         lambda home: (home / "ended.json").mkdir(),
         pipe,
         other_token,
-        too_long,
     ],
 )
 def test_a_bad_file_of_one_component_does_not_keep_the_site_from_opening(
-    tmp_path: Path, spoil: Callable[[Path], object], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, spoil: Callable[[Path], object]
 ) -> None:
-    monkeypatch.setattr("koala.sites.local.directory._RECORD_BYTES_MAX", 4_000)
-
     async def scenario() -> None:
         async with opened(tmp_path / "a") as one:
             await one.start(launch("1.1", f"touch {tmp_path}/on; sleep 60"), launch("1.2"))
@@ -323,6 +320,75 @@ def test_a_bad_file_of_one_component_does_not_keep_the_site_from_opening(
             assert [event.outcome for event in one.events if isinstance(event, ComponentEnded)] == [
                 Outcome.SITE_FAILED
             ]
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("name", ["record.json", "released", "ended.json"])
+def test_a_file_that_is_longer_than_the_site_writes_it_is_its_jobs_failure_and_is_not_read(
+    tmp_path: Path, name: str
+) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path / "a") as one:
+            application = f'truncate -s 1000G "$KOALA_HOME/{name}"; touch {tmp_path}/on; sleep 60'
+            await one.start(launch("1.1", application), launch("1.2"))
+            await one.ready("1.1", "1.2")
+            await one.site.release("1.1", Go())
+            await file_appears(tmp_path / "on")
+            assert await one.site.output("1.1", Stream.STDOUT, 0) == b""
+        tracemalloc.start()
+        async with opened(tmp_path / "a") as one:
+            await one.site.ask(["1.1"])
+            ended = await one.ended("1.1")
+            assert ended.outcome is Outcome.FAILED
+            assert f"the job wrote its own {name}" in ended.reason
+            assert "BYTES_MAX" in ended.reason
+            await one.ready("1.2")
+            await one.site.release("1.2", Go())
+            assert (await one.ended("1.2")).outcome is Outcome.DONE
+            assert not processes_of(tmp_path)
+        assert tracemalloc.get_traced_memory()[1] < 3 * RECORD_BYTES_MAX
+        tracemalloc.stop()
+
+    asyncio.run(scenario())
+
+
+def test_an_exit_that_is_longer_than_the_script_writes_it_is_its_jobs_failure(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path / "a") as one:
+            ended = await one.run(launch("1.1", 'truncate -s 1000G "$KOALA_HOME/exit"; sleep 60'))
+            assert ended.outcome is Outcome.FAILED
+            assert "EXIT_BYTES_MAX" in ended.reason
+
+    asyncio.run(scenario())
+
+
+def test_of_an_outbox_with_very_many_files_a_bounded_number_is_taken(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path / "a") as one:
+            many = f'cd "$KOALA_HOME/outbox"; for i in $(seq {3 * MAILS_MAX}); do echo x >m-$i; done'
+            assert (await one.run(launch("1.1", many))).outcome is Outcome.DONE
+            assert len(one.mail) <= MAILS_MAX
+            assert len(ComponentDirectory(tmp_path / "a/components", "1.1").outbox()) == MAILS_MAX
+
+    asyncio.run(scenario())
+
+
+def test_a_component_that_is_started_anew_waits_for_no_reader_of_its_log(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path / "a") as one:
+            await one.start(launch("1.1"))
+            await one.ready("1.1")
+        home = tmp_path / "a/components/1.1"
+        identity = parse_identity((home / "pid").read_text())
+        assert identity is not None
+        os.kill(identity.pid, signal.SIGKILL)
+        for name in ("pid", "log"):
+            (home / name).unlink()
+        os.mkfifo(home / "log")
+        async with opened(tmp_path / "a") as one:
+            assert (await one.ended("1.1")).outcome is Outcome.SITE_FAILED
+            await one.run(launch("1.2"))
 
     asyncio.run(scenario())
 

@@ -32,7 +32,7 @@ from koala.sites.batch.system import (
 )
 from koala.sites.batch.timings import BatchTimings
 from koala.sites.component import LivePhase
-from koala.sites.component_directory import BATCH, AbortRecord, AcceptanceRecord, RecordedComponent
+from koala.sites.component_directory import BATCH, MAILS_MAX, AbortRecord, AcceptanceRecord, RecordedComponent
 from koala.sites.protocol import Clock, Deliver, Emit, Mail
 from koala.sites.remote_shell import ShellError, ShellTimeoutError
 
@@ -114,7 +114,7 @@ class BatchComponents:
         if found.record is None or found.record.launch.token != found.token:
             found = msgspec.structs.replace(found, record=AcceptanceRecord(sequence=0, launch=_unknown(found.token)))
         component = self.adopt(found)
-        self.lose(component, why)
+        self.lose(component, why, found.spoilt_outcome)
         return component
 
     def add(self, launch: Launch, batch_id: BatchId | None, reservation: str | None) -> BatchComponent:
@@ -186,29 +186,36 @@ class BatchComponents:
         return True
 
     async def _hand_out(self, component: BatchComponent, names: Sequence[str]) -> bool:
-        fresh = [name for name in names if name not in component.mailed and is_mail_name(name)]
         if self._on_mail is None:
             return False
-        for name in fresh:
-            data = await self.mail(component.token, name)
-            component.mailed.add(name)
+        news = False
+        for name in names:
+            if name in component.mailed or not is_mail_name(name) or len(component.mailed) >= MAILS_MAX:
+                continue
+            component.mailed.add(name)  # a poll and a listing may show it at the same time
+            try:
+                data = await self.mail(component.token, name)
+            except BaseException:
+                component.mailed.discard(name)
+                raise
+            news = True
             if data is not None:
                 self._on_mail(Mail(token=component.token, name=name, data=data))
-        return bool(fresh)
+        return news
 
     async def mail(self, token: Token, name: str) -> bytes | None:
         """A piece of mail of a component's outbox."""
         section = (await self._runner.run(directory.mail(self.root, token, name))).section("mail")
         return None if section is None else section.body
 
-    def lose(self, component: BatchComponent, why: str = _GONE) -> bool:
+    def lose(self, component: BatchComponent, why: str = _GONE, outcome: Outcome = Outcome.SITE_FAILED) -> bool:
         """Its directory is of no use any more, so nothing it does can be known: it is ended. Whether that is news."""
         if component.lost:
             return False
         _log.warning("component %s is ended: %s", component.token, why)
         component.lost = True
         if component.abort is None:
-            component.abort = AbortRecord(outcome=Outcome.SITE_FAILED, reason=why)
+            component.abort = AbortRecord(outcome=outcome, reason=why)
         return True
 
     # ------------------------------------------------------------------------- what the batch system shows

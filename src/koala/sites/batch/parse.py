@@ -12,7 +12,14 @@ from koala.model.grid import BatchSettings
 from koala.model.launch import ADDRESSES, NODES, READY, NodeShare, is_node_name
 from koala.model.messages import ENDED_NODES_MAX, Token
 from koala.sites.batch.scripts.runner import ScriptResult
-from koala.sites.component_directory import AbortRecord, RecordedComponent, is_token, parse_abort, parse_component
+from koala.sites.component_directory import (
+    MAILS_MAX,
+    AbortRecord,
+    RecordedComponent,
+    is_token,
+    parse_abort,
+    parse_component,
+)
 from koala.sites.shell_script import OutputSection
 
 _log = logging.getLogger(__name__)
@@ -52,19 +59,19 @@ def _add(status: ComponentStatus, words: list[str]) -> None:
             status.exit_words = " ".join(rest).split()
         case ["node", name] if is_node_name(name) and len(status.nodes) < ENDED_NODES_MAX:
             status.nodes.append(name)
-        case ["mail", name]:
+        case ["mail", name] if len(status.mail) < MAILS_MAX:
             status.mail.append(name)
 
 
 def parse_found(sections: Sequence[OutputSection]) -> list[RecordedComponent]:
     """What the sections of ``directory.show`` and ``directory.open_work_directory`` say, in their order."""
-    found: list[tuple[Token, dict[str, str]]] = []
+    found: list[tuple[Token, dict[str, bytes]]] = []
     for section in sections:
         match section.words:
             case ["component", token]:
                 found.append((token, {}))
             case [name] if found:
-                found[-1][1][name] = section.text
+                found[-1][1][name] = section.body
     return [parse_component(token, files) for token, files in found if is_token(token)]
 
 

@@ -7,6 +7,7 @@ files are, and that none of them is trusted, is in ``koala.sites.component_direc
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import shutil
 import stat
@@ -29,16 +30,20 @@ from koala.model.launch import (
     WORK,
     Go,
 )
-from koala.model.messages import ComponentEnded, Token
+from koala.model.messages import ComponentEnded, Outcome, Token
 from koala.model.request import Application
 from koala.sites.component_directory import (
     ENDED,
+    EXIT_BYTES_MAX,
+    MAILS_MAX,
+    OVERLONG,
     RECORD,
     RELEASED,
     SPAWNED,
     AbortRecord,
     AcceptanceRecord,
     RecordedComponent,
+    bytes_max,
     output_paths,
     parse_component,
 )
@@ -54,8 +59,6 @@ _SMALL_FILE_BYTES_MAX = 1_024
 # The numbers of as many GPUs as a machine may have, and the digits of one.
 _GPUS_BYTES_MAX = 16_384
 _GPU_DIGITS_MAX = 6
-# The site's own files hold at most a launch, which requests keep far below this.
-_RECORD_BYTES_MAX = 67_108_864
 
 # What goes wrong because of one component's directory, and not because of the site's disk.
 _SPOILT = frozenset(
@@ -79,7 +82,11 @@ def is_spoilt(error: OSError) -> bool:
 
 
 class UnreadableError(ValueError):
-    """A file of a component's directory is not what the site has written there."""
+    """A file of a component's directory is not what the site has written there: that is how the component ended."""
+
+    def __init__(self, problem: str, outcome: Outcome = Outcome.SITE_FAILED) -> None:
+        super().__init__(problem)
+        self.outcome = outcome
 
 
 class ComponentDirectory:
@@ -170,27 +177,15 @@ class ComponentDirectory:
         """What is on record of it, or what these files say of it."""
         files, spoilt = {}, ""
         for name in names or (RECORD, ABORT, RELEASED, GO, READY, ENDED):
-            try:
-                text = self._read(name)
-            except UnreadableError as error:
-                text = ""  # which is an abort all the same
-                spoilt = spoilt if name in (ABORT, GO, READY) else str(error)
-            if text is not None:
-                files[name] = text
+            data = read_regular(self.home / name, bytes_max(name) + 1)
+            if data is None and os.path.lexists(self.home / name):
+                data = b""  # which is an abort all the same
+                spoilt = spoilt if name in (ABORT, GO, READY) else f"{name} is not a file"
+            if data is not None:
+                files[name] = data
         found = parse_component(self.token, files)
-        found.spoilt = spoilt or found.spoilt
+        found.spoilt = found.spoilt if found.by_job else spoilt or found.spoilt
         return found
-
-    def _read(self, name: str) -> str | None:
-        """A file as text; None if there is none. Raises ``UnreadableError`` for what the site cannot have written."""
-        data = read_regular(self.home / name, _RECORD_BYTES_MAX + 1)
-        if data is None:
-            if os.path.lexists(self.home / name):
-                raise UnreadableError(f"{name} is not a file")
-            return None
-        if len(data) > _RECORD_BYTES_MAX:
-            raise UnreadableError(f"{name} has more than {_RECORD_BYTES_MAX} bytes")
-        return data.decode(errors="replace")
 
     def identity(self) -> Identity | None:
         """The process that runs the script, once there is one."""
@@ -200,7 +195,9 @@ class ComponentDirectory:
     def exit_words(self) -> list[str] | None:
         """What the script recorded as its end."""
         text = self._read_small(EXIT)
-        return None if text is None else text.split()
+        if text is None:
+            return None
+        return [OVERLONG] if len(text) > EXIT_BYTES_MAX else text.split()
 
     def is_ready(self) -> bool:
         """Whether the script has reported in."""
@@ -222,9 +219,10 @@ class ComponentDirectory:
         return tuple(sorted(number for number in numbers if number < machine))
 
     def outbox(self) -> list[str]:
-        """The names of the mail that the component has for others."""
+        """The names of the mail that the component has for others: of more than ``MAILS_MAX`` files some."""
         try:
-            names = os.listdir(self.home / OUTBOX)  # noqa: PTH208 - names are enough
+            with os.scandir(self.home / OUTBOX) as entries:
+                names = [entry.name for entry in itertools.islice(entries, MAILS_MAX)]
         except (FileNotFoundError, NotADirectoryError):
             return []
         return sorted(name for name in names if not name.startswith("."))
@@ -314,7 +312,7 @@ def _clear(path: Path) -> None:
 
 def sync_directory(path: Path) -> None:
     """Make the names in a directory durable."""
-    descriptor = os.open(path, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
     finally:

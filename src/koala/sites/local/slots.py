@@ -15,7 +15,7 @@ from koala.model.messages import ComponentEnded, ComponentReady, Outcome, Token
 from koala.model.nodes import TASK_MEMORY_BYTES_MIN, NodeSize
 from koala.sites import processes
 from koala.sites.component import LiveComponent, LivePhase, ending
-from koala.sites.component_directory import AbortRecord
+from koala.sites.component_directory import MAILS_MAX, AbortRecord
 from koala.sites.control_groups import remove_group
 from koala.sites.local.directory import ComponentDirectory, is_spoilt
 from koala.sites.local.supervisor import MEMORY_BYTES
@@ -339,6 +339,8 @@ class Slots:
 
     def _hand_out_mail(self, component: LocalComponent, on_mail: Deliver) -> None:
         for name in component.directory.outbox():
+            if len(component.mailed) >= MAILS_MAX:
+                return
             data = component.directory.mail(name) if name not in component.mailed else None
             if data is not None:
                 component.mailed.add(name)

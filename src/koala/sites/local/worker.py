@@ -156,7 +156,7 @@ class LocalWorker:
         if recorded.ended is not None:
             return []
         if recorded.record is None or recorded.problem:
-            raise UnreadableError(recorded.problem)
+            raise UnreadableError(recorded.problem, recorded.spoilt_outcome)
         component = LocalComponent(recorded.record.launch, directory)
         component.released_at = recorded.released_at
         if directory.was_spawned():
@@ -177,8 +177,9 @@ class LocalWorker:
         _log.error("site %s: component %s cannot be found again: %s", self._name, directory.token, error)
         with contextlib.suppress(OSError):
             processes.end(directory.identity(), directory.home, by_force=True)
+        outcome = error.outcome if isinstance(error, UnreadableError) else Outcome.SITE_FAILED
         try:
-            self._settle(directory, Outcome.SITE_FAILED, f"what the site kept about it cannot be read: {error}")
+            self._settle(directory, outcome, f"what the site kept about it cannot be read: {error}")
         except OSError as again:
             _log.error("site %s: nor can its end be put on record: %s", self._name, again)
 
@@ -327,16 +328,24 @@ class LocalWorker:
 
     def output(self, token: Token, stream: Stream, offset: int, limit: int) -> bytes:
         """See ``LiveSite.output``."""
-        directory = self._directory(token)
-        recorded = directory.recorded(RECORD)
-        if recorded.spoilt:
-            why = f"the output of component {token} cannot be found any more: {recorded.spoilt}"
-            raise SiteError(self._name, why)
-        if recorded.record is None:
-            raise SiteError(self._name, f"there is no component {token} here; look at the job's own list of them")
         if offset < 0 or limit < 0:
             raise SiteError(self._name, f"there is no output at {offset} of {limit} bytes; write 0 or more")
-        return directory.output(stream, recorded.record.launch.application, offset, min(limit, OUTPUT_BYTES_MAX))
+        directory = self._directory(token)
+        launch = self._launch(directory)
+        return directory.output(stream, launch.application, offset, min(limit, OUTPUT_BYTES_MAX))
+
+    def _launch(self, directory: ComponentDirectory) -> Launch:
+        """What was accepted. Raises ``SiteError`` where nothing was, or where that cannot be read any more."""
+        if directory.token in self.slots.alive:
+            return self.slots.alive[directory.token].launch
+        recorded = directory.recorded(RECORD)
+        if recorded.spoilt:
+            why = f"the output of component {directory.token} cannot be found any more: {recorded.spoilt}"
+            raise SiteError(self._name, why)
+        if recorded.record is None:
+            why = f"there is no component {directory.token} here; look at the job's own list of them"
+            raise SiteError(self._name, why)
+        return recorded.record.launch
 
     def processors_ready(self, token: Token) -> int | None:
         """With how many processors a component has reached the barrier; None before that, and where it is lost."""
@@ -396,7 +405,7 @@ class LocalWorker:
         recorded = directory.recorded(ENDED)
         if recorded.spoilt:
             why = f"what the site kept about it cannot be read: {recorded.spoilt}"
-            self._settle(directory, Outcome.SITE_FAILED, why)
+            self._settle(directory, recorded.spoilt_outcome, why)
         elif recorded.ended is not None:
             self._emit(recorded.ended)
         return bool(recorded.spoilt) or recorded.ended is not None

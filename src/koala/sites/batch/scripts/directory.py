@@ -15,14 +15,21 @@ import msgspec
 
 from koala.model.launch import MAIL_BYTES_MAX, Go
 from koala.model.messages import ENDED_NODES_MAX, ComponentEnded, Token
-from koala.sites.component_directory import AbortRecord, AcceptanceRecord
+from koala.sites.component_directory import (
+    EXIT_BYTES_MAX,
+    MAILS_MAX,
+    NOTE_BYTES_MAX,
+    OVERLONG,
+    RECORD_BYTES_MAX,
+    AbortRecord,
+    AcceptanceRecord,
+)
 from koala.sites.shell_script import assign, call, directory_word, function, printing, quoted, shell_file
 
 OWNER = "owner"  # the file that says which Koala uses the work directory
 
-# The longest lines that Koala and its scripts write; a longer one is not read.
-_EXIT_CHARACTERS_MAX = 100
-_VERDICT_CHARACTERS_MAX = 4_096
+# So much is read of the file of a component's nodes: more than ENDED_NODES_MAX of them take.
+_NODES_BYTES_MAX = 8_192
 # How long the pauses are at least while files are awaited, where ``sleep`` knows fractions of a second.
 PAUSE_LEAST_S = 0.1
 
@@ -33,7 +40,16 @@ def _begin(root: str) -> str:
 
 
 def _functions() -> str:
-    return shell_file(__package__, "directory.sh")
+    limits = assign(
+        koala_record_bytes=RECORD_BYTES_MAX,
+        koala_note_bytes=NOTE_BYTES_MAX,
+        koala_exit_bytes=EXIT_BYTES_MAX,
+        koala_overlong=OVERLONG,
+        koala_nodes_bytes=_NODES_BYTES_MAX,
+        koala_nodes_max=ENDED_NODES_MAX,
+        koala_mails_max=MAILS_MAX,
+    )
+    return limits + shell_file(__package__, "directory.sh")
 
 
 def _json(value: AcceptanceRecord | AbortRecord | ComponentEnded) -> str:
@@ -179,7 +195,7 @@ def inspect_anew(root: str, tokens: Sequence[Token]) -> str:
 
 
 def _inspect(tokens: Sequence[Token]) -> str:
-    return call("koala_inspect", _EXIT_CHARACTERS_MAX, _VERDICT_CHARACTERS_MAX, ENDED_NODES_MAX, *tokens)
+    return call("koala_inspect", *tokens)
 
 
 def mail(root: str, token: Token, name: str) -> str:

@@ -4,12 +4,16 @@
 # A script sets koala_root, the work directory, and calls koala_enter before the others, which stand in the directory
 # of all components. Each works after a kill of an earlier script at any point, and may be repeated. Files appear
 # whole, by rename, or by link where the first one must stand. What an application did to its own directory must not
-# hold up a script: nothing is read there that is not a plain file.
+# hold up a script: nothing is read there that is not a plain file, and no more than the limits that stand in front.
 #
 # The frame of every script gives koala_mark WORDS..., which begins a section of the output, and koala_new, a word for
 # the names of files that are being written.
 
-: "${koala_root?}" "${koala_new?}"
+: "${koala_root?}" "${koala_new?}" "${koala_record_bytes?}" "${koala_note_bytes?}" "${koala_exit_bytes?}"
+: "${koala_overlong?}" "${koala_nodes_bytes?}" "${koala_nodes_max?}" "${koala_mails_max?}"
+
+koala_newline='
+'
 
 # ------------------------------------------------------------------------------------------------------- files
 
@@ -18,22 +22,22 @@ koala_plain() {
     [ -f "$1" ] && [ ! -h "$1" ]
 }
 
-# koala_read FILE CHARACTERS: its first line, in koala_line; nothing where that is longer.
-koala_read() {
-    koala_line=
-    IFS= read -r koala_line <"$1"
-    if [ "${#koala_line}" -gt "$2" ]; then
-        koala_line=
-    fi
+# koala_head FILE BYTES: so much of it, and one byte more, so that whoever reads it notices that it is longer.
+koala_head() {
+    head -c "$(($2 + 1))" "$1" 2>/dev/null
 }
 
-# koala_show NAME FILE: its first line as a section, if it is there.
+# koala_read FILE: its first line, in koala_line.
+koala_read() {
+    koala_line=$(koala_head "$1" "$koala_note_bytes" | tr -d '\0')
+    koala_line=${koala_line%%"$koala_newline"*}
+}
+
+# koala_show NAME FILE BYTES: it as a section, if it is there.
 koala_show() {
     if koala_plain "$2"; then
-        koala_line=
-        IFS= read -r koala_line <"$2"
         koala_mark "$1"
-        printf '%s' "$koala_line"
+        koala_head "$2" "$3"
     fi
 }
 
@@ -104,7 +108,11 @@ koala_open() {
     koala_mark root
     pwd -P
     koala_line=
-    koala_show owner owner
+    if koala_plain owner; then
+        koala_read owner
+        koala_mark owner
+        printf '%s' "$koala_line"
+    fi
     if [ "$koala_line" != "$1" ]; then
         return
     fi
@@ -112,7 +120,7 @@ koala_open() {
         rm -f mark
     fi
     koala_put_first . mark "$2" || exit 74
-    koala_show mark mark
+    koala_show mark mark "$koala_note_bytes"
     cd components || exit 74
     # A script that a killed daemon left may be at one: it shall find all of it or nothing.
     for koala_each in .*.new.*; do
@@ -139,8 +147,9 @@ koala_open() {
 # koala_show_component TOKEN: all that is on record of it.
 koala_show_component() {
     koala_mark component "$1"
-    for koala_name in record.json batch abort released reservation ended.json; do
-        koala_show "$koala_name" "$1/$koala_name"
+    koala_show record.json "$1/record.json" "$koala_record_bytes"
+    for koala_name in batch abort released reservation ended.json; do
+        koala_show "$koala_name" "$1/$koala_name" "$koala_note_bytes"
     done
     for koala_name in go ready; do
         if [ -e "$1/$koala_name" ]; then
@@ -289,7 +298,7 @@ koala_release() {
         fi
     fi
     if [ -e "$1/go" ]; then
-        koala_show released "$1/released"
+        koala_show released "$1/released" "$koala_note_bytes"
     fi
 }
 
@@ -350,17 +359,13 @@ koala_refresh() {
     done
 }
 
-# koala_inspect EXIT_CHARACTERS VERDICT_CHARACTERS NODES TOKENS...: what these components' files say, without a process
-# for each. A line that is longer than one of ours is not read, and of one that has ended so many nodes are told.
+# koala_inspect TOKENS...: what these components' files say. Only what is read of them takes a process.
 koala_inspect() {
-    koala_exit_characters=$1
-    koala_verdict_characters=$2
-    koala_nodes_told=$3
-    shift 3
     koala_mark inspected
     for koala_each in "$@"; do
         if koala_plain "$koala_each/record.json"; then
             koala_inspect_files "$koala_each"
+            koala_inspect_mail "$koala_each"
         elif koala_lost "$koala_each"; then
             printf '%s lost\n' "$koala_each"
         fi
@@ -368,42 +373,56 @@ koala_inspect() {
 }
 
 koala_inspect_files() {
-    for koala_file in "$1"/* "$1"/outbox/*; do
-        case $koala_file in
-        */outbox/*[!a-z0-9-]*) ;;
-        */outbox/*)
+    if [ -e "$1/ready" ]; then
+        printf '%s ready\n' "$1"
+    fi
+    if koala_plain "$1/exit"; then
+        # What cannot be in a variable counts all the same.
+        koala_line=$(koala_head "$1/exit" "$koala_exit_bytes" | tr -c ' -~\n' '?')
+        if [ "${#koala_line}" -gt "$koala_exit_bytes" ]; then
+            koala_line=$koala_overlong
+        fi
+        printf '%s exit %s\n' "$1" "${koala_line%%"$koala_newline"*}"
+        koala_inspect_nodes "$1"
+    fi
+    if koala_plain "$1/abort"; then
+        koala_read "$1/abort"
+        printf '%s abort %s\n' "$1" "$koala_line"
+    fi
+}
+
+# koala_inspect_mail TOKEN: the names of mail in its outbox, of more than koala_mails_max some.
+koala_inspect_mail() {
+    koala_left=$koala_mails_max
+    for koala_file in "$1"/outbox/*; do
+        case ${koala_file##*/} in
+        *[!a-z0-9-]*) ;;
+        *)
             if koala_plain "$koala_file"; then
                 printf '%s mail %s\n' "$1" "${koala_file##*/}"
-            fi
-            ;;
-        */ready) printf '%s ready\n' "$1" ;;
-        */exit)
-            if koala_plain "$koala_file"; then
-                koala_read "$koala_file" "$koala_exit_characters"
-                printf '%s exit %s\n' "$1" "$koala_line"
-                koala_inspect_nodes "$1"
-            fi
-            ;;
-        */abort)
-            if koala_plain "$koala_file"; then
-                koala_read "$koala_file" "$koala_verdict_characters"
-                printf '%s abort %s\n' "$1" "$koala_line"
+                koala_left=$((koala_left - 1))
             fi
             ;;
         esac
+        if [ "$koala_left" -eq 0 ]; then
+            return
+        fi
     done
 }
 
 # koala_inspect_nodes TOKEN: the nodes that a component has run on, a line each of name and processors.
 koala_inspect_nodes() {
-    if ! koala_plain "$1/nodes"; then
-        return
+    if koala_plain "$1/nodes"; then
+        koala_head "$1/nodes" "$koala_nodes_bytes" | koala_tell_nodes "$1"
     fi
-    koala_left=$koala_nodes_told
+}
+
+koala_tell_nodes() {
+    koala_left=$koala_nodes_max
     while [ "$koala_left" -gt 0 ] && { IFS=' ' read -r koala_node koala_line || [ -n "$koala_node" ]; }; do
         printf '%s node %s\n' "$1" "$koala_node"
         koala_left=$((koala_left - 1))
-    done <"$1/nodes"
+    done
 }
 
 # koala_lost TOKEN: whether a component's directory is surely of no use any more. That a file cannot be seen is not
@@ -473,7 +492,7 @@ koala_show_nodes() {
     if [ ! -e "$1/ready" ]; then
         return
     fi
-    koala_show ready "$1/ready"
+    koala_show ready "$1/ready" "$koala_note_bytes"
     for koala_name in nodes addresses; do
         if koala_plain "$1/$koala_name"; then
             koala_mark "$koala_name"
