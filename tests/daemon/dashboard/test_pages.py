@@ -198,6 +198,29 @@ def test_what_is_not_there_is_told_on_a_page(reader: httpx.Client, path: str) ->
     assert "<b>" not in answer.text
 
 
+@pytest.mark.parametrize("path", ["/nosuch", "/jobs/7/nosuch", "/jobs/7/cancel", "/<b>"])
+def test_an_address_without_a_page_is_told_on_a_page_to_a_browser_and_as_json_to_a_program(
+    reader: httpx.Client, path: str
+) -> None:
+    page = reader.get(path, headers={"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
+    assert page.status_code in (404, 405)
+    assert page.headers["content-type"].startswith("text/html")
+    assert "To the overview" in page.text
+    assert "openapi" not in page.text or page.status_code == 405
+    assert "<b>" not in page.text
+    told = reader.get(path)
+    assert told.status_code == page.status_code
+    assert told.json()["error"]["code"] in ("not_found", "method_not_allowed")
+    of_api = reader.get("/v1/nosuch", headers={"Accept": "text/html"})
+    assert of_api.json()["error"]["code"] == "not_found"
+
+
+def test_a_stranger_learns_of_no_page_on_a_page_too(still: Served) -> None:
+    answer = httpx.get(f"{still.url}/nosuch", headers={"Accept": "text/html"}, verify=NO_TLS)
+    assert answer.status_code == 404
+    assert "There is no page at /nosuch." in answer.text
+
+
 def test_an_act_that_no_site_knows_is_not_found(server: Served, operator: httpx.Client) -> None:
     assert operator.post("/sites/delft/explode").status_code == 404
     assert server.service.did == []

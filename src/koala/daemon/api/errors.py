@@ -1,5 +1,6 @@
 """Every answer that is not a success, in the one form of ``koala.model.api.ErrorAnswer``: those of the service, those
-of the framework, and the unexpected ones, of which the caller learns a reference and the log the rest."""
+of the framework, and the unexpected ones, of which the caller learns a reference and the log the rest. To a browser
+that asks for a page the same is told on a page."""
 
 from __future__ import annotations
 
@@ -13,9 +14,12 @@ from typing import Any
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, RedirectResponse, Response
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
+from starlette.types import Scope
 
 from koala.daemon.api.limits import RateError
+from koala.daemon.dashboard.rendering import error_page
 from koala.descriptions.errors import printable
 from koala.model.api import ErrorAnswer, ErrorBody, ProblemAt
 from koala.model.errors import ClientError, NotSignedInError, UnavailableError
@@ -62,9 +66,9 @@ def error_answer(status: int, code: str, message: str, problems: Sequence[Proble
     return JSONResponse(body.model_dump(mode="json"), status_code=status)
 
 
-def answer_to(error: ClientError) -> Response:
+def answer_to(error: ClientError, scope: Scope) -> Response:
     """The answer that tells a caller of a service error."""
-    answer = error_answer(error.http_status, error.code, sound(error.message), error.problems)
+    answer = _answer(scope, error.http_status, error.code, sound(error.message), error.problems)
     if isinstance(error, NotSignedInError):
         answer.headers["WWW-Authenticate"] = 'Bearer realm="koala"'
     elif isinstance(error, RateError):
@@ -74,12 +78,12 @@ def answer_to(error: ClientError) -> Response:
     return answer
 
 
-def answer_to_unexpected(error: Exception, what: str) -> Response:
+def answer_to_unexpected(error: Exception, what: str, scope: Scope) -> Response:
     """The answer to an error of the daemon itself: a reference for the caller, everything else for the log."""
     reference = secrets.token_hex(6)
     log.error("internal error", exc_info=error, extra={"reference": reference, "request": what})
     message = f"the daemon failed at this; the log of the daemon has the reason under the reference {reference}"
-    return error_answer(500, "internal", message)
+    return _answer(scope, 500, "internal", message)
 
 
 def install(app: FastAPI) -> None:
@@ -95,22 +99,31 @@ def sound(text: str) -> str:
     return text.encode("utf-8", errors="replace").decode("utf-8").replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
-def wants_page(request: Request) -> bool:
-    """Whether a browser asks for a page to show to a person."""
-    of_api = request.url.path.startswith(("/v1/", "/metrics"))
-    return request.method == "GET" and not of_api and "text/html" in request.headers.get("accept", "")
+def _wants_page(scope: Scope) -> bool:
+    """Whether a browser asks for a page to show to a person, or sends a form from one."""
+    if scope["method"] not in ("GET", "POST") or scope["path"].startswith(("/v1/", "/metrics")):
+        return False
+    return "text/html" in Headers(scope=scope).get("accept", "")
+
+
+def _answer(scope: Scope, status: int, code: str, message: str, problems: Sequence[ProblemAt] = ()) -> Response:
+    """An error, on a page where that is asked for."""
+    if _wants_page(scope):
+        return error_page(status, f"{message[:1].upper()}{message[1:]}.")
+    return error_answer(status, code, message, problems)
 
 
 async def _on_service_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, ClientError)
-    if isinstance(error, NotSignedInError) and wants_page(request) and request.url.path != "/login":
+    if isinstance(error, NotSignedInError) and _wants_page(request.scope) and request.url.path != "/login":
         return RedirectResponse("/login", status_code=303)
-    return answer_to(error)
+    return answer_to(error, request.scope)
 
 
-async def _on_store_error(_request: Request, error: Exception) -> Response:
+async def _on_store_error(request: Request, error: Exception) -> Response:
     log.warning("the store did not do it", extra={"reason": str(error)})
-    return answer_to(UnavailableError("the daemon's store cannot be used at present; nothing was changed, try again"))
+    told = UnavailableError("the daemon's store cannot be used at present; nothing was changed, try again")
+    return answer_to(told, request.scope)
 
 
 async def _on_validation_error(_request: Request, error: Exception) -> Response:
@@ -135,7 +148,9 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     status = 422 if error.status_code == HTTPStatus.BAD_REQUEST else error.status_code
     path = printable(request.url.path, SHOWN_CHARACTERS_MAX)
-    if status == HTTPStatus.NOT_FOUND:
+    if status == HTTPStatus.NOT_FOUND and _wants_page(request.scope):
+        message = f"there is no page at {path}"
+    elif status == HTTPStatus.NOT_FOUND:
         message = f"there is nothing at {path}; GET /v1/openapi.json says what there is"
     elif status == HTTPStatus.METHOD_NOT_ALLOWED:
         method = printable(request.method)
@@ -143,7 +158,7 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
     else:
         message = str(error.detail)
     code = MEANINGS[status][0] if status in MEANINGS else "error"
-    answer = error_answer(status, code, sound(message))
+    answer = _answer(request.scope, status, code, sound(message))
     answer.headers.update(error.headers or {})
     if status == HTTPStatus.METHOD_NOT_ALLOWED:
         # The framework names the methods of one route, where several may share an address.

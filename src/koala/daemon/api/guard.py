@@ -54,7 +54,7 @@ class Guard:
         try:
             await self._app(scope, await self._checked(scope, receive), answer.send)
         except ClientError as error:
-            await answer_to(error)(scope, receive, answer.send)
+            await answer_to(error, scope)(scope, receive, answer.send)
         except GoneError:
             return
         except asyncio.CancelledError:
@@ -64,10 +64,10 @@ class Guard:
             late = UnavailableError(
                 "the daemon stopped before this was answered; look what became of it when it is back"
             )
-            await answer_to(late)(scope, receive, answer.send)
+            await answer_to(late, scope)(scope, receive, answer.send)
         except Exception as error:
             what = f"{printable(scope['method'])} {route_of(scope)}"
-            response = answer_to_unexpected(error, what)
+            response = answer_to_unexpected(error, what, scope)
             if answer.is_begun:
                 raise ConnectionAbortedError("the answer had begun when it failed") from None
             await response(scope, receive, answer.send)

@@ -23,6 +23,7 @@ from koala.model.job_array import element_tail
 from koala.model.nodes import gpu_time_text, memory_text
 
 _HERE = files("koala.daemon.dashboard")
+_TITLES = {403: "Not allowed", 404: "Not found", 422: "That makes no sense", 429: "Too much at once", 503: "Not now"}
 _TYPES = {".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 
 
@@ -108,3 +109,8 @@ def render(template: str, **context: Any) -> str:
 def page(template: str, *, status: int = 200, **context: Any) -> HTMLResponse:
     """A page as an answer, which no cache keeps."""
     return HTMLResponse(render(template, **context), status_code=status, headers={"Cache-Control": "no-store"})
+
+
+def error_page(status: int, message: str) -> HTMLResponse:
+    """What went wrong, for a person."""
+    return page("error.html", status=status, title=_TITLES.get(status, "That did not work"), message=message)

@@ -24,7 +24,7 @@ from koala.daemon.dashboard.page_contents import (
     may_hold,
     window_min,
 )
-from koala.daemon.dashboard.rendering import STATIC, page
+from koala.daemon.dashboard.rendering import STATIC, error_page, page
 from koala.daemon.service.principal import Principal
 from koala.daemon.service.service import Service
 from koala.model.api import DOWNLOAD_BYTES_MAX, Scope
@@ -45,7 +45,6 @@ _NOTICES = {
     "resume": "The site is used again, and its errors are forgotten.",
     "probe": "The site was asked for its state.",
 }
-_TITLES = {403: "Not allowed", 404: "Not found", 422: "That makes no sense", 429: "Too much at once", 503: "Not now"}
 
 Who = Callable[..., Principal | Awaitable[Principal]]
 ServiceOf = Callable[[Request], Awaitable[Service]]
@@ -64,9 +63,9 @@ class _PageRoute(APIRoute):
             except NotSignedInError:
                 return RedirectResponse("/login", status_code=303)
             except ClientError as error:
-                return _error_page(error.http_status, error.message)
+                return error_page(error.http_status, error.message)
             except RequestValidationError:
-                return _error_page(404, "There is no such page; its address has a part that makes no sense.")
+                return error_page(404, "There is no such page; its address has a part that makes no sense.")
 
         return tell
 
@@ -211,7 +210,3 @@ def _add_open_to_all(router: APIRouter) -> None:
         # A name with its mark never means anything else, so that it may be kept for ever.
         keep = "public, max-age=31536000, immutable" if v == found.mark else "no-cache"
         return Response(found.content, media_type=found.media_type, headers={"Cache-Control": keep})
-
-
-def _error_page(status: int, message: str) -> HTMLResponse:
-    return page("error.html", status=status, title=_TITLES.get(status, "That did not work"), message=message)
