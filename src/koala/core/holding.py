@@ -15,7 +15,7 @@ from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
 from koala.core.state.timers import Alarm
 from koala.core.story import kept_back
-from koala.model.dependency import Condition, in_words
+from koala.model.dependency import NEVER_COMES, Condition, in_words
 from koala.model.messages import (
     ChangeAsked,
     EndedJob,
@@ -297,7 +297,7 @@ def _why_broken(condition: Condition, other: JobId, became: EndedJob | None) -> 
         what = f"job {other} ended before it started"
     else:
         what = f"job {other} {_BECAME[became.outcome]}"
-    return f"it waits for {in_words(condition, other)}, which can never come: {what}"
+    return f"it waits for {in_words(condition, other)}, {NEVER_COMES}: {what}"
 
 
 def _element_became(job_id: JobId, array: Job) -> EndedJob:

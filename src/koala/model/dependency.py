@@ -13,6 +13,8 @@ import msgspec
 DEPENDENCIES_MAX = 1_000
 # So many of them are told, each time that one has come, of a job that still waits.
 DEPENDENCIES_TOLD_MAX = 8
+# What is said of what a job waits for, in the reason of its end, when nothing can bring it any more.
+NEVER_COMES = "which can never come"
 
 
 class Condition(enum.StrEnum):

@@ -180,7 +180,43 @@ def test_a_graph_is_taken_whole_and_runs_in_order(shell: Shell, tmp_path: Path) 
     assert "there is no job 'made' in this graph" in told
     assert "did you mean 'make'?" in told
     assert len(shell.json("jobs")) == known
-    assert "--wait is for one job" in shell("submit", "--wait", str(path), code=2).stderr
+
+
+def graph_file(directory: Path, **jobs: tuple[str, str]) -> Path:
+    """Several jobs, each with what it runs and what it waits for."""
+    path = directory / "graph.yaml"
+    lines = [
+        f"  {name}: {{processors: 1, application: {{script: '{script}'}}, after: {{{after}}}}}"
+        for name, (script, after) in jobs.items()
+    ]
+    path.write_text("jobs:\n" + "\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def test_a_graph_is_waited_for_until_its_last_job_has_ended(shell: Shell, tmp_path: Path) -> None:
+    path = graph_file(
+        tmp_path, last=("true", "done: [first]"), first=("true", ""), unneeded=("true", "failed: [first]")
+    )
+    done = shell("submit", "--wait", str(path)).stdout
+    ends = [line for line in done.splitlines() if line.startswith("Job ")]
+    assert [words.split(": ")[0].split(" ", 2)[2] for words in ends] == ["is done", "is done", "was cancelled"]
+    told = shell.json("submit", "--wait", str(path))
+    assert {each["name"]: each["job"]["state"] for each in told["jobs"]} == {
+        "first": "done", "last": "done", "unneeded": "cancelled",
+    }  # fmt: skip
+
+
+def test_the_exit_code_of_a_graph_is_that_of_the_first_job_that_did_not_end_well(
+    shell: Shell, tmp_path: Path
+) -> None:
+    never = "limits: {restarts: 0}"
+    path = graph_file(
+        tmp_path, first=("exit 7", ""), last=("true", "done: [first]"), rescue=("true", "failed: [first]")
+    )
+    path.write_text(path.read_text().replace("processors: 1,", f"processors: 1, {never},"), encoding="utf-8")
+    done = shell("submit", "--wait", str(path), code=7)
+    assert "failed" in done.stdout
+    assert "is done" in done.stdout
 
 
 def test_tasks_are_spawned_into_a_job_that_runs(shell: Shell, tmp_path: Path) -> None:

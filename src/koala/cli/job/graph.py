@@ -12,7 +12,7 @@ import click
 
 from koala.cli.errors import EXIT_REFUSED, UserError, say, wrapped
 from koala.cli.job.text_problems import shown_at_place, source_to_send
-from koala.cli.job.waiting import warn_if_hopeless
+from koala.cli.job.waiting import end_with_graph, warn_if_hopeless
 from koala.cli.terminal.output import console, counted, print_json
 from koala.cli.terminal.progress import byte_counter
 from koala.cli.terminal.refusals import ASKED_MAX, NEVER_FITS
@@ -36,9 +36,16 @@ class Described(NamedTuple):
 
 
 def submit_graph(
-    ctx: click.Context, client: Client, graph: Described, token_id: str | None, *, dry_run: bool, as_json: bool
+    ctx: click.Context,
+    client: Client,
+    graph: Described,
+    token_id: str | None,
+    *,
+    to_wait: bool,
+    dry_run: bool,
+    as_json: bool,
 ) -> None:
-    """Submit the jobs, or say where they would go now."""
+    """Submit the jobs, and wait for them if that is wanted; or say where they would go now."""
     from koala.client import ConflictError, InvalidError
 
     try:
@@ -54,9 +61,9 @@ def submit_graph(
         raise UserError(shown_at_place(error, graph.text, graph.source)) from None
     except ConflictError as error:
         raise UserError(error.for_user().replace("client_token", "--token-id")) from None
-    if as_json:
+    if as_json and not to_wait:
         print_json(submitted.model_dump(mode="json"))
-    else:
+    elif not as_json:
         _print_submitted(submitted)
         print_notes({each.name: each.notes for each in submitted.jobs})
     for each in submitted.jobs:
@@ -70,6 +77,8 @@ def submit_graph(
         if each.name in tried:
             found = functools.partial(tried.get, each.name)
             warn_if_hopeless(client, each.job, f"{clean(each.name)} (job {each.job.id})", dry_run=found)
+    if to_wait:
+        end_with_graph(ctx, client, submitted, as_json=as_json)
 
 
 def _tried(client: Client, graph: Described) -> dict[str, DryRun]:

@@ -79,7 +79,8 @@ def submit(
     daemon and is where each component starts. What was sent before is not sent again.
 
     With --wait the exit code is that of the job's application: 0 when the job is done, its own code when it failed
-    with one, 1 otherwise. Ctrl-C stops waiting and leaves the job running.
+    with one, 1 otherwise; of several jobs that of the first that did not end well. Ctrl-C stops waiting and leaves
+    the job running.
     """
     if dry_run and (to_wait or token_id is not None):
         raise UserError("--dry-run submits nothing; leave out --wait and --token-id")
@@ -89,9 +90,8 @@ def submit(
     text, source = found or read_named("job", job)
     files = files_of(text, source, Path(job) if Path(job).is_file() else None, with_paths)
     if is_graph(text, source):
-        if to_wait:
-            raise UserError("--wait is for one job; submit the graph, then koala job wait the last of its jobs")
-        submit_graph(ctx, client, Described(text, source, files), token_id, dry_run=dry_run, as_json=as_json)
+        graph = Described(text, source, files)
+        submit_graph(ctx, client, graph, token_id, to_wait=to_wait, dry_run=dry_run, as_json=as_json)
         return
     if dry_run:
         _print_dry_run(ctx, _dry_run(client, text, source, files), as_json)

@@ -16,10 +16,11 @@ from koala.cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, FailedError, say
 from koala.cli.terminal.output import console, print_json
 from koala.cli.terminal.refusals import NEVER_FITS, verdict
 from koala.cli.terminal.words import clean, elements_words, expected, places_words, shown_state, span
+from koala.model.dependency import NEVER_COMES
 
 if TYPE_CHECKING:
     from koala.client import Client
-    from koala.model.api import DryRun, Explanation, JobSummary, RefusalInfo
+    from koala.model.api import DryRun, Explanation, JobSummary, RefusalInfo, SubmittedGraph
 
 # How often a terminal is told how the job stands, and how often a log is asked to take a new reason.
 PROGRESS_S = 1.0
@@ -48,9 +49,7 @@ def watch_job(
     be_patient(client)
     watch = _Watch(client, job, timeout_s, known)
     try:
-        if not console(stderr=True).is_terminal:
-            return watch.until_ended(_Log(client, told).tell, LOG_PROGRESS_S)
-        return _on_terminal(client, watch)
+        return _watched(client, watch, told)
     except KeyboardInterrupt:
         if as_json and watch.seen is not None:
             print_json(watch.seen.model_dump(mode="json"))
@@ -60,6 +59,41 @@ def watch_job(
             err=True,
         )
         ctx.exit(EXIT_INTERRUPTED)
+
+
+def end_with_graph(ctx: click.Context, client: Client, graph: SubmittedGraph, *, as_json: bool) -> None:
+    """Wait until all jobs of a graph have ended, those that others wait for first, tell how each did, and exit with
+    the code of the first that did not end well. Of one that another made unneeded, as a job that waits for a failure
+    that did not come, that other's end counts. Ctrl-C leaves the jobs alone."""
+    be_patient(client)
+    seen = [each.job for each in graph.jobs]
+
+    def told() -> None:
+        if as_json:
+            jobs = [each.model_copy(update={"job": job}) for each, job in zip(graph.jobs, seen, strict=True)]
+            print_json(graph.model_copy(update={"jobs": jobs}).model_dump(mode="json"))
+
+    try:
+        for index, job in enumerate(seen):
+            seen[index] = _watched(client, _Watch(client, job.id, None, job), "")
+            if not as_json:
+                _print_end(seen[index])
+    except KeyboardInterrupt:
+        told()
+        say("\nThe jobs go on. See them with `koala jobs`.", err=True)
+        ctx.exit(EXIT_INTERRUPTED)
+    told()
+    ctx.exit(next((code for job in seen if not _is_unneeded(job) and (code := exit_code(job))), 0))
+
+
+def _is_unneeded(job: JobSummary) -> bool:
+    return job.state == "cancelled" and NEVER_COMES in job.reason
+
+
+def _watched(client: Client, watch: _Watch, told: str) -> JobSummary:
+    if not console(stderr=True).is_terminal:
+        return watch.until_ended(_Log(client, told).tell, LOG_PROGRESS_S)
+    return _on_terminal(client, watch)
 
 
 class _Watch:

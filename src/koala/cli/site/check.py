@@ -1,4 +1,4 @@
-"""``koala site check``: whether a site of a grid file can be used, step by step, and what to mend."""
+"""``koala site check``: whether sites of a grid file can be used, step by step, and what to mend."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -38,7 +38,7 @@ PATIENCE_S_MAX = 86_400.0
 
 
 @click.command()
-@click.argument("name", metavar="SITE", shell_complete=complete_site)
+@click.argument("names", metavar="[SITE]...", nargs=-1, shell_complete=complete_site)
 @click.option("--grid", "grid_name", metavar="GRID", help="The grid file; by default the grid of the last koala up.")
 @click.option(
     "--state",
@@ -68,7 +68,7 @@ PATIENCE_S_MAX = 86_400.0
 @click.pass_context
 def check(
     ctx: click.Context,
-    name: str,
+    names: tuple[str, ...],
     grid_name: str | None,
     state: Path | None,
     run: bool,
@@ -76,36 +76,50 @@ def check(
     ssh_config: Path | None,
     as_json: bool,
 ) -> None:
-    """Check step by step whether a site can be used, and say what to mend. No daemon is needed.
+    """Check step by step whether sites can be used, and say what to mend. No daemon is needed.
 
-    The site is asked, and its work directory made; only with --run does a job go there. Exits with 1 when
-    something must be mended.
+    Without a name all sites of the grid are checked, one after the other. A site is asked, and its work directory
+    made; only with --run does a job go there. Exits with 1 when something must be mended. --json prints an object
+    for one site that is named, and else a list of them.
     """
     from koala.client import default_state
 
     directory = default_state() if state is None else state
-    site, source = _site(name, grid_name, directory)
-    first = _named(site, source)
+    sites, source = _sites(names, grid_name, directory)
     shown = None if as_json else _printer()
-    if shown is not None:
-        shown(first)
-    looking = _looked(site, directory, run=run, patience_s=patience_s, ssh_config=ssh_config)
-    found = [first, *asyncio.run(_findings(looking, shown))]
-    failures = [each for each in found if each.sign == "failed"]
+    answers: list[dict[str, Any]] = []
+    for site in sites:
+        if shown is not None and answers:
+            click.echo()
+        first = _named(site, source)
+        if shown is not None:
+            shown(first)
+        looking = _looked(site, directory, run=run, patience_s=patience_s, ssh_config=ssh_config)
+        found = [first, *asyncio.run(_findings(looking, shown))]
+        if shown is not None:
+            click.echo(_verdict(site, found))
+        answers.append(_answer(site, found))
     if as_json:
-        steps = [
-            {"step": each.step, "result": each.sign, "found": each.words, "advice": each.advice or None}
-            for each in found
-        ]
-        print_json({"site": site.name, "kind": site.kind, "usable": not failures, "steps": steps})
-    else:
-        click.echo(_verdict(site, found))
-    if failures:
+        print_json(answers[0] if len(names) == 1 else answers)
+    if not all(each["usable"] for each in answers):
         ctx.exit(EXIT_FAILED)
 
 
-def _site(name: str, grid_name: str | None, state: Path) -> tuple[Site, str]:
-    """The site of that name, and the grid file that names it."""
+def _answer(site: Site, found: Sequence[Finding]) -> dict[str, Any]:
+    """What was found, for a program."""
+    return {
+        "site": site.name,
+        "kind": site.kind,
+        "usable": not any(each.sign == "failed" for each in found),
+        "steps": [
+            {"step": each.step, "result": each.sign, "found": each.words, "advice": each.advice or None}
+            for each in found
+        ],
+    }
+
+
+def _sites(names: Sequence[str], grid_name: str | None, state: Path) -> tuple[list[Site], str]:
+    """The sites of these names, or all of them, and the grid file that names them."""
     from koala.cli.daemon.up import GRID_FILE
     from koala.descriptions import read_grid
     from koala.descriptions.yaml.problems import nearest
@@ -119,11 +133,11 @@ def _site(name: str, grid_name: str | None, state: Path) -> tuple[Site, str]:
             )
         grid_name = str(kept)
     text, source = read_named("grid", grid_name)
-    grid = read_grid(text, source)
-    for site in grid.sites:
-        if site.name == name:
-            return site, source
-    raise UserError(f"{source} names no site {clean(name)!r}; {nearest(name, [site.name for site in grid.sites])}")
+    known = {site.name: site for site in read_grid(text, source).sites}
+    for name in names:
+        if name not in known:
+            raise UserError(f"{source} names no site {clean(name)!r}; {nearest(name, list(known))}")
+    return [known[name] for name in dict.fromkeys(names or known)], source
 
 
 def _named(site: Site, source: str) -> Finding:

@@ -268,6 +268,26 @@ def test_the_table_fits_the_terminal_and_says_what_to_do(tmp_path: Path) -> None
     assert (result.exit_code, result.stdout.splitlines()[-1]) == (0, "here can be used.")
 
 
+def test_several_sites_are_checked_in_one_go_and_without_a_name_all_of_them(tmp_path: Path) -> None:
+    grid = tmp_path / "grid.yaml"
+    grid.write_text(
+        """sites:
+  far: {kind: slurm, ssh: nowhere.invalid, processors: 8}
+  here: {kind: local, processors: 1}
+  there: {kind: local, processors: 1}
+"""
+    )
+    words = ("site", "check", "--grid", str(grid), "--ssh-config", os.devnull)
+    everywhere = koala_says(*words)
+    assert everywhere.exit_code == 1
+    verdicts = [line for line in everywhere.stdout.splitlines() if " can" in line and line.endswith(".")]
+    assert verdicts == ["far cannot be used yet: 1 thing to mend.", "here can be used.", "there can be used."]
+    two = koala_says(*words, "there", "here", "--json")
+    assert two.exit_code == 0
+    assert [(each["site"], each["usable"]) for each in json.loads(two.stdout)] == [("there", True), ("here", True)]
+    assert json.loads(koala_says(*words, "here", "--json").stdout)["site"] == "here"
+
+
 def test_a_site_that_the_grid_file_does_not_name_is_wrong_use(tmp_path: Path) -> None:
     grid = tmp_path / "grid.yaml"
     grid.write_text("sites: {alpha: {processors: 8}}")
