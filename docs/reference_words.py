@@ -7,6 +7,8 @@ RSL_MEANING = {
     "executable": "the program to run",
     "arguments": "its arguments, one value each",
     "koalaImage": "the container image to run it in; the job goes only to sites that say how they run images",
+    "koalaRequires": "programs without which it cannot run: the job goes only to sites that provide them, or that "
+    "it names; by default srun or qrsh where the script calls it; `none` goes anywhere",
     "koalaProcessorsPerTask": "processors of each task: an MPI rank or a worker of torchrun; must divide the count",
     "koalaTaskMemory": "memory of each task, such as `16G`",
     "koalaTaskGpus": "GPUs of each task",
@@ -55,8 +57,9 @@ RSL_MEANING = {
 
 SBATCH_MEANING = {
     "ntasks": "tasks of this component",
-    "nodes": "without `--ntasks`: one task on each node, or as many as `--ntasks-per-node`; of `2-4` the least",
-    "ntasks-per-node": "times `--nodes`, or one node, they are the number of tasks",
+    "nodes": "without `--ntasks`: so many tasks, or so many times `--ntasks-per-node`; of `2-4` the least; noted, as "
+    "the site lays tasks out over its nodes",
+    "ntasks-per-node": "without `--ntasks`: times `--nodes`, or one node, their number; noted likewise",
     "cpus-per-task": "processors of each task: an MPI rank or a worker of torchrun; sets `OMP_NUM_THREADS` too",
     "cpus-per-gpu": "processors of a task for each of its GPUs, in the place of `--cpus-per-task`",
     "job-name": "a name for tables",
@@ -87,6 +90,8 @@ SBATCH_MEANING = {
     "container": "the image to run it in; the job goes only to sites that say how they run images",
     "priority": "`high` or `low`",
     "policy": "the placement policy",
+    "requires": "programs without which it cannot run, as `srun,matlab`: it goes only to sites that provide them, or "
+    "that it names; by default srun or qrsh where the script calls it; `none` goes anywhere",
     "type": "`plain`, `mpi` or `torchrun`",
     "flexible": "the processors are a total that the scheduler divides; takes no value",
     "component-min": "the least processors in one part of a flexible job",
@@ -204,6 +209,12 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
         "tries that a job may ask for to place it, and to claim its processors",
     ),
     ("koala.model.request_size", "JOB_SHAPES_MAX", "different shapes of tasks among the components of a job"),
+    ("koala.model.request_size", "REQUIRED_PROGRAMS_MAX", "programs that a job requires"),
+    (
+        "koala.descriptions.grid.site",
+        "PROVIDED_MAX",
+        "programs that a site provides beside its batch system",
+    ),
     ("koala.model.request_size", "ARGUMENTS_MAX", "arguments of one application"),
     ("koala.model.request_size", "VARIABLES_MAX", "environment variables of one application"),
     ("koala.model.request_size", "JOB_ENTRIES_MAX", "arguments and variables of all components of a job"),

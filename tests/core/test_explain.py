@@ -354,6 +354,18 @@ def story_of_an_image() -> list[str]:
     return driver.story(1)
 
 
+def story_of_a_launch_program() -> list[str]:
+    driver = CoreDriver({"a": 10, "b": 9})
+    first, second = driver.scheduler.grid.sites
+    provides = msgspec.structs.replace(second, provides=("srun",))
+    driver.scheduler = Scheduler(msgspec.structs.replace(driver.scheduler.grid, sites=(first, provides)))
+    driver.ledger = driver.scheduler.ledger
+    application = Application(script="srun x", requires=("srun",))
+    request = msgspec.structs.replace(ask(5), components=(Component(processors=5, application=application),))
+    driver.send(JobSubmitted(at=0.0, job=1, request=request))
+    return driver.story(1)
+
+
 def story_of_a_bad_job() -> list[str]:
     driver = CoreDriver({"a": 10, "b": 9}, error_threshold=1, scan_interval_s=0.0)
     driver.submit(ask(5))
@@ -506,6 +518,7 @@ TOLD: dict[str, tuple[Callable[[], list[str]], str]] = {
     "not_taken": (story_of_a_move, "near did not take component 0: queue closed"),
     "unsuitable": (story_of_a_site_that_will_not, "a will never run component 0: too long"),
     "without_images": (story_of_an_image, "which cannot be run at a"),
+    "without_program": (story_of_a_launch_program, "it requires srun, which is not provided at a"),
     "closed_to_guests": (story_of_a_guest, "it must not run under the account of the daemon, at a"),
     "goes_on_from": (
         story_of_a_checkpoint,

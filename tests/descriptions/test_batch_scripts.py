@@ -46,19 +46,28 @@ CASES = {
         "--nodes=2 --ntasks-per-node=4 --gres=gpu:4 --gpus-per-task=1 --cpus-per-task=8",
         (64, 8, TaskNeeds(gpus=1)),
         {},
+        ("--nodes and --ntasks-per-node have no effect on where tasks go",),
     ),
     "processors for each GPU": Case("--gpus=2 --ntasks=1 --cpus-per-gpu=6", (12, 12, TaskNeeds(gpus=2)), {}),
     "MPI started with srun": Case(
         "--nodes=4-4 --ntasks-per-node=32 --time=30 --exclusive --hint=nomultithread\n--constraint=haswell",
         (128, 1, TaskNeeds(constraint="haswell")),
         {"walltime_s": 1800.0},
-        ("--exclusive has", "--hint has"),
+        ("--exclusive has", "--hint has", "--nodes and --ntasks-per-node have"),
         "module load openmpi\nsrun ./solver\n",
     ),
     "tasks of a node without a number of nodes": Case(
-        "--ntasks-per-node=8 --mem-per-cpu=2000", (8, 1, TaskNeeds(memory_bytes=2000 * 2**20)), {}
+        "--ntasks-per-node=8 --mem-per-cpu=2000",
+        (8, 1, TaskNeeds(memory_bytes=2000 * 2**20)),
+        {},
+        ("--ntasks-per-node has no effect on where tasks go",),
     ),
-    "a range of nodes": Case("--nodes=2-4", (2, 1, None), {}, ("--nodes=2-4 is taken as 2",)),
+    "two tasks on each of two nodes": Case(
+        "-N 2 --ntasks-per-node=2", (4, 1, None), {}, ("--nodes and --ntasks-per-node have no effect",)
+    ),
+    "all tasks on one node": Case("-N 1 -n 4", (4, 1, None), {}, ("--nodes has no effect",)),
+    "one task on one node": Case("-N 1 --ntasks-per-node=1", (1, 1, None), {}),
+    "a range of nodes": Case("--nodes=2-4", (2, 1, None), {}, ("--nodes=2-4 is taken as 2", "--nodes has")),
     "threads": Case(
         "--ntasks=1\n--cpus-per-task=8\n--threads-per-core=1",
         (8, 8, None),

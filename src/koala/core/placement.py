@@ -199,7 +199,7 @@ class JobPlacing:
         sites, most = ledger.sites, ledger.sites.most()
         closed = sites.closed_to(job.request, guest=job.guest)
         for each in closed:
-            job.tell(ledger.now, each.word, each.sites)
+            job.tell(ledger.now, each.word, *([each.program] if each.program else []), each.sites)
         if can_ever_fit(job.demand, most, sites.view):
             return False
         if not can_ever_fit(self.demand_of(job.request), most, sites.view):

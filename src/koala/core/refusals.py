@@ -28,9 +28,12 @@ _NO_CURE = "none:"
 # What keeps jobs out of sites from the first: what is said where it is so everywhere, and what would help.
 _NOWHERE = {
     "without_images": "no site runs containers",
+    "without_program": "no site provides {0}, which it requires",
     "closed_to_guests": "every site would run it under the account of the daemon, and it is a guest's",
 }
 _CLOSED_CURES = {
+    "without_program": "take {0} out of what the job requires (requires: []), or name it in provides "
+    "of a site in the grid file",
     "without_images": "take the image out of the job, or name the site's containers in the grid file",
     "closed_to_guests": "ask the daemon's owner for shared_account: true in the grid file",
 }
@@ -77,9 +80,10 @@ def closed_refusal(refusal: Refusal, closed: Sequence[ClosedSites], sites: Sites
     for each in closed:
         named = ", ".join(sites.sites[index].name for index in each.sites[:SHUT_SITES_TRIED_MAX])
         more = len(each.sites) - SHUT_SITES_TRIED_MAX
-        everywhere = len(each.sites) == len(sites.sites) and each.word in _NOWHERE
-        words.append(_NOWHERE[each.word] if everywhere else f"{named}{_and_more(more)} {each.reason}")
-    cure = "; ".join(dict.fromkeys(_CLOSED_CURES[each.word] for each in closed))
+        everywhere = len(each.sites) == len(sites.sites)
+        nowhere = _NOWHERE[each.word].format(each.program)
+        words.append(nowhere if everywhere else f"{named}{_and_more(more)} {each.reason}")
+    cure = "; ".join(dict.fromkeys(_CLOSED_CURES[each.word].format(each.program) for each in closed))
     return msgspec.structs.replace(refusal, reason="; ".join(words), cure=cure, permanent=True)
 
 

@@ -466,6 +466,9 @@ _WORDS: dict[str, Callable[..., str]] = {
     "without_images": lambda names, sites: (
         f"it runs in a container image, which cannot be run at {', '.join(names[at] for at in sites)}"
     ),
+    "without_program": lambda names, program, sites: (
+        f"it requires {program}, which is not provided at {', '.join(names[at] for at in sites)}"
+    ),
     "goes_on_from": lambda _, component, source, size_bytes, reason: _goes_on_from(
         component, source, size_bytes, reason
     ),

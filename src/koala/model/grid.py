@@ -54,6 +54,13 @@ class SiteKind(enum.StrEnum):
     GRID_ENGINE = "grid_engine"
 
 
+# The programs that a batch system has on its nodes.
+_PROGRAMS_OF_KIND: dict[SiteKind, tuple[str, ...]] = {
+    SiteKind.SLURM: ("srun", "sbatch", "scancel", "scontrol", "squeue", "sinfo", "sacct"),
+    SiteKind.GRID_ENGINE: ("qrsh", "qsub", "qdel", "qstat", "qacct"),
+}
+
+
 class Claims(enum.StrEnum):
     """How processors of a batch system are claimed for the moment at which all components of a job start."""
 
@@ -262,6 +269,8 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
 
     ``containers`` is how it runs container images; without, jobs with an image do not go there.
 
+    ``provides`` are programs that jobs may require and that it has beside those of its batch system.
+
     ``own_account`` says whether jobs run there under another account than the daemon's, or where its own reaches
     nothing of the daemon; None is as ``shares_account`` guesses.
 
@@ -282,6 +291,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     node_classes: tuple[NodeClass, ...] = ()
     batch: BatchSettings | None = None  # of a site under a batch system
     containers: Containers | None = None
+    provides: tuple[str, ...] = ()
     own_account: bool | None = None
     lost_after_s: float | None = None
     probes: bool = True
@@ -299,6 +309,11 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
         if self.own_account is not None:
             return not self.own_account
         return self.kind is SiteKind.LOCAL or (self.batch is not None and self.batch.ssh is None)
+
+    @property
+    def programs(self) -> tuple[str, ...]:
+        """All that it provides of what jobs may require."""
+        return (*_PROGRAMS_OF_KIND.get(self.kind, ()), *self.provides)
 
     def runs_images(self, job_type: JobType) -> bool:
         """Whether a job of this type can run in an image there. The ranks of MPI are handed an open connection to

@@ -122,7 +122,7 @@ class Application(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     ``processors_per_task`` of a component's processors belong to one task: one rank of an MPI job, one worker of
     torchrun, whose threads share them. ``image`` is the container image that it runs in, by a name that its site
     understands. ``partition`` is what it asks of a batch system, by a name that the grid file translates for each
-    site; where it does not, the component goes where all go.
+    site; where it does not, the component goes where all go. ``requires`` are programs without which it cannot run.
 
     In the names of its streams ``%j`` stands for the number of the job, and so on, as in batch scripts, and ``%%``
     for a percent sign.
@@ -139,6 +139,7 @@ class Application(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     processors_per_task: int = 1
     image: str | None = None
     partition: str | None = None
+    requires: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not 1 <= self.processors_per_task <= PROCESSORS_MAX:
@@ -509,6 +510,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def has_image(self) -> bool:
         """Whether any of it runs in a container image."""
         return any(component.application.image is not None for component in self.components)
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """The programs that its components require, each once."""
+        return tuple(dict.fromkeys(each for component in self.components for each in component.application.requires))
 
     @property
     def is_total(self) -> bool:

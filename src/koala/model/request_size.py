@@ -24,6 +24,8 @@ FILE_NAME_CHARACTERS_MAX = 1_024
 JOB_INPUT_FILES_MAX = 10_000
 # Shapes of tasks of all components: every try to place a job looks at the nodes of all sites for each of them.
 JOB_SHAPES_MAX = 16
+# Programs that all components together require: each is looked for at all sites.
+REQUIRED_PROGRAMS_MAX = 16
 # Arguments and variables of all components together.
 JOB_ENTRIES_MAX = 100_000
 # The parts of all splits of a flexible job together: each is looked at in every try to place it.
@@ -65,6 +67,8 @@ def check_size(request: Request, *, characters_max: int = REQUEST_CHARACTERS_MAX
     if shapes > JOB_SHAPES_MAX:
         said = f"components with {shapes} different shapes of tasks, more than {JOB_SHAPES_MAX} (JOB_SHAPES_MAX)"
         raise RequestSizeError("components", said, "ask for the same for more of them, or submit several jobs")
+    what = "programs in all components"
+    _at_most("requires", len(request.required), REQUIRED_PROGRAMS_MAX, what, "REQUIRED_PROGRAMS_MAX")
     if request.flexible is not None:
         parts = sum(map(len, request.flexible.splits))
         _at_most("splits", parts, SPLIT_PARTS_MAX, "parts in all splits", "SPLIT_PARTS_MAX")
@@ -110,6 +114,7 @@ def texts_of(request: Request) -> Iterator[str]:
     yield request.name
     for application in different_applications(request):
         yield from application.arguments
+        yield from application.requires
         for name, value in application.environment:
             yield name
             yield value

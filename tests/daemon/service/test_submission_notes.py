@@ -7,8 +7,9 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from koala.daemon.service.submission_notes import LOOKED_AT_CHARACTERS_MAX, PROGRAMS_NAMED_MAX, submission_notes
+from koala.daemon.service.submission_notes import PROGRAMS_NAMED_MAX, submission_notes
 from koala.descriptions import read_grid, read_job
+from koala.descriptions.job.required import LOOKED_AT_CHARACTERS_MAX
 from koala.model.grid import Grid
 from koala.model.travelling import TravellingFile
 from tests.support.work import growth, steps
@@ -104,13 +105,30 @@ def test_an_executable_counts_and_input_files_bring_programs_too() -> None:
     assert notes(f"{'x' * 80}\n" * (LOOKED_AT_CHARACTERS_MAX // 80) + "./solver") == []
 
 
+MIXED = read_grid(
+    "sites:\n  A: {kind: slurm, processors: 4}\n  B: {kind: local, processors: 4}\n"
+    "  C: {kind: local, processors: 4, provides: [srun]}\n",
+    "grid.yaml",
+)
+
+
 def test_commands_of_slurm_are_told_where_there_is_no_slurm() -> None:
-    (note,) = notes("srun hostname\nnodes=$(scontrol show hostnames)")
-    assert note.startswith("the script calls srun, scontrol, and there is no Slurm at A;")
+    (note,) = notes("nodes=$(scontrol show hostnames)")
+    assert note.startswith("the script calls scontrol, and there is no Slurm at A;")
+    (note,) = notes("srun hostname", "-n 1\n#KOALA --requires none")
+    assert note.startswith("the script calls srun, and there is no Slurm at A;")
     assert "#KOALA --type mpi" in note
-    slurm = read_grid("sites:\n  A: {kind: slurm, processors: 4}\n  B: {kind: local, processors: 4}\n", "grid.yaml")
-    assert "there is no Slurm at B" in notes("srun hostname", grid=slurm)[0]
-    assert notes("srun hostname", "-n 1 -M A", grid=slurm) == []
+
+
+def test_a_script_that_requires_srun_is_told_where_it_goes() -> None:
+    (note,) = notes("srun hostname", grid=MIXED)
+    assert note.startswith("it requires srun, and goes only where that is provided: A, C;")
+    assert "#KOALA --requires none" in note
+    assert notes("srun hostname", "-n 1 -M A", grid=MIXED) == []
+    (note,) = notes("srun hostname", "-n 1 -M B", grid=MIXED)
+    assert note == "it requires srun, which B does not provide, and goes there as it says so"
+    (note,) = notes("srun hostname")
+    assert "goes only where that is provided: nowhere" in note
 
 
 def test_a_partition_is_told_of_by_where_it_is_known() -> None:

@@ -292,6 +292,15 @@ def _run_images_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Sites, "closed_to", to_guests_alone)
 
 
+def _run_programs_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    closed_to = Sites.closed_to
+
+    def to_others(self: Sites, request: Request, *, guest: bool) -> list[ClosedSites]:
+        return [each for each in closed_to(self, request, guest=guest) if each.word != "without_program"]
+
+    monkeypatch.setattr(Sites, "closed_to", to_others)
+
+
 def _start_jobs_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(JobHolding, "note", lambda *_: True)
 
@@ -341,6 +350,10 @@ def _has_guests(storm: Storm) -> bool:
     return any(arrival.guest for arrival in storm.arrivals)
 
 
+def _has_required(storm: Storm) -> bool:
+    return any(arrival.request.required for arrival in storm.arrivals)
+
+
 def _has_images(storm: Storm) -> bool:
     return any(arrival.request.has_image for arrival in storm.arrivals)
 
@@ -356,6 +369,7 @@ CAN_SHOW: dict[str, Callable[[Storm], bool]] = {
     "a quarantined job holds nothing": _has_defects,
     "guests kept out": _has_guests,
     "images run where they can": _has_images,
+    "programs where they are provided": _has_required,
     "links add up": _has_network,
     "nothing left behind": _has_network,
     SPAWNED_ONCE: _has_spawns,
@@ -423,6 +437,7 @@ PLANTED: list[tuple[Callable[[pytest.MonkeyPatch], None], str]] = [
     (_leave_traffic_of_broken_jobs_on_the_links, "nothing left behind"),
     (_let_guests_in_everywhere, "guests kept out"),
     (_run_images_anywhere, "images run where they can"),
+    (_run_programs_anywhere, "programs where they are provided"),
     (_start_jobs_at_once, "no job starts before what it waits for"),
     (_forget_those_who_wait_for_what_never_comes, "a broken dependency ends the job"),
     (_let_held_jobs_go_at_once, "a job is held while there is a reason, and no longer"),

@@ -21,7 +21,7 @@ from koala.core.state.site_belief import SiteBelief, Trust
 from koala.model.grid import Grid
 from koala.model.messages import SiteReported
 from koala.model.nodes import releases_within
-from koala.model.request import JobId, JobType, Request
+from koala.model.request import JobId, JobType, Request, SiteName
 from koala.policies.interface import View, quota_processors
 
 _USABLE, _PROBING = Trust.USABLE, Trust.PROBING
@@ -39,11 +39,12 @@ NOTHING = -(10**12)
 
 class ClosedSites(NamedTuple):
     """Sites that are closed to a job from the first: the word of its story for it, and what is said of them where no
-    others are left."""
+    others are left; the program that they do not provide, where that is why."""
 
     word: str
     sites: tuple[int, ...]
     reason: str
+    program: str = ""
 
 
 class Sites:
@@ -64,6 +65,10 @@ class Sites:
             job_type: tuple(index for index, site in enumerate(grid.sites) if not site.runs_images(job_type))
             for job_type in JobType
         }
+        self._providing: dict[str, set[SiteName]] = {}
+        for site in grid.sites:
+            for program in site.programs:
+                self._providing.setdefault(program, set()).add(site.name)
         self.hold_placed = grid.scheduler.holds_placed
         self.error_threshold = grid.scheduler.error_threshold
         self.default_walltime_s = grid.scheduler.default_walltime_s
@@ -94,7 +99,16 @@ class Sites:
         without = self._without_images[request.job_type]
         if without and request.has_image:
             closed.append(ClosedSites("without_images", without, "cannot run its image"))
+        closed += self._lacking(request)
         return closed
+
+    def _lacking(self, request: Request) -> Iterator[ClosedSites]:
+        """The sites that do not provide a program that the job requires, and that it does not name itself."""
+        for program in request.required:
+            there = self._providing.get(program, set()) | {component.site for component in request.components}
+            sites = tuple(index for index, site in enumerate(self.sites) if site.name not in there)
+            if sites:
+                yield ClosedSites("without_program", sites, f"cannot provide {program}", program)
 
     def nodes_by(self, availability: Availability) -> FutureNodes:
         """The nodes at times to come, by these profiles."""

@@ -11,20 +11,18 @@ import posixpath
 import re
 from collections.abc import Iterator, Sequence
 
-from koala.model.grid import Grid, SiteKind
+from koala.descriptions.job.required import commands_of
+from koala.model.grid import Grid
 from koala.model.request import Application, Request, SiteName
 
 # So many sites are named in a sentence, and so many programs.
 SITES_NAMED_MAX = 8
 PROGRAMS_NAMED_MAX = 4
-# So much of a script is looked at, and so many different applications.
-LOOKED_AT_CHARACTERS_MAX = 50_000
+# So many different applications are looked at.
 APPLICATIONS_LOOKED_AT_MAX = 16
 # So many different programs of one of them; a longer path is none.
 PROGRAMS_LOOKED_AT_MAX = 100
 _PATH_CHARACTERS_MAX = 255
-# A line longer than this is data, and no command.
-_LINE_CHARACTERS_MAX = 1_000
 
 # Each pattern goes over a line once, whatever stands there: what a job says is looked at while others wait.
 _PATH = r"[A-Za-z0-9_][A-Za-z0-9_.+-]*(?:/[A-Za-z0-9_.+-]+)*"
@@ -45,10 +43,11 @@ _SLURM_COMMAND = re.compile(r"(?:^|[\s;&|(`])(srun|scontrol|sbatch|squeue|scance
 def submission_notes(request: Request, grid: Grid) -> list[str]:
     """All that is said of a request in this grid."""
     applications = list(dict.fromkeys(part.application for part in request.components))[:APPLICATIONS_LOOKED_AT_MAX]
-    scripts = [[*_commands(each.script)] for each in applications if each.script is not None]
+    scripts = [commands_of(each.script) for each in applications if each.script is not None]
     return [
         *partition_notes(request, grid),
         *_program_notes(request, applications),
+        *_required_notes(request, grid),
         *_slurm_notes(scripts, request, grid),
     ]
 
@@ -105,7 +104,7 @@ def _programs(application: Application) -> list[str]:
         path = application.executable
         is_here = path.startswith("./") and len(path) <= _PATH_CHARACTERS_MAX
         return [posixpath.normpath(path)] if is_here else []
-    lines = [*_commands(application.script or "")]
+    lines = commands_of(application.script or "")
     if any(_MAKES.search(line) for line in lines):
         return []
     made = {found[1] for line in lines for found in _MADE.finditer(line)}
@@ -130,23 +129,37 @@ def _called(line: str) -> Iterator[str]:
                 interprets = False
 
 
-def _commands(script: str) -> Iterator[str]:
-    """The lines of a script that are no comments."""
-    for line in script[:LOOKED_AT_CHARACTERS_MAX].splitlines():
-        if not line.lstrip().startswith("#") and len(line) <= _LINE_CHARACTERS_MAX:
-            yield line
+def _required_notes(request: Request, grid: Grid) -> Iterator[str]:
+    """Where the job does not go for what it requires, and where it goes all the same since it names the site."""
+    named = {part.site for part in request.components}
+    for program in request.required:
+        without = [site.name for site in grid.sites if program not in site.programs]
+        lacking = [name for name in without if name in named]
+        if lacking:
+            yield f"it requires {program}, which {some_sites(lacking)} does not provide, and goes there as it says so"
+        if len(without) > len(lacking) and None in named:
+            there = [site.name for site in grid.sites if site.name not in without]
+            yield (
+                f"it requires {program}, and goes only where that is provided: {some_sites(there) or 'nowhere'}; "
+                "'requires: []' (#KOALA --requires none) lets it go anywhere"
+            )
 
 
 def _slurm_notes(scripts: Sequence[Sequence[str]], request: Request, grid: Grid) -> Iterator[str]:
-    """Commands of Slurm in a script, where it may run at sites without them."""
+    """Commands of Slurm in a script that it does not require, where it may run at sites without them."""
     commands = dict.fromkeys(
-        found[1] for lines in scripts for line in lines for found in _SLURM_COMMAND.finditer(f"{line} ")
+        found[1]
+        for lines in scripts
+        for line in lines
+        for found in _SLURM_COMMAND.finditer(f"{line} ")
+        if found[1] not in request.required
     )
-    chosen = {part.site for part in request.components}
+    named = {part.site for part in request.components}
     without = [
         site.name
         for site in grid.sites
-        if site.kind is not SiteKind.SLURM and (None in chosen or site.name in chosen)
+        if not set(commands).issubset(site.programs)
+        and (site.name in named or (None in named and set(request.required).issubset(site.programs)))
     ]
     if not commands or not without:
         return

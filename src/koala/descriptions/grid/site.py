@@ -31,6 +31,9 @@ from koala.model.grid import NODE_POWER, NODES_NAMED_MAX, Containers, ContainerT
 from koala.model.nodes import GPU_KIND_PATTERN, NODE_CLASSES_MAX, TASK_GPUS_MAX, UNTOLD, NodeClass, NodeSize
 from koala.model.task_graph import QUANTITY_MAX, QUANTITY_MIN
 
+# Programs that a site names as what it provides.
+PROVIDED_MAX = 1_000
+
 Power = Annotated[Number, Field(ge=QUANTITY_MIN, le=QUANTITY_MAX)]
 
 POWER_WORDS = "its nominal power, in MFlop/s"
@@ -136,6 +139,11 @@ class ClusterText(Description):
         description="with what the site runs container images, or that and where the images are; by default it runs "
         "none, and jobs with an image do not go there",
     )
+    provides: Annotated[tuple[Name, ...], Field(max_length=PROVIDED_MAX)] = Field(
+        default=(),
+        description="programs that jobs may require and that are found there beside those of its batch system (srun, "
+        "qrsh), such as [ibrun, matlab]; a job that requires another does not go there",
+    )
     probes: bool = Field(default=True, description="whether its links to other sites may be probed")
     own_account: bool | None = Field(
         default=None,
@@ -203,6 +211,7 @@ class SiteText(BatchKeysText, NodeKeysText, ClusterText):
             node_classes=self._node_classes(),
             batch=self.settings(name, self.kind),
             containers=None if self.containers is None else Containers(**self.containers.model_dump()),
+            provides=tuple(dict.fromkeys(self.provides)),
             own_account=self.own_account,
             lost_after_s=self.lost_after_s,
             probes=self.probes,

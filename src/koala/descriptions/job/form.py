@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any
 
-import yaml
 from msgspec.structs import replace
 from pydantic import BeforeValidator, ConfigDict, Field
 
@@ -36,6 +35,7 @@ from koala.descriptions.job.communication import CommunicationText, communicatio
 from koala.descriptions.job.invalid import told
 from koala.descriptions.job.order import AfterText, ArrayText, MomentText, after_values, dependencies, moment_value
 from koala.descriptions.job.outputs import Outputs, output_values, outputs_of
+from koala.descriptions.job.required import required_by
 from koala.descriptions.job.task import ShapeText, shape_values, sized
 from koala.descriptions.job.task_graph import (
     CLUSTERS_WORDS,
@@ -53,6 +53,7 @@ from koala.descriptions.job.task_graph import (
 )
 from koala.descriptions.yaml.problems import text_wanted
 from koala.descriptions.yaml.text import Document, read_document
+from koala.descriptions.yaml.writing import write_yaml
 from koala.model.job_array import read_array
 from koala.model.request import (
     COMPONENTS_MAX,
@@ -69,7 +70,7 @@ from koala.model.request import (
     Priority,
     Request,
 )
-from koala.model.request_size import ARGUMENTS_MAX, RESTARTS_MAX, VARIABLES_MAX, check_size
+from koala.model.request_size import ARGUMENTS_MAX, REQUIRED_PROGRAMS_MAX, RESTARTS_MAX, VARIABLES_MAX, check_size
 from koala.model.travelling import TRAVELLING_FILES_MAX, TravellingError, TravellingFile, named_path, roots
 
 
@@ -133,6 +134,11 @@ class ApplicationText(Description):
     partition: Label | None = Field(
         default=None,
         description="the partition or queue that it asks for; used at sites whose `partitions` name it",
+    )
+    requires: Annotated[tuple[Name, ...], Field(max_length=REQUIRED_PROGRAMS_MAX)] | None = Field(
+        default=None,
+        description="programs without which it cannot run, such as [srun]: the job goes only to sites that provide "
+        "them, or that it names; by default srun or qrsh where the script calls it; [] goes anywhere",
     )
 
 
@@ -294,7 +300,6 @@ class JobText(Description):
 
 _STRUCTURES = ("components", "flexible", "processors", "tasks")
 _OF_TASKS = ("edges", "mcr", "clusters")
-_WIDTH_MAX = 2_147_483_647  # of a line of YAML, for a library in C
 _ADVICE = {"application": "keep the executable or the script, and remove the other"}
 
 
@@ -477,6 +482,8 @@ def _application(default: ApplicationText, own: ApplicationText | None) -> Appli
             values.pop("script", None)
         values |= {key: getattr(own, key) for key in own.model_fields_set}
     values["environment"] = tuple(values.get("environment", {}).items())
+    requires = values.get("requires")
+    values["requires"] = required_by(values.get("script")) if requires is None else tuple(dict.fromkeys(requires))
     return Application(**values)
 
 
@@ -496,24 +503,6 @@ def _positioned(
             if len(document.find((*root, *steps)).steps) == len(root) + len(steps):
                 return document.error((*root, *steps), message, advice)
     return document.error(roots[0], f"{error.field}: {message}", advice)
-
-
-class _Dumper(getattr(yaml, "CSafeDumper", yaml.SafeDumper)):  # type: ignore[misc]
-    """Writes scripts as blocks that one can read, and text with odd characters in escapes."""
-
-
-def _represent_text(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
-    lines = text.split("\n")
-    style = None
-    if not all(line.replace("\t", " ").isprintable() for line in lines):
-        style = '"'
-    elif len(lines) > 1:
-        block = lines[0].strip() != "" and not lines[0].startswith((" ", "\t"))
-        style = "|" if block and not any(line != line.rstrip() for line in lines) else '"'
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
-
-
-_Dumper.add_representer(str, _represent_text)
 
 
 def write_job_yaml(request: Request) -> str:
@@ -563,8 +552,7 @@ def write_job_yaml(request: Request) -> str:
         job["array"] = str(request.array)
     if request.checkpoint is not None:
         job["checkpoint"] = checkpoint_values(request.checkpoint)
-    # Lines are not folded: what a fold means depends on the spaces around it.
-    return yaml.dump(job, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=_WIDTH_MAX)
+    return write_yaml(job)
 
 
 def _size_values(request: Request, *, own_application: bool, own_files: bool) -> dict[str, Any]:
@@ -621,6 +609,8 @@ def _application_values(application: Application) -> dict[str, Any]:
             values |= _if_any(key, dict(value))
         elif value is not None:
             values[key] = value
+    if application.requires != required_by(application.script):
+        values["requires"] = list(application.requires)
     if application.processors_per_task != 1:
         values["processors_per_task"] = application.processors_per_task
     return values

@@ -18,6 +18,7 @@ COMPONENT_ATTRIBUTES = (
     "koalaTaskGpu",
     "koalaTaskConstraint",
     "koalaImage",
+    "koalaRequires",
     "queue",
     "directory",
     "environment",

@@ -35,6 +35,7 @@ from koala.descriptions.fields import (
 from koala.descriptions.job.invalid import told
 from koala.descriptions.job.order import MOMENT_ADVICE, Moment, job_number, moment
 from koala.descriptions.job.outputs import OutputText, outputs_of, pattern_problem
+from koala.descriptions.job.required import NOTHING_REQUIRED, required_by
 from koala.descriptions.rsl.attributes import (
     COMPONENT_ATTRIBUTES,
     JOB_ATTRIBUTES,
@@ -74,6 +75,7 @@ _ATTRIBUTE_OF = {
     "gpu": "koalaTaskGpu",
     "constraint": "koalaTaskConstraint",
     "image": "koalaImage",
+    "requires": "koalaRequires",
     "application": "koalaScript",
     "input_files": "fileStageIn",
     "outputs": "fileStageOut",
@@ -203,6 +205,8 @@ class _Reader:
         application["arguments"] = get("arguments", self._texts) or ()
         application["environment"] = get("environment", self._pairs) or ()
         application["script"] = get("koalaScript", self._one_text)
+        requires = get("koalaRequires", self._programs)
+        application["requires"] = required_by(application["script"]) if requires is None else requires
         per_task = get("koalaProcessorsPerTask", self._whole)
         application["processors_per_task"] = 1 if per_task is None else per_task
         needs = TaskNeeds(
@@ -341,6 +345,13 @@ class _Reader:
 
     def _texts(self, relation: Relation) -> tuple[str, ...]:
         return tuple(self._text(relation, value) for value in relation.values)
+
+    def _programs(self, relation: Relation) -> tuple[str, ...]:
+        names = self._texts(relation)
+        for value, name in zip(relation.values, names, strict=True):
+            if not is_name(name):
+                self._refuse(value, f"{shown(name)} is not a name", NAME_ADVICE)
+        return () if names == (NOTHING_REQUIRED,) else tuple(dict.fromkeys(names))
 
     def _label(self, relation: Relation) -> str:
         text = self._some_text(relation)

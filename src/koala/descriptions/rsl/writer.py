@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from koala.descriptions.fields import memory_value
 from koala.descriptions.job.order import after_values, moment_value
 from koala.descriptions.job.outputs import output_values
+from koala.descriptions.job.required import NOTHING_REQUIRED, required_by
 from koala.model.request import Communication, Component, InputMode, InvalidRequestError, JobType, Priority, Request
 
 # Text that every reader of RSL takes as one word without quotes.
@@ -47,6 +48,8 @@ def _component_relations(component: Component) -> Iterable[str]:
     ):
         if text is not None:
             yield f"({attribute}={_quoted(text)})"
+    if application.requires != required_by(application.script):
+        yield f"(koalaRequires={_list(application.requires or (NOTHING_REQUIRED,))})"
     if application.arguments:
         yield f"(arguments={_list(application.arguments)})"
     if application.environment:

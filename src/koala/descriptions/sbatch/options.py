@@ -48,6 +48,7 @@ SBATCH_OPTIONS: dict[str, str | None] = {
 KOALA_OPTIONS: dict[str, str | None] = {
     "priority": None,
     "policy": None,
+    "requires": None,
     "type": None,
     "flexible": None,
     "component-min": None,

@@ -31,6 +31,7 @@ from koala.descriptions.fields import (
 from koala.descriptions.job.invalid import told
 from koala.descriptions.job.order import Moment, both_ends
 from koala.descriptions.job.outputs import OutputText, outputs_of, pattern_problem
+from koala.descriptions.job.required import NOTHING_REQUIRED, required_by
 from koala.descriptions.sbatch.begin import BEGIN_ADVICE, begin_of
 from koala.descriptions.sbatch.needs import NEEDS_OPTIONS, Layout, NeedsError, gpus_of_task, needs_of
 from koala.descriptions.sbatch.options import Option, OptionLines, OptionWord
@@ -227,7 +228,11 @@ class _Reader:
             raise self._invalid(error, 0) from None
 
     def _built(self, index: int, fields: dict[str, Any], first: dict[str, Any]) -> Component:
-        application = {**first["application"], **fields["application"]}
+        application = {
+            "requires": required_by(self.content.text),
+            **first["application"],
+            **fields["application"],
+        }
         files, made = (
             fields[name] if fields[name] is not None else first[name] for name in ("input_files", "outputs")
         )
@@ -261,6 +266,7 @@ class _Reader:
             "environment": self._get(index, "export", self._environment),
             "image": self._get(index, "container", self._some_text),
             "partition": self._get(index, "partition", self._label),
+            "requires": self._get(index, "requires", self._programs),
         }
         for name, field in _STREAMS.items():
             application[field] = self._get(index, name, self._file_name)
@@ -286,11 +292,13 @@ class _Reader:
         nodes = self._get(index, "nodes", self._nodes)
         per_node = self._get(index, "ntasks-per-node", self._count)
         if tasks is None:
-            return (nodes or 1) * (per_node or 1), per_node or 1
-        layout = next((options[name] for name in ("nodes", "ntasks-per-node") if name in options), None)
-        if layout is not None and (nodes or 1) * (per_node or 1) != tasks:
+            tasks = (nodes or 1) * (per_node or 1)
+        said = [f"--{name}" for name in ("nodes", "ntasks-per-node") if name in options]
+        if said and (tasks > 1 or (nodes or 1) > 1):
+            verb = "has" if len(said) == 1 else "have"
             self.notes.append(
-                f"--{layout.name} has no effect on where tasks go: the site lays them out over its nodes"
+                f"{' and '.join(said)} {verb} no effect on where tasks go: the site lays them out over its nodes, on "
+                "fewer or more than asked for"
             )
         return tasks, per_node or -(-tasks // (nodes or 1))
 
@@ -456,6 +464,11 @@ class _Reader:
             self._refuse(word, f"{shown(word.text)} is not a signal", SIGNAL_ADVICE)
         self.notes += filter(None, [asked.note])
         return asked
+
+    def _programs(self, word: OptionWord) -> tuple[str, ...]:
+        if word.text == NOTHING_REQUIRED:
+            return ()
+        return tuple(dict.fromkeys(self._name(part) for part in word.between_commas()))
 
     def _paths(self, word: OptionWord) -> tuple[str, ...]:
         parts = word.between_commas()

@@ -112,6 +112,7 @@ class PromiseChecker:
                 self._nothing_new_at_lost_sites(command)
                 self._guests_kept_out(command)
                 self._images_where_they_run(command)
+                self._programs_where_they_are(command)
                 component = self.world.components.components.get(command.token)
                 if component is not None:
                     self.alive[command.token] = component
@@ -227,6 +228,16 @@ class PromiseChecker:
         request = job.request
         if request.has_image and command.site in self.without_images[request.job_type]:
             self.fail("images run where they can", f"job {command.job} has one, and is started at {command.site}")
+
+    def _programs_where_they_are(self, command: StartComponent) -> None:
+        job = self.ledger.jobs.get(command.job)
+        if job is None or not job.request.required:
+            return
+        site = self.scheduler.grid.sites[self.ledger.index[command.site]]
+        named = {component.site for component in job.request.components}
+        if site.name not in named and not set(job.request.required).issubset(site.programs):
+            said = f"job {command.job} requires {', '.join(job.request.required)}, and is started at {command.site}"
+            self.fail("programs where they are provided", said)
 
     def _would_fit(self, job: Job, placed: list[JobId]) -> bool:
         """Whether a waiting high-priority job finds places now that put off no plan of another one. While all plans

@@ -72,9 +72,13 @@ def _in_part(site: Site, share: float) -> Site:
 
 def _shaped(rng: random.Random, request: Request) -> Request:
     """The request with a shape for its tasks; in some jobs each component has its own."""
-    has_image = any(component.application.image is not None for component in request.components)
-    if has_image or request.tasks is not None or (request.flexible is not None and request.flexible.splits):
-        return request  # one with an image was drawn to fit where images run
+    if (
+        request.has_image
+        or request.required
+        or request.tasks is not None
+        or (request.flexible is not None and request.flexible.splits)
+    ):
+        return request  # one that cannot run everywhere was drawn to fit where it can
     shared = _shape(rng)
     components = []
     for component in request.components:

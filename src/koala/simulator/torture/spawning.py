@@ -67,7 +67,7 @@ def _may_be(request: Request) -> bool:
     return (
         all(component.site is None for component in request.components)
         and request.job_type is JobType.PLAIN
-        and not (request.is_shaped or request.has_image or request.communication is not None)
+        and not (request.is_shaped or request.has_image or request.required or request.communication is not None)
     )
 
 

@@ -123,6 +123,7 @@ def draw_storm(seed: int) -> Storm:
         grid = msgspec.structs.replace(grid, scheduler=scheduler)
     arrivals = _with_programs(stream(seed, "storm", "programs"), arrivals)
     grid, arrivals = _with_images(stream(seed, "storm", "images"), grid, arrivals)
+    grid, arrivals = _with_required(stream(seed, "storm", "required"), grid, arrivals)
     arrivals = with_arrays(stream(seed, "storm", "arrays"), arrivals)
     arrivals = with_order(stream(seed, "storm", "order"), arrivals)
     arrivals = with_checkpoints(stream(seed, "storm", "checkpoints"), arrivals)
@@ -389,6 +390,35 @@ def _with_images(rng: random.Random, grid: Grid, arrivals: tuple[Arrival, ...]) 
                 for component in arrival.request.components
             )
             arrival = arrival._replace(request=msgspec.structs.replace(arrival.request, components=components))
+        found.append(arrival)
+    return grid, tuple(found)
+
+
+def _with_required(rng: random.Random, grid: Grid, arrivals: tuple[Arrival, ...]) -> tuple[Grid, tuple[Arrival, ...]]:
+    """In some storms one or more sites provide a launch program, and some of the jobs that fit there require it."""
+    if rng.random() < 0.8:
+        return grid, arrivals
+    those = rng.sample(range(len(grid.sites)), rng.randint(1, len(grid.sites)))
+    sites = [
+        msgspec.structs.replace(site, provides=("srun",) if index in those else ())
+        for index, site in enumerate(grid.sites)
+    ]
+    grid = msgspec.structs.replace(grid, sites=tuple(sites))
+    fits = _fits_without(grid)
+    found = []
+    for arrival in arrivals:
+        request = arrival.request
+        closed = {site.name for site in sites if not site.provides}
+        if arrival.guest:
+            closed.update(grid.closed_to_guests)
+        if rng.random() < 0.5 and not request.has_image and fits(request, closed):
+            components = tuple(
+                msgspec.structs.replace(
+                    component, application=msgspec.structs.replace(component.application, requires=("srun",))
+                )
+                for component in request.components
+            )
+            arrival = arrival._replace(request=msgspec.structs.replace(request, components=components))
         found.append(arrival)
     return grid, tuple(found)
 

@@ -1,0 +1,55 @@
+"""Which programs a script requires of its site, where the job does not say so: those that start processes over the
+nodes of one batch system, which no other has.
+
+This is guessed from the commands of the script. One that looks whether such a program is there gets along without.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+LAUNCH_PROGRAMS = ("srun", "qrsh")
+# What a job writes where it requires nothing, in formats that have no empty list.
+NOTHING_REQUIRED = "none"
+# So much of a script is looked at; a longer line is data, and no command.
+LOOKED_AT_CHARACTERS_MAX = 50_000
+LINE_CHARACTERS_MAX = 1_000
+_BETWEEN_COMMANDS = re.compile(r"[;&|({`]")
+# What may stand in front of a command: words of the shell, and programs that run another.
+_IN_FRONT = frozenset(
+    {
+        "!", "then", "do", "else", "elif", "if", "while", "until",
+        "exec", "time", "nohup", "env", "command", "eval", "timeout", "nice",
+    }
+)  # fmt: skip
+# Also their options and numbers, and variables that are set for a command.
+_NO_COMMAND = re.compile(r"-\S*|[0-9.]+[smhd]?|[A-Za-z_][A-Za-z0-9_]*=\S*")
+_LOOKS_WHETHER_THERE = re.compile(r"(?:^|[\s;&|({`!])(?:command\s+-[vV]|which|type|hash)\s+(?:-\S+\s+)*(\S+)")
+
+
+@lru_cache(maxsize=16)
+def required_by(script: str | None) -> tuple[str, ...]:
+    """The launch programs that a script calls, in the order of ``LAUNCH_PROGRAMS``."""
+    if script is None or not any(program in script for program in LAUNCH_PROGRAMS):
+        return ()
+    called: set[str] = set()
+    looked_for: set[str] = set()
+    for line in commands_of(script):
+        looked_for.update(found[1].rstrip(";)") for found in _LOOKS_WHETHER_THERE.finditer(line))
+        called.update(_called(command) for command in _BETWEEN_COMMANDS.split(line))
+    return tuple(program for program in LAUNCH_PROGRAMS if program in called and program not in looked_for)
+
+
+def commands_of(script: str) -> list[str]:
+    """The lines of a script that are no comments."""
+    lines = script[:LOOKED_AT_CHARACTERS_MAX].splitlines()
+    return [line for line in lines if not line.lstrip().startswith("#") and len(line) <= LINE_CHARACTERS_MAX]
+
+
+def _called(command: str) -> str:
+    """The name of the program that a command calls."""
+    for word in command.split():
+        if word not in _IN_FRONT and _NO_COMMAND.fullmatch(word) is None:
+            return word.rpartition("/")[2]
+    return ""
