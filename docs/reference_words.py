@@ -193,6 +193,7 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
     ("koala.model.nodes", "HELD_CLASSES_MAX", "classes of nodes that one site tells of with who holds what"),
     ("koala.model.messages", "EXCLUDED_NODES_MAX", "nodes of one site that a component is kept off"),
     ("koala.model.messages", "ENDED_NODES_MAX", "nodes that are told of a component that has ended"),
+    ("koala.model.messages", "STDERR_LINE_BYTES_MAX", "bytes that are told of the last line of a component's errors"),
     ("koala.core.state.blame", "ACCUSATION_S", "seconds for which an accusation is held against a site"),
     ("koala.core.state.blame", "TRUST_LOST_WEIGHT", "weight of proved accusations at which a site loses its trust"),
     ("koala.core.state.blame", "ACCUSERS_MIN", "users or programs that must accuse a site before it does"),

@@ -118,6 +118,20 @@ def test_failures_of_the_application_are_limited_by_restarts_max() -> None:
     assert_clean(driver.ledger)
 
 
+@pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.TIMED_OUT, Outcome.SITE_FAILED])
+def test_what_a_component_wrote_last_to_its_standard_error_stands_in_the_reason_and_in_the_story(
+    outcome: Outcome,
+) -> None:
+    driver = CoreDriver({"a": 10}, restarts_max=0, site_restarts_max=0)
+    driver.run(ask(9))
+    driver.end("1.1", outcome=outcome, exit_code=127, stderr_line="./solver: not found")
+    assert driver.ended(1).reason.endswith("; stderr: ./solver: not found")
+    explained = driver.scheduler.explain(1)
+    assert explained is not None
+    assert explained.meaning == driver.ended(1).reason
+    assert "; stderr: ./solver: not found" in explained.story[-1].text
+
+
 def test_with_no_restarts_the_first_failure_of_the_application_ends_the_job_everywhere() -> None:
     """running -> failed"""
     driver = CoreDriver({"a": 10, "b": 10}, restarts_max=0)

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koala.model.launch import BARRIER_TIMEOUT_S_MAX, GO_BYTES_MAX, LINKS_MAX, Go, InputLink, Launch, LaunchError
-from koala.model.messages import Outcome
+from koala.model.messages import STDERR_LINE_BYTES_MAX, Outcome
 from koala.model.nodes import TaskNeeds
 from koala.model.request import Application, JobType
 from koala.runners import component_script
@@ -122,6 +122,43 @@ def test_a_script_of_the_user_runs_as_it_is_with_its_own_interpreter(tmp_path: P
     run_script(shell, home)
     assert (home / "exit").read_text() == "exited 7\n"
     assert (home / "stdout").read_text() == "it's $HOME `x`\n"
+
+
+@shells
+@pytest.mark.parametrize(
+    ("program", "stream", "told"),
+    [
+        ("echo first >&2; echo 'cannot open mesh' >&2; echo >&2; echo ' ' >&2; exit 3", None, "cannot open mesh\n"),
+        ("echo 'cannot open mesh' >&2; exit 3", "logs/errors", "cannot open mesh\n"),
+        ("echo 'cannot open mesh' >&2; exit 3", "-", "cannot open mesh\n"),
+        ("head -c 100000 /dev/zero | tr '\\0' x >&2; exit 3", None, "x" * STDERR_LINE_BYTES_MAX + "\n"),
+        ("rm -f errors; mkfifo errors; exit 3", "errors", None),
+        ("echo harmless >&2", None, None),
+        ("exit 3", None, None),
+    ],
+)
+def test_the_last_line_of_the_errors_of_an_application_that_fails_is_kept(
+    tmp_path: Path, shell: list[str], program: str, stream: str | None, told: str | None
+) -> None:
+    application = Application(executable="/bin/sh", arguments=("-c", program), stderr=stream)
+    home = folder_with(tmp_path, launch(application=application), Go())
+    run_script(shell, home)
+    kept = home / "last-line"
+    assert (kept.read_text() if kept.exists() else None) == told
+
+
+@shells
+def test_a_program_with_the_line_ends_of_dos_is_said_to_have_them(tmp_path: Path, shell: list[str]) -> None:
+    home = folder_with(tmp_path, launch(application=Application(executable="./solver")), Go())
+    (home / "workspace").mkdir()
+    (home / "workspace" / "solver").write_bytes(b"#!/bin/sh\r\necho fine\r\n")
+    (home / "workspace" / "solver").chmod(0o755)
+    run_script(shell, home)
+    assert (home / "exit").read_text() == "exited 127\n"
+    assert (home / "last-line").read_text() == (
+        "./solver: its lines end as in DOS (CRLF), so that its interpreter is not found: save it with Unix line"
+        " ends\n"
+    )
 
 
 def test_hostile_names_of_the_site_itself_do_no_harm(tmp_path: Path) -> None:

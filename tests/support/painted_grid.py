@@ -414,6 +414,7 @@ def busy_grid() -> PaintedService:
                     ended_at=NOW - 500,
                     outcome="failed",
                     exit_code=3,
+                    stderr_line="mesh.c:88: cannot open <b>tides</b>.mesh",
                 ),
             ],
         ),
@@ -480,6 +481,7 @@ def busy_grid() -> PaintedService:
     service.outputs[(7, 0, "stdout")] = b"".join(
         b"step %d of 100: residual 0.%03d\n" % (n, 999 - n) for n in range(60)
     )
+    service.outputs[(4, 0, "stderr")] = b"reading tides.mesh\nmesh.c:88: cannot open <b>tides</b>.mesh\n"
     service.outputs[(7, 0, "stderr")] = b"warning: <b>slow</b> disk\n"
     return service
 

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from koala.core.collecting import OutputCollecting
 from koala.core.ending import JobEnding
-from koala.core.failures.avoidance import after_restarts, last_word
+from koala.core.failures.avoidance import after_restarts, last_word, said_last
 from koala.core.failures.blame import Blame
 from koala.core.lifecycle import JobState
 from koala.core.state.checkpoints import JobCheckpoints, still_runs
@@ -464,7 +464,7 @@ class JobRunning:
             ledger.to_join[job.id] = f"{site} did not start them: {event.reason or event.outcome}"
         elif event.outcome is Outcome.TIMED_OUT:
             self._given_back(job, claim)
-            self.ending.end(job, JobState.FAILED, f"it ran longer than its walltime on {site}")
+            self.ending.end(job, JobState.FAILED, f"it ran longer than its walltime on {site}{said_last(event)}")
         elif event.outcome is Outcome.FAILED:
             self._given_back(job, claim)
             self._application_failed(job, claim, event)
@@ -475,12 +475,13 @@ class JobRunning:
             ledger.site_error(claim.site)
             self._not_taken(job, claim, event.reason or "it does not have it")
         else:
-            self._site_failed(job, claim, event.reason or str(event.outcome), by_site=event.by_site)
+            self._site_failed(job, claim, event)
 
-    def _site_failed(self, job: Job, claim: ComponentClaim, reason: str, *, by_site: bool) -> None:
+    def _site_failed(self, job: Job, claim: ComponentClaim, event: ComponentEnded) -> None:
         """The component broke at its site: the site's failure, unless the job is known to break its components and
         the site does not say that it was its own doing."""
-        ledger = self.ledger
+        ledger, by_site, said = self.ledger, event.by_site, said_last(event)
+        reason = event.reason or str(event.outcome)
         ran = claim.phase is _CLAIM_RUNNING
         blamed_before = bool(job.to_blame)
         blamed = ran and not by_site and (blamed_before or self._blame(job, claim))
@@ -491,7 +492,7 @@ class JobRunning:
         self._given_back(job, claim)
         job.failures += 1
         job.application_failures += blamed
-        job.tell(ledger.now, "component_failed", claim.component, claim.site, reason)
+        job.tell(ledger.now, "component_failed", claim.component, claim.site, f"{reason}{said}")
         reason = f"component {claim.component} failed on {ledger.names[claim.site]}: {reason}"
         if blamed:
             if not blamed_before:
@@ -503,7 +504,7 @@ class JobRunning:
             limit, count = None, job.failures - job.application_failures
         limit = first_given(limit, ledger.parameters.site_restarts_max)
         if limit is not None and count > limit:
-            self.ending.end(job, JobState.FAILED, f"{reason}{after_restarts(limit)}")
+            self.ending.end(job, JobState.FAILED, f"{reason}{after_restarts(limit)}{said}")
         else:
             if ran and not by_site:
                 self.ending.avoidance.failed_at(job, ledger.names[claim.site])
@@ -566,16 +567,16 @@ class JobRunning:
         job.failures += 1
         job.application_failures += 1
         code = "" if event.exit_code is None else f" with exit code {event.exit_code}"
-        reason = f"component {claim.component} failed on {ledger.names[claim.site]}{code}"
-        job.tell(ledger.now, "component_failed", claim.component, claim.site, f"the application ended{code}")
+        reason, said = f"component {claim.component} failed on {ledger.names[claim.site]}{code}", said_last(event)
+        job.tell(ledger.now, "component_failed", claim.component, claim.site, f"the application ended{code}{said}")
         limit = first_given(job.request.restarts_max, ledger.parameters.restarts_max)
         word = last_word(job.request, event.exit_code)
         if word is None and event.exit_code is not None and claim.phase is _CLAIM_RUNNING:
             self.blame.application_failed(job, claim, event.exit_code, event.nodes)
         if word is not None:
-            self.ending.end(job, JobState.FAILED, f"{reason}, {word}")
+            self.ending.end(job, JobState.FAILED, f"{reason}, {word}{said}")
         elif limit is not None and job.application_failures > limit:
-            self.ending.end(job, JobState.FAILED, f"{reason}{after_restarts(limit)}")
+            self.ending.end(job, JobState.FAILED, f"{reason}{after_restarts(limit)}{said}")
         else:
             self.ending.avoidance.failed_at(job, ledger.names[claim.site])
             self.ending.back_to_queue(job, reason)

@@ -52,6 +52,8 @@ class Outcome(enum.StrEnum):
 
 # So many nodes of a component that ended are told at most.
 ENDED_NODES_MAX = 16
+# Of the line that a component that failed wrote last to its standard error, so many bytes are told at most.
+STDERR_LINE_BYTES_MAX = 400
 # A component is kept off so many nodes of its site at most: those of the last failures.
 EXCLUDED_NODES_MAX = 16
 # So many kinds of machines a site tells of at most; of more the rest count as the last one.
@@ -215,7 +217,8 @@ class ComponentEnded(Event, frozen=True, kw_only=True, tag=True):
     """The component holds nothing any more, and never will under this token. ``by_site``: the site itself says
     that it ended it or lost its node, so that it is no doing of the job. ``nodes`` are those of the site that it ran
     on, by the names that the site's batch system gives them, ``ENDED_NODES_MAX`` of them at most; none where the site
-    does not tell."""
+    does not tell. ``stderr_line`` is the last line that an application that failed wrote to its standard error, made
+    printable and cut after ``STDERR_LINE_BYTES_MAX``; empty where nobody knows it."""
 
     token: Token
     outcome: Outcome
@@ -223,6 +226,7 @@ class ComponentEnded(Event, frozen=True, kw_only=True, tag=True):
     exit_code: int | None = None
     by_site: bool = False
     nodes: tuple[str, ...] = ()
+    stderr_line: str = ""
 
 
 class CheckpointBrought(Event, frozen=True, kw_only=True, tag=True):

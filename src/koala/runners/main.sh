@@ -109,6 +109,41 @@ koala_application() {
     esac
 }
 
+# koala_last_line FILE: the last line of it that is not empty.
+koala_last_line() {
+    if [ -f "$1" ]; then
+        # shellcheck disable=SC2016  # the dollar is sed's
+        tail -c "$koala_stderr_bytes" <"$1" | tr -d '\000' |
+            LC_ALL=C sed -n -e '/[^[:space:]]/h' -e '${x;p;}' | head -c "$koala_line_bytes"
+    fi
+}
+
+# Whether the program is a script whose first line ends as in DOS: then the kernel looks for an interpreter whose name
+# ends with that sign, and all that is said is that the program is not found.
+koala_has_dos_lines() {
+    koala_path=$koala_home/job-script
+    if [ -z "$koala_job_script" ]; then
+        koala_path=$(command -v -- "$koala_executable")
+    fi
+    [ -f "$koala_path" ] && [ -n "$(head -c 256 <"$koala_path" | LC_ALL=C sed -n "1{/^#!.*$(printf '\r')\$/p;}")" ]
+}
+
+# What the application that failed wrote last to its standard error, for whoever reads of its end.
+koala_put_last_line() {
+    koala_line=$( (koala_enter && koala_last_line "${koala_stderr:-$koala_home/stderr}") 2>/dev/null)
+    # The complaint about a file that cannot be opened stands in the usual place.
+    [ -n "$koala_line" ] || koala_line=$(koala_last_line "$koala_home/stderr" 2>/dev/null)
+    case $koala_code in
+    126 | 127)
+        if (koala_enter && koala_has_dos_lines) >/dev/null 2>&1; then
+            koala_line="$koala_executable: its lines end as in DOS (CRLF), so that its interpreter is not found: save \
+it with Unix line ends"
+        fi
+        ;;
+    esac
+    [ -z "$koala_line" ] || koala_put last-line "$koala_line"
+}
+
 # What runs on any of the nodes.
 case ${1-} in
 rank)
@@ -159,4 +194,5 @@ koala_count_here
 koala_code=$?
 koala_stop_counting
 koala_stop_watching
+[ "$koala_code" -eq 0 ] || koala_put_last_line
 koala_finish "exited $koala_code"

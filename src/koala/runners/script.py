@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from koala.model.checkpoint import CheckpointSignal
 from koala.model.launch import Launch, SitePart, stream_parts
+from koala.model.messages import STDERR_LINE_BYTES_MAX
 from koala.model.request import Application
 from koala.runners.traffic import TRAFFIC_FIRST_S, TRAFFIC_REPORTS_MAX
 
@@ -24,6 +25,8 @@ EXIT_NOT_FIRST = 75
 EXIT_UNWRITTEN = 73
 # A wait without an end of its own, as a shell's arithmetic knows it.
 FOR_EVER_TENTHS = 2**31 - 1
+# The last line of its errors is looked for in so much of the end of them.
+_STDERR_BYTES = 4_096
 _FILES = ("basics.sh", "nodes.sh", "traffic.sh", "mpi.sh", "torchrun.sh", "container.sh", "checkpoint.sh", "main.sh")
 # As Linux numbers them.
 _SIGNAL_NUMBERS = {
@@ -83,6 +86,9 @@ def component_script(launch: Launch, timings: ScriptTimings = TIMINGS) -> str:
         **TrafficReports()._asdict(),
         "directory": application.directory or "",
         "job_script": application.script or "",
+        "executable": application.executable or "",
+        "line_bytes": STDERR_LINE_BYTES_MAX,
+        "stderr_bytes": _STDERR_BYTES,
         **_container(launch),
         **_checkpoint(launch),
         "batch_job": launch.job if is_batch_script(application) else "",

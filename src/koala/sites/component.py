@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import enum
+import re
 from typing import TypeAlias
 
 from koala.model.launch import ABORTED, EXIT, EXITED, GAVE_UP, KILLED, NO_NODES, UNWRITTEN, Launch
 from koala.model.messages import (
+    STDERR_LINE_BYTES_MAX,
     AnyEvent,
     ComponentAccepted,
     ComponentReady,
@@ -21,6 +23,12 @@ Ending: TypeAlias = tuple[Outcome, str, int | None]
 
 # Exit codes above this are how a shell says that a signal ended a program.
 SIGNALLED = 128
+
+# What a component wrote last to its standard error is told where it ended so.
+TOLD_STDERR = frozenset({Outcome.FAILED, Outcome.TIMED_OUT, Outcome.SITE_FAILED})
+# How shells and other programs show the sign that ends each line of a text from DOS, where they take it for part of a
+# name.
+_DOS_LINES = re.compile(r"\r[:']|\$'\\r'|\^M:|\\r\W*: No such file")
 
 
 class LivePhase(enum.Enum):
@@ -126,3 +134,15 @@ def recorded_exit_code(exit_words: list[str] | None) -> int | None:
         case [word, code] if word == EXITED and code.isascii() and code.isdigit() and len(code) <= 3:
             return int(code)
     return None
+
+
+def stderr_line(text: str) -> str:
+    """A line of an application's errors as it is told: printable, in one line and not too long. Of one that was
+    written over again and again, as progress is shown, the last state counts."""
+    is_dos = _DOS_LINES.search(text) is not None
+    line = text.strip()
+    line = line.replace("\r", "\\r") if is_dos else line.rpartition("\r")[2]
+    if is_dos:
+        line += "; the lines of its program end as in DOS (CRLF): save it with Unix line ends"
+    shown = line.encode(errors="replace")[:STDERR_LINE_BYTES_MAX].decode(errors="ignore")
+    return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in shown.replace("\t", " "))

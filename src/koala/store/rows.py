@@ -57,7 +57,8 @@ class RecentlyEnded(NamedTuple):
 
 class ComponentRow(msgspec.Struct, frozen=True, kw_only=True):
     """One start of one component. ``run`` counts from 1: which opening of the job's barrier it belongs to.
-    ``keep_for_s`` is how long its workspace is kept after its end, where its job says so."""
+    ``keep_for_s`` is how long its workspace is kept after its end, where its job says so; ``stderr_line`` is what one
+    that failed wrote last to its standard error."""
 
     token: Token
     job: JobId
@@ -74,6 +75,7 @@ class ComponentRow(msgspec.Struct, frozen=True, kw_only=True):
     exit_code: int | None = None
     reason: str = ""
     keep_for_s: float | None = None
+    stderr_line: str = ""
 
 
 class TransferRow(msgspec.Struct, frozen=True, kw_only=True):

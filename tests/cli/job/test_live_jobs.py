@@ -85,6 +85,17 @@ def test_waiting_gives_the_exit_code_of_the_application(shell: Shell, tmp_path: 
     assert "koala job explain" in result.stderr
 
 
+def test_a_failure_quotes_what_the_application_wrote_last_to_its_standard_error(shell: Shell, tmp_path: Path) -> None:
+    script = "echo starts >&2; echo 'cannot open mesh' >&2; exit 7"
+    job = shell.submit(tmp_path, script)
+    quoted = "stderr: cannot open mesh"
+    assert quoted in shell("job", "wait", str(job), code=7).stderr
+    assert quoted in shell("job", "explain", str(job)).stdout
+    assert quoted in _in_one_line(shell, job)
+    assert quoted in shell("jobs", "--wide").stdout
+    assert shell.json("job", "show", str(job))["components"][0]["stderr_line"] == "cannot open mesh"
+
+
 def test_waiting_for_a_job_that_is_cancelled_fails(shell: Shell, daemon: Daemon, tmp_path: Path) -> None:
     job = holding(shell, daemon, tmp_path)
     shell("job", "cancel", str(job))

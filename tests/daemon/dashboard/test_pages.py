@@ -92,6 +92,14 @@ def test_what_a_program_wrote_is_never_markup(reader: httpx.Client) -> None:
     assert "warning: &lt;b&gt;slow&lt;/b&gt; disk" in reader.get("/jobs/7?stream=stderr").text
 
 
+def test_the_page_of_a_failed_job_opens_on_the_errors_of_the_component_that_failed(reader: httpx.Client) -> None:
+    page = reader.get("/jobs/4").text
+    assert "<code>mesh.c:88: cannot open &lt;b&gt;tides&lt;/b&gt;.mesh</code>" in page
+    assert "reading tides.mesh" in page
+    assert "reading tides.mesh" not in reader.get("/jobs/4?stream=stdout").text
+    assert "reading tides.mesh" not in reader.get("/jobs/4?part=1").text
+
+
 def test_the_overview_is_complete_without_javascript(reader: httpx.Client) -> None:
     told = text_of(reader.get("/").text)
     for words in (

@@ -104,6 +104,10 @@ EXAMPLES: list[tuple[Any, str]] = [
         "component 7.1 failed with exit code 7",
     ),
     (
+        ComponentEnded(at=1, token=FIRST, outcome=Outcome.FAILED, exit_code=127, stderr_line="./solver: not found"),
+        "component 7.1 failed with exit code 127; stderr: ./solver: not found",
+    ),
+    (
         ComponentEnded(at=1, token=FIRST, outcome=Outcome.FAILED, exit_code=127, nodes=("n1", "n2")),
         "component 7.1 failed with exit code 127 on nodes n1, n2",
     ),

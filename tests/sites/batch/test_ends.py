@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
+
 import pytest
 
-from koala.model.messages import Outcome
+from koala.model.launch import Go
+from koala.model.messages import STDERR_LINE_BYTES_MAX, Outcome
 from koala.sites.batch.component import EndEvidence, best_end
 from koala.sites.batch.system import BatchEnd, BatchJob, BatchState, EndKind
+from koala.sites.component import stderr_line
 from koala.sites.component_directory import AbortRecord
-from tests.support.paper_batch import component
+from tests.support.paper_batch import PaperSite, component
 
 LAUNCH = component("1.1", barrier_timeout_s=60.0)
 
@@ -71,6 +76,49 @@ def test_the_batch_system_is_asked_only_where_its_word_matters(
 ) -> None:
     evidence = EndEvidence(launch=LAUNCH, exit_words=None if words is None else words.split(), end=told)
     assert evidence.is_complete == complete
+
+
+@pytest.mark.parametrize(
+    ("words", "outcome", "told"),
+    [
+        ("exited 127", Outcome.FAILED, "no such mesh: \N{REPLACEMENT CHARACTER}[31m"),
+        ("exited 0", Outcome.DONE, ""),
+    ],
+)
+def test_what_a_component_that_failed_wrote_last_to_its_standard_error_is_told_with_its_end(
+    tmp_path: Path, words: str, outcome: Outcome, told: str
+) -> None:
+    async def scenario() -> None:
+        async with PaperSite(tmp_path) as one:
+            await one.begin("1.1")
+            one.write("1.1", "last-line", "no such mesh: \x1b[31m\nand more\n")
+            await one.site.release("1.1", Go())
+            one.play_end("1.1", words)
+            ended = await one.ended("1.1")
+            assert (ended.outcome, ended.stderr_line) == (outcome, told)
+
+    asyncio.run(scenario())
+
+
+CRLF = "; the lines of its program end as in DOS (CRLF): save it with Unix line ends"
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ("  plain\twords  ", "plain words"),
+        ("10 %\r20 %\r30 %\r", "30 %"),
+        ("run.sh: 2: \r: not found", "run.sh: 2: \\r: not found" + CRLF),
+        ("run.sh: line 2: $'\\r': command not found", "run.sh: line 2: $'\\r': command not found" + CRLF),
+        ("./run: /bin/bash^M: bad interpreter", "./run: /bin/bash^M: bad interpreter" + CRLF),
+        ("env: 'sh\\r': No such file or directory", "env: 'sh\\r': No such file or directory" + CRLF),
+        ("\u202egnp.exe \ud800", "\N{REPLACEMENT CHARACTER}gnp.exe ?"),
+        ("ä" * 1000, "ä" * (STDERR_LINE_BYTES_MAX // 2)),
+        ("", ""),
+    ],
+)
+def test_a_line_of_errors_is_printable_short_and_names_the_line_ends_of_dos(written: str, told: str) -> None:
+    assert stderr_line(written) == told
 
 
 def job(number: str, told: BatchEnd | None, state: BatchState = BatchState.OVER) -> BatchJob:

@@ -56,6 +56,7 @@ def test_a_program_that_is_not_there_fails_and_says_so_on_its_standard_error(tmp
             ended = await one.run(launch(application=Application(executable="no-such-program")))
             assert (ended.outcome, ended.exit_code) == (Outcome.FAILED, 127)
             assert b"no-such-program" in await one.site.output("1.1", Stream.STDERR, 0)
+            assert "no-such-program" in ended.stderr_line
 
     asyncio.run(scenario())
 

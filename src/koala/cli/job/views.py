@@ -231,6 +231,8 @@ def _end(each: ComponentRun) -> str:
         words += f" {each.exit_code}"
     if each.reason not in ("", f"exit code {each.exit_code}") and each.outcome not in ("done", "aborted"):
         words += f": {clean(each.reason)}"
+    if each.stderr_line:
+        words += f"; stderr: {clean(each.stderr_line)}"
     return words
 
 

@@ -14,6 +14,7 @@ from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
 from koala.core.state.timers import Alarm
 from koala.model.grid import RESTART_REST_S_MAX
+from koala.model.messages import ComponentEnded
 from koala.model.request import JobId, Request, SiteName
 from koala.policies.interface import Demand, DemandKey, can_ever_fit
 
@@ -137,3 +138,8 @@ def after_restarts(limit: int) -> str:
     if limit == 0:
         return ", and it may not be restarted"
     return f", after {limit} {'restart' if limit == 1 else 'restarts'}"
+
+
+def said_last(event: ComponentEnded) -> str:
+    """What a component that failed wrote last to its standard error, for the end of a sentence."""
+    return f"; stderr: {event.stderr_line}" if event.stderr_line else ""

@@ -91,11 +91,11 @@ class Tail(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OutputSelection(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose output: a component's in one run (None: the last) of a job. Of an array, from where on its elements are
-    listed."""
+    """Whose output: a component's in one run (None: the last) of a job; of a job that failed, unless it is named, the
+    errors of the component that failed. Of an array, from where on its elements are listed."""
 
     job: int
-    part: int
+    part: int | None
     run: int | None
     stream: str
     elements_cursor: str = ""
@@ -177,6 +177,7 @@ class PageContents:
     async def job(self, who: Principal, wanted: OutputSelection) -> Context:
         """One job, with the output of one of its components."""
         job = await self._service.job(who, wanted.job)
+        wanted = shown_first(job, wanted)
         explanation = await self._service.explain(who, wanted.job)
         now = max(self._clock(), job.since)
         axis = life(job.submitted_at, now if job.ended_at is None else job.ended_at)
@@ -315,6 +316,16 @@ class PageContents:
             return None, error.for_user()
 
 
+def shown_first(job: JobDetail, wanted: OutputSelection) -> OutputSelection:
+    """Whose output a page opens on where none is named."""
+    run = wanted.run or max((each.run for each in job.components), default=0)
+    failed = [each for each in job.components if each.run == run and each.outcome == "failed"]
+    first = min(failed, key=lambda each: (each.ended_at or 0.0, each.part), default=None)
+    part = wanted.part if wanted.part is not None else first.part if first is not None else 0
+    stream = wanted.stream or ("stderr" if job.state == "failed" else "stdout")
+    return msgspec.structs.replace(wanted, part=part, stream=stream)
+
+
 async def read_tail(service: Service, who: Principal, wanted: OutputSelection) -> Tail:
     """At most the last ``TAIL_BYTES`` of an output, from the beginning of a line where some is left out."""
 
@@ -322,7 +333,7 @@ async def read_tail(service: Service, who: Principal, wanted: OutputSelection) -
         return await service.output(
             who,
             wanted.job,
-            part=wanted.part,
+            part=wanted.part or 0,
             run=wanted.run,
             stream=wanted.stream,
             offset=offset,

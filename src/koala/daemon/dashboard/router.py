@@ -105,9 +105,9 @@ def _add_pages(router: APIRouter, known: Any, served: Any) -> None:
         job: int,
         caller: Principal = known,
         service: Service = served,
-        part: Number = 0,
+        part: Number | None = None,
         run: Number = 0,
-        stream: str = "stdout",
+        stream: str = "",
         elements: str = "",
         did: str = "",
     ) -> Response:
@@ -115,7 +115,7 @@ def _add_pages(router: APIRouter, known: Any, served: Any) -> None:
             job=job,
             part=part,
             run=run or None,
-            stream="stderr" if stream == "stderr" else "stdout",
+            stream=stream if stream in ("stdout", "stderr") else "",
             elements_cursor=elements,
         )
         context = await PageContents(service).job(caller, wanted)

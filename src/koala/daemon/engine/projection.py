@@ -110,7 +110,12 @@ class Projector:
             draft.components[token] = replace(row, ready_at=event.at)
         elif isinstance(event, ComponentEnded):
             draft.components[token] = replace(
-                row, ended_at=event.at, outcome=str(event.outcome), exit_code=event.exit_code, reason=event.reason
+                row,
+                ended_at=event.at,
+                outcome=str(event.outcome),
+                exit_code=event.exit_code,
+                reason=event.reason,
+                stderr_line=event.stderr_line,
             )
 
     def _project_command(

@@ -95,7 +95,8 @@ def _ended(body: ComponentEnded) -> str:
     code = "" if body.exit_code is None or body.outcome is Outcome.DONE else f" with exit code {body.exit_code}"
     reason = "" if code.endswith(f" {body.reason}") else body.reason  # many sites say the exit code once more
     where = f" on {'node' if len(body.nodes) == 1 else 'nodes'} {_cut(', '.join(body.nodes))}" if body.nodes else ""
-    return f"component {body.token} {_ENDINGS[body.outcome]}{code}{where}{_because(reason)}"
+    said = f"; stderr: {_cut(body.stderr_line)}" if body.stderr_line else ""
+    return f"component {body.token} {_ENDINGS[body.outcome]}{code}{where}{_because(reason)}{said}"
 
 
 def _transfer_ended(body: TransferEnded) -> str:

@@ -94,7 +94,7 @@ class TaskInfo(Answer):
 class ComponentRun(Answer):
     """One start of one component: claimed, ready at the barrier, released into its application, ended. ``run`` is the
     opening of the barrier that it belongs to, counted from 1; ``workspace`` the directory at its site in which it
-    started, as long as that is kept."""
+    started, as long as that is kept. ``stderr_line`` is what one that failed wrote last to its standard error."""
 
     token: str
     run: int = 1
@@ -108,6 +108,7 @@ class ComponentRun(Answer):
     outcome: str | None = None
     exit_code: int | None = None
     reason: str = ""
+    stderr_line: str = ""
     workspace: str = ""
 
 

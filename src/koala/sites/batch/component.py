@@ -101,6 +101,7 @@ class BatchComponent(LiveComponent):
         self.reservation: str | None = None
         self.exit_words: list[str] | None = None
         self.nodes: tuple[str, ...] = ()  # those that it ran on, once its end is recorded
+        self.stderr_line = ""  # what it wrote last to its standard error, where it failed
 
     @classmethod
     def of(cls, found: RecordedComponent, tag: Token, known_since: float) -> BatchComponent:

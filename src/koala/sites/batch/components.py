@@ -31,7 +31,7 @@ from koala.sites.batch.system import (
     BatchSystem,
 )
 from koala.sites.batch.timings import BatchTimings
-from koala.sites.component import LivePhase
+from koala.sites.component import TOLD_STDERR, LivePhase
 from koala.sites.component_directory import BATCH, MAILS_MAX, AbortRecord, AcceptanceRecord, RecordedComponent
 from koala.sites.protocol import Clock, Deliver, Emit, Mail
 from koala.sites.remote_shell import ShellError, ShellTimeoutError
@@ -169,6 +169,7 @@ class BatchComponents:
             if status.exit_words is not None and component.exit_words is None:
                 component.exit_words, news = status.exit_words, True
                 component.nodes = tuple(status.nodes)
+                component.stderr_line = status.stderr_line
             if status.ready and component.phase is LivePhase.QUEUED:
                 component.phase, news = LivePhase.READY, True
                 if component.released_at is None and not component.is_ending:
@@ -374,7 +375,10 @@ class BatchComponents:
         if not over:
             return
         events = {
-            component.token: self.end_event(component.token, *how, nodes=component.nodes) for component, how in over
+            component.token: self.end_event(
+                component.token, *how, nodes=component.nodes, stderr_line=component.stderr_line
+            )
+            for component, how in over
         }
         before = {
             component.token: self._system.unreserve(reservation_name(component.tag))
@@ -404,6 +408,7 @@ class BatchComponents:
         by_site: bool = False,  # the last of a ``BatchEnding``
         *,
         nodes: tuple[str, ...] = (),
+        stderr_line: str = "",
     ) -> ComponentEnded:
         """The end of a component, now."""
         at = self._clock()
@@ -415,6 +420,7 @@ class BatchComponents:
             exit_code=exit_code,
             by_site=by_site,
             nodes=nodes,
+            stderr_line=stderr_line if outcome in TOLD_STDERR else "",
         )
 
 

@@ -22,6 +22,7 @@ from koala.model.launch import (
     EXIT,
     GO,
     INBOX,
+    LAST_LINE,
     MAIL_BYTES_MAX,
     OUTBOX,
     PID,
@@ -32,6 +33,7 @@ from koala.model.launch import (
 )
 from koala.model.messages import ComponentEnded, Outcome, Token
 from koala.model.request import Application
+from koala.sites.component import stderr_line
 from koala.sites.component_directory import (
     ENDED,
     EXIT_BYTES_MAX,
@@ -198,6 +200,11 @@ class ComponentDirectory:
         if text is None:
             return None
         return [OVERLONG] if len(text) > EXIT_BYTES_MAX else text.split()
+
+    def last_line(self) -> str:
+        """What the application that failed wrote last to its standard error."""
+        text = self._read_small(LAST_LINE)
+        return "" if text is None else stderr_line(text.partition("\n")[0])
 
     def is_ready(self) -> bool:
         """Whether the script has reported in."""

@@ -14,7 +14,7 @@ from koala.model.launch import LOG, SCRIPT, Launch
 from koala.model.messages import ComponentEnded, ComponentReady, Outcome, Token
 from koala.model.nodes import TASK_MEMORY_BYTES_MIN, NodeSize
 from koala.sites import processes
-from koala.sites.component import LiveComponent, LivePhase, ending
+from koala.sites.component import TOLD_STDERR, LiveComponent, LivePhase, ending
 from koala.sites.component_directory import MAILS_MAX, AbortRecord
 from koala.sites.control_groups import remove_group
 from koala.sites.local.directory import ComponentDirectory, is_spoilt
@@ -226,10 +226,17 @@ class Slots:
         self.condemn(component, AbortRecord(outcome=Outcome.SITE_FAILED, reason=why))
         self._inspect_lost(component)
 
-    def settle(self, component: LocalComponent, outcome: Outcome, reason: str, exit_code: int | None) -> None:
+    def settle(
+        self, component: LocalComponent, outcome: Outcome, reason: str, exit_code: int | None, stderr_line: str = ""
+    ) -> None:
         """It holds nothing any more: on record first, then told, then its slots go to others."""
         event = ComponentEnded(
-            at=self._clock(), token=component.token, outcome=outcome, reason=reason, exit_code=exit_code
+            at=self._clock(),
+            token=component.token,
+            outcome=outcome,
+            reason=reason,
+            exit_code=exit_code,
+            stderr_line=stderr_line,
         )
         component.directory.settle(event)
         component.phase = LivePhase.ENDED
@@ -242,7 +249,8 @@ class Slots:
     def _settle(self, component: LocalComponent, exit_words: list[str] | None) -> None:
         remove_group(component.directory.home)
         how = ending(component.launch, component.abort, exit_words, component.why_unrecorded())
-        self.settle(component, *how)
+        is_told = exit_words is not None and how[0] in TOLD_STDERR
+        self.settle(component, *how, component.directory.last_line() if is_told else "")
 
     # ----------------------------------------------------------------------------------------- inspection
 

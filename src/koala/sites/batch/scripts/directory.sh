@@ -384,6 +384,7 @@ koala_inspect_files() {
         fi
         printf '%s exit %s\n' "$1" "${koala_line%%"$koala_newline"*}"
         koala_inspect_nodes "$1"
+        koala_inspect_last_line "$1"
     fi
     if koala_plain "$1/abort"; then
         koala_read "$1/abort"
@@ -423,6 +424,14 @@ koala_tell_nodes() {
         printf '%s node %s\n' "$1" "$koala_node"
         koala_left=$((koala_left - 1))
     done
+}
+
+# koala_inspect_last_line TOKEN: what an application that failed wrote last to its standard error.
+koala_inspect_last_line() {
+    if koala_plain "$1/last-line"; then
+        koala_read "$1/last-line"
+        printf '%s stderr %s\n' "$1" "$koala_line"
+    fi
 }
 
 # koala_lost TOKEN: whether a component's directory is surely of no use any more. That a file cannot be seen is not
