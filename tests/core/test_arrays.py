@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from koala.core import JobState, Scheduler, decode_snapshot, encode_snapshot
+from koala.core import JobExplanation, JobState, Scheduler, decode_snapshot, encode_snapshot
 from koala.core.placement import MADE_AHEAD_MAX, MADE_AT_ONCE_MAX
 from koala.core.scheduler import CANCELLED_AT_ONCE_MAX
 from koala.core.state.expected_starts import ELEMENTS_FORESEEN_MAX
@@ -367,3 +369,52 @@ def test_a_job_behind_an_array_is_told_of_the_elements_that_come_before_it() -> 
     element = driver.scheduler.explain(waiting[0].id)
     assert element is not None
     assert element.elements_before == 0
+
+
+def explained(driver: CoreDriver, job: int) -> JobExplanation:
+    found = driver.scheduler.explain(job)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("parameters", [{}, {"plan_depth": 3}])
+def test_an_array_is_explained_by_its_next_element(parameters: dict[str, Any]) -> None:
+    driver = CoreDriver({"a": 4}, **parameters)
+    driver.run(ask(1, walltime_s=100.0))
+    driver.submit(ask(2, array=read_array("1-5"), walltime_s=50.0))
+    array, element = explained(driver, 2), explained(driver, 4)
+    assert (driver.state(3), driver.state(4)) == (JobState.STARTING, JobState.WAITING)
+    assert array.next_element == 4
+    assert array.refusal is not None
+    for field in ("refusal", "place_in_line", "waiting_since", "expected_at", "expected_sites", "latest_at"):
+        assert getattr(array, field) == getattr(element, field)
+    driver.ready("3.1")
+    driver.end("3.1", "1.1")
+    driver.pass_time(120.0)
+    assert explained(driver, 2).next_element == 6
+
+
+def test_of_elements_that_wait_the_one_that_stands_first_is_next() -> None:
+    driver = CoreDriver({"a": 4}, scan_interval_s=0.0)
+    driver.submit(ask(4, array=read_array("1-5")))
+    driver.ready("2.1")
+    assert explained(driver, 1).next_element == 3
+    driver.end("2.1", outcome=Outcome.SITE_FAILED)
+    driver.settle()
+    assert (driver.state(2), driver.state(3)) == (JobState.WAITING, JobState.STARTING)
+    assert explained(driver, 1).next_element == 4
+
+
+def test_an_array_that_may_have_no_more_elements_at_a_time_says_so() -> None:
+    driver = CoreDriver({"a": 10})
+    driver.submit(ask(1, array=read_array("1-5%2")))
+    array = explained(driver, 1)
+    assert array.meaning.endswith("no more than 2 are under way at a time (%2)")
+    assert (array.next_element, array.refusal, array.place_in_line) == (None, None, None)
+
+
+def test_an_array_whose_elements_have_all_begun_has_no_next_one() -> None:
+    driver = CoreDriver({"a": 10})
+    driver.submit(ask(1, array=read_array("1-3")))
+    array = explained(driver, 1)
+    assert (array.next_element, "at a time" in array.meaning) == (None, False)

@@ -183,13 +183,15 @@ class PaintedService(Service):
 
     async def explain(self, who: Principal, job: int) -> Explanation:
         about = await self.job(who, job)
-        waits = about.state == "waiting"
+        next_element = job + 1 if about.elements is not None and about.elements.waiting else None
+        waits = about.state == "waiting" or next_element is not None
         plan = self.plans.get(job)
         return Explanation(
             job=job,
             state=about.state,
             meaning="in its placement queue; no places have been found yet" if waits else "as its state says",
             since=about.since,
+            next_element=next_element,
             waiting_since=about.submitted_at if waits else None,
             placement_tries=3,
             claiming_tries=0,

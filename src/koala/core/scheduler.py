@@ -36,7 +36,7 @@ from koala.core.state.expected_starts import ExpectedStart, ExpectedStarts
 from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
 from koala.core.state.snapshots.snapshot import Snapshot, grid_digest, take_snapshot
-from koala.core.story import JobExplanation, JobTraffic, explain, job_traffic
+from koala.core.story import JobExplanation, JobTraffic, explain, explain_array, job_traffic
 from koala.core.tasks.spawning import JobSpawning, SpawnRefusal
 from koala.model.grid import Grid
 from koala.model.messages import (
@@ -310,7 +310,12 @@ class Scheduler:
         job = ledger.jobs.get(job_id) or ledger.ended.get(job_id)
         if job is None:
             return None
-        tries = job.placement_tries
+        told = self._explain(job)
+        element = ledger.next_element(job)
+        return told if element is None else explain_array(told, self._explain(element))
+
+    def _explain(self, job: Job) -> JobExplanation:
+        ledger, tries = self.ledger, job.placement_tries
         if job.state is JobState.WAITING:
             tries += ledger.tries_in_queue(job)
         planned = self._placement.plans.before(job)

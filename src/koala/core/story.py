@@ -29,6 +29,19 @@ from koala.policies.interface import Spots
 TOLD = "told"
 # Of how many jobs that another waits for each is named.
 WAITED_FOR_NAMED_MAX = 5
+# What an array is told of its next element.
+_OF_NEXT_ELEMENT = (
+    "waiting_since",
+    "place_in_line",
+    "elements_before",
+    "refusal",
+    "expected_at",
+    "expected_sites",
+    "latest_at",
+    "ends_before",
+    "planned_before",
+    "placement_tries",
+)
 # So many tasks of those that were spawned together are named.
 TASKS_TOLD_MAX = 8
 
@@ -78,6 +91,9 @@ class JobTraffic(msgspec.Struct, frozen=True, kw_only=True):
 class JobExplanation(JobCounts, frozen=True, kw_only=True):
     """Where a job stands and why.
 
+    Of an array ``next_element`` is the first of its elements that waits: what is said of places, plans and the queue
+    is then true of that.
+
     ``refusal`` is what its last placement try said of every site; ``place_in_line`` counts from 1. Both are
     None for a job that is not waiting. ``elements_before`` are elements of arrays that are no jobs yet, and have
     their turn before it. ``expected_at`` and ``expected_sites`` are when and where it is likely to
@@ -91,6 +107,7 @@ class JobExplanation(JobCounts, frozen=True, kw_only=True):
     state: JobState
     meaning: str
     since: float
+    next_element: JobId | None = None
     waiting_since: float | None
     place_in_line: int | None
     elements_before: int = 0
@@ -186,6 +203,12 @@ def explain(
         story=story,
         **dict(zip(JobCounts.__struct_fields__, job.counts(), strict=True)) | {"placement_tries": placement_tries},
     )
+
+
+def explain_array(array: JobExplanation, element: JobExplanation) -> JobExplanation:
+    """An array whose next element is this one."""
+    shared = {name: getattr(element, name) for name in _OF_NEXT_ELEMENT}
+    return msgspec.structs.replace(array, next_element=element.job, **shared)
 
 
 def _since(job: Job, story: Sequence[StoryEntry]) -> float:
@@ -293,10 +316,14 @@ def _collecting(job: Job, names: Sequence[SiteName]) -> str:
 
 
 def _unfolding(array: Job) -> str:
-    counts = element_counts(array)
+    counts, spec = element_counts(array), array.spec
     assert counts is not None
+    assert spec is not None
     told = [f"{count} {what}" for what, count in _told_counts(counts) if count]
-    return f"an array of {counts.size} elements ({counts.indices}), each a job of its own: {', '.join(told)}"
+    words = f"an array of {counts.size} elements ({counts.indices}), each a job of its own: {', '.join(told)}"
+    if spec.limit is not None and array.elements_live >= spec.limit and not array.all_made:
+        words += f"; no more than {spec.limit} are under way at a time (%{spec.limit})"
+    return words
 
 
 def _told_counts(counts: ElementCounts) -> list[tuple[str, int]]:

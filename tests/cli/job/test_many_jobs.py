@@ -137,6 +137,10 @@ def test_an_array_and_a_graph_that_can_never_fit_are_warned_of(shell: Shell, tmp
     assert "large (99 processors): can never fit: " in shell("submit", "--dry-run", str(path), code=3).stdout
     assert "koala submit --dry-run" in shell("place", str(path), "--idle", "C1=4", code=2).stderr
     whole = array.stdout.split()[2]
+    assert any(line.split()[:1] == [whole] and "can never fit; 4 elements" in line for line in shell.lines("jobs"))
+    explained = shell.lines("job", "explain", whole)
+    assert f"Its next element is job {int(whole) + 1}:" in explained
+    assert any(line.startswith("It can never fit") for line in explained)
     assert shell("job", "cancel", f"{whole}_8").stdout.startswith(f"Element {whole}_8 (")
     shell("job", "cancel", whole, str(number))
 

@@ -324,6 +324,17 @@ def test_the_list_of_jobs_says_why_and_until_when_each_waits(server: Served, ope
     assert "on delft and leiden; no site has" in row[0]
 
 
+def test_an_array_is_listed_and_shown_with_why_its_next_element_waits(server: Served, operator: httpx.Client) -> None:
+    counts = ElementCountsInfo(indices="0-4", size=5, waiting=3, done=2)
+    server.paint(lambda service: service.painted.update({40: job(40, "unfolding", elements=counts)}))
+    row = re.search(r'<tr data-key="job-40".*?</tr>', operator.get("/jobs").text, re.DOTALL)
+    assert row is not None
+    assert "5 elements: 3 waiting, 2 done; no site has" in row[0]
+    page = operator.get("/jobs/40").text
+    assert 'Its next element is <a href="/jobs/41">job 41</a>' in page
+    assert "Why it waits" in page
+
+
 def test_a_static_file_may_be_kept_for_ever_under_its_mark_alone(reader: httpx.Client) -> None:
     page = reader.get("/").text
     marked = re.search(r'href="(/static/dashboard.css\?v=[0-9a-f]+)"', page)

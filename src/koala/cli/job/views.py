@@ -287,6 +287,8 @@ def print_explanation(found: Explanation, now: float) -> None:
     out.print(title)
     meaning = with_its_time(found.meaning, found.begins_at, now)
     out.print(Text(clean(meaning[:1].upper() + meaning[1:] + ".")))
+    if found.next_element is not None:
+        out.print(Text(f"Its next element is job {found.next_element}:"))
     if found.place_in_line is not None:
         of = "" if found.queue_length is None else f" of {found.queue_length}"
         since = "" if found.waiting_since is None else f", waiting for {span(now - found.waiting_since)}"

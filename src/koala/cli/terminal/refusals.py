@@ -84,8 +84,8 @@ def verdict(found: Explanation) -> str:
 
 
 class Verdicts:
-    """The verdicts on the waiting jobs of lists, and when those with plans are expected. A job is asked about until
-    there is a verdict, which is then remembered while the job waits."""
+    """The verdicts on the waiting jobs of lists, of arrays on their next elements, and when those with plans are
+    expected. A job is asked about until there is a verdict, which is then remembered while the job waits."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -95,7 +95,8 @@ class Verdicts:
         """The verdicts and plans that there are of these jobs, by number."""
         from koala.client import ClientError
 
-        waiting = [job.id for job in jobs if job.state == "waiting"][:ASKED_MAX]
+        asked = [job for job in jobs if job.state == "waiting" or (job.elements is not None and job.elements.waiting)]
+        waiting = [job.id for job in asked if job.state in ("waiting", "unfolding")][:ASKED_MAX]
         self._known = {job: told for job, told in self._known.items() if job in waiting}
         plans = {}
         for job in waiting:
@@ -108,6 +109,6 @@ class Verdicts:
             told = verdict(found)
             if told:
                 self._known[job] = told
-            elif found.expected_at is not None:
+            elif found.expected_at is not None and found.next_element is None:
                 plans[job] = expected(found.expected_at, found.expected_sites)
         return self._known | plans

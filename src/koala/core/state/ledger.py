@@ -162,6 +162,20 @@ class Ledger:
         assert array.spec is not None
         return array if job_id <= array.id + array.spec.size else None
 
+    def next_element(self, array: Job) -> Job | None:
+        """Of an array the element that waits first in its queue; None where none waits, and of any other job."""
+        if array.spec is None or array.state is not JobState.UNFOLDING:
+            return None
+        left, first = array.element_states[JobState.WAITING], None
+        number = array.id + array.made
+        while left > 0 and number > array.id:  # most often the last ones that were made
+            job, number = self.jobs.get(number), number - 1
+            if job is not None and job.state is JobState.WAITING:
+                left -= 1
+                if first is None or _stands_before(job, first):
+                    first = job
+        return first
+
     def elements_before(self, job: Job) -> int:
         """How many elements of arrays that are no jobs yet stand in its queue before a waiting job."""
         return sum(
@@ -338,6 +352,13 @@ class Ledger:
         self.about = ()
         self.sites.sites[index].cooling = None
         self.sites.probe(index)
+
+
+def _stands_before(job: Job, other: Job) -> bool:
+    """Whether one waiting job comes before another of its queue; those that rest come last."""
+    if (job.position < 0) is not (other.position < 0):
+        return other.position < 0
+    return (job.position, job.id) < (other.position, other.id)
 
 
 def _named(user: str, name: str) -> str:

@@ -18,7 +18,7 @@ from koala.daemon.dashboard.axis import life, recent
 from koala.daemon.dashboard.charts import measured_line, processor_bar, usage_chart
 from koala.daemon.dashboard.network import network
 from koala.daemon.dashboard.timeline import component_rows, job_row, rows_at_site
-from koala.daemon.dashboard.words import bandwidth, expected, latency, with_its_time
+from koala.daemon.dashboard.words import bandwidth, counted, expected, latency, with_its_time
 from koala.daemon.service.principal import Principal
 from koala.model.api import (
     JobDetail,
@@ -69,7 +69,7 @@ STATES = (
     "cancelled",
 )
 ENDED = frozenset({"done", "failed", "cancelled"})
-_KEPT = frozenset({"waiting", "held"})
+_KEPT = frozenset({"waiting", "held", "unfolding"})
 HOLDABLE = frozenset({"held", "waiting", "placed", "claiming", "starting"})
 
 TAIL_BYTES = 65_536
@@ -285,7 +285,7 @@ class PageContents:
         return [each for each in details if isinstance(each, JobDetail)]
 
     async def _reasons(self, who: Principal, jobs: Sequence[JobSummary], now: float) -> dict[int, str]:
-        """Why each of the jobs waits, and until when if that is known, in one line."""
+        """Why each of the jobs waits, of an array its next element, and until when if that is known, in one line."""
         reasons = {}
         for job in jobs:
             try:
@@ -298,6 +298,8 @@ class PageContents:
             if refusal is not None:
                 told += [refusal.reason, f"would help: {refusal.cure}" if refusal.cure else ""]
             if any(told):
+                if job.elements is not None:
+                    told.insert(0, f"{counted(job.elements.size, 'element')}: {job.elements.in_words}")
                 reasons[job.id] = "; ".join(filter(None, told))
         return reasons
 

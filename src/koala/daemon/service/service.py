@@ -419,7 +419,7 @@ class Service:
         if stuck:
             told = msgspec.structs.replace(told, meaning=f"{told.meaning}. {'; '.join(stuck)}")
         live = scheduler.ledger.jobs.get(job)
-        length = len(scheduler.ledger.queue_of(live)) if live and live.state is JobState.WAITING else None
+        length = None if live is None or told.place_in_line is None else len(scheduler.ledger.queue_of(live))
         found = explanation(told, length, self._engine.now())
         return visible_to(None if who.sees_all else who.name, found, scheduler.ledger.jobs)
 

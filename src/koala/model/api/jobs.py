@@ -286,6 +286,9 @@ class WaitedForInfo(Answer):
 class Explanation(Answer):
     """Where a job stands and why.
 
+    Of an array ``next_element`` is the first of its elements that waits: what is said of places, plans and the queue
+    is then true of that.
+
     ``expected_at`` and ``expected_sites`` are when and where a job that has a plan is likely to start, by how long
     jobs of their users took lately, if nobody comes before; ``latest_at`` is when if every job uses its whole
     walltime, unless very many elements of arrays come before. Neither is before the moment of the answer; where
@@ -302,6 +305,7 @@ class Explanation(Answer):
     state: str
     meaning: str
     since: float
+    next_element: int | None = None
     waiting_since: float | None = None
     placement_tries: int
     claiming_tries: int
