@@ -102,6 +102,19 @@ def test_an_abort_before_the_proxies_are_delivered_ends_mpiexec(tmp_path: Path) 
     in_world(tmp_path, scenario)
 
 
+def test_what_the_launcher_says_of_a_name_that_no_node_resolves_is_in_the_standard_error(tmp_path: Path) -> None:
+    async def scenario(world: World) -> None:
+        await world.start(SUM)
+        await world.release(host="nowhere.invalid")
+        ended = await world.ends()
+        assert all(each.outcome is Outcome.FAILED for each in ended)
+        told = [(tmp_path / site / "components" / token / "stderr") for site, token in zip("ab", TOKENS, strict=True)]
+        for path in told:
+            assert "nowhere.invalid" in path.read_text(), path
+
+    in_world(tmp_path, scenario)
+
+
 def test_a_site_without_mpiexec_fails_the_component(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with opened(tmp_path / "a", environment={"PATH": "/usr/bin:/bin"}) as one:

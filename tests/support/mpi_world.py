@@ -40,8 +40,8 @@ class World:
                 )
             )
 
-    async def release(self, port: int | None = None) -> None:
-        peers = [Peer(part=part, host="127.0.0.1", processors=size) for part, size in enumerate(SIZES)]
+    async def release(self, port: int | None = None, host: str = "127.0.0.1") -> None:
+        peers = [Peer(part=part, host=host, processors=size) for part, size in enumerate(SIZES)]
         goes = go_for(self._job_type, 1, peers, port)
         for part, watcher in enumerate(self.sites):
             await watcher.ready(TOKENS[part])

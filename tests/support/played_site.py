@@ -139,7 +139,7 @@ HEALTHY: dict[str, Reaction] = {
 class PlayedSite:
     """Answers as a healthy site does, but for the reactions given. Time passes when it is asked."""
 
-    def __init__(self, reactions: dict[str, Reaction], asking_takes_s: float) -> None:
+    def __init__(self, reactions: dict[str, Reaction], asking_takes_s: Callable[[str], float]) -> None:
         self.reactions = {**reactions, **{part: said for part, said in HEALTHY.items() if part not in reactions}}
         self.scripts: list[str] = []
         self.now = NOW
@@ -147,7 +147,7 @@ class PlayedSite:
 
     async def run(self, text: str, *, timeout_s: float) -> ShellResult:
         self.scripts.append(text)
-        self.now += self.asking_takes_s
+        self.now += self.asking_takes_s(text)
         await asyncio.sleep(0)
         for part, reaction in self.reactions.items():
             if part in text:
@@ -178,7 +178,7 @@ def played(
     processors: int = 8,
     file_server: str | None = None,
     containers: Containers | None = None,
-    asking_takes_s: float = 0.01,
+    asking_takes_s: float | Callable[[str], float] = 0.01,
     **settings: Any,
 ) -> tuple[dict[str, Finding], PlayedSite]:
     """What a check of such a site finds, by step, and the site."""
@@ -186,7 +186,8 @@ def played(
     site = Site(
         name="alpha", processors=processors, kind=kind, file_server=file_server, containers=containers, batch=batch
     )
-    place = PlayedSite(reactions or {}, asking_takes_s)
+    takes_s = asking_takes_s if callable(asking_takes_s) else lambda _: asking_takes_s
+    place = PlayedSite(reactions or {}, takes_s)
     context = CheckContext(
         site,
         place,

@@ -111,7 +111,7 @@ koala_run_proxies() {
         fi
         koala_node=$1
         shift
-        koala_join_group "$koala_node" /bin/sh "$koala_home/script" proxy "$@" >>"$koala_home/log" 2>&1
+        koala_join_group "$koala_node" /bin/sh "$koala_home/script" proxy "$@" >&2
         set --
     done <"$koala_home/inbox/proxy"
     koala_await_group

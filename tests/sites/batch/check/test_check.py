@@ -75,6 +75,21 @@ def test_without_a_connection_nothing_else_is_tried() -> None:
     assert len(site.scripts) == 1
 
 
+@pytest.mark.parametrize(("costs_s", "sign"), [(0.049, PASSED), (0.051, WARNED), (0.15, WARNED)])
+def test_a_shell_of_the_account_that_is_slow_to_start_is_told_with_what_it_costs(
+    costs_s: float, sign: StepStatus
+) -> None:
+    found, _ = played(ssh="far", asking_takes_s=lambda text: 0.02 + costs_s * ("SHLVL=0" in text))
+    assert found["login"].sign is sign
+    assert f"{costs_s * 1000:.0f} ms" in found["login"].words
+    assert ("return ;;" in found["login"].advice) is (sign is WARNED)
+
+
+def test_where_there_is_no_ssh_nobody_logs_in() -> None:
+    found, _ = played(asking_takes_s=lambda text: 1.0 * ("SHLVL=0" in text))
+    assert "login" not in found
+
+
 def test_a_skipped_step_names_the_first_that_is_to_blame() -> None:
     found, _ = played({"scontrol ping": refused("timeout")})
     assert found["controller"].sign is FAILED

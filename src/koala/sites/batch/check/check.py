@@ -55,6 +55,7 @@ def steps_for(site: Site, *, run: bool) -> list[Step]:
     steps = [
         Step("connection", host.connection),
         Step("shell", host.shell, ("connection",)),
+        Step("login", host.login, ("shell",)),
         Step("clock", host.clocks, ("shell",)),
         Step("work directory", host.work_directory, ("shell",)),
         Step("owner", host.owner, ("work directory",)),

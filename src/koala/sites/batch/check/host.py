@@ -24,6 +24,9 @@ from koala.sites.batch.scripts import directory
 from koala.sites.shell_script import assign, directory_word, shell_file
 
 CLOCKS_APART_S = 5.0
+# From here on it costs more than the work of most commands. The least of so many tries counts.
+LOGIN_MS_MAX = 50.0
+LOGIN_TRIES = 3
 ROOM_BYTES_MIN = 100_000_000
 FILE_SERVER_PORTS = {"ftp": 21, "gsiftp": 2811}
 GRIDFTP_CLIENT = "globus-url-copy"
@@ -90,6 +93,31 @@ async def shell(context: CheckContext) -> StepResult:
     if missing:
         return failed(f"missing there: {listed(missing)}", "install them, or correct the PATH of the login there")
     return passed(f"a POSIX sh, {lines[-1] if lines else 'of a system without a name'}")
+
+
+async def login(context: CheckContext) -> StepResult | None:
+    """What the shell of the account costs, which an ssh server starts for each command. Nothing where there is none:
+    there commands are run by a plain shell."""
+    if context.settings.ssh is None:
+        return None
+    plain_s, login_s = [], []
+    for _ in range(LOGIN_TRIES):
+        plain_s.append(await _took_s(context, ":\n"))
+        login_s.append(await _took_s(context, shell_file(__package__, "login.sh")))
+    costs_ms = max(0.0, (min(login_s) - min(plain_s)) * 1000)
+    if costs_ms < LOGIN_MS_MAX:
+        return passed(f"the shell of the account starts in {costs_ms:.0f} ms")
+    return warned(
+        f"the shell of the account takes {costs_ms:.0f} ms to start, and it is started for each command",
+        "begin its start file (~/.bashrc, ~/.zshenv, ~/.cshrc) with what ends it for commands: "
+        "case $- in *i*) ;; *) return ;; esac",
+    )
+
+
+async def _took_s(context: CheckContext, text: str) -> float:
+    asked_at = context.clock()
+    await context.ask(text)
+    return context.clock() - asked_at
 
 
 async def clocks(context: CheckContext) -> StepResult:
