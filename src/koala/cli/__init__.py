@@ -66,6 +66,7 @@ VERBS: dict[str, tuple[str, str, str]] = {
         "replay",
         "Submit a workload or a trace to the live grid at its arrival times.",
     ),
+    "run": ("koala.cli.job.run", "run", "Run a command as a job, with its output and its exit code here."),
     "schema": ("koala.cli.schema", "schema", "Print the JSON schema of a file that Koala reads."),
     "simulate": ("koala.cli.simulate.command", "simulate", "Run a workload on a simulated grid."),
     "site": ("koala.cli.site.command", "site", "Check a site, take it out, put it back, or ask how it is."),

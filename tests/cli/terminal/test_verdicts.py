@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from koala.cli.job.views import print_explanation
-from koala.cli.job.waiting import REASONS_TOLD_MAX, _Log
+from koala.cli.job.waiting import REASONS_TOLD_MAX, WaitingReasons
 from koala.cli.terminal.refusals import ASKED_MAX, NEVER_FITS, Verdicts, verdict
 from koala.cli.terminal.words import clock, listed
 from koala.client import Client, NotFoundError
@@ -60,7 +60,7 @@ def test_a_list_tells_when_and_where_planned_jobs_are_expected(capsys: pytest.Ca
     asked.plan = {"expected_at": PLAN.expected_at, "expected_sites": PLAN.expected_sites}
     at = clock(PLAN.expected_at)
     assert Verdicts(asked.client).of([job(1, "waiting")]) == {1: f"expected at {at} on a and b"}
-    _Log(asked.client, "").tell(job(1, "waiting"))
+    WaitingReasons(asked.client, "").tell(job(1, "waiting"))
     assert capsys.readouterr().err == f"Job 1 waits: none is idle; expected at {at} on a and b.\n"
     found = asked.explain(1).model_copy(update={"place_in_line": 1, "planned_before": [PLAN]})
     now = PLAN.expected_at - 1
@@ -99,7 +99,7 @@ def test_a_long_list_is_asked_about_up_to_a_limit() -> None:
 
 def test_each_reason_is_told_once_and_no_more_than_a_limit(capsys: pytest.CaptureFixture[str]) -> None:
     reasons = [refusal(f"reason {number // 2}", shortages=[SHORT]) for number in range(4 * REASONS_TOLD_MAX)]
-    log = _Log(Asked(*reasons).client, "reason 0")
+    log = WaitingReasons(Asked(*reasons).client, "reason 0")
     for _ in reasons:
         log.tell(job(1, "waiting"))
     lines = capsys.readouterr().err.splitlines()
@@ -107,7 +107,7 @@ def test_each_reason_is_told_once_and_no_more_than_a_limit(capsys: pytest.Captur
 
 
 def test_a_job_in_quarantine_is_told_once_with_who_can_put_it_back(capsys: pytest.CaptureFixture[str]) -> None:
-    log = _Log(Asked(None).client, "")
+    log = WaitingReasons(Asked(None).client, "")
     for state in ("waiting", "quarantined", "quarantined"):
         log.tell(job(7, state))
     (line,) = capsys.readouterr().err.splitlines()

@@ -39,17 +39,20 @@ class _ComponentNumber(click.ParamType[int | None]):
         return number
 
 
-class _OutputReader:
-    """What one component writes, from the beginning on; whole lines only where they are marked with its number."""
+class OutputReader:
+    """What one component writes, from the beginning on; whole lines only where they are marked with its number. It
+    is printed to the standard output, or the standard error (``err``)."""
 
     def __init__(
         self,
         client: Client,
         job: int,
-        component: int,
-        run: int | None,
-        stream: Literal["stdout", "stderr"],
-        mark: str,
+        component: int = 0,
+        run: int | None = None,
+        stream: Literal["stdout", "stderr"] = "stdout",
+        mark: str = "",
+        *,
+        err: bool = False,
     ) -> None:
         self._client = client
         self._job = job
@@ -57,6 +60,7 @@ class _OutputReader:
         self._run = run
         self._stream = stream
         self._mark = mark
+        self._err = err
         self._offset = 0
         self._begun = ""
         self._token: str | None = None
@@ -78,16 +82,16 @@ class _OutputReader:
 
     def _print(self, text: str) -> None:
         if not self._mark:
-            click.echo(text, nl=False)
+            click.echo(text, nl=False, err=self._err)
             return
         *lines, self._begun = (self._begun + text).split("\n")
         for line in lines:
-            click.echo(f"{self._mark}{line}")
+            click.echo(f"{self._mark}{line}", err=self._err)
 
     def finish(self) -> None:
         """Print a last line that has no end."""
         if self._begun:
-            click.echo(f"{self._mark}{self._begun}")
+            click.echo(f"{self._mark}{self._begun}", err=self._err)
             self._begun = ""
 
 
@@ -121,9 +125,9 @@ def logs(client: Client, /, job_id: int, component: int | None, run: int | None,
         )
     chosen = range(count) if component is None else [component]
     stream: Literal["stdout", "stderr"] = "stderr" if errors else "stdout"
-    readers = [_OutputReader(client, job_id, each, run, stream, _mark(each, len(chosen))) for each in chosen]
+    readers = [OutputReader(client, job_id, each, run, stream, _mark(each, len(chosen))) for each in chosen]
     if follow:
-        _follow(client, job_id, readers)
+        follow_output(client, job_id, readers)
     else:
         _print_all(readers)
 
@@ -163,7 +167,7 @@ def _mark(component: int, count: int) -> str:
     return click.style(mark, fg=_COLOURS[component % len(_COLOURS)]) if sys.stdout.isatty() else mark
 
 
-def _print_all(readers: list[_OutputReader]) -> None:
+def _print_all(readers: list[OutputReader]) -> None:
     """Print what is there. A component that has written nothing is a note; all of them an error."""
     from koala.client import NotFoundError
 
@@ -181,11 +185,11 @@ def _print_all(readers: list[_OutputReader]) -> None:
         click.echo(f"Note: {each.for_user()}", err=True)
 
 
-def _follow(client: Client, job_id: int, readers: list[_OutputReader]) -> None:
+def follow_output(client: Client, job_id: int, readers: list[OutputReader]) -> None:
     """Print as it comes, until the job has ended and all is printed."""
     from koala.client import ENDED_STATES, NotFoundError
 
-    def printed(reader: _OutputReader) -> bool:
+    def printed(reader: OutputReader) -> bool:
         try:
             return reader.print_new()
         except NotFoundError:  # a component that is yet to be started

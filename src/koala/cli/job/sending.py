@@ -46,6 +46,12 @@ def files_of(text: str, source: str, description: Path | None, with_paths: tuple
         path = beside / name
         _check_inside(name, path, beside)
         files[name] = path
+    return travelling(files, with_paths)
+
+
+def travelling(files: dict[str, str | Path], with_paths: tuple[str, ...]) -> dict[str, str | Path]:
+    """The files, and beside them each of the others under its last name."""
+    files = dict(files)
     for path_text in with_paths:
         name = Path(os.path.abspath(path_text)).name  # noqa: PTH100 - a link keeps its own name
         if not name:

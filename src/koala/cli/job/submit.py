@@ -17,8 +17,9 @@ import click
 from koala.cli.connection import complete_example, with_client
 from koala.cli.errors import EXIT_REFUSED, UserError, say
 from koala.cli.examples import read_named
+from koala.cli.job.commands import SOURCE, CommandOptions, command_options, wrapped_job
 from koala.cli.job.graph import Described, preempted, print_notes, submit_graph, when_words
-from koala.cli.job.sending import files_of, text_to_send
+from koala.cli.job.sending import files_of, text_to_send, travelling
 from koala.cli.job.text_problems import shown_at_place, source_to_send
 from koala.cli.job.waiting import end_with, warn_if_hopeless, watch_job
 from koala.cli.terminal.output import console, counted, print_json
@@ -32,7 +33,11 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("job", metavar="JOB|-", shell_complete=complete_example("job"))
+@click.argument("job", metavar="[JOB|-]", required=False, shell_complete=complete_example("job"))
+@click.option(
+    "--wrap", "command", metavar="TEXT", help="Instead of a JOB: one line for the shell, which is its script."
+)
+@command_options("With --wrap: ")
 @click.option("--wait", "to_wait", is_flag=True, help="Wait until the job has ended, and exit with its exit code.")
 @click.option(
     "--dry-run",
@@ -55,7 +60,12 @@ def submit(
     ctx: click.Context,
     client: Client,
     /,
-    job: str,
+    job: str | None,
+    command: str | None,
+    processors: int | None,
+    walltime: str | None,
+    name: str | None,
+    type: str | None,  # noqa: A002 - click names it after its option
     to_wait: bool,
     dry_run: bool,
     token_id: str | None,
@@ -68,6 +78,7 @@ def submit(
     koala submit job.yaml
     koala submit hello --wait
     koala submit job.yaml --with build/solver --with config
+    koala submit --wrap './solver mesh.dat > result' --with solver --with mesh.dat
     generate-job | koala submit -
 
     JOB is a file (YAML, RSL or a Slurm script), the name of an example, or - for standard input. A YAML file with
@@ -86,9 +97,7 @@ def submit(
         raise UserError("--dry-run submits nothing; leave out --wait and --token-id")
     if token_id is not None:
         _check_token_id(token_id)
-    found = text_to_send(job, "a job", "the one of koala examples show hello")
-    text, source = found or read_named("job", job)
-    files = files_of(text, source, Path(job) if Path(job).is_file() else None, with_paths)
+    text, source, files = _described(job, command, CommandOptions(processors, walltime, name, type), with_paths)
     if is_graph(text, source):
         graph = Described(text, source, files)
         submit_graph(ctx, client, graph, token_id, to_wait=to_wait, dry_run=dry_run, as_json=as_json)
@@ -110,6 +119,23 @@ def submit(
     if to_wait:
         ended = watch_job(ctx, client, summary.id, None, as_json=as_json, known=summary, told=told)
         end_with(ctx, ended, as_json)
+
+
+def _described(
+    job: str | None, command: str | None, options: CommandOptions, with_paths: tuple[str, ...]
+) -> tuple[str, str, dict[str, str | Path]]:
+    """The description, what to call it in messages, and what travels with it."""
+    if command is not None:
+        if job is not None:
+            raise UserError("--wrap is the job; leave out JOB, or --wrap")
+        return wrapped_job(command, options), SOURCE, travelling({}, with_paths)
+    if job is None:
+        raise UserError("there is no job; name a file, an example or -, or write a command with --wrap")
+    if options.given:
+        raise UserError(f"{options.given} is for --wrap; write it into the job")
+    found = text_to_send(job, "a job", "the one of koala examples show hello")
+    text, source = found or read_named("job", job)
+    return text, source, files_of(text, source, Path(job) if Path(job).is_file() else None, with_paths)
 
 
 def _check_token_id(text: str) -> None:

@@ -92,7 +92,7 @@ def _is_unneeded(job: JobSummary) -> bool:
 
 def _watched(client: Client, watch: _Watch, told: str) -> JobSummary:
     if not console(stderr=True).is_terminal:
-        return watch.until_ended(_Log(client, told).tell, LOG_PROGRESS_S)
+        return watch.until_ended(WaitingReasons(client, told).tell, LOG_PROGRESS_S)
     return _on_terminal(client, watch)
 
 
@@ -126,7 +126,7 @@ def _on_terminal(client: Client, watch: _Watch) -> JobSummary:
         return watch.until_ended(lambda seen: status.update(escape(_progress(client, seen))), PROGRESS_S)
 
 
-class _Log:
+class WaitingReasons:
     """Tells in whole lines why a job waits, each reason once."""
 
     def __init__(self, client: Client, told: str) -> None:
@@ -238,6 +238,11 @@ def _print_end(job: JobSummary) -> None:
     ran = f"ran {span(ended - begun)}" if job.started_at is not None else "never started"
     where = f" on {places_words(job.places)}" if job.places and job.started_at is not None else ""
     say(f"Job {job.id} {_ENDS.get(job.state, f'is {job.state}')}: {ran}{where}.")
+    print_failure(job)
+
+
+def print_failure(job: JobSummary) -> None:
+    """Why a job that has ended is not done, and what tells more."""
     if job.state == "done":
         return
     reason = "" if job.reason == job.state else clean(job.reason)
