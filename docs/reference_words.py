@@ -335,6 +335,7 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
     ("koala.cli.trace", "JOBS_MAX", "jobs of one `koala trace generate`"),
     ("koala.policies.refusals.refusal", "SPLITS_EXPLAINED_MAX", "splits among which a refusal looks for the nearest"),
     ("koala.core.state.job", "STORY_LINES_MAX", "lines kept of one job's story; beyond it the middle is left out"),
+    ("koala.model.api.common", "WHY_CHARACTERS_MAX", "characters of the reason that somebody gives for what they do"),
     ("koala.core.state.site_belief", "ERROR_CHARACTERS_MAX", "characters that are kept of the last error of a site"),
     ("koala.core.lost", "SILENCE_GAP_S", "seconds without a look after which the silence of a site begins anew"),
     ("koala.core.refusals", "SHUT_SITES_TRIED_MAX", "drained or untrusted sites that a cure tries alone and names"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import re
 import signal
@@ -43,6 +44,27 @@ def test_a_drained_site_gets_nothing_until_it_is_resumed(shell: Shell) -> None:
     assert shell.json("submit", "hello", "--dry-run")["places"][0]["site"] == "berlin"
     assert "is used again" in shell("site", "resume", "amsterdam").stdout
     assert shell.json("submit", "hello", "--dry-run")["places"][0]["site"] == "amsterdam"
+
+
+def test_who_took_a_site_out_and_who_cancelled_a_job_is_told_with_the_reason(shell: Shell, tmp_path: Path) -> None:
+    me = getpass.getuser()
+    shell("site", "drain", "amsterdam", "--reason", "disk change")
+    try:
+        assert shell.lines("sites")[-1] == f"amsterdam is drained by {me}: disk change"
+        (drained, *_) = shell.json("sites")
+        assert drained["drained_by"] == f"{me}: disk change"
+        job = str(shell.submit(tmp_path, "true", "components: [{processors: 1, site: amsterdam}]"))
+        explained = " ".join(shell("job", "explain", job).stdout.split())
+        assert f"amsterdam is drained by {me}: disk change; resume it" in explained
+        shell("job", "cancel", job, "--reason", "not today")
+        assert shell.json("job", "show", job)["reason"] == "cancelled by its owner: not today"
+    finally:
+        shell("site", "resume", "amsterdam", "--reason", "it is new")
+    events = [line["text"] for line in map(json.loads, shell("events", "--json").stdout.splitlines())]
+    assert f"amsterdam is used again and its errors are forgotten, as {me} asked: it is new" in events
+    assert (
+        "reason: it has 201 characters" in shell("site", "drain", "amsterdam", "--reason", "x" * 201, code=2).stderr
+    )
 
 
 def test_a_site_can_be_asked_how_it_is(shell: Shell, daemon: Daemon) -> None:

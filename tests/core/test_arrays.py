@@ -238,7 +238,7 @@ def test_a_held_array_makes_no_more_elements_until_it_is_let_go() -> None:
     driver.send(HoldAsked(at=0.0, job=1))
     told = driver.scheduler.explain(1)
     assert told is not None
-    assert "no more of its elements are made: somebody holds it" in told.meaning
+    assert "no more of its elements are made: it is held" in told.meaning
     assert told.meaning.endswith("10 waiting")
     finish(driver, 2, 3, 4)
     assert sorted(driver.ledger.jobs) == [1]

@@ -395,12 +395,13 @@ def story_of_an_element() -> list[str]:
 def story_of_a_held_job() -> list[str]:
     driver = CoreDriver({"a": 10})
     tokens = driver.run(ask(5))
-    driver.submit(ask(5, after=(Dependency(job=1),), begin_at=10.0))
-    driver.send(HoldAsked(at=driver.now, job=2))
-    driver.send(ChangeAsked(at=driver.now, job=2, walltime_s=90.0, priority=Priority.HIGH))
+    request = ask(5, after=(Dependency(job=1),), begin_at=10.0)
+    driver.send(JobSubmitted(at=driver.now, job=2, request=request, owner="bert"))
+    driver.send(HoldAsked(at=driver.now, job=2, by="anna", reason="disk change"))
+    driver.send(ChangeAsked(at=driver.now, job=2, by="bert", walltime_s=90.0, priority=Priority.HIGH))
     driver.end(*tokens)
     driver.wait_until(10.0)
-    driver.send(UnholdAsked(at=driver.now, job=2))
+    driver.send(UnholdAsked(at=driver.now, job=2, by="anna"))
     return driver.story(2)
 
 
@@ -545,11 +546,11 @@ TOLD: dict[str, tuple[Callable[[], list[str]], str]] = {
     "element_of": (story_of_an_element, "it is element 5 of array 1"),
     "element_cancelled": (story_of_an_array, "its element, job 4, was cancelled before it was made"),
     "its_time": (story_of_a_held_job, "its time has come (begin_at)"),
-    "held": (story_of_a_held_job, "held: somebody does not want it to be tried"),
-    "unheld": (story_of_a_held_job, "let go by who held it"),
+    "held": (story_of_a_held_job, "held by anna: disk change"),
+    "unheld": (story_of_a_held_job, "let go by anna"),
     "let_go": (story_of_a_held_job, "nothing keeps it back any more: it stands in line"),
-    "walltime_changed": (story_of_a_held_job, "its walltime is changed to 90 s"),
-    "priority_changed": (story_of_a_held_job, "its priority is changed to high"),
+    "walltime_changed": (story_of_a_held_job, "its walltime is changed to 90 s by its owner"),
+    "priority_changed": (story_of_a_held_job, "its priority is changed to high by its owner"),
     "rests": (story_of_a_restart, "it rests for 5 s before it is placed again"),
     "avoids": (story_of_a_restart, "it avoids a, where a run of it failed, while there is another way"),
     "not_on_nodes": (story_of_a_bad_node, "not on node a1 at a, where it failed"),

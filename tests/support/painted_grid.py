@@ -81,6 +81,7 @@ class PaintedService(Service):
         self.why_not = ""
         self.plans: dict[int, PlanInfo] = {}
         self.did: list[tuple[str, str]] = []
+        self.reasons: list[str] = []
         self._entries: list[JournalEntry] = []
         self._changed = asyncio.Event()
 
@@ -235,10 +236,23 @@ class PaintedService(Service):
             ],
         )
 
-    async def cancel(self, who: Principal, job: int) -> JobSummary:
+    async def cancel(self, who: Principal, job: int, *, reason: str = "") -> JobSummary:
+        return await self._do("cancel", who, job, reason, state="cancelled", ended_at=self.picture.now)
+
+    async def hold(self, who: Principal, job: int, *, reason: str = "") -> JobSummary:
+        return await self._do("hold", who, job, reason, state="held")
+
+    async def unhold(self, who: Principal, job: int, *, reason: str = "") -> JobSummary:
+        return await self._do("release", who, job, reason, state="waiting")
+
+    async def requeue(self, who: Principal, job: int, *, reason: str = "") -> JobSummary:
+        return await self._do("requeue", who, job, reason, state="waiting")
+
+    async def _do(self, act: str, who: Principal, job: int, reason: str, **changes: Any) -> JobSummary:
         who.need(Scope.SUBMIT)
-        about = (await self.job(who, job)).model_copy(update={"state": "cancelled", "ended_at": self.picture.now})
-        self.did.append(("cancel", str(job)))
+        about = (await self.job(who, job)).model_copy(update=changes)
+        self.did.append((act, str(job)))
+        self.reasons.append(reason)
         self.paint_job(about)
         return about
 
@@ -299,19 +313,22 @@ class PaintedService(Service):
             raise NotFoundError(f"there is no site {name!r}")
         return found[0]
 
-    async def drain(self, who: Principal, site: str) -> SiteInfo:
+    async def drain(self, who: Principal, site: str, *, reason: str = "") -> SiteInfo:
         who.need(Scope.OPERATE)
         self.did.append(("drain", site))
-        return self.paint_site(site, drained=True)
+        self.reasons.append(reason)
+        return self.paint_site(site, drained=True, drained_by=f"{who.name}: {reason}")
 
-    async def resume(self, who: Principal, site: str) -> SiteInfo:
+    async def resume(self, who: Principal, site: str, *, reason: str = "") -> SiteInfo:
         who.need(Scope.OPERATE)
         self.did.append(("resume", site))
+        self.reasons.append(reason)
         return self.paint_site(site, drained=False, trust="usable")
 
-    async def declare_lost(self, who: Principal, site: str, *, force: bool = False) -> SiteInfo:
+    async def declare_lost(self, who: Principal, site: str, *, force: bool = False, reason: str = "") -> SiteInfo:
         who.need(Scope.OPERATE)
         self.did.append(("lost", site))
+        self.reasons.append(reason)
         return self.paint_site(site, lost=f"{who.name} declared it lost")
 
     async def probe(self, who: Principal, site: str) -> SiteInfo:

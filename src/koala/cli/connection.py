@@ -79,6 +79,12 @@ server_option = click.option(
 )
 
 
+# Of what somebody does to a job or a site: why.
+reason_option = click.option(
+    "--reason", metavar="TEXT", default="", help="Why, for the record and for whom it concerns."
+)
+
+
 def with_client(verb: Callable[Concatenate[Client, P], R]) -> Callable[P, R]:
     """Give a verb the option ``--server`` and a client as its first argument, which is closed when the verb ends.
 

@@ -206,36 +206,44 @@ def wait(job: int, *, timeout_s: float = WAIT_S_MAX) -> Call[JobSummary]:
     )
 
 
-def cancel(job: int) -> Call[JobSummary]:
-    """Ask for the job's end; when this returns the wish is durable. An ended job stays as it is."""
-    return Call(method="POST", path=f"/v1/jobs/{job}/cancel", read=JobSummary.model_validate_json)
+def cancel(job: int, *, reason: str = "") -> Call[JobSummary]:
+    """Ask for the job's end; when this returns the wish is durable. An ended job stays as it is. As of every change,
+    a ``reason`` is for the record and for whom it concerns."""
+    return _changed(job, "cancel", reason)
 
 
-def requeue(job: int, *, hold: bool = False) -> Call[JobSummary]:
+def requeue(job: int, *, hold: bool = False, reason: str = "") -> Call[JobSummary]:
     """Put a job that has places, runs or is in quarantine back into its placement queue, and ``hold`` it there; when
     this returns the wish is durable."""
-    return Call(
-        method="POST",
-        path=f"/v1/jobs/{job}/requeue",
-        parameters=_parameters(hold="true" if hold else None),
-        read=JobSummary.model_validate_json,
-    )
+    return _changed(job, "requeue", reason, hold="true" if hold else None)
 
 
-def hold(job: int) -> Call[JobSummary]:
+def hold(job: int, *, reason: str = "") -> Call[JobSummary]:
     """Keep a job that has not started from being tried; when this returns the wish is durable."""
-    return Call(method="POST", path=f"/v1/jobs/{job}/hold", read=JobSummary.model_validate_json)
+    return _changed(job, "hold", reason)
 
 
-def release(job: int) -> Call[JobSummary]:
+def release(job: int, *, reason: str = "") -> Call[JobSummary]:
     """Let a job go that was held; when this returns the wish is durable."""
-    return Call(method="POST", path=f"/v1/jobs/{job}/release", read=JobSummary.model_validate_json)
+    return _changed(job, "release", reason)
 
 
-def change(job: int, *, walltime_s: float | None = None, priority: str | None = None) -> Call[JobSummary]:
+def change(
+    job: int, *, walltime_s: float | None = None, priority: str | None = None, reason: str = ""
+) -> Call[JobSummary]:
     """Another walltime or priority for a job that waits for a place; when this returns it is durable."""
     wish = JobChange(walltime_s=walltime_s, priority=None if priority is None else Priority(priority))
-    return Call(method="POST", path=f"/v1/jobs/{job}/change", body=wish, read=JobSummary.model_validate_json)
+    return _changed(job, "change", reason, wish)
+
+
+def _changed(job: int, verb: str, reason: str, body: JobChange | None = None, **more: Any) -> Call[JobSummary]:
+    return Call(
+        method="POST",
+        path=f"/v1/jobs/{job}/{verb}",
+        parameters=_parameters(reason=reason or None, **more),
+        body=body,
+        read=JobSummary.model_validate_json,
+    )
 
 
 def spawn(job: int, description: str, *, source: str = "spawn") -> Call[Spawned]:
@@ -304,24 +312,19 @@ def history(site: str, *, from_at: float, to_at: float) -> Call[SiteHistory]:
     )
 
 
-def drain(site: str) -> Call[SiteInfo]:
+def drain(site: str, *, reason: str = "") -> Call[SiteInfo]:
     """Send nothing new to the site; what runs there goes on."""
-    return _told(site, "drain")
+    return _told(site, "drain", reason=reason or None)
 
 
-def resume(site: str) -> Call[SiteInfo]:
+def resume(site: str, *, reason: str = "") -> Call[SiteInfo]:
     """Use the site again and forget its errors."""
-    return _told(site, "resume")
+    return _told(site, "resume", reason=reason or None)
 
 
-def declare_lost(site: str, *, force: bool = False) -> Call[SiteInfo]:
+def declare_lost(site: str, *, force: bool = False, reason: str = "") -> Call[SiteInfo]:
     """Wait for the site no more: its jobs start again elsewhere. Of a site that answers only by ``force``."""
-    return Call(
-        method="POST",
-        path=f"/v1/sites/{quote(site, safe='')}/lost",
-        parameters=_parameters(force="true") if force else (),
-        read=SiteInfo.model_validate_json,
-    )
+    return _told(site, "lost", force="true" if force else None, reason=reason or None)
 
 
 def probe(site: str) -> Call[SiteInfo]:
@@ -329,8 +332,13 @@ def probe(site: str) -> Call[SiteInfo]:
     return _told(site, "probe")
 
 
-def _told(site: str, verb: str) -> Call[SiteInfo]:
-    return Call(method="POST", path=f"/v1/sites/{quote(site, safe='')}/{verb}", read=SiteInfo.model_validate_json)
+def _told(site: str, verb: str, **parameters: str | None) -> Call[SiteInfo]:
+    return Call(
+        method="POST",
+        path=f"/v1/sites/{quote(site, safe='')}/{verb}",
+        parameters=_parameters(**parameters),
+        read=SiteInfo.model_validate_json,
+    )
 
 
 # ----------------------------------------------------------------------------------------------- files

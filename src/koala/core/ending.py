@@ -173,12 +173,12 @@ class JobEnding:
             if number in unmade
         ]
 
-    def cancel_element(self, array: Job, job_id: JobId) -> None:
-        """An element that has not been made is not to be."""
+    def cancel_element(self, array: Job, job_id: JobId, asked_by: str) -> None:
+        """An element that has not been made is not to be, as somebody asked."""
         position = job_id - array.id - 1
         if position >= array.made and position not in array.not_done:
             array.note_not_done(position, str(JobOutcome.CANCELLED))
-            array.tell(self.ledger.now, "element_cancelled", job_id)
+            array.tell(self.ledger.now, "element_cancelled", job_id, asked_by)
             if job_id in self.ledger.dependents:
                 self.ledger.turned.append(EndedJob(job=job_id, outcome=JobOutcome.CANCELLED, started=False))
 
@@ -191,7 +191,15 @@ class JobEnding:
         self.is_not_ahead(job)
         job.move(JobState.HELD)
         told = tuple(job.waits_for[:DEPENDENCIES_TOLD_MAX])
-        job.tell(ledger.now, "kept_back", job.held, told, job.begins_at is not None, len(job.waits_for) - len(told))
+        job.tell(
+            ledger.now,
+            "kept_back",
+            job.held,
+            told,
+            job.begins_at is not None,
+            len(job.waits_for) - len(told),
+            job.held_by,
+        )
         if job.begins_at is not None:
             job.timer = ledger.timers.set(job.begins_at, Alarm.BEGINS, job.id)
         self.tell_held(job)
@@ -202,7 +210,14 @@ class JobEnding:
         waits_for = tuple([Dependency(job=other, condition=condition) for condition, other in told])
         more = len(job.waits_for) - len(told)
         self.ledger.commands.append(
-            JobHeld(job=job.id, held=job.held, waits_for=waits_for, more=more, begins_at=job.begins_at)
+            JobHeld(
+                job=job.id,
+                held=job.held,
+                held_by=job.held_by,
+                waits_for=waits_for,
+                more=more,
+                begins_at=job.begins_at,
+            )
         )
 
     def _wait_for_nobody(self, job: Job) -> None:

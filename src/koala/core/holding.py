@@ -28,6 +28,8 @@ from koala.model.messages import (
 )
 from koala.model.request import GraphJob, JobId, Priority, Request
 
+# Who holds a job that came so.
+BY_ITS_OWNER = " by its owner"
 # From these states a job goes back, and is held there; it holds nothing that an application has used.
 _NOT_STARTED = frozenset({JobState.PLACED, JobState.CLAIMING, JobState.STARTING})
 # In these states a job may be changed.
@@ -49,7 +51,8 @@ class JobHolding:
         ledger, request = self.ledger, job.request
         if not (request.hold or request.after or request.begin_at or request.begin_in_s):
             return True  # as nearly all
-        job.held = request.hold
+        if request.hold:
+            job.hold(BY_ITS_OWNER)
         begins_at = max(request.begin_at or 0.0, job.submitted_at + (request.begin_in_s or 0.0))
         if begins_at > ledger.now:
             job.begins_at = begins_at
@@ -171,14 +174,14 @@ class JobHolding:
             return
         self.ledger.about = (job,)
         if job.state is JobState.WAITING or (job.state is JobState.UNFOLDING and not job.all_made):
-            job.held = True
+            job.hold(job.asked_by(event))
             self.ending.keep_back(job)
         elif job.state in _NOT_STARTED:
-            job.held = True
-            self.ending.back_to_queue(job, "held", lower=False)
+            job.hold(job.asked_by(event))
+            self.ending.back_to_queue(job, f"held{job.held_by}", lower=False)
         elif job.state in (JobState.HELD, JobState.QUARANTINED, JobState.UNWINDING):
-            job.held = True
-            job.tell(self.ledger.now, "held")
+            job.hold(job.asked_by(event))
+            job.tell(self.ledger.now, "held", job.held_by)
             if job.state is JobState.HELD:
                 self.ending.tell_held(job)
 
@@ -189,10 +192,12 @@ class JobHolding:
             return
         self.ledger.about = (job,)
         if job.state in _NOT_STARTED or job.state in (JobState.RUNNING, JobState.COLLECTING):
-            job.held |= event.hold
-            self.ending.back_to_queue(job, "its user or an operator requeued it", lower=False, saving=True)
+            asked_by = job.asked_by(event)
+            if event.hold:
+                job.hold(asked_by)
+            self.ending.back_to_queue(job, f"requeued{asked_by}", lower=False, saving=True)
         elif event.hold:
-            self.on_hold_asked(HoldAsked(at=event.at, job=event.job))
+            self.on_hold_asked(HoldAsked(at=event.at, job=event.job, by=event.by, reason=event.reason))
 
     def on_change_asked(self, event: ChangeAsked) -> None:
         """The job keeps its place in line, but for one that changes the line."""
@@ -203,7 +208,7 @@ class JobHolding:
         waits = job.state is JobState.WAITING
         if event.walltime_s is not None and event.walltime_s != job.walltime_s:
             job.changed_walltime_s = event.walltime_s
-            job.tell(ledger.now, "walltime_changed", event.walltime_s)
+            job.tell(ledger.now, "walltime_changed", event.walltime_s, job.asked_by(event))
             if waits:
                 assert job.demand is not None
                 ledger.drop_plan(job)
@@ -217,7 +222,7 @@ class JobHolding:
             job.arrival = -1  # its number in one line means nothing in the other
             job.changed_priority = event.priority
             job.high = event.priority is Priority.HIGH
-            job.tell(ledger.now, "priority_changed", str(event.priority))
+            job.tell(ledger.now, "priority_changed", str(event.priority), job.asked_by(event))
             if job.spec is None:
                 ledger.queue_of(job).note_arrival(job)
             if waits:
@@ -228,8 +233,8 @@ class JobHolding:
         if job is None or not job.held:
             return
         self.ledger.about = (job,)
-        job.held = False
-        job.tell(self.ledger.now, "unheld")
+        job.held, job.held_by = False, ""
+        job.tell(self.ledger.now, "unheld", job.asked_by(event))
         self._review(job)
 
 
@@ -267,7 +272,8 @@ def would_keep_back(ledger: Ledger, request: Request, ended: Sequence[EndedJob],
         for each in request.after
         if (became := _became(ledger, each.job, over)) is not None and is_met(each.condition, became) is None
     ]
-    return kept_back(request.hold, open_still, would_begin_at(request, now) is not None)
+    held_by = BY_ITS_OWNER if request.hold else ""
+    return kept_back(request.hold, open_still, would_begin_at(request, now) is not None, held_by=held_by)
 
 
 def would_be_cancelled(vain: str) -> str:

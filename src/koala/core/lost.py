@@ -81,7 +81,8 @@ class SiteLoss:
         """Somebody entitled says so."""
         index = self.ledger.index.get(event.site)
         if index is not None and not self.ledger.sites.sites[index].lost:
-            self._declare_lost(index, event.reason or "an operator declared it lost")
+            why = f": {event.reason}" if event.reason else ""
+            self._declare_lost(index, f"{event.by or 'an operator'} declared it lost{why}")
 
     # ------------------------------------------------------------------------------------------ lost sites
 

@@ -331,10 +331,12 @@ class JobPlacing:
             return
         if job.barred:
             job.demand = job.demand.barring(ledger.index[site] for site in job.barred)
-        job.held |= event.hold
-        reason = "put back from quarantine"
+        asked_by = job.asked_by(event)
+        if event.hold:
+            job.hold(asked_by)
+        reason = f"put back from quarantine{asked_by}"
         job.move(JobState.WAITING)
-        job.tell(ledger.now, "requeued")
+        job.tell(ledger.now, "requeued", asked_by)
         ledger.commands.append(JobRequeued(job=job.id, reason=reason))
         if job.is_kept_back:
             self.ending.keep_back(job)

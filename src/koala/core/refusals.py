@@ -173,7 +173,7 @@ def _why_shut(site: SiteBelief) -> str:
     if site.lost:
         return f"{site.name} is lost; it is used again by itself when it answers and has ended what it had of us"
     if site.drained:
-        return f"{site.name} is drained; resume it"
+        return f"{site.name} is drained{site.drained_by}; resume it"
     if site.silent_since is not None:
         return f"{site.name} does not answer; nothing is placed there until it does"
     if site.unfit:

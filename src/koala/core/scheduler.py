@@ -439,9 +439,9 @@ class Scheduler:
             array = ledger.array_of(event.job)
             if array is not None:
                 ledger.about = (array,)
-                self._ending.cancel_element(array, event.job)
+                self._ending.cancel_element(array, event.job, array.asked_by(event))
             return
-        self._cancel(job)
+        self._cancel(job, f"cancelled{job.asked_by(event)}")
         if job.spec is not None:  # the array before its elements: no more are made when these end
             ledger.to_cancel[job.id] = None
 
@@ -452,15 +452,15 @@ class Scheduler:
         for array in list(ledger.to_cancel):
             elements = [job for job in ledger.jobs.values() if job.array == array]
             for job in elements[:left]:
-                self._cancel(job)
+                self._cancel(job, "cancelled with its array")
             left -= len(elements)
             if left < 0:
                 return
             del ledger.to_cancel[array]
 
-    def _cancel(self, job: Job) -> None:
+    def _cancel(self, job: Job, reason: str) -> None:
         self.ledger.about = (job,)
-        self._ending.end(job, JobState.CANCELLED, "cancelled")
+        self._ending.end(job, JobState.CANCELLED, reason)
 
     def _on_quarantined(self, event: JobQuarantined) -> None:
         job = self.ledger.jobs.get(event.job)
@@ -470,7 +470,7 @@ class Scheduler:
     def _on_site_drained(self, event: SiteDrained) -> None:
         index = self.ledger.index.get(event.site)
         if index is not None:
-            self.ledger.sites.drain(index)
+            self.ledger.sites.drain(index, event.by_whom)
 
     def _on_site_resumed(self, event: SiteResumed) -> None:
         index = self.ledger.index.get(event.site)

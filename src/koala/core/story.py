@@ -355,10 +355,16 @@ def element_counts(array: Job) -> ElementCounts | None:
 
 def kept_back_by(job: Job) -> str:
     """Why a job is not tried yet, in words."""
-    return kept_back(job.held, job.waits_for, job.begins_at is not None)
+    return kept_back(job.held, job.waits_for, job.begins_at is not None, held_by=job.held_by)
 
 
-def kept_back(held: bool, waits_for: Sequence[tuple[Condition, JobId]], has_a_time: bool, more: int = 0) -> str:
+def kept_back(
+    held: bool,
+    waits_for: Sequence[tuple[Condition, JobId]],
+    has_a_time: bool,
+    more: int = 0,
+    held_by: str = "",
+) -> str:
     """The same of what is known of it."""
     shown = [in_words(condition, other) for condition, other in waits_for[:WAITED_FOR_NAMED_MAX]]
     more += max(0, len(waits_for) - WAITED_FOR_NAMED_MAX)
@@ -368,7 +374,7 @@ def kept_back(held: bool, waits_for: Sequence[tuple[Condition, JobId]], has_a_ti
     if has_a_time:
         reasons.append("it waits for its time (begin_at)")
     if held:
-        reasons.append("somebody holds it, until koala job release lets it go")
+        reasons.append(f"it is held{held_by}; koala job release lets it go")
     return "; ".join(reasons)
 
 
@@ -541,19 +547,28 @@ _WORDS: dict[str, Callable[..., str]] = {
     "has_come": lambda _, condition, other: f"what it waited for has come: {_HAS_COME[condition].format(other)}",
     "its_time": lambda _: "its time has come (begin_at)",
     "element_of": lambda _, index, array: f"it is element {index} of array {array}",
-    "element_cancelled": lambda _, number: f"its element, job {number}, was cancelled before it was made",
-    "held": lambda _: "held: somebody does not want it to be tried",
-    "unheld": lambda _: "let go by who held it",
-    "walltime_changed": lambda _, walltime_s: f"its walltime is changed to {walltime_s:g} s",
-    "priority_changed": lambda _, priority: f"its priority is changed to {priority}",
+    "element_cancelled": lambda _, number, asked_by: (
+        f"its element, job {number}, was cancelled before it was made{asked_by}"
+    ),
+    "held": lambda _, asked_by: f"held{asked_by}",
+    "unheld": lambda _, asked_by: f"let go{asked_by}",
+    "walltime_changed": lambda _, walltime_s, asked_by: f"its walltime is changed to {walltime_s:g} s{asked_by}",
+    "priority_changed": lambda _, priority, asked_by: f"its priority is changed to {priority}{asked_by}",
     "let_go": lambda _: "nothing keeps it back any more: it stands in line",
     "left_out": lambda _, lines: f"... {lines} lines of a long story are left out ...",
     "returned": lambda _, reason: f"back to its placement queue: {reason}",
     "quarantined": lambda _, reason: f"set aside: {reason}",
     "not_given_back": lambda _, error: f"something of what it held could not be given back in order: {error}",
-    "requeued": lambda _: "put back into its placement queue",
-    "ended": lambda _, state, reason: f"{state}: {reason}" if reason not in ("", state) else str(state),
+    "requeued": lambda _, asked_by: f"put back into its placement queue{asked_by}",
+    "ended": lambda _, state, reason: _ended(str(state), reason),
 }
+
+
+def _ended(state: str, reason: str) -> str:
+    """How it ended and why; a reason that begins with the state says both."""
+    if reason.startswith(state):
+        return reason
+    return f"{state}: {reason}" if reason else state
 
 
 def _tasks(tasks: Sequence[str]) -> str:

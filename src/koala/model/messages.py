@@ -126,20 +126,33 @@ class JobSubmitted(Event, frozen=True, kw_only=True, tag=True):
     ended: tuple[EndedJob, ...] = ()
 
 
-class HoldAsked(Event, frozen=True, kw_only=True, tag=True):
+class Wish(Event, frozen=True, kw_only=True):
+    """What somebody wants done to a job or a site. ``by`` is who it was, by name, and ``reason`` why, in their own
+    words; both are for the record and for whom it concerns, and empty where nobody said."""
+
+    by: str = ""
+    reason: str = ""
+
+    @property
+    def by_whom(self) -> str:
+        """Both behind what was done, such as `` by anna: disk change``."""
+        return (f" by {self.by}" if self.by else "") + (f": {self.reason}" if self.reason else "")
+
+
+class HoldAsked(Wish, frozen=True, kw_only=True, tag=True):
     """Somebody wants the job not to be tried until it is let go. One that has places and has not started gives them
     back; for one that runs, or has ended, it changes nothing."""
 
     job: JobId
 
 
-class UnholdAsked(Event, frozen=True, kw_only=True, tag=True):
+class UnholdAsked(Wish, frozen=True, kw_only=True, tag=True):
     """Somebody lets the job go that was held. It still waits for other jobs, and for its time."""
 
     job: JobId
 
 
-class CancelAsked(Event, frozen=True, kw_only=True, tag=True):
+class CancelAsked(Wish, frozen=True, kw_only=True, tag=True):
     """A user wants the job gone, whatever it is doing. Asking about an ended job changes nothing."""
 
     job: JobId
@@ -155,7 +168,7 @@ class JobQuarantined(Event, frozen=True, kw_only=True, tag=True):
     reason: str
 
 
-class RequeueAsked(Event, frozen=True, kw_only=True, tag=True):
+class RequeueAsked(Wish, frozen=True, kw_only=True, tag=True):
     """Somebody wants a job out of quarantine and back in its placement queue; with ``hold`` it is held there. While a
     site still holds a component of the job, and for a job that is not in quarantine, it changes nothing."""
 
@@ -163,7 +176,7 @@ class RequeueAsked(Event, frozen=True, kw_only=True, tag=True):
     hold: bool = False
 
 
-class RestartAsked(Event, frozen=True, kw_only=True, tag=True):
+class RestartAsked(Wish, frozen=True, kw_only=True, tag=True):
     """Somebody wants a job that has places, or runs, back in its placement queue: what it has is given back and what
     runs is ended, and that is no failure of anybody. With ``hold`` it is held there, or where it waits already."""
 
@@ -171,7 +184,7 @@ class RestartAsked(Event, frozen=True, kw_only=True, tag=True):
     hold: bool = False
 
 
-class ChangeAsked(Event, frozen=True, kw_only=True, tag=True):
+class ChangeAsked(Wish, frozen=True, kw_only=True, tag=True):
     """Somebody wants another walltime or priority for a job that has no places yet; None keeps what it has. For one
     that has places, or has ended, it changes nothing."""
 
@@ -180,7 +193,7 @@ class ChangeAsked(Event, frozen=True, kw_only=True, tag=True):
     priority: Priority | None = None
 
 
-class SpawnAsked(Event, frozen=True, kw_only=True, tag=True):
+class SpawnAsked(Wish, frozen=True, kw_only=True, tag=True):
     """More tasks for a job of tasks that runs, from now on and in every later run. They are placed near those that
     they exchange with, which stay where they are. Answered by ``TasksSpawned``, for a job that is known."""
 
@@ -335,22 +348,21 @@ class SiteSilent(Event, frozen=True, kw_only=True, tag=True):
     answers: bool = False
 
 
-class SiteLost(Event, frozen=True, kw_only=True, tag=True):
+class SiteLost(Wish, frozen=True, kw_only=True, tag=True):
     """Somebody entitled to it declares the site lost: nobody waits for what it holds. Jobs that have components there
     start again elsewhere. What the site still has is fenced: it counts for nothing, and is ended before the site is
     used again."""
 
     site: SiteName
-    reason: str = ""
 
 
-class SiteDrained(Event, frozen=True, kw_only=True, tag=True):
+class SiteDrained(Wish, frozen=True, kw_only=True, tag=True):
     """An operator takes the site out: nothing new goes there, what runs there goes on."""
 
     site: SiteName
 
 
-class SiteResumed(Event, frozen=True, kw_only=True, tag=True):
+class SiteResumed(Wish, frozen=True, kw_only=True, tag=True):
     """An operator puts the site back, and its errors are forgotten."""
 
     site: SiteName
@@ -562,10 +574,11 @@ class OutputRegistered(Command, frozen=True, kw_only=True, tag=True):
 class JobHeld(Command, frozen=True, kw_only=True, tag=True):
     """For the record: the job is not tried yet, and what keeps it back: somebody holds it, it waits for others, or
     for its time. It is told each time that one of the others has come, so that only the first of those that are left
-    are named, and the ``more`` are counted."""
+    are named, and the ``more`` are counted. ``held_by`` says in words who holds it and why."""
 
     job: JobId
     held: bool = False
+    held_by: str = ""
     waits_for: tuple[Dependency, ...] = ()
     more: int = 0
     begins_at: float | None = None

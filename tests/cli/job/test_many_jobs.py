@@ -45,7 +45,9 @@ def test_an_element_is_named_by_its_array_and_index_everywhere(shell: Shell, dae
     shell("job", "requeue", "--hold", f"{array}_7")
     until(lambda: state(7) == "held", "it is held")
     assert shell.json("job", "show", f"{array}_7")["places"] == []
-    assert "somebody holds it" in next(line for line in shell.lines("jobs", "--array", str(array)) if "[7]" in line)
+    assert "it is held by its owner" in next(
+        line for line in shell.lines("jobs", "--array", str(array)) if "[7]" in line
+    )
     shell("job", "change", f"{array}_7", "--walltime", "5m")
     # The path of its workspace may be wider than the terminal.
     shown = shell("job", "show", f"{array}_7").stdout.splitlines()

@@ -182,12 +182,17 @@ def test_nothing_changes_under_a_selection_until_it_is_let_go(server: Served, ov
 def test_an_operator_drains_and_resumes_a_site(server: Served, overview: Watched) -> None:
     page = overview.page
     page.get_by_role("link", name="leiden", exact=True).first.click()
-    page.get_by_role("button", name="Drain").click()
+    page.get_by_text("Drain…").click()
+    page.get_by_label("Why?").fill("disk change")
+    page.get_by_role("button", name="Drain leiden").click()
     expect(page.get_by_role("status")).to_contain_text("nothing new goes there")
     expect(page.locator(".page-head .badge")).to_have_text("drained")
-    page.get_by_role("button", name="Resume").click()
+    expect(page.locator(".meaning")).to_contain_text("drained by ada: disk change")
+    page.get_by_text("Resume…").click()
+    page.get_by_role("button", name="Use leiden again").click()
     expect(page.locator(".page-head .badge")).to_have_text("usable")
     assert server.service.did == [("drain", "leiden"), ("resume", "leiden")]
+    assert server.service.reasons == ["disk change", ""]
 
 
 def test_a_job_is_cancelled_only_after_a_second_click(server: Served, watching: Watched) -> None:
@@ -208,7 +213,8 @@ def test_everything_can_be_done_without_javascript(browser: Browser, server: Ser
         page.get_by_role("button", name="Sign in").click()
         expect(page.get_by_role("heading", name="das")).to_be_visible()
         page.goto(f"{server.url}/sites/delft")
-        page.get_by_role("button", name="Drain").click()
+        page.get_by_text("Drain…").click()
+        page.get_by_role("button", name="Drain delft").click()
         expect(page.locator(".page-head .badge")).to_have_text("drained")
         page.goto(f"{server.url}/jobs/10")
         page.get_by_text("Cancel…").click()

@@ -229,8 +229,22 @@ def test_a_stranger_learns_of_no_page_on_a_page_too(still: Served) -> None:
     assert "There is no page at /nosuch." in answer.text
 
 
+def test_a_reason_of_a_form_goes_with_the_act_and_is_shown_without_markup(
+    server: Served, operator: httpx.Client
+) -> None:
+    operator.post("/sites/delft/drain", data={"reason": "a <b>disk</b>"})
+    operator.post("/jobs/10/cancel", data={"reason": "wrong input"})
+    assert server.service.reasons == ["a <b>disk</b>", "wrong input"]
+    for path in ("/", "/sites/delft"):
+        assert "drained by ada: a &lt;b&gt;disk&lt;/b&gt;" in operator.get(path).text
+    answer = operator.post("/sites/leiden/drain", content=b"reason=%ff&and=more&and=more")
+    assert (answer.status_code, "the form cannot be read" in answer.text) == (422, True)
+    assert server.service.did == [("drain", "delft"), ("cancel", "10")]
+
+
 def test_an_act_that_no_site_knows_is_not_found(server: Served, operator: httpx.Client) -> None:
     assert operator.post("/sites/delft/explode").status_code == 404
+    assert operator.post("/jobs/10/explode").status_code == 404
     assert server.service.did == []
 
 

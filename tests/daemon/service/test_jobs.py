@@ -252,7 +252,7 @@ def test_cancelling_ends_a_running_job_and_leaves_an_ended_one_as_it_is(tmp_path
 
 
 ITS_TIME = "it waits for its time (begin_at)"
-HELD = "somebody holds it, until koala job release lets it go"
+HELD = "it is held by its owner; koala job release lets it go"
 
 
 def test_a_job_waits_for_another_is_held_and_let_go_changed_and_put_back(tmp_path: Path) -> None:
@@ -278,7 +278,7 @@ def test_a_job_waits_for_another_is_held_and_let_go_changed_and_put_back(tmp_pat
                     assert (told.expected_at is None, told.expected_sites == []) == (bool(why_not), bool(why_not))
             held = await service.job(OWNER, second)
             assert held.state == "held"
-            assert held.reason.startswith(f"it waits for job {first} to end; somebody holds it")
+            assert held.reason.startswith(f"it waits for job {first} to end; it is held by its owner")
             why = await service.explain(OWNER, second)
             assert (why.held, [(each.job, each.condition) for each in why.waits_for]) == (True, [(first, "ended")])
             assert (await service.changes.unhold(OWNER, second)).state == "held"

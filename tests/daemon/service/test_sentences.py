@@ -124,8 +124,8 @@ EXAMPLES: list[tuple[Any, str]] = [
     (SiteReported(at=1, site="A", processors=8, others=2), "A has 8 processors, of which others hold 2"),
     (SiteSilent(at=1, site="A", reason="timeout"), "A does not answer: timeout"),
     (SiteSilent(at=1, site="A", reason="no partition", answers=True), "A cannot be used: no partition"),
-    (SiteLost(at=1, site="A"), "A is declared lost: its jobs start again elsewhere"),
-    (SiteDrained(at=1, site="A"), "A is drained: nothing new goes there"),
+    (SiteLost(at=1, site="A", reason="fire"), "A is declared lost: fire; its jobs start again elsewhere"),
+    (SiteDrained(at=1, site="A", by="anna", reason="disk"), "A is drained by anna: disk; nothing new goes there"),
     (SiteResumed(at=1, site="A"), "A is used again and its errors are forgotten"),
     (Tick(at=1), "time has passed"),
     (
@@ -193,7 +193,9 @@ EXAMPLES: list[tuple[Any, str]] = [
     (JobPlaced(job=7, places=(("A", 3), ("B", 1))), "job 7 is placed: 3 on A, 1 on B"),
     (JobRequeued(job=7, reason="preempted"), "job 7 returns to its placement queue: preempted"),
     (HoldAsked(at=1, job=7), "job 7 is to be held"),
-    (UnholdAsked(at=1, job=7), "job 7 is let go by who held it"),
+    (UnholdAsked(at=1, job=7, by="anna"), "job 7 is let go by anna"),
+    (HoldAsked(at=1, job=7, by="anna", reason="disk"), "job 7 is to be held, as anna asked: disk"),
+    (CancelAsked(at=1, job=7, by="anna", reason="disk"), "the end of job 7 was asked for by anna: disk"),
     (RestartAsked(at=1, job=7), "job 7 is to go back to its queue"),
     (RestartAsked(at=1, job=7, hold=True), "job 7 is to go back to its queue and to be held"),
     (
@@ -207,8 +209,8 @@ EXAMPLES: list[tuple[Any, str]] = [
     (TasksSpawned(job=7, tasks=("e",), places=(("A", 1),)), "job 7 gets the task e: 1 on A"),
     (TasksSpawned(job=7, tasks=("e",), reason="it is done"), "job 7 does not get the task e: it is done"),
     (
-        JobHeld(job=7, held=True, waits_for=(Dependency(job=3),), begins_at=9.0),
-        "job 7 is kept back: it waits for job 3 to be done; it waits for its time; somebody holds it",
+        JobHeld(job=7, held=True, held_by=" by anna", waits_for=(Dependency(job=3),), begins_at=9.0),
+        "job 7 is kept back: it waits for job 3 to be done; it waits for its time; it is held by anna",
     ),
     (ElementMade(job=9, array=7, index=3), "element 3 of array 7 is job 9"),
     (JobUnheld(job=7), "nothing keeps job 7 back any more"),

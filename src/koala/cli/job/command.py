@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from koala.cli.connection import JOB_ID, complete_job, with_client
+from koala.cli.connection import JOB_ID, complete_job, reason_option, with_client
 from koala.cli.errors import UserError, for_user, say
 from koala.cli.job.fetch import fetch
 from koala.cli.job.logs import logs
@@ -83,10 +84,11 @@ def _print_failed_element(client: Client, array: Explanation) -> None:
 
 @job.command()
 @click.argument("job_ids", metavar="ID...", type=JOB_ID, nargs=-1, required=True, shell_complete=complete_job)
+@reason_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_client
 @click.pass_context
-def cancel(ctx: click.Context, client: Client, /, job_ids: tuple[int, ...], as_json: bool) -> None:
+def cancel(ctx: click.Context, client: Client, /, job_ids: tuple[int, ...], reason: str, as_json: bool) -> None:
     """Cancel jobs. One that has ended already stays as it is."""
     from koala.client import ENDED_STATES
 
@@ -94,7 +96,7 @@ def cancel(ctx: click.Context, client: Client, /, job_ids: tuple[int, ...], as_j
         past = found.state in ENDED_STATES and found.state != "cancelled"
         return f"had ended already: {found.state}" if past else "is cancelled"
 
-    _each_job(ctx, job_ids, client.cancel, told, as_json=as_json)
+    _each_job(ctx, job_ids, functools.partial(client.cancel, reason=reason), told, as_json=as_json)
 
 
 def _each_job(
@@ -131,10 +133,13 @@ def _each_job(
 @job.command()
 @click.argument("job_ids", metavar="ID...", type=JOB_ID, nargs=-1, required=True, shell_complete=complete_job)
 @click.option("--hold", is_flag=True, help="Hold them there, until they are released.")
+@reason_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_client
 @click.pass_context
-def requeue(ctx: click.Context, client: Client, /, job_ids: tuple[int, ...], hold: bool, as_json: bool) -> None:
+def requeue(
+    ctx: click.Context, client: Client, /, job_ids: tuple[int, ...], hold: bool, reason: str, as_json: bool
+) -> None:
     """Put jobs back into their placement queue.
 
     What a job has is given back, and what runs of it is ended, without counting as a failure; it is started again
@@ -152,25 +157,33 @@ def requeue(ctx: click.Context, client: Client, /, job_ids: tuple[int, ...], hol
         except ClientError:  # it is put back all the same, and so are those after it
             return "goes back to its placement queue"
 
-    _each_job(ctx, job_ids, lambda job_id: client.requeue(job_id, hold=hold), told, as_json=as_json)
+    _each_job(ctx, job_ids, functools.partial(client.requeue, hold=hold, reason=reason), told, as_json=as_json)
 
 
 @job.command()
 @click.argument("job_ids", metavar="ID...", type=JOB_ID, nargs=-1, required=True, shell_complete=complete_job)
+@reason_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_client
 @click.pass_context
-def hold(ctx: click.Context, client: Client, /, job_ids: tuple[int, ...], as_json: bool) -> None:
+def hold(ctx: click.Context, client: Client, /, job_ids: tuple[int, ...], reason: str, as_json: bool) -> None:
     """Keep jobs that have not started from being tried, until they are released."""
-    _each_job(ctx, job_ids, client.hold, lambda found: f"is {found.state}", as_json=as_json)
+    _each_job(
+        ctx,
+        job_ids,
+        functools.partial(client.hold, reason=reason),
+        lambda found: f"is {found.state}",
+        as_json=as_json,
+    )
 
 
 @job.command()
 @click.argument("job_ids", metavar="ID...", type=JOB_ID, nargs=-1, required=True, shell_complete=complete_job)
+@reason_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_client
 @click.pass_context
-def release(ctx: click.Context, client: Client, /, job_ids: tuple[int, ...], as_json: bool) -> None:
+def release(ctx: click.Context, client: Client, /, job_ids: tuple[int, ...], reason: str, as_json: bool) -> None:
     """Let jobs go that were held. One that waits for other jobs, or for its time, goes on waiting for these."""
 
     def told(found: JobSummary) -> str:
@@ -179,13 +192,14 @@ def release(ctx: click.Context, client: Client, /, job_ids: tuple[int, ...], as_
         why = clean(with_its_time(found.reason, found.begins_at))
         return f"is still held: {why}; release ends only a hold (koala job hold)"
 
-    _each_job(ctx, job_ids, client.release, told, as_json=as_json)
+    _each_job(ctx, job_ids, functools.partial(client.release, reason=reason), told, as_json=as_json)
 
 
 @job.command()
 @click.argument("job_ids", metavar="ID...", type=JOB_ID, nargs=-1, required=True, shell_complete=complete_job)
 @click.option("--walltime", metavar="TIME", help="How long it may run: seconds, 15m, 2h or HH:MM:SS.")
 @click.option("--priority", type=click.Choice(["high", "low"]), help="Its priority.")
+@reason_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_client
 @click.pass_context
@@ -196,6 +210,7 @@ def change(
     job_ids: tuple[int, ...],
     walltime: str | None,
     priority: str | None,
+    reason: str,
     as_json: bool,
 ) -> None:
     """Change the walltime or the priority of jobs that wait for a place."""
@@ -204,7 +219,7 @@ def change(
     walltime_s = None if walltime is None else _walltime_s(walltime)
 
     def call(job_id: int) -> JobSummary:
-        return client.change(job_id, walltime_s=walltime_s, priority=priority)
+        return client.change(job_id, walltime_s=walltime_s, priority=priority, reason=reason)
 
     _each_job(ctx, job_ids, call, lambda found: f"is changed, and {shown_state(found)}", as_json=as_json)
 

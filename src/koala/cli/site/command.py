@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 import click
 
-from koala.cli.connection import complete_site, with_client
+from koala.cli.connection import complete_site, reason_option, with_client
 from koala.cli.errors import FailedError, UserError
 from koala.cli.site.check import check
 from koala.cli.terminal.output import console, counted, print_json
@@ -47,6 +47,8 @@ def sites(client: Client, /, as_json: bool) -> None:
             out.print(clean(each.problem), style="red", markup=False)
         elif each.ours + each.others > each.processors:
             out.print(f"{clean(each.name)}: others were there first; some of ours wait in its queue", markup=False)
+        if each.drained_by:
+            out.print(f"{clean(each.name)} is drained by {clean(each.drained_by)}", style="yellow", markup=False)
         if each.distrusted and each.distrusted not in each.problem:
             out.print(f"{clean(each.name)} is not trusted: {clean(each.distrusted)}", style="red", markup=False)
         for aside in each.set_aside:
@@ -124,22 +126,24 @@ site.add_command(check)
 
 @site.command()
 @click.argument("name", metavar="SITE", shell_complete=complete_site)
+@reason_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_client
-def drain(client: Client, /, name: str, as_json: bool) -> None:
+def drain(client: Client, /, name: str, reason: str, as_json: bool) -> None:
     """Send nothing new to a site; what runs there goes on."""
-    found = client.drain(name)
+    found = client.drain(name, reason=reason)
     held = f"; {found.ours} of its processors are still ours" if found.ours else ""
     _tell(found, as_json, f"{clean(found.name)} is drained: nothing new goes there{held}.")
 
 
 @site.command()
 @click.argument("name", metavar="SITE", shell_complete=complete_site)
+@reason_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_client
-def resume(client: Client, /, name: str, as_json: bool) -> None:
+def resume(client: Client, /, name: str, reason: str, as_json: bool) -> None:
     """Use a site again, and forget its errors."""
-    found = client.resume(name)
+    found = client.resume(name, reason=reason)
     idle = f"{clean(found.name)} is used again; {found.idle} of {found.processors} processors are idle."
     _tell(found, as_json, f"Its errors are forgotten; {clean(found.problem)}." if found.lost else idle)
 
@@ -148,9 +152,10 @@ def resume(client: Client, /, name: str, as_json: bool) -> None:
 @click.argument("name", metavar="SITE", shell_complete=complete_site)
 @click.option("--yes", is_flag=True, help="Do it without being asked.")
 @click.option("--force", is_flag=True, help="Also where the site answers.")
+@reason_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_client
-def lost(client: Client, /, name: str, yes: bool, force: bool, as_json: bool) -> None:
+def lost(client: Client, /, name: str, yes: bool, force: bool, reason: str, as_json: bool) -> None:
     """Wait no more for a site that does not answer: its jobs start again elsewhere.
 
     The site may still run them. What it has counts for nothing from now on, and is ended when the site comes back;
@@ -162,7 +167,7 @@ def lost(client: Client, /, name: str, yes: bool, force: bool, as_json: bool) ->
             drain = f"drain it (koala site drain {clean(name)})"
             raise FailedError(f"{clean(name)} answers: {drain}, or give up what it runs all the same (--force)")
         _confirm_loss(before)
-    found = client.declare_lost(name, force=force)
+    found = client.declare_lost(name, force=force, reason=reason)
     words = clean(found.problem) or f"{clean(found.name)} answers, and had nothing to give up"
     _tell(found, as_json, f"{words}.")
 

@@ -12,12 +12,14 @@ from heapq import nsmallest
 from operator import attrgetter
 from typing import Any, TypeAlias
 
+import msgspec
+
 from koala.core.lifecycle import InvalidTransitionError, JobState, StateCounts
 from koala.core.state.encoded import INFINITY, NO_ENTRIES, NO_ITEMS, Time, encoded
 from koala.core.state.timers import Timer
 from koala.model.dependency import Condition
 from koala.model.job_array import ArraySpec
-from koala.model.messages import JobCounts, JobOutcome, Token, TransferId
+from koala.model.messages import JobCounts, JobOutcome, Token, TransferId, Wish
 from koala.model.outputs import MadeOutput
 from koala.model.request import JobId, Priority, Request, SiteName
 from koala.model.task_graph import SpawnedTasks
@@ -238,6 +240,7 @@ class Job(_JobLinks):
     guest: bool = False  # whether it must not go to sites that are closed to guests
     # Why it is not tried yet.
     held: bool = False  # somebody holds it
+    held_by: str = ""  # who does and why, in words, as ``asked_by`` has them
     waits_for: list[tuple[Condition, JobId]] = NO_ITEMS  # what has not come yet
     begins_at: float | None = None  # its time, until that has come
     # Of an element: its array, its index there, and whether it counts as one that is made ahead.
@@ -347,6 +350,16 @@ class Job(_JobLinks):
     def is_kept_back(self) -> bool:
         """Whether there is a reason not to try it yet."""
         return self.held or bool(self.waits_for) or self.begins_at is not None
+
+    def asked_by(self, wish: Wish) -> str:
+        """Who asked for this and why, in words behind what was done; the job's own user goes without a name."""
+        if wish.by and wish.by == self.submitter:
+            wish = msgspec.structs.replace(wish, by="its owner")
+        return wish.by_whom
+
+    def hold(self, by: str) -> None:
+        """Somebody holds it from now on: ``by`` whom and why, in words."""
+        self.held, self.held_by = True, by
 
     def move(self, target: JobState) -> None:
         """Change state by the table, or fail with the job's story."""

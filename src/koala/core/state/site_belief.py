@@ -60,6 +60,7 @@ class SiteBelief(_SiteLinks):
     others: int = 0  # held by other users, as last reported
     trust: Trust = Trust.USABLE
     drained: bool = False
+    drained_by: str = ""  # by whom and why, in words, as a wish has them
     errors: int = 0
     probe_job: JobId | None = None
     waiters: dict[JobId, int] = field(default_factory=dict)  # what is earmarked here for each job, first come first

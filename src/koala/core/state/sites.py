@@ -256,14 +256,15 @@ class Sites:
         for number, (due_at, processors) in enumerate(sorted([*site.releases_told, *site.releases])):
             self.availability.hold(index, OthersHold(number), processors, due_at)
 
-    def drain(self, index: int) -> None:
-        self.sites[index].drained = True
+    def drain(self, index: int, by: str = "") -> None:
+        site = self.sites[index]
+        site.drained, site.drained_by = True, by
         self.doors_changed = self.shrunk = True
         self.refresh(index)
 
     def resume(self, index: int) -> None:
         site = self.sites[index]
-        site.drained = False
+        site.drained, site.drained_by = False, ""
         self.doors_changed = True
         site.errors = 0
         site.last_error = site.last_error_of = ""

@@ -11,7 +11,7 @@ from koala.core.lifecycle import JobState
 from koala.daemon.api.callers import Who, caller_of
 from koala.daemon.api.errors import declared
 from koala.daemon.api.listeners import listener_of
-from koala.daemon.api.parameters import Cursor, JobPath, Limit, The, routes_about
+from koala.daemon.api.parameters import Cursor, JobPath, Limit, Reason, The, routes_about
 from koala.model.api import (
     OUTPUT_BYTES_MAX,
     PAGE_ITEMS_DEFAULT,
@@ -179,21 +179,21 @@ async def wait_for_job(
 
 
 @router.post("/jobs/{job}/cancel", summary="Cancel a job", responses=declared(409))
-async def cancel_job(who: Who, service: The, job: JobPath) -> JobSummary:
+async def cancel_job(who: Who, service: The, job: JobPath, reason: Reason = "") -> JobSummary:
     """Ask for the job's end. Cancelling a job that has ended changes nothing."""
-    return await service.changes.cancel(who, job)
+    return await service.changes.cancel(who, job, reason=reason)
 
 
 @router.post("/jobs/{job}/hold", summary="Hold a job", responses=declared(409))
-async def hold_job(who: Who, service: The, job: JobPath) -> JobSummary:
+async def hold_job(who: Who, service: The, job: JobPath, reason: Reason = "") -> JobSummary:
     """The job is not tried until it is released; one that has places and has not started gives them back."""
-    return await service.changes.hold(who, job)
+    return await service.changes.hold(who, job, reason=reason)
 
 
 @router.post("/jobs/{job}/release", summary="Let a held job go", responses=declared(409))
-async def release_job(who: Who, service: The, job: JobPath) -> JobSummary:
+async def release_job(who: Who, service: The, job: JobPath, reason: Reason = "") -> JobSummary:
     """The job is tried again, once what it waits for has come. One that is not held stays as it is."""
-    return await service.changes.unhold(who, job)
+    return await service.changes.unhold(who, job, reason=reason)
 
 
 @router.post("/jobs/{job}/change", summary="Change a waiting job", responses=declared(409))
@@ -202,9 +202,10 @@ async def change_job(
     service: The,
     job: JobPath,
     change: Annotated[JobChange, Body(openapi_examples=CHANGES)],
+    reason: Reason = "",
 ) -> JobSummary:
     """Another walltime or priority for a job that waits for a place."""
-    return await service.changes.change(who, job, change)
+    return await service.changes.change(who, job, change, reason=reason)
 
 
 @router.post("/jobs/{job}/spawn", summary="More tasks for a running job of tasks", responses=declared(409))
@@ -225,10 +226,11 @@ async def requeue_job(
     service: The,
     job: JobPath,
     hold: Annotated[bool, Query(description="Hold it there.")] = False,
+    reason: Reason = "",
 ) -> JobSummary:
     """What the job has is given back, what runs of it is ended, and it waits in its placement queue again. A job that
     is `quarantined` is put back by a caller who may `operate`."""
-    return await service.changes.requeue(who, job, hold=hold)
+    return await service.changes.requeue(who, job, hold=hold, reason=reason)
 
 
 @router.get("/jobs/{job}/output", summary="What a component wrote", responses=declared(409))

@@ -10,7 +10,7 @@ from fastapi.routing import APIRoute
 from koala.daemon.api.listeners import service_of
 from koala.daemon.service.cursors import CURSOR_CHARACTERS_MAX
 from koala.daemon.service.service import Service
-from koala.model.api import PAGE_ITEMS_MAX
+from koala.model.api import PAGE_ITEMS_MAX, WHY_CHARACTERS_MAX
 from koala.model.request import TIME_S_MAX
 from koala.store import NUMBER_MAX
 
@@ -21,6 +21,8 @@ The = Annotated[Service, Depends(service_of)]
 JobPath = Annotated[int, Path(ge=1, le=NUMBER_MAX, description="The job's number.", examples=[1])]
 SitePath = Annotated[str, Path(min_length=1, max_length=255, description="The site's name.", examples=["west"])]
 Force = Annotated[bool, Query(description="Also a site that answers.")]
+_WHY = f"Why, for the record and for whom it concerns: one line of at most {WHY_CHARACTERS_MAX} characters."
+Reason = Annotated[str, Query(description=_WHY)]
 Limit = Annotated[int, Query(ge=1, le=PAGE_ITEMS_MAX, description="How many at most.")]
 Cursor = Annotated[
     str | None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from koala.daemon.api.callers import Who
 from koala.daemon.api.errors import declared
-from koala.daemon.api.parameters import Force, Moment, SitePath, The, routes_about
+from koala.daemon.api.parameters import Force, Moment, Reason, SitePath, The, routes_about
 from koala.descriptions.errors import shown
 from koala.model.api import LinkHistory, NetworkInfo, Overview, SiteHistory, SiteInfo
 from koala.model.errors import InvalidError, NotFoundError
@@ -61,22 +61,24 @@ async def get_history(who: Who, service: The, site: SitePath, from_at: Moment, t
 
 
 @router.post("/sites/{site}/drain", summary="Send nothing new to a site", responses=declared(409))
-async def drain_site(who: Who, service: The, site: SitePath) -> SiteInfo:
+async def drain_site(who: Who, service: The, site: SitePath, reason: Reason = "") -> SiteInfo:
     """Take the site out: nothing new goes there, what runs there goes on."""
-    return await service.grid.drain(who, site)
+    return await service.grid.drain(who, site, reason=reason)
 
 
 @router.post("/sites/{site}/resume", summary="Use a site again", responses=declared(409))
-async def resume_site(who: Who, service: The, site: SitePath) -> SiteInfo:
+async def resume_site(who: Who, service: The, site: SitePath, reason: Reason = "") -> SiteInfo:
     """Put a drained site back, or one with too many errors, which are forgotten."""
-    return await service.grid.resume(who, site)
+    return await service.grid.resume(who, site, reason=reason)
 
 
 @router.post("/sites/{site}/lost", summary="Declare a site lost", responses=declared(409))
-async def declare_site_lost(who: Who, service: The, site: SitePath, force: Force = False) -> SiteInfo:
+async def declare_site_lost(
+    who: Who, service: The, site: SitePath, force: Force = False, reason: Reason = ""
+) -> SiteInfo:
     """Nobody waits for the site any more: its jobs start again elsewhere. What it still runs is fenced: it counts for
     nothing, and is ended before the site is used again, which it is by itself. A site that answers is refused."""
-    return await service.grid.declare_lost(who, site, force=force)
+    return await service.grid.declare_lost(who, site, force=force, reason=reason)
 
 
 @router.post("/sites/{site}/probe", summary="Ask a site for its state now", responses=declared(409))

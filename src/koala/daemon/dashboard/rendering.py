@@ -19,6 +19,7 @@ from koala.daemon.dashboard import words
 from koala.daemon.dashboard.charts import AREA_HEIGHT, AREA_WIDTH
 from koala.daemon.dashboard.network import HEIGHT, NODE_RADIUS, WIDTH
 from koala.daemon.dashboard.timeline import PHASE_MEANING, told
+from koala.model.api import WHY_CHARACTERS_MAX
 from koala.model.job_array import element_tail
 from koala.model.nodes import gpu_time_text, memory_text
 
@@ -92,6 +93,7 @@ def _environment() -> Environment:
         network_box=(WIDTH, HEIGHT),
         node_radius=NODE_RADIUS,
         phases=PHASE_MEANING,
+        reason_max=WHY_CHARACTERS_MAX,
         static_url=_static_url,
         version=koala.__version__,
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Annotated, Any
-from urllib.parse import quote
+from urllib.parse import parse_qs, quote
 
 from fastapi import APIRouter, Depends, Query, Request
 from fastapi.exceptions import RequestValidationError
@@ -28,7 +28,7 @@ from koala.daemon.dashboard.rendering import STATIC, error_page, page
 from koala.daemon.service.principal import Principal
 from koala.daemon.service.service import Service
 from koala.model.api import DOWNLOAD_BYTES_MAX, Scope
-from koala.model.errors import ClientError, NotFoundError, NotSignedInError
+from koala.model.errors import ClientError, InvalidError, NotFoundError, NotSignedInError
 from koala.store import NUMBER_MAX
 
 _PROBLEMS = {
@@ -158,25 +158,27 @@ def _add_pages(router: APIRouter, known: Any, served: Any) -> None:
 
 
 def _add_forms(router: APIRouter, known: Any, served: Any) -> None:
-    @router.post("/jobs/{job}/cancel")
-    async def cancel_form(job: int, caller: Principal = known, service: Service = served) -> Response:
-        await service.changes.cancel(caller, job)
-        return RedirectResponse(f"/jobs/{job}?did=cancel", status_code=303)
+    @router.post("/jobs/{job}/{act}")
+    async def job_form(
+        request: Request, job: int, act: str, caller: Principal = known, service: Service = served
+    ) -> Response:
+        calls = {
+            "cancel": service.changes.cancel,
+            "hold": service.changes.hold,
+            "release": service.changes.unhold,
+            "requeue": service.changes.requeue,
+        }
+        if act not in calls:
+            raise NotFoundError(f"a job can be cancelled, held, released or requeued; {act[:40]!r} is none of these")
+        await calls[act](caller, job, reason=await _reason(request))
+        return RedirectResponse(f"/jobs/{job}?did={act}", status_code=303)
 
-    @router.post("/jobs/{job}/hold")
-    async def hold_form(job: int, caller: Principal = known, service: Service = served) -> Response:
-        await service.changes.hold(caller, job)
-        return RedirectResponse(f"/jobs/{job}?did=hold", status_code=303)
-
-    @router.post("/jobs/{job}/release")
-    async def release_form(job: int, caller: Principal = known, service: Service = served) -> Response:
-        await service.changes.unhold(caller, job)
-        return RedirectResponse(f"/jobs/{job}?did=release", status_code=303)
-
-    @router.post("/jobs/{job}/requeue")
-    async def requeue_form(job: int, caller: Principal = known, service: Service = served) -> Response:
-        await service.changes.requeue(caller, job)
-        return RedirectResponse(f"/jobs/{job}?did=requeue", status_code=303)
+    @router.post("/sites/{site}/probe")
+    async def probe_form(
+        request: Request, site: str, caller: Principal = known, service: Service = served
+    ) -> Response:
+        await service.grid.probe(caller, site)
+        return _back(request, "probe")
 
     @router.post("/sites/{site}/{act}")
     async def site_form(
@@ -185,16 +187,28 @@ def _add_forms(router: APIRouter, known: Any, served: Any) -> None:
         calls = {
             "drain": service.grid.drain,
             "resume": service.grid.resume,
-            "probe": service.grid.probe,
             "lost": service.grid.declare_lost,
         }
         if act not in calls:
             raise NotFoundError(
                 f"a site can be drained, resumed, probed or declared lost; {act[:40]!r} is none of these"
             )
-        await calls[act](caller, site)
-        # The path without the act is the site's page, with the name quoted as it came.
-        return RedirectResponse(f"{request.url.path.rpartition('/')[0]}?did={act}", status_code=303)
+        await calls[act](caller, site, reason=await _reason(request))
+        return _back(request, act)
+
+
+def _back(request: Request, act: str) -> Response:
+    """To the page of the site. The path without the act is that page's, with the name quoted as it came."""
+    return RedirectResponse(f"{request.url.path.rpartition('/')[0]}?did={act}", status_code=303)
+
+
+async def _reason(request: Request) -> str:
+    """Why somebody does what a form asks for, as far as they say so in it."""
+    try:
+        fields = parse_qs((await request.body()).decode("utf-8"), max_num_fields=1)
+        return fields.get("reason", [""])[0]
+    except ValueError:
+        raise InvalidError("the form cannot be read; open its page again, and send it from there") from None
 
 
 def _add_open_to_all(router: APIRouter) -> None:

@@ -396,7 +396,7 @@ class _ToldSince:
 
 def _what_keeps_back(job: Job) -> JobHeld:
     waits_for = tuple(Dependency(job=other, condition=condition) for condition, other in job.waits_for)
-    return JobHeld(job=job.id, held=job.held, waits_for=waits_for, begins_at=job.begins_at)
+    return JobHeld(job=job.id, held=job.held, held_by=job.held_by, waits_for=waits_for, begins_at=job.begins_at)
 
 
 def _reason(job: JobId) -> str:

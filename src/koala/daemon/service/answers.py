@@ -329,6 +329,7 @@ def site_info(
         earmarked=belief.earmarked,
         trust=belief.trust,
         drained=belief.drained,
+        drained_by=belief.drained_by.removeprefix(" by "),
         errors=belief.errors,
         distrusted=record.distrusted if sees_all else record.distrusted_in_short,
         accusations=[each.what for each in record.accusations.values() if each.job in accusing],

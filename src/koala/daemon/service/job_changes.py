@@ -1,7 +1,7 @@
 """What callers may do to a job: cancel it, hold it and let it go, change it, put it back into its queue.
 
 Each needs ``submit`` for a job of one's own, and ``operate`` for one of somebody else. When a call returns, the wish
-is durable.
+is durable, and on record with who had it and their reason.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class JobChanges:
         self._engine = engine
         self._records = records
 
-    async def cancel(self, who: Principal, job: int) -> JobSummary:
+    async def cancel(self, who: Principal, job: int, *, reason: str = "") -> JobSummary:
         """Ask for the job's end; when this returns the wish is durable. Needs ``submit`` for a job of one's own, and
         ``operate`` for one of somebody else. Cancelling a job that has ended changes nothing."""
         array = self._engine.scheduler.ledger.array_of(job)
@@ -45,32 +45,32 @@ class JobChanges:
             row = await query(self._engine.store.job, job)
             if row is None:
                 await self._records.own_row(who, array.id)
-                await self._engine.tell(CancelAsked(at=self._engine.now(), job=job))
+                await self._engine.tell(who.signed(CancelAsked(at=self._engine.now(), job=job), reason))
                 row = await self._records.row(who, array.id)
                 return self._records.summary(row)
         row = await self._records.own_row(who, job)
         if row.ended_at is None:
-            await self._engine.tell(CancelAsked(at=self._engine.now(), job=job))
+            await self._engine.tell(who.signed(CancelAsked(at=self._engine.now(), job=job), reason))
             row = await self._records.row(who, job)
         return self._records.summary(row)
 
-    async def hold(self, who: Principal, job: int) -> JobSummary:
+    async def hold(self, who: Principal, job: int, *, reason: str = "") -> JobSummary:
         """Keep a job that has not started from being tried until it is let go. Rights as for ``cancel``. Holding it
         twice does it once."""
         row = await self._records.own_row(who, job)
         if row.state in (JobState.RUNNING, JobState.COLLECTING, JobState.UNWINDING) or row.ended_at is not None:
             advice = "submit it again" if row.ended_at is not None else f"write koala job requeue --hold {job}"
             raise ConflictError(f"job {job} is {row.state}: only a job that has not started can be held; {advice}")
-        return await self._tell(who, HoldAsked(at=self._engine.now(), job=job))
+        return await self._tell(who, HoldAsked(at=self._engine.now(), job=job), reason)
 
-    async def unhold(self, who: Principal, job: int) -> JobSummary:
+    async def unhold(self, who: Principal, job: int, *, reason: str = "") -> JobSummary:
         """Let a job go that was held; one that is not held stays as it is. Rights as for ``cancel``."""
         row = await self._records.own_row(who, job)
         if row.ended_at is not None:
             raise ConflictError(f"job {job} is {row.state}: nothing holds it any more")
-        return await self._tell(who, UnholdAsked(at=self._engine.now(), job=job))
+        return await self._tell(who, UnholdAsked(at=self._engine.now(), job=job), reason)
 
-    async def change(self, who: Principal, job: int, wish: JobChange) -> JobSummary:
+    async def change(self, who: Principal, job: int, wish: JobChange, *, reason: str = "") -> JobSummary:
         """Give a job that has no places yet another walltime or priority. Rights as for ``cancel``."""
         row = await self._records.own_row(who, job)
         check_priority(who, wish.priority)
@@ -82,7 +82,8 @@ class JobChanges:
                 f"koala job requeue {job} puts one back that has not ended"
             )
         now = self._engine.now()
-        return await self._tell(who, ChangeAsked(at=now, job=job, walltime_s=wish.walltime_s, priority=wish.priority))
+        asked = ChangeAsked(at=now, job=job, walltime_s=wish.walltime_s, priority=wish.priority)
+        return await self._tell(who, asked, reason)
 
     async def spawn(self, who: Principal, job: int, tasks: SpawnedTasks) -> Spawned:
         """Bring more tasks to a job of tasks that runs; they are placed when this returns, or ``ConflictError`` says
@@ -96,7 +97,7 @@ class JobChanges:
             if why_not is not None:
                 code = NO_PLACE if why_not.lacks_places else None
                 raise ConflictError(f"job {job}: {why_not.reason}", code=code)
-            await self._engine.tell(SpawnAsked(at=self._engine.now(), job=job, tasks=tasks))
+            await self._engine.tell(who.signed(SpawnAsked(at=self._engine.now(), job=job, tasks=tasks), ""))
             ledger = self._engine.scheduler.ledger  # of another core, where the engine recovered meanwhile
             if (live := ledger.jobs.get(job)) is None:
                 raise ConflictError(f"job {job}: it has ended; submit it again")
@@ -120,12 +121,14 @@ class JobChanges:
             return None
         return dict.fromkeys(live.request.tasks.names)
 
-    async def _tell(self, who: Principal, event: HoldAsked | UnholdAsked | ChangeAsked | RestartAsked) -> JobSummary:
-        await self._engine.tell(event)
+    async def _tell(
+        self, who: Principal, event: HoldAsked | UnholdAsked | ChangeAsked | RestartAsked, reason: str
+    ) -> JobSummary:
+        await self._engine.tell(who.signed(event, reason))
         row = await self._records.row(who, event.job)
         return self._records.summary(row)
 
-    async def requeue(self, who: Principal, job: int, *, hold: bool = False) -> JobSummary:
+    async def requeue(self, who: Principal, job: int, *, hold: bool = False, reason: str = "") -> JobSummary:
         """Put a job that has places or runs back into its placement queue, and ``hold`` it there; its components are
         ended. Rights as for ``cancel``; a job in quarantine is put back by whoever may ``operate``."""
         row = await self._records.own_row(who, job)
@@ -134,7 +137,7 @@ class JobChanges:
         if row.state != JobState.QUARANTINED:
             if row.state in (JobState.WAITING, JobState.HELD) and not hold:
                 raise ConflictError(f"job {job} is {row.state} already; there is nothing to put back")
-            return await self._tell(who, RestartAsked(at=self._engine.now(), job=job, hold=hold))
+            return await self._tell(who, RestartAsked(at=self._engine.now(), job=job, hold=hold), reason)
         who.need(Scope.OPERATE)
         claims = self._engine.scheduler.ledger.claims
         held = [
@@ -148,6 +151,6 @@ class JobChanges:
                 f"job {job}: {where} still has components of its last run, which are being ended; try again when "
                 f"koala job show {job} says that all have ended"
             )
-        await self._engine.tell(RequeueAsked(at=self._engine.now(), job=job, hold=hold))
+        await self._engine.tell(who.signed(RequeueAsked(at=self._engine.now(), job=job, hold=hold), reason))
         row = await self._records.row(who, job)
         return self._records.summary(row)

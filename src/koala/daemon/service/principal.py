@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import msgspec
 
-from koala.model.api import Scope
-from koala.model.errors import ForbiddenError
+from koala.model.api import WHY_CHARACTERS_MAX, Scope
+from koala.model.errors import ForbiddenError, InvalidError
+from koala.model.messages import Wish
 
 OWNER_KEY = "owner"
+
+AnyWish = TypeVar("AnyWish", bound=Wish)
 
 
 class Principal(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,6 +32,18 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
         """Raises ``ForbiddenError`` unless the caller holds the scope."""
         if not self.may(scope):
             raise ForbiddenError(f"this needs the scope {scope}, which the token of {self.name} does not have")
+
+    def signed(self, wish: AnyWish, reason: str) -> AnyWish:
+        """The same wish with who has it, and why; ``InvalidError`` where that is no reason to put on record."""
+        reason = reason.strip()
+        if len(reason) > WHY_CHARACTERS_MAX:
+            raise InvalidError(
+                f"reason: it has {len(reason)} characters of {WHY_CHARACTERS_MAX} at most (WHY_CHARACTERS_MAX); "
+                "write a shorter one"
+            )
+        if not reason.isprintable():
+            raise InvalidError("reason: it holds characters that cannot be shown; write one line of text")
+        return msgspec.structs.replace(wish, by=self.name, reason=reason)
 
     @property
     def key(self) -> str:

@@ -59,6 +59,7 @@ from koala.model.messages import (
     TrafficMeasured,
     TransferEnded,
     UnholdAsked,
+    Wish,
 )
 from koala.model.network import BIT_S_PER_MBIT_S
 
@@ -145,7 +146,12 @@ def _job_placed(body: JobPlaced) -> str:
 def _change_asked(body: ChangeAsked) -> str:
     changes = [] if body.walltime_s is None else [f"a walltime of {body.walltime_s:g} s"]
     changes += [] if body.priority is None else [f"{body.priority} priority"]
-    return f"job {body.job} is to have {' and '.join(changes) or 'what it has'}"
+    return f"job {body.job} is to have {' and '.join(changes) or 'what it has'}{_as_asked(body)}"
+
+
+def _as_asked(body: Wish) -> str:
+    """Who wanted it, and why."""
+    return (f", as {body.by} asked" if body.by else "") + _because(body.reason)
 
 
 def _tasks(names: Sequence[str]) -> str:
@@ -163,13 +169,15 @@ def _job_held(body: JobHeld) -> str:
     reasons = [f"it waits for {in_words(each.condition, each.job)}" for each in body.waits_for[:NAMES_MAX]]
     reasons += ["it waits for more"] if body.more or len(body.waits_for) > NAMES_MAX else []
     reasons += [] if body.begins_at is None else ["it waits for its time"]
-    reasons += ["somebody holds it"] if body.held else []
+    reasons += [f"it is held{_cut(body.held_by)}"] if body.held else []
     return f"job {body.job} is kept back: {'; '.join(reasons)}"
 
 
 def _job_ended(body: JobEnded) -> str:
     if body.outcome is JobOutcome.FAILED:
         return f"job {body.job} failed{_because(body.reason)}"
+    if body.outcome is JobOutcome.CANCELLED and body.reason.startswith(body.outcome):
+        return f"job {body.job} is {_cut(body.reason)}"
     return f"job {body.job} is {body.outcome}"
 
 
@@ -180,14 +188,18 @@ def _checkpoint_brought(body: CheckpointBrought) -> str:
 
 _WORDS: dict[type[Any], Callable[[Any], str]] = {
     JobSubmitted: _submitted,
-    CancelAsked: lambda body: f"the end of job {body.job} was asked for",
+    CancelAsked: lambda body: f"the end of job {body.job} was asked for{body.by_whom}",
     JobQuarantined: lambda body: f"job {body.job} goes into quarantine{_because(body.reason)}",
-    RequeueAsked: lambda body: f"job {body.job} is to leave quarantine{' and to be held' if body.hold else ''}",
-    HoldAsked: lambda body: f"job {body.job} is to be held",
-    UnholdAsked: lambda body: f"job {body.job} is let go by who held it",
-    RestartAsked: lambda body: f"job {body.job} is to go back to its queue{' and to be held' if body.hold else ''}",
+    RequeueAsked: lambda body: (
+        f"job {body.job} is to leave quarantine{' and to be held' if body.hold else ''}{_as_asked(body)}"
+    ),
+    HoldAsked: lambda body: f"job {body.job} is to be held{_as_asked(body)}",
+    UnholdAsked: lambda body: f"job {body.job} is let go{body.by_whom}",
+    RestartAsked: lambda body: (
+        f"job {body.job} is to go back to its queue{' and to be held' if body.hold else ''}{_as_asked(body)}"
+    ),
     ChangeAsked: _change_asked,
-    SpawnAsked: lambda body: f"job {body.job} is to get {_tasks(body.tasks.names)}",
+    SpawnAsked: lambda body: f"job {body.job} is to get {_tasks(body.tasks.names)}{_as_asked(body)}",
     TasksSpawned: _tasks_spawned,
     ElementMade: lambda body: f"element {body.index} of array {body.array} is job {body.job}",
     JobHeld: _job_held,
@@ -212,9 +224,9 @@ _WORDS: dict[type[Any], Callable[[Any], str]] = {
     ),
     LinkProbed: _probed,
     TrafficMeasured: _traffic,
-    SiteLost: lambda body: f"{body.site} is declared lost: its jobs start again elsewhere",
-    SiteDrained: lambda body: f"{body.site} is drained: nothing new goes there",
-    SiteResumed: lambda body: f"{body.site} is used again and its errors are forgotten",
+    SiteLost: lambda body: f"{body.site} is declared lost{body.by_whom}; its jobs start again elsewhere",
+    SiteDrained: lambda body: f"{body.site} is drained{body.by_whom}; nothing new goes there",
+    SiteResumed: lambda body: f"{body.site} is used again and its errors are forgotten{_as_asked(body)}",
     Tick: lambda _: "time has passed",
     StartComponent: _start_component,
     AskCheckpoint: lambda body: f"component {body.token} at {body.site} is asked to save its state",

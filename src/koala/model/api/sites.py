@@ -27,7 +27,8 @@ class MachineInfo(Answer):
 class SiteInfo(Answer):
     """What Koala knows of a site. ``usable`` processors are those within its quota. ``trust``: usable, unusable (too
     many errors, or failures of applications that did well elsewhere), probing. ``distrusted`` is why it is not
-    usable, ``accusations`` are failures of applications held against it.
+    usable, ``accusations`` are failures of applications held against it. ``drained_by`` is who drained it
+    and why, as ``anna: disk change``.
     ``silent_reason`` is empty while the site answers; ``misconfigured`` says why one that
     answers cannot be used as the grid file describes it. ``lost`` says why it was declared lost, until it is used
     again, and ``fenced`` counts what it must end before that. ``problem`` is what is wrong at present and what to do,
@@ -50,6 +51,7 @@ class SiteInfo(Answer):
     earmarked: int
     trust: str
     drained: bool
+    drained_by: str = ""
     errors: int
     distrusted: str = ""
     accusations: list[str] = []

@@ -232,7 +232,7 @@ def with_job_put_back(
     index = {_decode(value)["name"]: number for number, value in enumerate(kept["sites"])}
     here = [each for each in held if each.site in index]
     kept_back = JobHeld(job=job.id) if kept_back is None else kept_back
-    job.held, job.begins_at = kept_back.held, kept_back.begins_at
+    job.held, job.held_by, job.begins_at = kept_back.held, kept_back.held_by, kept_back.begins_at
     job.waits_for = [(each.condition, each.job) for each in kept_back.waits_for]
     newest = {each.component: each for each in sorted(here, key=_start_number)}
     timers: list[tuple[float, Alarm, int | str]] = []

@@ -1,4 +1,6 @@
-"""What callers may ask about the grid: its sites and the links between them, and what operators may do to them."""
+"""What callers may ask about the grid: its sites and the links between them, and what operators may do to them.
+
+What somebody does to a site is on record with their name and their reason, and everybody who may ask sees both."""
 
 from __future__ import annotations
 
@@ -96,21 +98,21 @@ class GridService:
             self._probes_asked -= 1
         return self._link(who, source, target)
 
-    async def drain(self, who: Principal, site: str) -> SiteInfo:
+    async def drain(self, who: Principal, site: str, *, reason: str = "") -> SiteInfo:
         """Send nothing new to the site. Needs ``operate``."""
         who.need(Scope.OPERATE)
         self._check_site(site)
-        await self._engine.tell(SiteDrained(at=self._engine.now(), site=site))
+        await self._engine.tell(who.signed(SiteDrained(at=self._engine.now(), site=site), reason))
         return CallerView(self._engine, who).site(site)
 
-    async def resume(self, who: Principal, site: str) -> SiteInfo:
+    async def resume(self, who: Principal, site: str, *, reason: str = "") -> SiteInfo:
         """Use the site again and forget its errors. Needs ``operate``."""
         who.need(Scope.OPERATE)
         self._check_site(site)
-        await self._engine.tell(SiteResumed(at=self._engine.now(), site=site))
+        await self._engine.tell(who.signed(SiteResumed(at=self._engine.now(), site=site), reason))
         return CallerView(self._engine, who).site(site)
 
-    async def declare_lost(self, who: Principal, site: str, *, force: bool = False) -> SiteInfo:
+    async def declare_lost(self, who: Principal, site: str, *, force: bool = False, reason: str = "") -> SiteInfo:
         """Nobody waits for the site any more: its jobs start again elsewhere, and what it still runs counts for
         nothing. Of a site that answers only by ``force``. Needs ``operate``."""
         who.need(Scope.OPERATE)
@@ -124,8 +126,7 @@ class GridService:
                 f"and let what runs go on, drain it (koala site drain {site}). To give up what it runs all the same, "
                 "force it (--force)"
             )
-        reason = f"{who.name} declared it lost"
-        await self._engine.tell(SiteLost(at=self._engine.now(), site=site, reason=reason))
+        await self._engine.tell(who.signed(SiteLost(at=self._engine.now(), site=site), reason))
         return CallerView(self._engine, who).site(site)
 
     async def probe(self, who: Principal, site: str) -> SiteInfo:

@@ -20,7 +20,7 @@ def condition(site: SiteBelief) -> str:
     if site.lost:
         return f"is lost: {site.lost}; it is used again by itself when it answers and has ended what it had of us"
     if site.drained:
-        return "is drained"
+        return f"is drained{site.drained_by}"
     if site.trust is Trust.UNUSABLE:
         last = f", the last: {site.last_error}" if site.errors and site.last_error else ""
         return f"is not trusted: {site.record.distrusted or 'too many errors'}{last}"
