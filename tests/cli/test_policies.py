@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from koala.cli import koala
-from koala.cli.policies import POLICY_FILE_BYTES_MAX
+from koala.policies.policy_file import POLICY_FILE_BYTES_MAX
 
 MINE = """
 from koala.policies import policy
@@ -77,7 +77,7 @@ def test_a_narrow_screen_cuts_no_word(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_policy_file_that_is_not_there_or_not_text_is_named(tmp_path: Path) -> None:
     missing = run("--policy-file", str(tmp_path / "gone.py"))
     assert missing.exit_code == 2
-    assert "gone.py: No such file" in missing.stderr
+    assert "gone.py: it cannot be read: No such file" in missing.stderr
     binary = tmp_path / "binary.py"
     binary.write_bytes(b"\xff\xfe\x00")
     answer = run("--policy-file", str(binary))

@@ -77,11 +77,14 @@ class Daemon:
     def _log(self) -> Path:
         return self.directory / f"daemon-{self._starts}.log"
 
-    def start(self) -> None:
-        """Start it and wait until it answers."""
+    def start(self, options: tuple[str, ...] | None = None) -> None:
+        """Start it and wait until it answers; with these options alone, if some are given."""
         assert self._process is None or self._process.poll() is not None, "it runs already"
         self._starts += 1
-        words = ["up", "--state", str(self.state), "--grid", self._grid, *self._options]
+        words = [
+            "up",
+            *(("--state", str(self.state), "--grid", self._grid, *self._options) if options is None else options),
+        ]
         environment = {**os.environ, "PYTHONUNBUFFERED": "1", "PYTHONFAULTHANDLER": "1", **self._environment}
         with self._log.open("wb") as log, Path(os.devnull).open("rb") as nothing:
             if self._through:

@@ -6,41 +6,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from koala.cli.terminal.output import console, print_json
-from koala.policies import Catalogue, Policy, PolicyFileError
+from koala.policies import Catalogue, Policy
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-POLICY_FILE_BYTES_MAX = 1024 * 1024
+    from koala.model.grid import Grid
+
 # On a narrower screen the table would cut words.
 _TABLE_FROM = 76
 
 
-def full_catalogue(policy_files: Iterable[str]) -> Catalogue:
-    """Koala's own policies, those of installed packages, and those in the files."""
-    catalogue = Catalogue.builtin()
-    catalogue.load_entry_points()
-    for name in policy_files:
-        catalogue.add_from_source(_read(name), name)
-    return catalogue
+def full_catalogue(policy_files: Iterable[str], grid: Grid | None = None) -> Catalogue:
+    """Koala's own policies, those of installed packages, and those in the files of the grid and in these."""
+    from koala.simulator.reading import read_policy_files, with_policy_files
 
-
-def _read(name: str) -> str:
-    path = Path(name)
-    if path.is_file() and path.stat().st_size > POLICY_FILE_BYTES_MAX:
-        raise PolicyFileError(
-            name, None, f"it is larger than {POLICY_FILE_BYTES_MAX} bytes (POLICY_FILE_BYTES_MAX)", "shorten it"
-        )
-    try:
-        return path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise PolicyFileError(name, None, f"it is not UTF-8 text: {error.reason}", "save it as UTF-8") from None
+    if grid is None:
+        return Catalogue.of(read_policy_files(policy_files))
+    return Catalogue.of(with_policy_files(grid, policy_files).policy_files)
 
 
 @click.command()

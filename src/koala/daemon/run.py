@@ -128,7 +128,11 @@ async def _opened_engine(options: DaemonOptions, state: Path) -> AsyncIterator[E
             clock.check_sites(own_clock_in_words(verdict))
         clock.keep()
         engine = Engine(
-            options.grid, Catalogue.builtin(), store, state, accepts_database="database" in options.accepts
+            options.grid,
+            Catalogue.of(options.grid.policy_files),
+            store,
+            state,
+            accepts_database="database" in options.accepts,
         )
         try:
             await engine.open()

@@ -17,6 +17,7 @@ from koala.model.request import FileName, JobType, SiteName
 # Limits on one grid file.
 SITES_MAX = 10_000
 FILES_MAX = 1_000_000
+POLICY_FILES_MAX = 16
 NETWORK_GROUPS_MAX = 1_000
 NETWORK_LINKS_MAX = 1_000
 ROUTES_MAX = 10_000
@@ -480,6 +481,14 @@ class SchedulerParameters(msgspec.Struct, frozen=True, kw_only=True):
         return self.plan_depth > 0 if self.hold_placed is None else self.hold_placed
 
 
+class PolicyFile(msgspec.Struct, frozen=True, kw_only=True):
+    """A Python file that registers placement policies: its path, and its text once somebody has read it. It is code
+    of the grid's operator, and runs with the rights of whoever runs the grid."""
+
+    path: str
+    text: str | None = None
+
+
 class Grid(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a grid file says. With ``shared_account`` jobs of guests, users other than the daemon's own, may run
     under the daemon's account, with which they can do all that its owner can."""
@@ -492,6 +501,7 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
     scheduler: SchedulerParameters = SchedulerParameters()
     simulation: GridSimulation = GridSimulation()
     shared_account: bool = False
+    policy_files: tuple[PolicyFile, ...] = ()
 
     @property
     def closed_to_guests(self) -> tuple[SiteName, ...]:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TypeVar
 
+from koala.model.grid import PolicyFile
 from koala.model.request import Request
 from koala.policies.builtin import CF, CM, FCF, FCM, NCM, NFCM, OWN_POLICIES, WASE, WF
 from koala.policies.errors import PolicyFileError, UnknownPolicyError
@@ -122,6 +123,19 @@ class Catalogue:
             catalogue.add(ours)
         return catalogue
 
+    @classmethod
+    def of(cls, files: Iterable[PolicyFile]) -> Catalogue:
+        """Koala's own policies, those of installed packages, and those in the files, which have been read."""
+        catalogue = cls.builtin()
+        catalogue.load_entry_points()
+        for file in files:
+            if file.text is None:
+                raise PolicyFileError(
+                    file.path, None, "it was not read", "read it with koala.simulator.read_grid_file"
+                )
+            catalogue.add_from_source(file.text, file.path)
+        return catalogue
+
     def __iter__(self) -> Iterator[Policy]:
         return iter(self._by_name.values())
 
@@ -188,6 +202,18 @@ class Catalogue:
                 "put @policy(name) above a function (from koala.policies import Form, policy)",
             )
         return self._add_all([_foreign(function, filename) for function in marked.values()])
+
+    def add_function(self, function: Callable[..., int]) -> Policy:
+        """Take up a function that ``@policy`` marks, unless it is here already."""
+        name = getattr(function, "__name__", "it")
+        if not hasattr(function, _MARK):
+            raise PolicyFileError(name, None, "it is not marked as a policy", "put @policy(name) above it")
+        new = _foreign(function, str(getattr(function, "__module__", name)))
+        known = self._by_name.get(new.name.casefold())
+        if known is not None and known.function is function:
+            return known
+        self.add(new)
+        return new
 
     def load_entry_points(self) -> tuple[Policy, ...]:
         """Take up the policies of installed packages: entry points of the group "koala.policies".

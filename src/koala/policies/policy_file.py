@@ -1,11 +1,35 @@
-"""Running a Python file that a user wrote to register policies; what goes wrong in it is told with file and line."""
+"""A Python file that somebody wrote to register policies: what may be in it, and running it.
+
+What goes wrong in it is told with file and line. Opening it is for the caller.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
+from koala.model.grid import PolicyFile
 from koala.policies.errors import PolicyFileError
+
+POLICY_FILE_BYTES_MAX = 1024 * 1024
+
+
+def read_policy_file(path: str, read: Callable[[int], bytes]) -> PolicyFile:
+    """The file with its text, which ``read`` gives up to so many bytes."""
+    try:
+        content = read(POLICY_FILE_BYTES_MAX + 1)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise PolicyFileError(path, None, f"it cannot be read: {why}", "check the path") from None
+    if len(content) > POLICY_FILE_BYTES_MAX:
+        raise PolicyFileError(
+            path, None, f"it is larger than {POLICY_FILE_BYTES_MAX} bytes (POLICY_FILE_BYTES_MAX)", "shorten it"
+        )
+    try:
+        return PolicyFile(path=path, text=content.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise PolicyFileError(path, None, f"it is not UTF-8 text: {error.reason}", "save it as UTF-8") from None
 
 
 def run_policy_file(text: str, filename: str) -> dict[str, Any]:

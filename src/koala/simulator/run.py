@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import gc
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -30,6 +31,7 @@ from koala.model.messages import (
 from koala.model.request import JobId, Request, SiteName
 from koala.policies import Catalogue, PolicyError
 from koala.policies.catalogue import WASE, Form, dividing
+from koala.simulator.reading import with_policy_files
 from koala.simulator.report.remarks import notes
 from koala.simulator.result import Result, SiteUse, Unfinished
 from koala.simulator.told_times import ToldTimes
@@ -59,7 +61,8 @@ def simulate(
     grid: Grid,
     workload: Workload | WorkloadFile,
     *,
-    policy: str | None = None,
+    policy: str | Callable[..., int] | None = None,
+    policy_files: Iterable[str | Path] = (),
     seed: int = 1,
     log: Callable[[bytes], None] | None = None,
     progress: Callable[[int, int], None] | None = None,
@@ -71,9 +74,11 @@ def simulate(
 ) -> Result:
     """Run the workload on the grid and return what came of it. The same arguments give the same log, bit by bit.
 
-    The workload is one of the simulator's own or as ``read_workload`` of ``koala.descriptions`` gives it. ``policy``
-    replaces the grid's; ``log`` gets the lines of the log in pieces; ``progress`` is told from time to time how many
-    jobs have ended, of how many. Jobs that can never start are in the result as unfinished.
+    The workload is one of the simulator's own or as ``read_workload`` gives it. ``policy`` replaces the grid's: it is
+    a name, or a function that ``@policy`` marks. Names are those of Koala, of installed packages, and of the policy
+    files that the grid or ``policy_files`` name, or of a ``catalogue`` in place of all these.
+    ``log`` gets the lines of the log in pieces; ``progress`` is told from time to time how many jobs have ended, of
+    how many. Jobs that can never start are in the result as unfinished.
     The run is cut off, and its result not complete, at the virtual time ``until_s``, after ``events_max``
     events, or when ``stop``, which is asked from time to time, says so. With ``failures`` the nodes of the sites
     fail and return as a failure trace says.
@@ -83,9 +88,11 @@ def simulate(
     files = workload.files(grid, seed)
     if files:
         grid = msgspec.structs.replace(grid, files=(*grid.files, *files))
+    known = Catalogue.of(with_policy_files(grid, policy_files).policy_files) if catalogue is None else catalogue
+    if callable(policy):
+        policy = known.add_function(policy).name
     if policy is not None:
         grid = msgspec.structs.replace(grid, scheduler=msgspec.structs.replace(grid.scheduler, policy=policy))
-    known = Catalogue.builtin() if catalogue is None else catalogue
     workload.check(grid, known)
     with _no_search_for_cycles():
         run = _Run(grid, workload, seed, log, known, until_s, failures)

@@ -270,7 +270,7 @@ def warm_up(discipline: str) -> None:
 # --------------------------------------------------------------------------------------------- the scheduler
 
 
-def trace_workload(trace: Trace, *, divides: bool, walltimes: bool = False) -> Workload:
+def trace_workload(trace: Trace, *, divides: bool = False, walltimes: bool = False) -> Workload:
     """The jobs as a workload, each one component or, for a policy that divides, a total.
 
     With ``walltimes``, for plans, each has the time that its user requested as walltime; one that ran longer, which

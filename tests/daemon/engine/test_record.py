@@ -16,7 +16,7 @@ from koala.daemon.engine.clock import SteadyClock
 from koala.daemon.engine.recovery import RecoveryError
 from koala.model.dependency import Dependency
 from koala.model.errors import InvalidError, TooManyError, UnavailableError
-from koala.model.grid import SiteKind
+from koala.model.grid import PolicyFile, SiteKind
 from koala.model.messages import CancelAsked, SiteDrained
 from koala.model.request import GraphJob
 from koala.policies import Catalogue
@@ -327,6 +327,40 @@ def test_a_record_that_leads_elsewhere_is_refused(root: Path) -> None:
         with pytest.raises(RecoveryError, match=f"job {row.id}"):
             async with open_engine(root, store=store):
                 pass
+
+    asyncio.run(scenario())
+
+
+def all_on(index: int) -> PolicyFile:
+    """A policy that puts everything on one site."""
+    text = f"""
+from koala.policies import policy
+
+
+@policy("MINE")
+def mine(idle, sizes, left, chosen):
+    for component in range(len(sizes)):
+        chosen[component] = {index}
+    return -1
+"""
+    return PolicyFile(path="mine.py", text=text)
+
+
+def test_what_was_decided_by_a_policy_that_has_changed_since_is_decided_again_by_the_old_one(root: Path) -> None:
+    first, second = (
+        msgspec.structs.replace(local_grid(policy="MINE"), policy_files=(all_on(index),)) for index in (0, 1)
+    )
+
+    async def scenario() -> None:
+        async with open_engine(root, first, catalogue=Catalogue.of(first.policy_files)) as world:
+            job = await world.submit(a_request(f"until [ -e {root}/gate ]; do sleep 0.3; done"))
+            await world.in_state(job, "running")
+        async with open_engine(root, second, catalogue=Catalogue.of(second.policy_files)) as world:
+            (root / "gate").touch()
+            (row,) = await world.ended(job)
+            assert (row.state, row.runs, [site for site, _ in row.places]) == ("done", 1, ["a"])
+            later = await world.run(a_request())
+            assert [site for site, _ in later.places] == ["b"]
 
     asyncio.run(scenario())
 

@@ -21,8 +21,9 @@ from koala.experiments.frame.whole_run import WholeRun
 from koala.experiments.study import Study, read_study, run_study
 from koala.experiments.study import matrix as study_matrix
 from koala.experiments.study.findings import StudyFindings
-from koala.experiments.study.matrix import STUDY_POLICY_BYTES_MAX
 from koala.experiments.study.study import StudyParameters
+from koala.policies import PolicyFileError
+from koala.policies.policy_file import POLICY_FILE_BYTES_MAX
 
 # Components of 6 on clusters of 8: WF and CM differ in how many clusters they combine.
 WORKLOAD = """\
@@ -126,7 +127,7 @@ def test_a_further_policy_of_ones_own_is_all_that_is_run_anew(folder: Path, monk
         return whole(self, unit)
 
     monkeypatch.setattr(Study, "run", counting)
-    own = STUDY.replace("[WF, CM]", "[WF, {policy: CM, label: minimal}, {policy: FIRST, file: first.py}]")
+    own = STUDY.replace("[WF, CM]", "[WF, {policy: CM, label: minimal}, {policy: FIRST, policy_file: first.py}]")
     own = own.partition("expectations:")[0] + "baseline: minimal\n"
     done = run(study_of(folder, own), folder, quick=True)
     assert ran == [f"FIRST, 3x8, small, seed {seed}" for seed in (1, 2, 3)]
@@ -136,7 +137,7 @@ def test_a_further_policy_of_ones_own_is_all_that_is_run_anew(folder: Path, monk
 
 
 def test_a_study_can_be_sent_to_another_process(folder: Path) -> None:
-    study = study_of(folder, STUDY.replace("CM]", "{policy: FIRST, file: first.py, label: CM}]"))
+    study = study_of(folder, STUDY.replace("CM]", "{policy: FIRST, policy_file: first.py, label: CM}]"))
     there: Study = pickle.loads(pickle.dumps(study))  # noqa: S301
     (folder / "small.yaml").unlink()
     (folder / "first.py").unlink()
@@ -221,9 +222,9 @@ WITHOUT = STUDY.partition("expectations:")[0]
         (("[3x8]", "[das3]"), "no example grid 'das3'\n"),
         (("[3x8]", "[das3]"), "did you mean 'das2'?"),
         (("small.yaml", "smal.yaml"), "no example workload 'smal.yaml'"),
-        (("CM]", "{policy: MINE}]"), "for one of your own write {policy: NAME, file: FILE.py}"),
-        (("CM]", "{policy: FIRST, file: none.py}]"), "none.py cannot be read: No such file"),
-        (("CM]", "{policy: SECOND, file: first.py}]"), "there is no policy 'SECOND'"),
+        (("CM]", "{policy: MINE}]"), "for one of your own write {policy: NAME, policy_file: FILE.py}"),
+        (("CM]", "{policy: FIRST, policy_file: none.py}]"), "none.py cannot be read: No such file"),
+        (("CM]", "{policy: SECOND, policy_file: first.py}]"), "there is no policy 'SECOND'"),
         (("workloads: [small.yaml]", "traces: [none.swf]"), "none.swf cannot be read"),
     ],
 )
@@ -241,9 +242,9 @@ def test_jobs_that_name_a_policy_themselves_are_refused(folder: Path) -> None:
 
 
 def test_a_policy_file_beyond_its_limit_is_refused(folder: Path) -> None:
-    (folder / "first.py").write_text("#" * (STUDY_POLICY_BYTES_MAX + 1))
-    said = problem(folder, WITHOUT.replace("CM]", "{policy: FIRST, file: first.py}]"))
-    assert "STUDY_POLICY_BYTES_MAX" in said
+    (folder / "first.py").write_text("#" * (POLICY_FILE_BYTES_MAX + 1))
+    with pytest.raises(PolicyFileError, match="POLICY_FILE_BYTES_MAX"):
+        study_of(folder, WITHOUT.replace("CM]", "{policy: FIRST, policy_file: first.py}]"))
 
 
 # ------------------------------------------------------------------------------------------ findings

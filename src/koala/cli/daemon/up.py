@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,6 +43,10 @@ ACCEPTABLE = ("clock", "database")
     metavar="DIR",
     help="Where it keeps everything; by default koala in $XDG_STATE_HOME or ~/.local/state.",
 )
+@click.option(
+    "--policy-file", "policy_files", multiple=True, metavar="FILE.py",
+    help="A Python file that registers policies of your own; the grid that is kept names it for later starts.",
+)  # fmt: skip
 @click.option("--database", metavar="URL", help="postgresql://... ; by default SQLite in the state directory.")
 @click.option(
     "--listen", metavar="HOST:PORT", help="Also answer there, for the dashboard and for others with tokens."
@@ -59,6 +63,7 @@ ACCEPTABLE = ("clock", "database")
 def up(
     grid_name: str | None,
     state: Path | None,
+    policy_files: tuple[str, ...],
     database: str | None,
     listen: str | None,
     tls_cert: Path | None,
@@ -78,7 +83,8 @@ def up(
 
     It runs until Ctrl-C or SIGTERM. What it accepted is on record: started again with the same state it goes on
     where it was, and what runs at sites runs on meanwhile. So does the grid: without --grid it is that of the last
-    start, which is kept in the state directory as grid.yaml.
+    start, which is kept in the state directory as grid.yaml. A policy file is code of yours: the daemon runs it, and
+    nobody who only submits jobs can name one.
     """
     from koala.client import default_state
     from koala.daemon.options import DaemonOptions
@@ -91,7 +97,7 @@ def up(
     listen_at = None if listen is None else parse_listen(listen)
     directory = default_state() if state is None else state
     grid_text, source = _grid_text(grid_name, directory)
-    grid = _read_grid(grid_text, source)
+    grid = _read_grid(grid_text, source, policy_files)
     options = DaemonOptions(
         grid=grid,
         state=directory,
@@ -109,7 +115,7 @@ def up(
         tell = into_background(prepare(directory) / LOG_NAME)
 
     def greet(listening: Listening) -> None:
-        _keep_grid(directory, grid_text)
+        _keep_grid(directory, grid_text, grid)
         kept = source if grid_name is None and source == str(directory / GRID_FILE) else None
         tell(greeting(grid, listening, state, kept_grid=kept, detached=detach))
 
@@ -137,16 +143,20 @@ def _grid_text(name: str | None, directory: Path) -> tuple[str, str]:
     return read_named("grid", str(kept) if kept.is_file() else GRID_DEFAULT)
 
 
-def _read_grid(text: str, source: str) -> Grid:
+def _read_grid(text: str, source: str, policy_files: Sequence[str]) -> Grid:
     from koala.descriptions import read_grid
+    from koala.simulator.reading import with_policy_files
 
-    return read_grid(text, source)
+    return with_policy_files(read_grid(text, source), policy_files)
 
 
-def _keep_grid(directory: Path, text: str) -> None:
-    """Keep the grid for the next start, as a whole or not at all."""
+def _keep_grid(directory: Path, text: str, grid: Grid) -> None:
+    """Keep the grid for the next start, as a whole or not at all; its policy files stay where they are."""
+    from koala.descriptions.grid.policy_paths import with_policy_paths
+
+    paths = [str(Path(file.path).absolute()) for file in grid.policy_files]
     with OutputFile("--state", directory / GRID_FILE) as kept:
-        kept.write(text.encode())
+        kept.write(with_policy_paths(text, paths).encode())
 
 
 def parse_listen(text: str) -> tuple[str, int]:

@@ -91,7 +91,7 @@ def place(
         _put_on_links(view, parse_load(load))
     if observed is not None:
         view.observed_bisection_bit_s = _mbit_s(observed, "--observed") * BIT_S_PER_MBIT_S
-    catalogue = full_catalogue(policy_files)
+    catalogue = full_catalogue(policy_files, grid)
     request = _request(job, described, known_sites=view.names, known_policies=catalogue.names())
     request = with_communication(request, home=home, bisection=bisection, pattern=pattern)
     scheduler = SchedulerParameters() if grid is None else grid.scheduler

@@ -7,6 +7,7 @@ What is submitted is read in ``source``, what is said is in ``report``; the repl
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -49,6 +50,10 @@ LOG_EVERY_S = 60.0
     help="Submit X times as fast, and let jobs that only have a run time run 1/X of it.",
 )
 @click.option("--policy", metavar="NAME", help="The policy for jobs that name none; by default the daemon's.")
+@click.option(
+    "--policy-file", "policy_files", multiple=True, metavar="FILE.py",
+    help="A Python file that registers policies; those of the daemon's grid are known where its state can be read.",
+)  # fmt: skip
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Only the first N jobs.")
 @click.option("--seed", type=int, default=1, show_default=True, help="The same seed draws the same jobs.")
 @click.option(
@@ -85,6 +90,7 @@ def replay(
     grid_name: str | None,
     folder: Path | None,
     as_json: bool,
+    policy_files: tuple[str, ...],
     **options: Any,
 ) -> None:
     """Submit a workload or a trace to the live grid at its arrival times, wait for all jobs, and report.
@@ -103,7 +109,8 @@ def replay(
         raise UserError("--grid says which grid to simulate for a comparison; give --compare too")
     model = None if grid_name is None else named_grid(grid_name)
     _make(folder)
-    overview, catalogue = client.overview(), full_catalogue(())
+    overview = client.overview()
+    catalogue = full_catalogue(policy_files, model or _kept_grid(client))
     grid = _grid_of(overview)
     source = read_source(client, grid, catalogue, chosen)
     _check_some_fit(source)
@@ -145,6 +152,15 @@ def _make(folder: Path | None) -> None:
             folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise UserError(f"--out {folder}: {error.strerror}; {advice(error)}") from None
+
+
+def _kept_grid(client: Client) -> Grid | None:
+    """The grid file of the daemon, where it answers at a socket beside which it keeps that."""
+    from koala.cli.daemon.up import GRID_FILE
+
+    socket = client.address.socket
+    kept = None if socket is None else Path(socket).with_name(GRID_FILE)
+    return named_grid(str(kept)) if kept is not None and os.access(kept, os.R_OK) else None
 
 
 def _grid_of(overview: Overview) -> Grid:

@@ -74,7 +74,7 @@ def _run(grid: Grid, path: Path, options: RunOptions, outputs: RunOutputs) -> Ru
     from koala.simulator.trace_run import divided_by_size
     from koala.simulator.traces.reader import read_trace
 
-    catalogue = full_catalogue(options.policy_files)
+    catalogue = full_catalogue(options.policy_files, grid)
     plan = _plan(grid, catalogue, options, outputs)
     before_s = time.perf_counter()
     # Whose jobs they are matters to what plans tell of times.

@@ -84,7 +84,7 @@ def run_workload(grid: Grid, workload_name: str, options: RunOptions, outputs: R
             "for a workload name a placement policy, see koala policies"
         )
     workload = workload_from_file(read_workload(*read_named("workload", workload_name)))
-    catalogue = full_catalogue(options.policy_files)
+    catalogue = full_catalogue(options.policy_files, grid)
     failures, about_failures = read_failures(grid, options.failures_path, options.failures_from_s)
     run = run_scheduler(grid, workload, workload_name, catalogue, options, outputs, failures)
     metrics = {"grid": grid.name, "workload": workload.name, **about_failures, **run.result.metrics()}

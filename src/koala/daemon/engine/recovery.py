@@ -111,7 +111,9 @@ def recover(store: Store, grid: Grid, catalogue: Catalogue) -> Recovery:
         known: Grid | None = None
     else:
         known, snapshot = read_snapshot(store, found.snapshot)
-        scheduler = Scheduler.from_snapshot(known, catalogue, snapshot)
+        # What happened since is decided again as it was then, by the policies of then.
+        old = catalogue if known.policy_files == grid.policy_files else Catalogue.of(known.policy_files)
+        scheduler = Scheduler.from_snapshot(known, old, snapshot)
     _replay(scheduler, found.entries)
     if known is not None and known != grid:
         before = scheduler.ledger.claims

@@ -89,11 +89,10 @@ class JobRemoval(msgspec.Struct, frozen=True, kw_only=True):
     put_back: tuple[JobId, ...] = ()
 
 
-def remove_job(store: Store, job: JobId, catalogue: Catalogue | None = None) -> JobRemoval:
+def remove_job(store: Store, job: JobId) -> JobRemoval:
     """Take the job out of rows, journal, outbox and snapshot, in one transaction. Raises ``StoreError``, and
     ``SnapshotError`` where the snapshot itself is damaged."""
     is_there, held = _rows(store, job)
-    catalogue = Catalogue.builtin() if catalogue is None else catalogue
     found = store.recover()
     if found.snapshot is None:
         store.remove_job(job, None, found.snapshot_seq, ())
@@ -103,7 +102,7 @@ def remove_job(store: Store, job: JobId, catalogue: Catalogue | None = None) -> 
         parts, seq, replayed = found.snapshot, found.snapshot_seq, True
     else:
         try:
-            parts, put_back, replayed = _Replay(store, job, found, catalogue).run()
+            parts, put_back, replayed = _Replay(store, job, found).run()
             seq = found.last_seq
         except Exception as error:
             # Rows of others are damaged, too: they are removed next, and whoever is left is looked at then.
@@ -132,11 +131,10 @@ def _rows(store: Store, job: JobId) -> tuple[bool, tuple[tuple[str, str, int], .
 class _Replay:
     """The events after the last snapshot, on the grid of that snapshot, and what the record says of the outcome."""
 
-    def __init__(self, store: Store, job: JobId, found: Recovered, catalogue: Catalogue) -> None:
+    def __init__(self, store: Store, job: JobId, found: Recovered) -> None:
         self._store = store
         self._job = job
         self._found = found
-        self._catalogue = catalogue
 
     def run(self) -> tuple[SnapshotParts, _PutBackRows, bool]:
         """A snapshot that knows of every event, the rows of the jobs that it puts back with the transfers that were
@@ -188,7 +186,7 @@ class _Replay:
             sections = {GRID: parts.sections[GRID], **removed.sections}
             parts = SnapshotParts(header=removed.header, sections=sections)
         grid, snapshot = read_snapshot(self._store, parts)
-        return Scheduler.from_snapshot(grid, self._catalogue, snapshot)
+        return Scheduler.from_snapshot(grid, Catalogue.of(grid.policy_files), snapshot)
 
     @cached_property
     def _origin(self) -> Scheduler:

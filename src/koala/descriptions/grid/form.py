@@ -7,6 +7,7 @@ Defaults are those of ``koala.model.grid``; they are not written a second time. 
 
 from __future__ import annotations
 
+import posixpath
 from collections.abc import Iterator
 from typing import Annotated
 
@@ -29,6 +30,7 @@ from koala.descriptions.fields import (
     SecondsAboveZero,
     Size,
     SizeBytes,
+    SomeText,
 )
 from koala.descriptions.grid.network import NetworkText
 from koala.descriptions.grid.simulation import GridSimulationText
@@ -39,6 +41,7 @@ from koala.model.grid import (
     FILES_MAX,
     PLAN_DEPTH_DEFAULT,
     PLAN_DEPTH_MAX,
+    POLICY_FILES_MAX,
     RESTART_REST_S_MAX,
     SCAN_INTERVAL_S_DEFAULT,
     SITES_MAX,
@@ -48,6 +51,7 @@ from koala.model.grid import (
     Links,
     Network,
     PairLink,
+    PolicyFile,
     Preemption,
     SchedulerParameters,
     StoredFile,
@@ -283,6 +287,11 @@ class GridText(Description):
         description="whether jobs of users other than the daemon's own may run under its account, at sites without "
         "an account of their own; such a job can do all that the daemon's owner can",
     )
+    policy_files: Annotated[tuple[SomeText, ...], Field(max_length=POLICY_FILES_MAX)] = Field(
+        default=(),
+        description="Python files that register policies of your own, by their paths from the grid file's folder; "
+        "they run with the rights of whoever runs the grid",
+    )
 
 
 def read_grid_yaml(text: str, source: str) -> Grid:
@@ -300,6 +309,9 @@ def read_grid_yaml(text: str, source: str) -> Grid:
         scheduler=SchedulerParameters(**grid.scheduler.model_dump()),
         simulation=grid.simulation.simulation(),
         shared_account=grid.shared_account,
+        policy_files=tuple(
+            PolicyFile(path=posixpath.join(posixpath.dirname(source), path)) for path in grid.policy_files
+        ),
     )
 
 

@@ -79,7 +79,7 @@ class StudyPolicyText(Description):
 
     policy: PolicyName = Field(description="its name, with parameters where it has some: CM, B3(chunk=0.9)")
     label: StudyLabel | None = Field(default=None, description="what the study calls it; by default its name")
-    file: SomeText | None = Field(
+    policy_file: SomeText | None = Field(
         default=None, description="the Python file that registers it, beside the study; not for Koala's own"
     )
     request: RequestKind | None = Field(

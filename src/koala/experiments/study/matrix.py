@@ -30,15 +30,14 @@ from koala.descriptions.workload.form import RequestKind, WorkloadFile, read_wor
 from koala.descriptions.yaml.problems import nearest
 from koala.descriptions.yaml.text import Document
 from koala.experiments.frame.shipped import shipped_names, shipped_text
-from koala.model.grid import Grid
+from koala.model.grid import Grid, PolicyFile
 from koala.policies import Catalogue, PolicyFileError, UnknownPolicyError
 from koala.policies.forms import Form
+from koala.policies.policy_file import read_policy_file
 
 if TYPE_CHECKING:
     from koala.simulator.traces.reader import Trace
 
-# The largest policy file that a study reads.
-STUDY_POLICY_BYTES_MAX = 1024 * 1024
 # Parsed files that a process remembers; runs come in an order in which neighbours share them.
 _REMEMBERED = 8
 
@@ -54,7 +53,12 @@ class FileContent(NamedTuple):
     @property
     def identity(self) -> str:
         """The same for the same text, and for no other."""
-        return hashlib.sha256(self.text.encode()).hexdigest()[:32]
+        return identity_of(self.text)
+
+
+def identity_of(text: str) -> str:
+    """The same for the same text, and for no other."""
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 class Contender(msgspec.Struct, frozen=True, kw_only=True):
@@ -65,7 +69,7 @@ class Contender(msgspec.Struct, frozen=True, kw_only=True):
     divides: bool
     request: RequestKind | None
     plan_depth: int | None
-    file: FileContent | None
+    file: PolicyFile | None
 
 
 class StudyGrid(msgspec.Struct, frozen=True, kw_only=True):
@@ -168,23 +172,17 @@ def _contender(document: Document[StudyText], index: int, folder: Path) -> Conte
     entry = document.model.policies[index]
     here: Place = ("policies", index)
     file = None
-    if entry.file is not None:
-        path = folder / entry.file
-        content = _bytes_of(document, (*here, "file"), path)
-        if len(content) > STUDY_POLICY_BYTES_MAX:
-            raise document.error(
-                (*here, "file"),
-                f"the file is larger than {STUDY_POLICY_BYTES_MAX} bytes (STUDY_POLICY_BYTES_MAX)",
-                "shorten it",
-            )
-        file = FileContent(decoded(content, str(path)), str(path))
+    if entry.policy_file is not None:
+        path = folder / entry.policy_file
+        content = _bytes_of(document, (*here, "policy_file"), path)
+        file = read_policy_file(str(path), lambda bytes_max: content[:bytes_max])
     try:
         policy = catalogue_with(file).find(entry.policy)
     except PolicyFileError:
         raise  # it names the file and its line
     except UnknownPolicyError as error:
         message, _, advice = error.for_user().partition("; ")
-        own = "" if entry.file else "; for one of your own write {policy: NAME, file: FILE.py}"
+        own = "" if file else "; for one of your own write {policy: NAME, policy_file: FILE.py}"
         raise document.error((*here, "policy"), message, (advice or "see koala policies") + own) from None
     request = entry.request
     if request is None and policy.form is not Form.TASKS:
@@ -271,13 +269,9 @@ def _file_or_example(document: Document[StudyText], here: Place, kind: str, name
 
 
 @lru_cache(_REMEMBERED)
-def catalogue_with(file: FileContent | None) -> Catalogue:
+def catalogue_with(file: PolicyFile | None) -> Catalogue:
     """Koala's own policies, those of installed packages, and those in the file."""
-    catalogue = Catalogue.builtin()
-    catalogue.load_entry_points()
-    if file is not None:
-        catalogue.add_from_source(file.text, file.source)
-    return catalogue
+    return Catalogue.of(() if file is None else (file,))
 
 
 @lru_cache(_REMEMBERED)
@@ -323,7 +317,7 @@ def policy_work(contender: Contender) -> dict[str, Any]:
     """What a run depends on of its policy; a file by its hash."""
     return {
         "policy": contender.policy,
-        "file": None if contender.file is None else contender.file.identity,
+        "file": None if contender.file is None else identity_of(contender.file.text or ""),
         "request": None if contender.request is None else str(contender.request),
         "plan_depth": contender.plan_depth,
     }

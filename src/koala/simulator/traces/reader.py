@@ -128,13 +128,14 @@ class Trace:
         return dataclasses.replace(self, **columns, users=None if self.users is None else self.users[rows])
 
 
-def read_trace(path: Path, *, users: bool = False) -> Trace:
+def read_trace(path: str | Path, *, users: bool = False) -> Trace:
     """Read a trace, with its users if they are wanted. Raises TraceError for what is none, and OSError for a file
     that cannot be read.
 
     A job without a submit time, run time or size (written as -1) cannot be run and is counted in ``skipped``;
     a job that stands behind a later one is put in its place and counted in ``reordered``.
     """
+    path = Path(path)
     lines = _content(path).split("\n")
     found = _format_of(path, lines)
     rows = [line for line in lines if line and not line.isspace() and not _is_comment(line, found)]

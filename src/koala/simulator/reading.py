@@ -1,0 +1,51 @@
+"""Grid files, workload files and policy files from the disk, for programs that have paths and for the command line.
+
+What they mean is for ``koala.descriptions`` and ``koala.policies`` to say, which open no files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from koala.descriptions import decoded, read_grid
+from koala.descriptions.workload.form import WorkloadFile, read_workload
+from koala.model.grid import Grid, PolicyFile
+from koala.policies.policy_file import read_policy_file
+
+
+def read_grid_file(path: str | Path, *, policy_files: Iterable[str | Path] = ()) -> Grid:
+    """The grid that a file describes, with the policy files that it names, and these besides.
+
+    Raises ``DescriptionError`` with every problem of the file, and ``PolicyFileError`` for a policy file.
+    """
+    return with_policy_files(read_grid(decoded(Path(path).read_bytes(), str(path)), str(path)), policy_files)
+
+
+def read_workload_file(path: str | Path) -> WorkloadFile:
+    """The workload that a file describes, for ``simulate``. Raises ``DescriptionError`` with every problem of it."""
+    return read_workload(decoded(Path(path).read_bytes(), str(path)), str(path))
+
+
+def with_policy_files(grid: Grid, paths: Iterable[str | Path] = ()) -> Grid:
+    """The grid with the texts of its policy files, and of these besides. A file is read once."""
+    known = {file.path: file for file in grid.policy_files}
+    for path in map(str, paths):
+        known.setdefault(path, PolicyFile(path=path))
+    files = tuple(_read(file) for file in known.values())
+    return grid if files == grid.policy_files else msgspec.structs.replace(grid, policy_files=files)
+
+
+def read_policy_files(paths: Iterable[str | Path]) -> tuple[PolicyFile, ...]:
+    """The policy files with their texts."""
+    return tuple(_read(PolicyFile(path=str(path))) for path in paths)
+
+
+def _read(file: PolicyFile) -> PolicyFile:
+    def content(bytes_max: int) -> bytes:
+        with Path(file.path).open("rb") as opened:
+            return opened.read(bytes_max)
+
+    return file if file.text is not None else read_policy_file(file.path, content)

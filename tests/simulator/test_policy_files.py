@@ -1,0 +1,101 @@
+"""A user's own policy in Python: as a function, as a file, and as what the grid names."""
+
+from __future__ import annotations
+
+from collections.abc import MutableSequence, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import koala.simulator
+from koala.model.grid import Grid, PolicyFile
+from koala.policies import PolicyFileError, UnknownPolicyError, policy
+from koala.simulator import Workload, read_grid_file, read_trace, read_workload_file, simulate, trace_workload
+from tests.support.hand_driven import at_once, grid, job, site
+
+TIGHT = '''
+from koala.policies import policy
+
+
+@policy("TIGHT")
+def tight(idle, sizes, left, chosen):
+    """All on the last site."""
+    for component, size in enumerate(sizes):
+        if left[-1] < size:
+            return component
+        chosen[component] = len(idle) - 1
+        left[-1] -= size
+    return -1
+'''
+
+
+@policy("OWN")
+def own(idle: Sequence[int], sizes: Sequence[int], left: MutableSequence[int], chosen: MutableSequence[int]) -> int:
+    """All on the first site."""
+    for component, size in enumerate(sizes):
+        if left[0] < size:
+            return component
+        chosen[component] = 0
+        left[0] -= size
+    return -1
+
+
+def two_sites() -> Grid:
+    return at_once(grid(site("a", 10), site("b", 10)))
+
+
+def a_job() -> Workload:
+    return Workload.from_arrivals([job(0.0, 4)])
+
+
+def went_to(where: Grid, **arguments: Any) -> str:
+    (row,) = simulate(where, a_job(), **arguments).rows()
+    return row.sites
+
+
+def test_a_policy_is_given_as_a_function(tmp_path: Path) -> None:
+    assert went_to(two_sites(), policy=own) == "a"
+    assert simulate(two_sites(), a_job(), policy=own).metrics()["policy"] == "OWN"
+    with pytest.raises(PolicyFileError, match="not marked as a policy"):
+        simulate(two_sites(), a_job(), policy=len)
+
+
+def test_a_policy_is_named_with_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "tight.py"
+    path.write_text(TIGHT, encoding="utf-8")
+    assert went_to(two_sites(), policy="TIGHT", policy_files=[path]) == "b"
+    with pytest.raises(UnknownPolicyError):
+        simulate(two_sites(), a_job(), policy="TIGHT")
+    with pytest.raises(PolicyFileError, match=r"gone\.py: it cannot be read"):
+        simulate(two_sites(), a_job(), policy="TIGHT", policy_files=[tmp_path / "gone.py"])
+
+
+def test_a_grid_file_brings_the_policies_that_it_names(tmp_path: Path) -> None:
+    (tmp_path / "tight.py").write_text(TIGHT, encoding="utf-8")
+    (tmp_path / "grid.yaml").write_text(
+        "sites: {a: {processors: 10}, b: {processors: 10}}\npolicy_files: [tight.py]\nscheduler: {policy: TIGHT}\n"
+    )
+    found = read_grid_file(tmp_path / "grid.yaml")
+    assert found.policy_files == (PolicyFile(path=str(tmp_path / "tight.py"), text=TIGHT),)
+    (tmp_path / "tight.py").unlink()  # its text is in the grid
+    assert went_to(found) == "b"
+
+
+def test_traces_and_workload_files_are_read_in_python(tmp_path: Path) -> None:
+    trace = tmp_path / "two.swf"
+    row = "{} {} -1 50 2 -1 -1 2 60 -1 1 1 1 -1 -1 -1 -1 -1\n"
+    trace.write_text("; MaxProcs: 4\n" + row.format(1, 0) + row.format(2, 5), encoding="utf-8")
+    found = read_trace(str(trace))
+    assert (found.jobs, found.processors) == (2, 4)
+    assert [each.execution_s for each in simulate(two_sites(), trace_workload(found), policy="WF").rows()] == [50, 50]
+    (tmp_path / "jobs.yaml").write_text("jobs: [{at_s: 0, execution_s: 7, job: {components: [{processors: 1}]}}]\n")
+    (only,) = simulate(two_sites(), read_workload_file(tmp_path / "jobs.yaml")).rows()
+    assert only.execution_s == 7
+
+
+def test_the_simulator_tells_the_names_that_it_has() -> None:
+    assert dir(koala.simulator) == sorted(koala.simulator.__all__)
+    assert "simulate" in dir(koala.simulator)
+    for name in koala.simulator.__all__:
+        assert getattr(koala.simulator, name).__doc__
