@@ -154,6 +154,9 @@ class PlayedSite:
                 return self._answer(reaction, text)
         return ShellResult(code=0, stdout=b"", stderr=b"")
 
+    async def close(self) -> None:
+        """Nothing is open."""
+
     async def sleep(self, seconds: float) -> None:
         """The clock goes on."""
         self.now += seconds

@@ -20,8 +20,9 @@ from koala.cli.terminal.words import clean
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from koala.model.grid import Site
-    from koala.sites.batch.check.check import Finding
+    from koala.model.grid import BatchSettings, Site
+    from koala.sites.batch.check.between import Reach
+    from koala.sites.batch.check.check import CheckContext, Finding
 
 # Signs in front of a step, and their colours.
 _SIGNS = {
@@ -79,8 +80,9 @@ def check(
     """Check step by step whether sites can be used, and say what to mend. No daemon is needed.
 
     Without a name all sites of the grid are checked, one after the other. A site is asked, and its work directory
-    made; only with --run does a job go there. Exits with 1 when something must be mended. --json prints an object
-    for one site that is named, and else a list of them.
+    made; only with --run does a job go there. Of several sites --run also tries whether a node of each reaches one
+    of each other. Exits with 1 when something must be mended. --json prints an object for one site that is named, and
+    else a list of them.
     """
     from koala.client import default_state
 
@@ -88,17 +90,28 @@ def check(
     sites, source = _sites(names, grid_name, directory)
     shown = None if as_json else _printer()
     answers: list[dict[str, Any]] = []
+    usable: list[CheckContext] = []
     for site in sites:
         if shown is not None and answers:
             click.echo()
         first = _named(site, source)
         if shown is not None:
             shown(first)
-        looking = _looked(site, directory, run=run, patience_s=patience_s, ssh_config=ssh_config)
-        found = [first, *asyncio.run(_findings(looking, shown))]
+        context = None if site.batch is None else _context(site, site.batch, directory, patience_s, ssh_config)
+        found = [first, *asyncio.run(_findings(_looked(site, context, run=run), shown))]
         if shown is not None:
             click.echo(_verdict(site, found))
         answers.append(_answer(site, found))
+        if context is not None and answers[-1]["usable"]:
+            usable.append(context)
+    if run and len(usable) > 1:
+        if shown is not None:
+            click.echo()
+        reaches = asyncio.run(_between(usable, shown))
+        for answer in answers:
+            answer["reaches"] = [
+                {"site": each.target, **_step(each.finding)} for each in reaches if each.source == answer["site"]
+            ]
     if as_json:
         print_json(answers[0] if len(names) == 1 else answers)
     if not all(each["usable"] for each in answers):
@@ -111,11 +124,12 @@ def _answer(site: Site, found: Sequence[Finding]) -> dict[str, Any]:
         "site": site.name,
         "kind": site.kind,
         "usable": not any(each.sign == "failed" for each in found),
-        "steps": [
-            {"step": each.step, "result": each.sign, "found": each.words, "advice": each.advice or None}
-            for each in found
-        ],
+        "steps": [{"step": each.step, **_step(each)} for each in found],
     }
+
+
+def _step(finding: Finding) -> dict[str, Any]:
+    return {"result": finding.sign, "found": finding.words, "advice": finding.advice or None}
 
 
 def _sites(names: Sequence[str], grid_name: str | None, state: Path) -> tuple[list[Site], str]:
@@ -157,36 +171,56 @@ async def _findings(looking: AsyncIterator[Finding], shown: Callable[[Finding], 
     return found
 
 
-async def _looked(
-    site: Site, state: Path, *, run: bool, patience_s: float, ssh_config: Path | None
-) -> AsyncIterator[Finding]:
+def _context(
+    site: Site, settings: BatchSettings, state: Path, patience_s: float, ssh_config: Path | None
+) -> CheckContext:
     from koala.daemon.grid_sites import owner_of
-    from koala.sites.batch.check import check as checking
+    from koala.sites.batch.check.check import CheckContext, system_maker
     from koala.sites.remote_shell import RemoteShell
 
-    settings = site.batch
-    if settings is None:
-        for each in checking.check_own_site(site):
-            yield each
-        return
-    commands = RemoteShell(
-        ssh=settings.ssh, through=settings.through, environment=dict(settings.environment), ssh_config=ssh_config
-    )
-    context = checking.CheckContext(
+    return CheckContext(
         site,
-        commands,
-        checking.system_maker(site.kind),
+        RemoteShell(
+            ssh=settings.ssh, through=settings.through, environment=dict(settings.environment), ssh_config=ssh_config
+        ),
+        system_maker(site.kind),
         owner=owner_of(state, site.name),
         clock=time.time,
         nonce=secrets.token_hex(4),
         programs_here=_programs_here(),
         patience_s=patience_s,
     )
+
+
+async def _looked(site: Site, context: CheckContext | None, *, run: bool) -> AsyncIterator[Finding]:
+    from koala.sites.batch.check import check as checking
+
+    if context is None:
+        for each in checking.check_own_site(site):
+            yield each
+        return
     try:
         async for each in checking.check_batch_site(context, checking.steps_for(site, run=run)):
             yield each
     finally:
-        await commands.close()
+        await context.runner.close()
+
+
+async def _between(contexts: Sequence[CheckContext], shown: Callable[[Finding], None] | None) -> list[Reach]:
+    """What the nodes of these sites find of each other."""
+    from koala.sites.batch.check.between import check_between
+
+    found = []
+    for context in contexts:
+        context.nonce = secrets.token_hex(4)
+    try:
+        async for each in check_between(contexts):
+            found.append(each)
+            if shown is not None:
+                shown(each.finding)
+    finally:
+        await asyncio.gather(*(context.runner.close() for context in contexts))
+    return found
 
 
 def _programs_here() -> tuple[str, ...]:

@@ -88,15 +88,16 @@ def parse_nodes(site: str, done: ScriptResult, settings: BatchSettings, processo
     ready, listed, told = done.section(READY), done.section(NODES), done.section(ADDRESSES)
     if ready is None:
         return ()
-    shares = [] if listed is None else _shares(listed.text)
+    shares = [] if listed is None else shares_of(listed.text)
     if not shares:
         shares = [NodeShare(ready.text.strip() or "localhost", max(1, processors))]
     addresses = [] if told is None else told.text.split()
-    first = NodeShare(_reached_at(site, settings, shares[0].name, addresses), shares[0].processors)
+    first = NodeShare(reached_at(site, settings, shares[0].name, addresses), shares[0].processors)
     return (first, *shares[1:])
 
 
-def _shares(text: str) -> list[NodeShare]:
+def shares_of(text: str) -> list[NodeShare]:
+    """The nodes that a component's script told, a name and a number of processors on each line."""
     shares = []
     for line in text.splitlines():
         match line.split():
@@ -105,7 +106,8 @@ def _shares(text: str) -> list[NodeShare]:
     return shares
 
 
-def _reached_at(site: str, settings: BatchSettings, name: str, addresses: list[str]) -> str:
+def reached_at(site: str, settings: BatchSettings, name: str, addresses: list[str]) -> str:
+    """The name or address by which other sites know a node that has these addresses."""
     if settings.host is not None:
         return settings.host
     if settings.network is None:

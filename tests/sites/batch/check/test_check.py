@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import subprocess
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from koala.sites.batch.check.check import Finding, StepStatus, check_own_site
 from koala.sites.batch.check.grid_engine import parse_fields, parse_queue_summary
 from koala.sites.batch.check.host import file_server_answers
 from koala.sites.batch.check.machine import OwnMachine
+from koala.sites.batch.check.reach_program import tried
 from koala.sites.batch.check.slurm import parse_partitions
 from koala.sites.batch.check.steps import StepResult
 from koala.sites.batch.system import BatchEnd, BatchJob, BatchState, EndKind
@@ -88,6 +90,16 @@ def test_a_shell_of_the_account_that_is_slow_to_start_is_told_with_what_it_costs
 def test_where_there_is_no_ssh_nobody_logs_in() -> None:
     found, _ = played(asking_takes_s=lambda text: 1.0 * ("SHLVL=0" in text))
     assert "login" not in found
+
+
+def test_a_node_tells_whether_it_knows_a_name_and_reaches_a_port() -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
+        assert tried("127.0.0.1", port).startswith("unreached 127.0.0.1 ")  # it does not listen yet
+        listener.listen()
+        assert tried("127.0.0.1", port) == "reached"
+    assert tried("nowhere.invalid", port).startswith("unresolved ")
 
 
 def test_a_skipped_step_names_the_first_that_is_to_blame() -> None:

@@ -121,6 +121,26 @@ def test_a_slurm_site_over_ssh_passes(slurm: SlurmCluster, server: SshServer, tm
     assert found["files"]["found"] == "rsync is here and there"
 
 
+def test_sites_whose_nodes_do_not_know_each_others_names_are_told_so(slurm: SlurmCluster, tmp_path: Path) -> None:
+    grid = tmp_path / "grid.yaml"
+    common = {"kind": "slurm", "processors": 1, "queue": "main", "environment": slurm.environment}
+    sites = {
+        name: {**common, "work_directory": str(tmp_path / name), **keys}
+        for name, keys in {"alpha": {"host": "127.0.0.1"}, "beta": {"host": "nowhere.invalid"}}.items()
+    }
+    grid.write_text(json.dumps({"sites": sites}))
+    result = koala_says("site", "check", "--grid", str(grid), "--json", "--run")
+    assert result.exit_code == 0, result.output
+    alpha, beta = json.loads(result.stdout)
+    ((to_beta,), (to_alpha,)) = alpha["reaches"], beta["reaches"]
+    assert (to_beta["site"], to_beta["result"]) == ("beta", "warned")
+    assert "of alpha does not know the name nowhere.invalid of a node of beta" in to_beta["found"]
+    assert "write 'host: ADDRESS' for beta" in to_beta["advice"]
+    assert (to_alpha["site"], to_alpha["result"]) == ("alpha", "passed")
+    assert "of beta reaches 127.0.0.1 at port" in to_alpha["found"]
+    assert not [*(tmp_path / "alpha").iterdir(), *(tmp_path / "beta").iterdir()]
+
+
 def test_a_file_server_answers_and_its_client_is_found(slurm: SlurmCluster, tmp_path: Path) -> None:
     needed("globus-gridftp-server", "globus-gridftp-server-progs")
     needed("globus-url-copy", "globus-gass-copy-progs")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 
 import msgspec
 
@@ -35,9 +35,9 @@ RESERVATION_LENGTH_S = 60.0
 # How long what a node wrote may take to be seen at the login host: network file systems keep what they know of a
 # directory for a while.
 FILE_GRACE_S = 10.0
-_POLL_EVERY_S = 0.5
+POLL_EVERY_S = 0.5
 
-_SCRIPT, _LOG, _WORD, _SEEN, _DONE = "script", "log", "word", "seen", "done"
+CHECK_SCRIPT, _LOG, _WORD, _SEEN, _DONE = "script", "log", "word", "seen", "done"
 _SPOKEN = "koala check ran on"
 
 
@@ -47,7 +47,8 @@ def _job_script(context: CheckContext) -> str:
     return f"#!/bin/sh\n{functions}{values}{shell_file(__package__, 'job.sh')}"
 
 
-def _submission(context: CheckContext) -> BatchSubmission:
+def tiny_job(context: CheckContext) -> BatchSubmission:
+    """The submission of a script in the directory of the check."""
     launch = Launch(
         token=context.token,
         job=0,
@@ -55,18 +56,15 @@ def _submission(context: CheckContext) -> BatchSubmission:
         application=Application(executable="true"),
         walltime_s=JOB_LIMIT_S,
     )
-    return BatchSubmission(launch=launch, home=context.home, script=_SCRIPT, log=_LOG, limit_s=JOB_LIMIT_S)
+    return BatchSubmission(launch=launch, home=context.home, script=CHECK_SCRIPT, log=_LOG, limit_s=JOB_LIMIT_S)
 
 
 @contextlib.asynccontextmanager
-async def _directory(context: CheckContext) -> AsyncIterator[None]:
-    """The directory of the check, with the script of its job; it is gone afterwards."""
+async def check_directory(context: CheckContext, files: Mapping[str, str]) -> AsyncIterator[None]:
+    """The directory of the check, with these files; it is gone afterwards."""
     home = shlex.quote(context.home)
-    word, script = (
-        f"printf '%s\\n' {context.nonce} >{_WORD}",
-        f"printf %s {shlex.quote(_job_script(context))} >{_SCRIPT}",
-    )
-    made = await context.ask(f"mkdir {home} && cd {home} && {word} && {script}\n")
+    written = "".join(f" && printf %s {shlex.quote(text)} >{name}" for name, text in files.items())
+    made = await context.ask(f"mkdir {home} && cd {home}{written}\n")
     if made.code != 0:
         raise UnansweredError(f"{context.home}: {made.reason}")
     try:
@@ -76,12 +74,16 @@ async def _directory(context: CheckContext) -> AsyncIterator[None]:
             await context.ask(f"rm -rf -- {home}\n")
 
 
+def _directory(context: CheckContext) -> contextlib.AbstractAsyncContextManager[None]:
+    return check_directory(context, {_WORD: f"{context.nonce}\n", CHECK_SCRIPT: _job_script(context)})
+
+
 async def _dry(context: CheckContext, settings: BatchSettings, options: tuple[str, ...]) -> Reply:
     """A submission that the batch system checks and does not take."""
     system = context.make_system(
         msgspec.structs.replace(settings, submit_options=(*settings.submit_options, *options))
     )
-    return await context.ask(system.submit(_submission(context)))
+    return await context.ask(system.submit(tiny_job(context)))
 
 
 class DrySteps:
@@ -195,7 +197,7 @@ async def job(context: CheckContext) -> StepResult:
 
 async def _tried(context: CheckContext) -> StepResult:
     asked_at = context.clock()
-    reply = await context.ask(context.batch.submit(_submission(context)))
+    reply = await context.ask(context.batch.submit(tiny_job(context)))
     if reply.code != 0:
         return failed(f"it is refused: {reply.reason}", "correct what it names in the grid file")
     try:
@@ -224,7 +226,7 @@ async def _until_done(context: CheckContext, identifier: str, asked_at: float) -
             return await _not_seen(context, identifier, seen)
         if now - asked_at > context.patience_s:
             return _late(context, identifier, seen)
-        await context.sleep(_POLL_EVERY_S)
+        await context.sleep(POLL_EVERY_S)
 
 
 def _late(context: CheckContext, identifier: str, job: BatchJob | None) -> StepResult:

@@ -75,6 +75,8 @@ class RunsScripts(Protocol):
 
     async def run(self, text: str, *, timeout_s: float) -> ShellResult: ...
 
+    async def close(self) -> None: ...
+
 
 class Reply(msgspec.Struct, frozen=True):
     """An answer as text."""
