@@ -74,7 +74,7 @@ from koala.model.messages import (
 from koala.model.request import JobId, Priority, Refusal, Request
 from koala.model.task_graph import SpawnedTasks
 from koala.policies import Catalogue
-from koala.policies.interface import Demand, Spots, try_place
+from koala.policies.interface import Demand, Spots, can_ever_fit, try_place
 
 # So many jobs are told in one go that others, for which they wait, have started or ended; the rest in the next.
 TOLD_AT_ONCE_MAX = 500
@@ -332,6 +332,16 @@ class Scheduler:
             elements_before=ledger.elements_before(job),
             now=ledger.now,
         )
+
+    def never_fits(self, job_id: JobId) -> Refusal | None:
+        """Why a job without places would have none if all sites were idle, too; None where it would."""
+        job, sites = self.ledger.jobs.get(job_id), self.ledger.sites
+        if job is None or job.demand is None or job.spots is not None:
+            return None
+        if can_ever_fit(job.demand, sites.view.limit, sites.view):
+            return None
+        refusal = refusal_of(job.demand, sites.seen_now(), sites)
+        return refusal if refusal.permanent else None
 
     def _preempting(self, job: Job) -> str:
         """Why a high-priority job that waits preempts nobody for its places."""

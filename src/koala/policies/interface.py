@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from koala.mapping.result import NoPlace
+from koala.model.nodes import TaskShape
 from koala.model.request import FileSource, PlacedComponent, Placement
 from koala.policies.attempt import place_on
 from koala.policies.demand import Demand, DemandKey, compile_demand, demand_key
@@ -88,14 +89,18 @@ def can_ever_fit(demand: Demand, most: Sequence[int], view: View) -> bool:
         return True
     empty = view.unloaded()
     if demand.groups:
-        if any(needs_nodes(group.shape) for group in demand.groups) and _some_untold(demand, view):
-            return True  # it may have what is asked for
+        if any(_may_be_untold(group.shape, demand, most, view) for group in demand.groups):
+            return True
         empty = empty.with_whole_nodes()
     return place_on(demand, demand.allowed(most), empty) is not None
 
 
-def _some_untold(demand: Demand, view: View) -> bool:
-    return any(site not in demand.barred and view.pools.whole(site) is None for site in range(len(view.names)))
+def _may_be_untold(shape: TaskShape, demand: Demand, most: Sequence[int], view: View) -> bool:
+    """Whether a site that has not told of its nodes may have what such a task needs beside processors."""
+    return needs_nodes(shape) and any(
+        processors >= shape.processors and site not in demand.barred and view.pools.whole(site) is None
+        for site, processors in enumerate(most)
+    )
 
 
 def replace_one(

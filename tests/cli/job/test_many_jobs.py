@@ -136,6 +136,7 @@ def test_an_array_and_a_graph_that_can_never_fit_are_warned_of(shell: Shell, tmp
     graph = shell("submit", str(path))
     number = int(graph.stdout.split("job ")[1].split()[0])
     assert f"large (job {number}) can never fit" in " ".join(graph.stderr.split())
+    assert f"end it with koala job cancel {number}." in " ".join(graph.stderr.split())
     assert "large (99 processors): can never fit: " in shell("submit", "--dry-run", str(path), code=3).stdout
     assert "koala submit --dry-run" in shell("place", str(path), "--idle", "C1=4", code=2).stderr
     whole = array.stdout.split()[2]

@@ -20,7 +20,7 @@ from koala.daemon.dashboard.page_contents import (
     TIMELINE_JOBS_MAX,
 )
 from koala.daemon.dashboard.words import moment
-from koala.model.api import ElementCountsInfo, JobDetail, Output, PlanInfo, Scope
+from koala.model.api import ElementCountsInfo, JobDetail, Output, PlanInfo, RefusalInfo, Scope
 from tests.support.grid_forms import NOW, component, job, overview, places, site
 from tests.support.painted_grid import PaintedService, Served, served
 
@@ -347,6 +347,16 @@ def test_an_array_is_listed_and_shown_with_why_its_next_element_waits(server: Se
     page = operator.get("/jobs/40").text
     assert 'Its next element is <a href="/jobs/41">job 41</a>' in page
     assert "Why it waits" in page
+
+
+def test_the_list_of_jobs_says_of_one_that_can_never_fit_that_it_does_not(
+    server: Served, operator: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused = RefusalInfo(policy="WF", reason="no node is large enough", cure="ask for less", permanent=True)
+    monkeypatch.setattr(PaintedService, "_refusal", lambda *_: refused)
+    for page in ("/jobs", "/"):
+        text = text_of(operator.get(page).text)
+        assert "can never fit: no node is large enough; would help: ask for less" in text
 
 
 def test_a_static_file_may_be_kept_for_ever_under_its_mark_alone(reader: httpx.Client) -> None:

@@ -168,6 +168,24 @@ def test_a_dry_run_knows_that_a_site_is_drained(tmp_path: Path) -> None:
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("fields", [{}, {"hold": "true"}, {"array": "1-3"}, {"hold": "true", "array": "1-3%1"}])
+def test_the_answer_to_a_submission_says_why_a_job_can_never_fit(tmp_path: Path, fields: dict[str, str]) -> None:
+    async def scenario() -> None:
+        async with open_daemon(tmp_path / "d", small_grid((4, 2))) as world:
+            parts = ("{processors: 1}", "{processors: 8, application: {processors_per_task: 8, script: exit 0}}")
+            never = await world.submit(job_text(components=parts, **fields))
+            assert never.never_fits is not None
+            assert never.never_fits.reason.endswith("a task holds 8 processors")
+            assert (
+                never.never_fits.cure == "ask for fewer processors a task, since no node has more than 4 processors"
+            )
+            fits = await world.submit(job_text(FOREVER, components=("{processors: 4}",), **fields))
+            waits = await world.submit(job_text(components=("{processors: 4}",), **fields))
+            assert (fits.never_fits, waits.never_fits) == (None, None)
+
+    asyncio.run(scenario())
+
+
 def test_a_flexible_job_without_a_policy_shows_the_one_that_divided_it(tmp_path: Path) -> None:
     async def scenario() -> None:
         async with open_daemon(tmp_path / "d", small_grid((4, 2))) as world:

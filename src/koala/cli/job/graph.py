@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,7 +11,7 @@ import click
 
 from koala.cli.errors import EXIT_REFUSED, UserError, say, wrapped
 from koala.cli.job.text_problems import shown_at_place, source_to_send
-from koala.cli.job.waiting import end_with_graph, warn_if_hopeless
+from koala.cli.job.waiting import end_with_graph, warn_of_refusal
 from koala.cli.terminal.output import console, counted, print_json
 from koala.cli.terminal.progress import byte_counter
 from koala.cli.terminal.refusals import ASKED_MAX, NEVER_FITS
@@ -72,24 +71,11 @@ def submit_graph(
                 f"Warning: {clean(each.name)} (job {each.job.id}) is cancelled at once: {clean(each.warning)}.",
                 err=True,
             )
-    tried = _tried(client, graph)
     for each in submitted.jobs[:ASKED_MAX]:
-        if each.name in tried:
-            found = functools.partial(tried.get, each.name)
-            warn_if_hopeless(client, each.job, f"{clean(each.name)} (job {each.job.id})", dry_run=found)
+        if each.never_fits is not None:
+            warn_of_refusal(each.job, each.never_fits, f"{clean(each.name)} (job {each.job.id})")
     if to_wait:
         end_with_graph(ctx, client, submitted, as_json=as_json)
-
-
-def _tried(client: Client, graph: Described) -> dict[str, DryRun]:
-    """What a dry run says of each job by name: those that were just submitted may not have been tried yet."""
-    from koala.client import ClientError
-
-    try:
-        answer = client.dry_run_graph(graph.text, source=source_to_send(graph.source), files=graph.files)
-    except ClientError:  # the jobs are on record, which is what was asked for
-        return {}
-    return {each.name: each.dry_run for each in answer.jobs}
 
 
 def _print_submitted(submitted: SubmittedGraph) -> None:

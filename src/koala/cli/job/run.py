@@ -65,7 +65,7 @@ def run(
     job = _submitted(client, text, travelling(files, with_paths))
     be_patient(client)
     try:
-        told = warn_if_hopeless(client, job)
+        told = warn_if_hopeless(client, job, None)
         ended = _followed(client, job, told)
     except KeyboardInterrupt:
         client.cancel(job.id)

@@ -6,7 +6,6 @@ What is wrong with a text is shown at its place: the daemon tells the place, and
 
 from __future__ import annotations
 
-import functools
 import sys
 import time
 from pathlib import Path
@@ -114,8 +113,7 @@ def submit(
         print_notes({"": submitted.notes})
     if submitted.warning:
         say(f"Warning: {clean(submitted.warning)}. It is cancelled at once; submit it without that.", err=True)
-    again = functools.partial(client.dry_run, text, source=source_to_send(source), files=files)
-    told = warn_if_hopeless(client, summary, dry_run=None if summary.elements is None else again)
+    told = warn_if_hopeless(client, summary, submitted.never_fits)
     if to_wait:
         ended = watch_job(ctx, client, summary.id, None, as_json=as_json, known=summary, told=told)
         end_with(ctx, ended, as_json)

@@ -20,7 +20,7 @@ from koala.model.dependency import NEVER_COMES
 
 if TYPE_CHECKING:
     from koala.client import Client
-    from koala.model.api import DryRun, Explanation, JobSummary, RefusalInfo, SubmittedGraph
+    from koala.model.api import Explanation, JobSummary, RefusalInfo, SubmittedGraph
 
 # How often a terminal is told how the job stands, and how often a log is asked to take a new reason.
 PROGRESS_S = 1.0
@@ -171,34 +171,30 @@ def _plan(found: Explanation) -> str:
     return "" if found.expected_at is None else f"; {expected(found.expected_at, found.expected_sites)}"
 
 
-def warn_if_hopeless(
-    client: Client, job: JobSummary, who: str = "it", dry_run: Callable[[], DryRun | None] | None = None
-) -> str:
-    """Say at once, on standard error, that waiting alone will not help a job that was just submitted, or the elements
-    of an array, which are all alike. Those that may not have been tried yet are told of by ``dry_run``.
-    Returns the reason that was told, empty where none was."""
+def warn_if_hopeless(client: Client, job: JobSummary, never_fits: RefusalInfo | None) -> str:
+    """Say at once, on standard error, that waiting alone will not help a job that was just submitted. Returns the
+    reason that was told, empty where none was."""
     from koala.client import ClientError
 
+    if never_fits is not None:
+        return warn_of_refusal(job, never_fits)
     if job.state not in ("waiting", "unfolding"):
         return ""
-    first = job.id
-    if job.elements is not None:
-        first, who = job.id + 1, f"each element of {'the array' if who == 'it' else who}"
     try:
-        if dry_run is not None:
-            answer = dry_run()
-            refusal = None if answer is None else answer.refusal
-            hopeless = refusal is not None and refusal.permanent
-        else:
-            found = client.explain(first)
-            refusal, hopeless = found.refusal, bool(verdict(found))
+        found = client.explain(job.id)
     except ClientError:  # the job is on record, which is what was asked for
         return ""
-    if refusal is None or not hopeless:
-        return ""
+    return warn_of_refusal(job, found.refusal) if found.refusal is not None and verdict(found) else ""
+
+
+def warn_of_refusal(job: JobSummary, refusal: RefusalInfo, who: str = "it") -> str:
+    """Say on standard error that a job, or the elements of an array, which are all alike, wait in vain. Returns the
+    reason."""
+    if job.elements is not None:
+        who = f"each element of {'the array' if who == 'it' else who}"
     what = f"{who} {NEVER_FITS}" if refusal.permanent else f"waiting alone will not help {who}"
     say(
-        f"Warning: {what}: {clean(refusal.reason)}; {clean(refusal.cure)}. It waits; see koala job explain {first}, "
+        f"Warning: {what}: {clean(refusal.reason)}; {clean(refusal.cure)}. It waits; see koala job explain {job.id}, "
         f"or end it with koala job cancel {job.id}.",
         err=True,
     )

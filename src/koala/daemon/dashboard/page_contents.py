@@ -296,7 +296,8 @@ class PageContents:
             told = [with_its_time(found.meaning, found.begins_at, now)] if found.state == "held" else []
             told += [] if plan is None else [expected(plan, found.expected_sites, now)]
             if refusal is not None:
-                told += [refusal.reason, f"would help: {refusal.cure}" if refusal.cure else ""]
+                why = f"can never fit: {refusal.reason}" if refusal.permanent else refusal.reason
+                told += [why, f"would help: {refusal.cure}" if refusal.cure else ""]
             if any(told):
                 if job.elements is not None:
                     told.insert(0, f"{counted(job.elements.size, 'element')}: {job.elements.in_words}")

@@ -25,6 +25,7 @@ from koala.daemon.service.answers import (
     job_detail,
     job_summary,
     places_in_line,
+    refusal_info,
     standing,
     stored_explanation,
     visible_to,
@@ -73,6 +74,7 @@ from koala.model.api import (
     Output,
     OutputInfo,
     Page,
+    RefusalInfo,
     Registration,
     Replication,
     Scope,
@@ -159,7 +161,17 @@ class Service:
                 f"client_token: it was used for job {row.id}, which is a different one; use a new token for this job"
             )
         notes = await self._submissions.notes(wish, request, self._engine.grid)
-        return Submitted(job=self._records.summary(row), new=new, notes=notes, warning=vain if new else "")
+        return Submitted(
+            job=self._records.summary(row),
+            new=new,
+            notes=notes,
+            warning=vain if new else "",
+            never_fits=self._never_fits(row.id),
+        )
+
+    def _never_fits(self, job: int) -> RefusalInfo | None:
+        refusal = self._engine.scheduler.never_fits(job)
+        return None if refusal is None else refusal_info(refusal)
 
     async def submit_graph(self, who: Principal, wish: Submission) -> SubmittedGraph:
         """Put several jobs on record that wait for each other, all or none; when this returns they are durable. Needs
@@ -186,6 +198,7 @@ class Service:
                 job=self._records.summary(row),
                 notes=await self._submissions.notes_of(each.request, self._engine.grid),
                 warning=warning if new else "",
+                never_fits=self._never_fits(row.id),
             )
             for each, row, warning in zip(graph, rows, vain, strict=True)
         ]

@@ -416,22 +416,25 @@ class MissingContents(Answer):
 class Submitted(Answer):
     """The job is safely on record. ``new`` is false when its client token had been used before. ``notes`` are on what
     its description says without effect: options of a batch script. ``warning`` says why the job ends at once, as what
-    it waits for can never come."""
+    it waits for can never come; ``never_fits`` why it, or each element of an array, would have no places if all sites
+    were idle: it waits for a larger grid."""
 
     job: JobSummary
     new: bool
     notes: list[str] = []
     warning: str = ""
+    never_fits: RefusalInfo | None = None
 
 
 class SubmittedGraphJob(Answer):
-    """One job of a graph that is on record, by its name in the graph; ``notes`` and ``warning`` are as of a job that
-    is submitted alone."""
+    """One job of a graph that is on record, by its name in the graph; ``notes``, ``warning`` and ``never_fits``
+    are as of a job that is submitted alone."""
 
     name: str
     job: JobSummary
     notes: list[str] = []
     warning: str = ""
+    never_fits: RefusalInfo | None = None
 
 
 class SubmittedGraph(Answer):

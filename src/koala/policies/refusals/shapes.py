@@ -11,7 +11,7 @@ from koala.model.nodes import NodePool
 from koala.model.request import Refusal
 from koala.policies.attempt import place_on
 from koala.policies.demand import Demand, TaskGroup
-from koala.policies.places import Room, places_at
+from koala.policies.places import Room, needs_nodes, places_at
 from koala.policies.refusals.cure import refuse_now_fitting
 from koala.policies.units import PlaceUnits
 from koala.policies.view import View
@@ -19,16 +19,56 @@ from koala.policies.view import View
 Refuse = Callable[[Demand, Sequence[int], View], Refusal]
 
 
+# What helps components each of which a site could hold, and never all of them.
+_NOT_TOGETHER = "ask for fewer or smaller tasks, since its components do not fit together on idle sites either"
+
+
 def refuse_groups(demand: Demand, idle: Sequence[int], view: View, refuse: Refuse) -> Refusal:
-    """Explain which of the groups does not fit on ``idle``; ``refuse`` explains plain demands."""
+    """Explain which of the groups does not fit on ``idle``, one that never will before others; ``refuse`` explains
+    plain demands."""
+    sites = range(len(view.names))
+    whole = [view.pools.whole(site) for site in sites]
+    empty = view.unloaded()
+    for group in demand.groups:
+        most = _most_places(demand, group, view, whole)
+        if place_on(group.demand, most, empty) is None:
+            refusal = _refuse_group(demand, group, Room(idle, view), most, view, refuse)
+            if refusal.permanent:
+                return refusal
     room = Room(idle, view)
     for group in demand.groups:
         places = room.places(group.shape)
         spots = place_on(group.demand, places, view)
         if spots is None:
-            return _refuse_group(demand, group, room, places, view, refuse)
+            most = _most_places(demand, group, view, whole)
+            return _or_never(demand, _refuse_group(demand, group, room, most, view, refuse), view, whole)
         room.take(group.shape, spots)
     return refuse_now_fitting(demand)
+
+
+def _most_places(demand: Demand, group: TaskGroup, view: View, whole: Sequence[NodePool | None]) -> list[int]:
+    """For how many tasks of the group each site may ever have room. One that has not told of its nodes may have what
+    they need beside processors."""
+    shape = group.shape
+    return [
+        0
+        if site in demand.barred
+        else limit // shape.processors
+        if whole[site] is None
+        else places_at(shape, limit, whole[site])
+        for site, limit in enumerate(view.limit)
+    ]
+
+
+def _or_never(demand: Demand, refusal: Refusal, view: View, whole: Sequence[NodePool | None]) -> Refusal:
+    """The refusal of components that fit alone, or of what they never do together."""
+    foreign = demand.policy.checked or demand.rule.checked
+    untold = any(pool is None for pool in whole) and any(needs_nodes(group.shape) for group in demand.groups)
+    if len(demand.groups) == 1 or foreign or untold:
+        return refusal
+    if place_on(demand, demand.allowed(view.limit), view.unloaded().with_whole_nodes()) is not None:
+        return refusal
+    return replace(refusal, cure=_NOT_TOGETHER, permanent=True)
 
 
 def _nodes(room: Room, site: int) -> NodePool | None:
@@ -38,22 +78,23 @@ def _nodes(room: Room, site: int) -> NodePool | None:
 
 
 def _refuse_group(
-    demand: Demand, group: TaskGroup, room: Room, places: list[int], view: View, refuse: Refuse
+    demand: Demand, group: TaskGroup, room: Room, most: list[int], view: View, refuse: Refuse
 ) -> Refusal:
     shape, sites = group.shape, range(len(view.names))
+    places = room.places(shape)
     whole = [view.pools.whole(site) for site in sites]
     limit = [0 if site in demand.barred else places_at(shape, view.limit[site], whole[site]) for site in sites]
     counted = view.with_link_demand(view.link_demand_bit_s)
     counted.idle, counted.limit = places, limit
     counted.units = PlaceUnits(shape, room.idle, view.limit, [_nodes(room, site) for site in sites], whole, places)
     refusal = refuse(group.demand, places, counted)
+    permanent = refusal.permanent
+    if permanent and most != limit:
+        counted.limit = most
+        permanent = refuse(group.demand, places, counted).permanent
     component = refusal.component
     if component is not None and not demand.flexible:
         component = group.components[component]
-    untold = any(pool is None for pool in whole)
     return replace(
-        refusal,
-        reason=f"{refusal.reason}; a task holds {shape}",
-        component=component,
-        permanent=refusal.permanent and len(demand.groups) == 1 and not untold,
+        refusal, reason=f"{refusal.reason}; a task holds {shape}", component=component, permanent=permanent
     )
