@@ -6,7 +6,9 @@ import msgspec
 import pytest
 
 from koala.model.grid import Background, SchedulerParameters
-from koala.simulator import Workload, simulate
+from koala.model.outputs import JobOutput
+from koala.model.request import Component, Request
+from koala.simulator import Arrival, Workload, simulate
 from koala.simulator.run import EVENTS_MAX, HORIZON_DAYS, HORIZON_S, PROGRESS_EVENTS
 from tests.support.hand_driven import at_once, by_hand, grid, job, site
 
@@ -90,3 +92,14 @@ def test_the_last_end_is_known_also_when_a_job_that_never_fits_comes_after_it() 
     metrics = result.metrics()
     assert (metrics["makespan_s"], metrics["outcomes"]) == (100.0, {"done": 1, "unfinished": 1})
     assert metrics["utilisation"]["sites"] == {"a": {"ours": 0.0, "others": 0.5}, "b": {"ours": 0.5, "others": 0.0}}
+
+
+def test_an_output_that_is_larger_than_the_grid_allows_fails_its_job() -> None:
+    arrivals = []
+    for size_bytes in (1_000, 1_001):
+        part = Component(processors=1, outputs=(JobOutput(path="result", size_bytes=size_bytes),))
+        arrivals.append(Arrival(0.0, Request(components=(part,)), 100.0, 0.0))
+    world = at_once(grid(site("a", 5)), output_bytes_max=1_000)
+    kept, large = simulate(world, Workload.from_arrivals(arrivals)).rows()
+    assert (kept.outcome, large.outcome) == ("done", "failed")
+    assert "output_bytes_max" in large.reason

@@ -16,6 +16,7 @@ from koala.model.errors import InvalidError
 from koala.model.grid import BatchSettings, Grid, Links, SchedulerParameters, Site, SiteKind
 from koala.model.launch import WORK
 from koala.model.messages import Token
+from koala.model.outputs import CollectLimits
 from koala.model.request import SiteName
 from koala.policies.view import BYTES_PER_S_PER_MBIT_S
 from koala.sites import LiveSite, LocalSite
@@ -134,19 +135,17 @@ def workspace_of(site: Site, root: Path, token: Token) -> str:
 
 def make_areas(grid: Grid, root: Path) -> dict[SiteName, FileArea]:
     """The file area of each site: ``files`` in its work directory, or where an embedded site lives."""
-    here = this_machine()
-    return {site.name: _make_area(site, root, here) for site in grid.sites}
+    here, limits = this_machine(), grid.scheduler.collect_limits
+    return {site.name: _make_area(site, root, here, limits) for site in grid.sites}
 
 
-def _make_area(site: Site, root: Path, here: Host) -> FileArea:
+def _make_area(site: Site, root: Path, here: Host, limits: CollectLimits) -> FileArea:
     settings = site.batch
-    if settings is None:
-        return LocalArea(AreaDirectory(site.name, site_root(root, site.name) / "files"), here, in_own_thread)
-    if has_local_files(site):
-        path = Path(settings.work_directory).expanduser() / "files"
-        return LocalArea(AreaDirectory(site.name, path), here, in_own_thread)
+    if settings is None or has_local_files(site):
+        path = site_root(root, site.name) if settings is None else Path(settings.work_directory).expanduser()
+        return LocalArea(AreaDirectory(site.name, path / "files"), here, in_own_thread, limits=limits)
     commands = RemoteShell(ssh=settings.ssh, through=settings.through, environment=dict(settings.environment))
-    return RemoteArea(site.name, Host(commands, settings), f"{settings.work_directory}/files")
+    return RemoteArea(site.name, Host(commands, settings), f"{settings.work_directory}/files", limits=limits)
 
 
 def make_mover(grid: Grid, areas: Mapping[SiteName, FileArea], root: Path, *, clock: Clock) -> FileMover:

@@ -56,6 +56,11 @@ class LiveRows:
             for job in self._in_state.get((owner, state), ()):
                 yield self.jobs[job]
 
+    def owner_of(self, job: JobId) -> str:
+        """Whose a job is; nothing for one that is not live."""
+        row = self.jobs.get(job)
+        return "" if row is None else row.owner
+
     def counts_ended(self, owner: str | None) -> bool:
         """Whether the owner's ended jobs are counted."""
         return owner in self._counted

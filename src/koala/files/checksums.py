@@ -9,7 +9,7 @@ import asyncio
 import hashlib
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import BinaryIO
+from typing import Protocol
 
 # How much is read at once.
 READ_BYTES = 1 << 20
@@ -17,12 +17,20 @@ READ_BYTES = 1 << 20
 DIGITS = 64
 
 
+class Readable(Protocol):
+    """What can be read to its end."""
+
+    def read(self, size_bytes: int, /) -> bytes:
+        """So many bytes; fewer only at the end."""
+        ...
+
+
 def is_checksum(text: str) -> bool:
     """Whether the text has the form of a checksum."""
     return len(text) == DIGITS and all(digit in "0123456789abcdef" for digit in text)
 
 
-def of_stream(stream: BinaryIO, size_bytes: int | None = None) -> str:
+def of_stream(stream: Readable, size_bytes: int | None = None) -> str:
     """The checksum of the next ``size_bytes`` of the stream, or of all that is left, if that is less."""
     digest = hashlib.sha256()
     left = size_bytes

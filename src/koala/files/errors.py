@@ -51,6 +51,10 @@ class TransferInterruptedError(FilesError):
     """The mover was closed. What has arrived stays, and the same order later continues there."""
 
 
+class LargeOutputError(Exception):
+    """An output is too large to be collected at once, in between: whoever collects it waits for a turn first."""
+
+
 class PathError(ValueError):
     """The path that a file is to be taken from names no file that can be read."""
 

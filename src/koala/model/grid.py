@@ -12,6 +12,7 @@ import msgspec
 
 from koala.model.dendrogram import Machine
 from koala.model.nodes import NodeClass
+from koala.model.outputs import COLLECT_S_MAX, OUTPUT_BYTES_MAX, CollectLimits
 from koala.model.request import FileName, JobType, SiteName
 
 # Limits on one grid file.
@@ -434,6 +435,7 @@ class SchedulerParameters(msgspec.Struct, frozen=True, kw_only=True):
     - ``hold_budget``: the share of the grid's processor time that jobs may keep before the times of their plans,
       within ``hold_window_s``; one job ``hold_budget_per_job``. They claim at most ``hold_ahead_s`` before. 0: never.
     - ``keep_for_s``: how long a live driver keeps the workspaces of a job that has ended and does not say it itself.
+    - ``output_bytes_max``: how large one output of a job may be; ``collect_s_max``: how long it may take to collect.
     - the other ``..._max`` limits are the defaults for jobs that name none; None is no limit.
     """
 
@@ -474,6 +476,13 @@ class SchedulerParameters(msgspec.Struct, frozen=True, kw_only=True):
     hold_window_s: float = 86_400.0
     hold_ahead_s: float = 600.0
     keep_for_s: float = WORKSPACES_KEPT_S
+    output_bytes_max: int = OUTPUT_BYTES_MAX
+    collect_s_max: float = COLLECT_S_MAX
+
+    @property
+    def collect_limits(self) -> CollectLimits:
+        """What one output may be, and how long it may take."""
+        return CollectLimits(bytes_max=self.output_bytes_max, time_s=self.collect_s_max)
 
     @property
     def holds_placed(self) -> bool:

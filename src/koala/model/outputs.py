@@ -10,10 +10,14 @@ import posixpath
 
 import msgspec
 
-# One component has at most so many outputs; one output has no more bytes, and as a directory no more entries.
+# One component has at most so many outputs; no grid allows one more bytes, and a directory has no more entries.
 OUTPUTS_MAX = 100
 COLLECTED_BYTES_MAX = 1_099_511_627_776
 COLLECTED_ENTRIES_MAX = 100_000
+# Where a grid says nothing else, an output has no more bytes than this, holes included, and is packed and read for no
+# longer than this.
+OUTPUT_BYTES_MAX = 107_374_182_400
+COLLECT_S_MAX = 3_600.0
 OUTPUT_PATH_CHARACTERS_MAX = 255
 # File systems have no longer names; a letter may be several bytes.
 OUTPUT_STEP_BYTES_MAX = 255
@@ -21,6 +25,14 @@ OUTPUT_STEP_BYTES_MAX = 255
 OUTPUT_PREFIX = "jobs/"
 # The archive of a directory has the name of the directory, and this after it.
 ARCHIVE_ENDING = ".tar"
+
+
+class CollectLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """What one output, or one checkpoint, may be at most, and how long it may take to pack and to read it."""
+
+    bytes_max: int = OUTPUT_BYTES_MAX
+    entries_max: int = COLLECTED_ENTRIES_MAX
+    time_s: float = COLLECT_S_MAX
 
 
 class JobOutput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -136,14 +136,14 @@ LARGE = 'head -c 200000 /dev/zero >"$KOALA_CHECKPOINT/state"'
     ("second", "problem"),
     [
         ('rm -rf "$KOALA_CHECKPOINT"; ln -s / "$KOALA_CHECKPOINT"', "it leads out of the workspace"),
-        (LARGE, "it has more than 100000 bytes (COLLECTED_BYTES_MAX)"),
+        (LARGE, "it has more than 100000 bytes, holes included (output_bytes_max of the grid)"),
         (LARGE, "No space left on device; make room there, or let it save less"),
     ],
     ids=["outside", "limit", "disk"],
 )
 def test_a_checkpoint_that_cannot_be_kept_leaves_the_one_before_in_use(root: Path, second: str, problem: str) -> None:
     async def scenario() -> None:
-        async with open_engine(root, local_grid((1,), restart_rest_s=0.0)) as world:
+        async with open_engine(root, local_grid((1,), restart_rest_s=0.0, output_bytes_max=100_000)) as world:
             area = world.engine.areas["a"]
             collect = area.collect
 
@@ -151,7 +151,7 @@ def test_a_checkpoint_that_cannot_be_kept_leaves_the_one_before_in_use(root: Pat
                 saved = root / f"sites/a/components/{token}/workspace/{path}/state"
                 if "No space" in problem and saved.stat().st_size > 100_000:
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-                return await collect(file, token, path, bytes_max=100_000)
+                return await collect(file, token, path)
 
             area.collect = on_a_small_disk  # type: ignore[method-assign, assignment]
             row = await world.run(a_request(REPLACES % second, checkpoint=Checkpoint()))

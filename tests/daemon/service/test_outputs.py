@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import hashlib
 import importlib
@@ -13,22 +14,25 @@ from typing import Any
 import msgspec
 import pytest
 
+from koala.daemon.perform.outputs import LARGE_PER_USER_MAX, CollectTurns
 from koala.daemon.service.cursors import write_cursor
 from koala.daemon.service.data.downloads import DownloadService
 from koala.daemon.service.job_records import JobRecords
 from koala.files.area.layout import replica_path
 from koala.model.api import DOWNLOAD_BYTES_MAX, Forgetting, Registration, Scope, Submission
 from koala.model.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
+from koala.model.grid import Grid
 from koala.model.messages import CancelAsked, JobRequeued
-from tests.support.daemon_world import ANNA, BERT, OWNER, DaemonWorld, job_text, open_daemon
+from koala.model.outputs import COLLECTED_BYTES_MAX
+from tests.support.daemon_world import ANNA, BERT, OWNER, DaemonWorld, job_text, open_daemon, small_grid
 
 MAKES = "printf made >result\nmkdir logs\nprintf line >logs/a"
 OUTPUTS = "[result, logs/]"
 
 
-def in_daemon(root: Path, scene: Callable[[DaemonWorld], Awaitable[None]]) -> None:
+def in_daemon(root: Path, scene: Callable[[DaemonWorld], Awaitable[None]], grid: Grid | None = None) -> None:
     async def play() -> None:
-        async with open_daemon(root) as world:
+        async with open_daemon(root, grid) as world:
             await scene(world)
 
     asyncio.run(asyncio.wait_for(play(), 240))
@@ -146,6 +150,78 @@ def test_what_a_cancelled_job_made_does_not_stay(tmp_path: Path) -> None:
         assert await world.service.outputs_of(OWNER, job) == []
 
     in_daemon(tmp_path, scene)
+
+
+HOLES = "truncate -s 1000G result"
+
+
+def read_now(root: Path) -> set[Path]:
+    """The replicas that are just made which this process reads."""
+    found = []
+    for number in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):
+            found.append(number.readlink())
+    return {each for each in found if each.is_relative_to(root) and each.parent.name == "replicas"}
+
+
+def test_an_output_of_holes_is_as_large_as_it_says_and_fails_its_job(tmp_path: Path) -> None:
+    async def scene(world: DaemonWorld) -> None:
+        found = await world.ended(await world.start(job_text(HOLES, outputs="[result]"), ANNA), ANNA)
+        assert found.state == "failed"
+        assert "output_bytes_max of the grid" in found.reason
+        assert not read_now(tmp_path)
+
+    in_daemon(tmp_path, scene)
+
+
+def test_large_outputs_of_one_user_hold_up_no_other_and_are_read_no_further_once_cancelled(tmp_path: Path) -> None:
+    async def scene(world: DaemonWorld) -> None:
+        jobs = [await world.start(job_text(HOLES, outputs="[result]"), ANNA) for _ in range(5)]
+        for job in jobs:
+            await world.in_state(job, "collecting")
+
+        async def one_is_read() -> bool | None:
+            return len(read_now(tmp_path)) == LARGE_PER_USER_MAX or None
+
+        await world.until(one_is_read)
+        small = await world.start(job_text(MAKES, outputs="[result]"), ANNA)
+        others = await world.start(job_text(MAKES, outputs=OUTPUTS), BERT)
+        for job, who in ((small, ANNA), (others, BERT)):
+            assert (await world.ended(job, who)).state == "done"
+        assert len(read_now(tmp_path)) == LARGE_PER_USER_MAX
+        for job in jobs:
+            await world.engine.tell(CancelAsked(at=world.engine.now(), job=job))
+
+        async def none_is_read() -> bool | None:
+            return not read_now(tmp_path) or None
+
+        await world.until(none_is_read)
+        await settled(world)
+
+    in_daemon(tmp_path, scene, small_grid(output_bytes_max=COLLECTED_BYTES_MAX))
+
+
+def test_turns_are_taken_by_user_and_by_place() -> None:
+    async def scene() -> None:
+        turns = CollectTurns(at_once_max=2, per_user_max=1)
+        goes_on, had = asyncio.Event(), []
+
+        async def take(place: str, user: str) -> None:
+            async with turns.take(place, user):
+                had.append((place, user))
+                await goes_on.wait()
+
+        wanted = [("", "anna"), ("", "anna"), ("", "bert"), ("", "carl"), ("A", "anna")]
+        tasks = [asyncio.create_task(take(*each)) for each in wanted]
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert had == [("", "anna"), ("", "bert"), ("A", "anna")]
+        goes_on.set()
+        await asyncio.gather(*tasks)
+        assert sorted(had) == sorted(wanted)
+        assert not turns._turns
+
+    asyncio.run(scene())
 
 
 def test_a_run_that_is_over_is_not_collected_any_more(tmp_path: Path) -> None:

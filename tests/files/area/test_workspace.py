@@ -12,17 +12,18 @@ import subprocess
 import sys
 import tarfile
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from koala.files import AreaDirectory, FileArea, Host, LocalArea, PathError, RemoteArea
+from koala.daemon.offload import in_own_thread
+from koala.files import AreaDirectory, FileArea, Host, LargeOutputError, LocalArea, PathError, RemoteArea
 from koala.files.area.layout import fresh_name, replica_path
 from koala.files.area.workspace import _below
 from koala.model.grid import BatchSettings
-from koala.model.outputs import job_of_output, output_name, output_problem
+from koala.model.outputs import COLLECTED_BYTES_MAX, CollectLimits, job_of_output, output_name, output_problem
 from koala.sites.remote_shell import RemoteShell
 
 COMPONENT = "17.3"
@@ -34,13 +35,21 @@ def run(scenario: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(scenario, 120))
 
 
-def seen(site: Path) -> FileArea:
-    return LocalArea(AreaDirectory("delft", site / "files"), Host(RemoteShell()))
+def seen(site: Path, **limits: Any) -> FileArea:
+    return LocalArea(
+        AreaDirectory("delft", site / "files"), Host(RemoteShell()), in_own_thread, limits=CollectLimits(**limits)
+    )
 
 
-def told(site: Path) -> FileArea:
-    settings = BatchSettings(work_directory=str(site), through=("env",))
-    return RemoteArea("delft", Host(RemoteShell(through=("env",)), settings), str(site / "files"))
+def told(site: Path, through: tuple[str, ...] = ("env",), **limits: Any) -> FileArea:
+    settings = BatchSettings(work_directory=str(site), through=through)
+    host = Host(RemoteShell(through=through), settings)
+    return RemoteArea("delft", host, str(site / "files"), limits=CollectLimits(**limits))
+
+
+def far(site: Path, **limits: Any) -> FileArea:
+    """Where a script goes on when whoever has called it is gone, as behind ssh."""
+    return told(site, ("setsid", "--wait"), **limits)
 
 
 AREAS = pytest.mark.parametrize("make", [seen, told])
@@ -118,7 +127,7 @@ def test_what_is_not_there_is_no_output(tmp_path: Path, make: Any) -> None:
 @pytest.mark.parametrize("case", ["link", "parent", "itself", "pipe", "large", "many", "gone", "moved"])
 def test_what_cannot_be_an_output_is_refused_and_leaves_nothing(tmp_path: Path, make: Any, case: str) -> None:
     async def scenario() -> None:
-        area = make(tmp_path)
+        area = make(tmp_path, bytes_max=5_000, entries_max=4)
         await area.prepare()
         (tmp_path / "outside").mkdir()
         (tmp_path / "outside" / "file").write_bytes(BYTES)
@@ -137,8 +146,8 @@ def test_what_cannot_be_an_output_is_refused_and_leaves_nothing(tmp_path: Path, 
             (tmp_path / "components" / COMPONENT / "workspace").symlink_to(tmp_path / "outside")
         path = {"parent": "parent/file", "gone": "file", "moved": "file"}.get(case, case)
         with pytest.raises(PathError) as refused:
-            await area.collect(NAME, COMPONENT, path, bytes_max=5_000, entries_max=4)
-        words = {"large": "COLLECTED_BYTES_MAX", "many": "COLLECTED_ENTRIES_MAX", "pipe": "neither a file"}
+            await area.collect(NAME, COMPONENT, path)
+        words = {"large": "output_bytes_max", "many": "COLLECTED_ENTRIES_MAX", "pipe": "neither a file"}
         assert words.get(case, "workspace") in refused.value.for_user()
         assert await area.size_bytes(replica_path(NAME)) is None
         assert not [each for each in (tmp_path / "files" / "replicas").iterdir() if each.name.startswith(".")]
@@ -208,10 +217,62 @@ def test_holes_count_as_bytes(tmp_path: Path, make: Any) -> None:
         await area.prepare()
         logs = workspace(tmp_path) / "logs"
         logs.mkdir()
-        with (logs / "sparse").open("wb") as file:
-            file.truncate(1 << 20)
-        with pytest.raises(PathError, match="COLLECTED_BYTES_MAX"):
-            await area.collect(NAME, COMPONENT, "logs", bytes_max=1 << 19)
+        sparse(logs / "file")
+        for path in ("logs", "logs/file"):
+            with pytest.raises(PathError, match="output_bytes_max"):
+                await area.collect(NAME, COMPONENT, path)
+
+    run(scenario())
+
+
+def sparse(path: Path, size_bytes: int = 1_000 << 30) -> None:
+    with path.open("wb") as file:
+        file.truncate(size_bytes)
+
+
+def at_work(site: Path) -> list[Path]:
+    """What processes of this machine have open of the area's replicas."""
+    found = []
+    for process in [each for each in Path("/proc").iterdir() if each.name.isdigit()]:
+        with contextlib.suppress(OSError):
+            for link in (process / "fd").iterdir():
+                with contextlib.suppress(OSError):
+                    found.append(link.readlink())
+    return [path for path in found if path.is_relative_to(site / "files" / "replicas")]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    while not condition():
+        await asyncio.sleep(0.05)
+
+
+@pytest.mark.parametrize("make", [seen, told, far])
+@pytest.mark.parametrize("how", ["given up", "too slow"])
+@pytest.mark.parametrize("path", ["result", "logs"])
+def test_what_is_given_up_or_takes_too_long_is_read_no_further(
+    tmp_path: Path, make: Any, how: str, path: str
+) -> None:
+    async def scenario() -> None:
+        limits = {"time_s": 0.5} if how == "too slow" else {}
+        area = make(tmp_path, bytes_max=COLLECTED_BYTES_MAX, **limits)
+        await area.prepare()
+        (workspace(tmp_path) / "logs").mkdir()
+        sparse(tmp_path / f"components/{COMPONENT}/workspace/result")
+        sparse(tmp_path / f"components/{COMPONENT}/workspace/logs/file", 4 << 30)
+        with pytest.raises(LargeOutputError):
+            await area.collect(NAME, COMPONENT, path, at_once_bytes=1 << 20)
+        task = asyncio.create_task(area.collect(NAME, COMPONENT, path))
+        await until(lambda: bool(at_work(tmp_path)))
+        if how == "given up":
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        else:
+            with pytest.raises(PathError, match="collect_s_max"):
+                await task
+        await until(lambda: not at_work(tmp_path))
+        await until(lambda: not list((tmp_path / "files" / "replicas").iterdir()))
+        await area.close()
 
     run(scenario())
 
@@ -233,7 +294,9 @@ def test_what_is_given_up_takes_no_name_any_more(tmp_path: Path) -> None:
             begins.set()
             await loop.create_future()
 
-        area = LocalArea(AreaDirectory("delft", tmp_path / "files"), Host(RemoteShell()), late)
+        area = LocalArea(
+            AreaDirectory("delft", tmp_path / "files"), Host(RemoteShell()), late, limits=CollectLimits()
+        )
         await area.prepare()
         (workspace(tmp_path) / "result").write_bytes(BYTES)
         task = asyncio.create_task(area.collect(NAME, COMPONENT, "result"))

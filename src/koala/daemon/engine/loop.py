@@ -104,8 +104,9 @@ class Engine:
             self._mover,
             self._silences,
             self._defects,
-            self._find_file,
+            lambda name: self.entries.get(name),
             self.bundles,
+            lambda job: self.rows.owner_of(job),
             call_s=limits.site_call_s,
             commands_at_once_max=limits.commands_at_once_max,
         )
@@ -448,10 +449,6 @@ class Engine:
         if self._settle_at is None and self._state.outbox.has_settled():
             self._settle_at = self.now() + self._limits.settle_s
             self._wake.set()
-
-    def _find_file(self, name: FileName) -> files.CatalogueEntry | None:
-        """The file's entry in the replica catalogue as it is on record."""
-        return self._state.entries.get(name)
 
     def _request_of(self, command: AnyCommand) -> Request | None:
         """The request of the job that a command is for, which goes with the command; None for one that has ended."""

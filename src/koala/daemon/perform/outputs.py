@@ -8,10 +8,11 @@ comes into an area a mark says that it is in doubt, so that one that never gets 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from typing import TypeAlias
 
 import msgspec
@@ -24,6 +25,7 @@ from koala.files import (
     FileArea,
     FileMover,
     FilesError,
+    LargeOutputError,
     Order,
     PathError,
     TransferCancelledError,
@@ -31,14 +33,29 @@ from koala.files import (
 )
 from koala.files.area.layout import copy_name, replica_path
 from koala.files.area.local import LocalArea
+from koala.files.area.workspace import CollectedFile
 from koala.files.checksums import READ_BYTES
 from koala.files.sources import UrlTarget
-from koala.model.messages import CollectOutputs, JobEnded, JobQuarantined, JobRequeued, OutputsCollected, Token
+from koala.model.messages import (
+    CollectOutputs,
+    JobEnded,
+    JobQuarantined,
+    JobRequeued,
+    OutputsCollected,
+    Token,
+    TransferId,
+)
 from koala.model.outputs import JobOutput, MadeOutput, output_name
 from koala.model.request import FileName, JobId, SiteName
 
 _log = logging.getLogger(__name__)
 
+# An output of more than so many bytes is collected when it has its turn.
+AT_ONCE_BYTES_MAX = 67_108_864
+# At one place, this machine or a site, so many outputs of up to that size are packed and read at a time, and so many
+# larger ones; of one user so many.
+SMALL_AT_ONCE_MAX, SMALL_PER_USER_MAX = 16, 8
+LARGE_AT_ONCE_MAX, LARGE_PER_USER_MAX = 4, 1
 # What a disk, a target or a URL refuses is tried for so long before the job is told.
 COLLECT_PATIENCE_S = 600.0
 # A site that says nothing, as the system puts it; what says it without a number is the shell of a remote site.
@@ -57,6 +74,33 @@ _SILENCE = (
 InDoubt: TypeAlias = Callable[[SiteName, FileName], None]
 
 
+class CollectTurns:
+    """Who may pack and read outputs now at each place: so many at a time, and of one user so many."""
+
+    def __init__(self, at_once_max: int, per_user_max: int) -> None:
+        self._at_once_max = at_once_max
+        self._per_user_max = per_user_max
+        self._turns: dict[tuple[str, ...], tuple[asyncio.Semaphore, int]] = {}  # and how many have to do with each
+
+    @contextlib.asynccontextmanager
+    async def take(self, place: str, user: str) -> AsyncIterator[None]:
+        """Wait for a turn; first behind the user's own, so that nobody waits behind many of another."""
+        async with self._one_of((place, user), self._per_user_max), self._one_of((place,), self._at_once_max):
+            yield
+
+    @contextlib.asynccontextmanager
+    async def _one_of(self, key: tuple[str, ...], most: int) -> AsyncIterator[None]:
+        turns, count = self._turns.get(key, (asyncio.Semaphore(most), 0))
+        self._turns[key] = turns, count + 1
+        try:
+            async with turns:
+                yield
+        finally:
+            turns, count = self._turns.pop(key)
+            if count > 1:
+                self._turns[key] = turns, count - 1
+
+
 class OutputCollector:
     """Performs ``CollectOutputs``, each token once at a time."""
 
@@ -66,14 +110,21 @@ class OutputCollector:
         areas: Mapping[SiteName, FileArea],
         mover: FileMover,
         links: GridLinks,
+        owner_of: Callable[[JobId], str],
         *,
         patience_s: float = COLLECT_PATIENCE_S,
         first_s: float = RETRY_FIRST_S,
+        at_once_bytes_max: int = AT_ONCE_BYTES_MAX,
     ) -> None:
         self._engine = engine
         self._areas = areas
         self._mover = mover
         self._links = links
+        self._owner_of = owner_of
+        self._at_once_bytes_max = at_once_bytes_max
+        self._small = CollectTurns(SMALL_AT_ONCE_MAX, SMALL_PER_USER_MAX)
+        self._large = CollectTurns(LARGE_AT_ONCE_MAX, LARGE_PER_USER_MAX)
+        self._ending: set[asyncio.Task[None]] = set()
         self._patience_s = patience_s
         self._first_s = first_s
         self._tasks: dict[Token, asyncio.Task[None]] = {}
@@ -104,10 +155,25 @@ class OutputCollector:
         self._answered.pop(command.job, None)
         for token in [token for token in self._tasks if token.partition(".")[0] == str(command.job)]:
             self._tasks[token].cancel()
+            self._cancel_transfers(token)
+
+    def _cancel_transfers(self, token: Token) -> None:
+        """What it made is brought nowhere any more; what cannot be cancelled now is cancelled at the next start."""
+        prefix = _transfer_of(token, "")
+        for transfer in [each for each in self._mover.transfers if each.startswith(prefix)]:
+            task = asyncio.create_task(self._cancel_transfer(transfer), name=f"cancel {transfer}")
+            self._ending.add(task)
+            task.add_done_callback(self._ending.discard)
+
+    async def _cancel_transfer(self, transfer: TransferId) -> None:
+        try:
+            await self._mover.cancel(transfer)
+        except OSError as error:
+            _log.warning("transfer %s cannot be cancelled yet: %s", transfer, error)
 
     async def stop(self) -> None:
         """Give up what is under way; the same orders come again."""
-        tasks = list(self._tasks.values())
+        tasks = [*self._tasks.values(), *self._ending]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -178,7 +244,7 @@ class OutputCollector:
             for directory in (False, True)
         }
         await self._doubt(command.site, names[False])
-        found = await area.collect(names[False], command.token, output.path)
+        found = await self._collect_in_turn(command, area, names[False], output.path)
         if found is None:
             return None
         if found.directory:
@@ -195,6 +261,19 @@ class OutputCollector:
             return made
         await self._to_site(command, number, name, made, output.to)
         return msgspec.structs.replace(made, also_at=(output.to,))
+
+    async def _collect_in_turn(
+        self, command: CollectOutputs, area: FileArea, name: FileName, path: str
+    ) -> CollectedFile | None:
+        """Have it packed and read when its user has a turn at that; a large one waits for another turn."""
+        # All sites whose files this machine sees are read by this machine.
+        place, user = "" if area.host.is_local else command.site, self._owner_of(command.job)
+        try:
+            async with self._small.take(place, user):
+                return await area.collect(name, command.token, path, at_once_bytes=self._at_once_bytes_max)
+        except LargeOutputError:
+            async with self._large.take(place, user):
+                return await area.collect(name, command.token, path)
 
     def _is_answer(self, site: SiteName, error: OSError) -> bool:
         """Whether the site, or its disk, has said no; without a number only a disk of this machine has."""
@@ -213,7 +292,7 @@ class OutputCollector:
         if area is None:
             raise PathError(f"{made.path!r}: there is no site {target} to bring it to; take it from the catalogue")
         order = Order(
-            transfer=f"output.{command.token}.{number}",
+            transfer=_transfer_of(command.token, str(number)),
             file=name,
             source=command.site,
             target=target,
@@ -242,6 +321,11 @@ class OutputCollector:
         except BaseException:
             await asyncio.shield(in_own_thread(target.give_up))
             raise
+
+
+def _transfer_of(token: Token, number: str) -> TransferId:
+    """The transfer of a component's output to another site."""
+    return f"output.{token}.{number}"
 
 
 def _trouble(output: JobOutput, site: SiteName, error: Exception) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from koala.daemon.grid_sites import GridLinks
 from koala.daemon.perform.barrier import BarrierOpener
@@ -53,7 +53,7 @@ _log = logging.getLogger(__name__)
 class Performer:
     """Everything that performs commands, from ``start`` to ``stop``, and again.
 
-    ``find_file`` looks a file up in the replica catalogue as it is on record.
+    ``find_file`` looks a file up in the replica catalogue as it is on record; ``owner_of`` tells whose a live job is.
     """
 
     def __init__(
@@ -67,6 +67,7 @@ class Performer:
         defects: SiteDefects,
         find_file: FindFile,
         bundles: Bundles,
+        owner_of: Callable[[JobId], str],
         *,
         call_s: float = SITE_CALL_S,
         commands_at_once_max: int = COMMANDS_AT_ONCE_MAX,
@@ -82,7 +83,7 @@ class Performer:
         links = GridLinks(grid.links)
         self._transfers = TransferWorker(engine, mover, links, self._components, find_file, bundles)
         self._checkpoints = CheckpointBringer(engine, areas, self._transfers, self._components)
-        self.outputs = OutputCollector(engine, areas, mover, links)
+        self.outputs = OutputCollector(engine, areas, mover, links, owner_of)
         self._barrier = BarrierOpener(
             engine,
             sites,

@@ -56,6 +56,7 @@ from koala.model.grid import (
     SchedulerParameters,
     StoredFile,
 )
+from koala.model.outputs import COLLECTED_BYTES_MAX
 from koala.model.request import KEEP_FOR_S_MAX
 
 _LINK = Links().default
@@ -195,6 +196,15 @@ class SchedulerText(Description):
     keep_for_s: Annotated[Seconds, Field(le=KEEP_FOR_S_MAX)] = Field(
         default=_SCHEDULER.keep_for_s,
         description="seconds that the workspaces of a job that has ended are kept, unless it says keep_for itself",
+    )
+    output_bytes_max: Annotated[SizeBytes, Field(ge=1, le=COLLECTED_BYTES_MAX)] = Field(
+        default=_SCHEDULER.output_bytes_max,
+        description="bytes that one output of a job may have, holes included, and one checkpoint; a larger output "
+        "fails its job",
+    )
+    collect_s_max: SecondsAboveZero = Field(
+        default=_SCHEDULER.collect_s_max,
+        description="seconds that it may take to pack one output and to compute its checksum",
     )
     restart_rest_s: Seconds = Field(
         default=_SCHEDULER.restart_rest_s,

@@ -96,8 +96,43 @@ koala_no_room() {
   esac
 }
 
+# Run a command ($3...) that may take long, from a file ($1) to another ($2), as long as the file $fresh is there: whoever
+# gives it up removes that. What the command complains of is in $problem.
+koala_while_wanted() {
+  input=$1 output=$2
+  shift 2
+  "$@" <"$input" >"$output" 2>"$fresh.said" &
+  work=$!
+  (
+    while [ -e "$fresh" ]; do sleep 1; done
+    kill "$work"
+  ) </dev/null >/dev/null 2>&1 &
+  watch=$!
+  code=0
+  wait "$work" || code=$?
+  kill "$watch" 2>/dev/null || :
+  problem=$(cat "$fresh.said" 2>/dev/null) || :
+  return $code
+}
+
+# The SHA-256 of the file $fresh, in $koala_sum.
+koala_digest_fresh() {
+  for program in 'openssl dgst -sha256 -r' sha256sum 'shasum -a 256'; do
+    command -v "${program%% *}" >/dev/null || continue
+    # shellcheck disable=SC2086  # words of a command
+    if koala_while_wanted "$fresh" "$fresh.sum" $program; then
+      koala_sum=$(cut -c1-64 "$fresh.sum")
+      return
+    fi
+    [ -e "$fresh" ] || return 1
+  done
+  echo "$problem" >&2
+  return 1
+}
+
 # Make the replica $4, by way of a fresh name ($3), of what is at the path $2 in the workspace $1: a file, or a
-# directory as one archive. No more than $5 bytes, nor $6 entries. Print what it is and what it has become, or why not.
+# directory as one archive. No more than $5 bytes, nor $6 entries, and now no more than $7 bytes. Print what it is and
+# what it has become, or why not.
 koala_collect() {
   if [ -L "$1" ] || [ -L "${1%/*}" ] || ! [ -d "$1" ]; then echo gone; return 0; fi
   root=$(cd "$1" && pwd -P)
@@ -106,33 +141,40 @@ koala_collect() {
   case $found in "$root"/*) ;; *) echo outside; return 0 ;; esac
   if ! [ -r "$found" ]; then echo closed; return 0; fi
   fresh=$3
-  trap 'rm -f "$fresh"' EXIT
+  trap 'rm -f "$fresh" "$fresh.said" "$fresh.sum"' EXIT
   rm -f "${3%@*}@"* # an attempt before this one that still goes on fails without its fresh file
   if [ -f "$found" ]; then
-    if [ "$(wc -c <"$found")" -gt "$5" ]; then echo large; return 0; fi
-    if ! ln "$found" "$3" 2>/dev/null && ! problem=$({ LC_ALL=C cat "$found" >"$3"; } 2>&1); then
+    size=$(koala_stamp_file "$found")
+    size=${size%% *}
+    if [ "$size" -gt "$5" ]; then echo large; return 0; fi
+    if [ "$size" -gt "$7" ]; then echo later; return 0; fi
+    if ! ln "$found" "$3" 2>/dev/null && ! { : >"$3" && koala_while_wanted "$found" "$3" cat; }; then
       koala_no_room
       return
     fi
-    echo file
+    what='file'
   elif [ -d "$found" ]; then
     if [ "$(find "$found" | head -n "$(($6 + 2))" | wc -l)" -gt "$(($6 + 1))" ]; then echo many; return 0; fi
-    if [ "$(koala_extent "$found")" -gt "$(($5 / 1024))" ]; then echo large; return 0; fi
+    size=$(koala_extent "$found")
+    if [ "$size" -gt "$(($5 / 1024))" ]; then echo large; return 0; fi
+    if [ "$size" -gt "$(($7 / 1024))" ]; then echo later; return 0; fi
     # Sockets stay out: tar says so and goes on.
-    if ! problem=$(LC_ALL=C tar -cf "$3" -C "$found" . 2>&1); then
+    if ! { : >"$3" && koala_while_wanted /dev/null "$3" tar -cf - -C "$found" .; }; then
       koala_no_room
       return
     fi
-    echo directory
+    what='directory'
   else
     echo other
     return 0
   fi
   [ -e "$3" ] || return 1
+  koala_digest_fresh || return
   rm -f "$4" # nobody reads it before it is told of, and mv refuses a link to the same file
   koala_appear "$3" "$4"
+  echo "$what"
   koala_stamp_file "$4"
-  koala_digest_of "$4"
+  echo "$koala_sum"
   if [ -d "$found" ]; then koala_last_change "$found"; fi
 }
 

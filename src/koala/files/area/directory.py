@@ -11,6 +11,7 @@ import errno
 import os
 import shutil
 from pathlib import Path
+from typing import BinaryIO
 
 from koala.files.area.layout import (
     COPIES,
@@ -51,11 +52,28 @@ class Gate:
         self._closed = True
         self._fresh.unlink(missing_ok=True)
 
+    def check(self) -> None:
+        """Raises ``OSError`` once nobody wants the file any more."""
+        if self._closed:
+            raise OSError(errno.ECANCELED, "nobody wants it any more", str(self._fresh))
+
     def rename(self, final: Path) -> None:
         """Let the file take its name, unless it is not wanted any more."""
-        if self._closed:
-            raise OSError(errno.ECANCELED, "nobody wants it any more", str(final))
+        self.check()
         self._fresh.replace(final)
+
+
+class WantedStream:
+    """A file that is read as long as the gate of what is made of it is open."""
+
+    def __init__(self, stream: BinaryIO, gate: Gate) -> None:
+        self._stream = stream
+        self._gate = gate
+
+    def read(self, size_bytes: int = -1, /) -> bytes:
+        """So many bytes; fewer only at the end."""
+        self._gate.check()
+        return self._stream.read(size_bytes)
 
 
 def appear(fresh: Path, final: Path, gate: Gate | None = None) -> None:

@@ -7,6 +7,7 @@ whose files this machine does not see.
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from functools import partial
 
@@ -14,12 +15,12 @@ import msgspec
 
 from koala.files.area.known_checksums import KnownChecksums, WholeFile
 from koala.files.area.layout import replica_path
-from koala.files.area.workspace import CollectedFile
+from koala.files.area.workspace import CollectedFile, refusal
 from koala.files.checksums import is_checksum
 from koala.files.hosts import Host
 from koala.files.sources import Stamp
 from koala.model.messages import Token, TransferId
-from koala.model.outputs import COLLECTED_BYTES_MAX, COLLECTED_ENTRIES_MAX
+from koala.model.outputs import CollectLimits
 from koala.model.request import FileName, SiteName
 
 
@@ -37,9 +38,10 @@ class FileArea(ABC):
     site cannot be reached. Paths are relative to the area; copies are named by ``copy_name``.
     """
 
-    def __init__(self, site: SiteName, host: Host) -> None:
+    def __init__(self, site: SiteName, host: Host, limits: CollectLimits | None = None) -> None:
         self.site = site
         self.host = host
+        self._limits = CollectLimits() if limits is None else limits
         self._known = KnownChecksums()
 
     @abstractmethod
@@ -101,15 +103,21 @@ class FileArea(ABC):
         token: Token,
         path: str,
         *,
-        bytes_max: int = COLLECTED_BYTES_MAX,
-        entries_max: int = COLLECTED_ENTRIES_MAX,
+        at_once_bytes: int | None = None,
     ) -> CollectedFile | None:
         """Make what a component of this site left at ``path``, below its workspace, the replica of that name: a file,
         or a directory as one archive. None where there is nothing.
 
-        Raises ``PathError`` for what leads out of the workspace, is no file or directory, or is too large.
+        Raises ``PathError`` for what leads out of the workspace, is no file or directory, is too large or takes too
+        long, and ``LargeOutputError`` for more than ``at_once_bytes``. Whoever gives up waiting ends the work.
         """
-        found = await self._collect(file, token, path, bytes_max, entries_max)
+        limits = self._limits
+        try:
+            async with asyncio.timeout(limits.time_s):
+                found = await self._collect(file, token, path, at_once_bytes)
+        except TimeoutError:
+            await self.forget(file)
+            raise refusal(self.site, path, "slow", limits) from None
         if found is None:
             return None
         stamp, made = found
@@ -136,7 +144,7 @@ class FileArea(ABC):
 
     @abstractmethod
     async def _collect(
-        self, file: FileName, token: Token, path: str, bytes_max: int, entries_max: int
+        self, file: FileName, token: Token, path: str, at_once_bytes: int | None
     ) -> tuple[Stamp, CollectedFile] | None: ...
 
     @abstractmethod

@@ -22,6 +22,7 @@ from koala.files.hosts import Host
 from koala.files.remote_process import PROCESS, RemoteProcess
 from koala.files.sources import PathSource, Stamp
 from koala.model.messages import Token, TransferId
+from koala.model.outputs import CollectLimits
 from koala.model.request import FileName
 
 P = ParamSpec("P")
@@ -37,8 +38,15 @@ class Offload(Protocol):
 class LocalArea(FileArea):
     """An area that this machine sees. What reads or copies whole files is run by ``offload``."""
 
-    def __init__(self, directory: AreaDirectory, host: Host, offload: Offload = asyncio.to_thread) -> None:
-        super().__init__(directory.site, host)
+    def __init__(
+        self,
+        directory: AreaDirectory,
+        host: Host,
+        offload: Offload = asyncio.to_thread,
+        *,
+        limits: CollectLimits | None = None,
+    ) -> None:
+        super().__init__(directory.site, host, limits)
         self.directory = directory
         self._offload = offload
 
@@ -70,7 +78,7 @@ class LocalArea(FileArea):
         return await self._offload(take_in)
 
     async def _collect(
-        self, file: FileName, token: Token, path: str, bytes_max: int, entries_max: int
+        self, file: FileName, token: Token, path: str, at_once_bytes: int | None
     ) -> tuple[Stamp, CollectedFile] | None:
         final = self.directory.replica(file)
         fresh = final.with_name(fresh_name(file))
@@ -78,22 +86,23 @@ class LocalArea(FileArea):
 
         def collect() -> tuple[Stamp, CollectedFile] | None:
             workspace = workspace_of(self.directory.root, token)
-            packed = take_in_output(
-                self.site, workspace, path, fresh, final, bytes_max=bytes_max, entries_max=entries_max, gate=gate
+            taken = take_in_output(
+                self.site, workspace, path, fresh, final, limits=self._limits, at_once_bytes=at_once_bytes, gate=gate
             )
-            if packed is None:
+            if taken is None:
                 return None
+            packed, checksum = taken
             stamp = PathSource(final).stamp()
             changed_at = last_change(workspace / path) if packed else None
             made = CollectedFile(
-                size_bytes=stamp.size_bytes, checksum=of_path(final), directory=packed, changed_at=changed_at
+                size_bytes=stamp.size_bytes, checksum=checksum, directory=packed, changed_at=changed_at
             )
             return stamp, made
 
         try:
             return await self._offload(collect)
         except asyncio.CancelledError:
-            gate.close()  # the thread goes on
+            gate.close()  # the thread goes on to its next look at it
             raise
 
     async def read(self, path: str, offset: int, size_bytes: int) -> bytes:

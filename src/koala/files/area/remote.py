@@ -6,6 +6,8 @@ scripts call are in ``area.sh``. How bytes get there is in ``koala.files.transfe
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import errno
 import shlex
 
@@ -24,12 +26,13 @@ from koala.files.area.layout import (
 )
 from koala.files.area.workspace import COMPONENTS, CollectedFile, refusal
 from koala.files.checksums import is_checksum
-from koala.files.errors import PathError
+from koala.files.errors import LargeOutputError, PathError
 from koala.files.hosts import SCRIPT_S, Host, quoted_path, read_limit_s, shell_functions
 from koala.files.remote_process import PROCESS_FUNCTIONS
 from koala.files.sources import Stamp
 from koala.model.launch import WORK
 from koala.model.messages import Token, TransferId
+from koala.model.outputs import CollectLimits
 from koala.model.request import FileName, SiteName
 
 # Copies into the area at a site may take so long: nobody knows how large they are before.
@@ -40,8 +43,9 @@ AREA_FUNCTIONS = PROCESS_FUNCTIONS + shell_functions(__package__, "area.sh")
 class RemoteArea(FileArea):
     """An area below the directory ``root`` of a site: an absolute path there, or one from '~/' on."""
 
-    def __init__(self, site: SiteName, host: Host, root: str) -> None:
-        super().__init__(site, host)
+    def __init__(self, site: SiteName, host: Host, root: str, *, limits: CollectLimits | None = None) -> None:
+        super().__init__(site, host, limits)
+        self._given_up: set[asyncio.Task[None]] = set()
         self._enter = f"cd {quoted_path(root)}\n"
         self._make = f"mkdir -p {quoted_path(root)}\n"
         self._root: str | None = None
@@ -91,20 +95,27 @@ class RemoteArea(FileArea):
         return self._stamp(stamp, final), _digits(checksum)
 
     async def _collect(
-        self, file: FileName, token: Token, path: str, bytes_max: int, entries_max: int
+        self, file: FileName, token: Token, path: str, at_once_bytes: int | None
     ) -> tuple[Stamp, CollectedFile] | None:
-        final = replica_path(file)
+        final, fresh, limits = replica_path(file), f"{REPLICAS}/{fresh_name(file)}", self._limits
         workspace = f"../{COMPONENTS}/{token}/{WORK}"
-        limits = (str(bytes_max), str(entries_max))
-        words = ("koala_collect", workspace, path, f"{REPLICAS}/{fresh_name(file)}", final, *limits)
-        printed = (await self.call(*words, timeout_s=TAKE_IN_S)).strip()
+        sizes = (limits.bytes_max, limits.entries_max, limits.bytes_max if at_once_bytes is None else at_once_bytes)
+        words = ("koala_collect", workspace, path, fresh, final, *map(str, sizes))
+        try:
+            # It ends at its own time limit where nobody can tell it to.
+            printed = (await self.call(*words, timeout_s=limits.time_s + SCRIPT_S)).strip()
+        except asyncio.CancelledError:
+            self._give_up(fresh)
+            raise
         if printed == "absent":
             return None
+        if printed == "later":
+            raise LargeOutputError
         what, _, rest = printed.partition("\n")
         if what == "full":
             raise OSError(errno.ENOSPC, f"there is no room for it on the disk of {self.site}")
         if what not in ("file", "directory"):
-            raise refusal(self.site, path, what, bytes_max, entries_max)
+            raise refusal(self.site, path, what, limits)
         said, _, rest = rest.partition("\n")
         checksum, _, changed_at = rest.partition("\n")
         stamp = self._stamp(said, final)
@@ -115,6 +126,22 @@ class RemoteArea(FileArea):
             changed_at=float(changed_at) if changed_at.isascii() and changed_at.isdecimal() else None,
         )
         return stamp, made
+
+    def _give_up(self, fresh: str) -> None:
+        """What still makes a replica at the site ends when it misses the fresh file."""
+        task = asyncio.create_task(self._remove_fresh(fresh), name=f"give up {fresh} at {self.site}")
+        self._given_up.add(task)
+        task.add_done_callback(self._given_up.discard)
+
+    async def _remove_fresh(self, fresh: str) -> None:
+        with contextlib.suppress(OSError):  # it goes when its doubt is settled, or when the area is opened
+            await self.run(f"rm -f {shlex.quote(fresh)}*\n")
+
+    async def close(self) -> None:
+        await super().close()
+        for task in tuple(self._given_up):
+            task.cancel()
+        await asyncio.gather(*self._given_up, return_exceptions=True)
 
     async def read(self, path: str, offset: int, size_bytes: int) -> bytes:
         read = shlex.join(["koala_read", path, str(offset), str(size_bytes)])

@@ -16,11 +16,12 @@ from pathlib import Path
 
 import msgspec
 
-from koala.files.area.directory import Gate, appear
-from koala.files.errors import PathError
+from koala.files.area.directory import Gate, WantedStream, appear
+from koala.files.checksums import READ_BYTES, of_stream
+from koala.files.errors import LargeOutputError, PathError
 from koala.model.launch import WORK
 from koala.model.messages import Token
-from koala.model.outputs import COLLECTED_BYTES_MAX, COLLECTED_ENTRIES_MAX
+from koala.model.outputs import CollectLimits
 from koala.model.request import SiteName
 
 # Beside an area are the directories of its site's components.
@@ -40,7 +41,7 @@ class CollectedFile(msgspec.Struct, frozen=True, kw_only=True):
     changed_at: float | None = None
 
 
-def refusal(site: SiteName, path: str, word: str, bytes_max: int, entries_max: int) -> PathError:
+def refusal(site: SiteName, path: str, word: str, limits: CollectLimits) -> PathError:
     """Why a path of a workspace is not collected, by a word that ``area.sh`` may print."""
     why = {
         "gone": "the workspace is not there any more",
@@ -48,8 +49,11 @@ def refusal(site: SiteName, path: str, word: str, bytes_max: int, entries_max: i
         "other": "it is neither a file nor a directory",
         "closed": "it cannot be read; let the job leave it readable",
         "long": "it cannot be read, since its path is longer than the system allows; let the job leave it less deep",
-        "large": f"it has more than {bytes_max} bytes (COLLECTED_BYTES_MAX); let the job bring it away itself",
-        "many": f"it has more than {entries_max} entries (COLLECTED_ENTRIES_MAX); let the job pack it",
+        "large": f"it has more than {limits.bytes_max} bytes, holes included (output_bytes_max of the grid); let the "
+        "job write less, or bring it away itself",
+        "many": f"it has more than {limits.entries_max} entries (COLLECTED_ENTRIES_MAX); let the job pack it",
+        "slow": f"it could not be packed and read within {limits.time_s:g} s (collect_s_max of the grid); let the "
+        "job write less",
     }[word]
     return PathError(f"{path!r} at {site}: {why}")
 
@@ -61,21 +65,21 @@ def take_in_output(
     fresh: Path,
     final: Path,
     *,
-    bytes_max: int = COLLECTED_BYTES_MAX,
-    entries_max: int = COLLECTED_ENTRIES_MAX,
-    gate: Gate | None = None,
-) -> bool | None:
-    """Make ``final`` of what is at ``path`` in a workspace, by way of ``fresh``: whether it is a directory's archive;
-    None where there is nothing. Raises ``PathError`` for what is not collected, and ``OSError``. Nothing takes the
-    name ``final`` once the gate is closed."""
+    limits: CollectLimits,
+    at_once_bytes: int | None,
+    gate: Gate,
+) -> tuple[bool, str] | None:
+    """Make ``final`` of what is at ``path`` in a workspace, by way of ``fresh``: whether it is a directory's archive,
+    and its SHA-256; None where there is nothing. Raises ``PathError`` for what is not collected, ``LargeOutputError``
+    for what is not collected at once, and ``OSError``. Once the gate is closed nothing is read any further."""
     try:
-        return _take_in(site, workspace, path, fresh, final, bytes_max, entries_max, gate)
+        return _take_in(site, workspace, path, fresh, final, limits, at_once_bytes, gate)
     except OSError as error:
         word = {errno.EACCES: "closed", errno.EPERM: "closed", errno.ENAMETOOLONG: "long"}.get(error.errno or 0)
         # Only what is wrong with the output is the job's: the area may be in trouble of its own.
         if word is None or not error.filename or Path(error.filename).is_relative_to(final.parent):
             raise
-        raise refusal(site, path, word, bytes_max, entries_max) from None
+        raise refusal(site, path, word, limits) from None
 
 
 def _take_in(
@@ -84,13 +88,19 @@ def _take_in(
     path: str,
     fresh: Path,
     final: Path,
-    bytes_max: int,
-    entries_max: int,
-    gate: Gate | None,
-) -> bool | None:
+    limits: CollectLimits,
+    at_once_bytes: int | None,
+    gate: Gate,
+) -> tuple[bool, str] | None:
 
     def refused(word: str) -> PathError:
-        return refusal(site, path, word, bytes_max, entries_max)
+        return refusal(site, path, word, limits)
+
+    def check_size(size_bytes: int) -> None:
+        if size_bytes > limits.bytes_max:
+            raise refused("large")
+        if at_once_bytes is not None and size_bytes > at_once_bytes:
+            raise LargeOutputError
 
     if any(each.is_symlink() for each in (workspace, workspace.parent)) or not workspace.is_dir():
         raise refused("gone")
@@ -112,22 +122,22 @@ def _take_in(
         raise refused("closed")
     try:
         if stat.S_ISREG(mode):
-            if found.stat().st_size > bytes_max:
-                raise refused("large")
-            _link(found, fresh)
+            check_size(found.stat().st_size)
+            _link(found, fresh, gate)
         elif stat.S_ISDIR(mode):
-            entries, size_bytes = _extent(found, entries_max)
-            if entries > entries_max:
+            entries, size_bytes = _extent(found, limits.entries_max)
+            if entries > limits.entries_max:
                 raise refused("many")
-            if size_bytes > bytes_max:
-                raise refused("large")
-            _pack(found, fresh)
+            check_size(size_bytes)
+            _pack(found, fresh, gate)
         else:
             raise refused("other")
+        with fresh.open("rb") as file:
+            checksum = of_stream(WantedStream(file, gate))
         appear(fresh, final, gate)
     finally:
         fresh.unlink(missing_ok=True)
-    return stat.S_ISDIR(mode)
+    return stat.S_ISDIR(mode), checksum
 
 
 def workspace_of(area: Path, token: Token) -> Path:
@@ -141,14 +151,15 @@ def last_change(directory: Path) -> float | None:
     return max((each.st_mtime for each in found if stat.S_ISREG(each.st_mode)), default=None)
 
 
-def _link(found: Path, fresh: Path) -> None:
+def _link(found: Path, fresh: Path, gate: Gate) -> None:
     fresh.unlink(missing_ok=True)
     try:
         fresh.hardlink_to(found)
     except OSError as error:
         if error.errno not in (errno.EXDEV, errno.EPERM, errno.EMLINK, errno.EOPNOTSUPP, errno.ENOTSUP):
             raise
-        shutil.copyfile(found, fresh)
+        with found.open("rb") as source, fresh.open("wb") as target:
+            shutil.copyfileobj(WantedStream(source, gate), target, READ_BYTES)
 
 
 def _extent(directory: Path, entries_max: int) -> tuple[int, int]:
@@ -177,7 +188,7 @@ def _below(directory: Path) -> Iterator[Path]:
             left.append(iter(sorted(each.iterdir())))
 
 
-def _pack(directory: Path, fresh: Path) -> None:
+def _pack(directory: Path, fresh: Path, gate: Gate) -> None:
     """An archive of what is in the directory; the same directory gives the same one. Sockets and pipes stay out."""
     with (
         fresh.open("wb") as file,
@@ -196,6 +207,6 @@ def _pack(directory: Path, fresh: Path) -> None:
             entry.mode |= _OWNER_DIRECTORY if entry.isdir() else _OWNER_FILE
             if entry.isfile():
                 with each.open("rb") as data:
-                    tar.addfile(entry, data)
+                    tar.addfile(entry, WantedStream(data, gate))
             else:
                 tar.addfile(entry)

@@ -27,12 +27,16 @@ from koala.simulator.world.site import SimulatedSite
 class SimulatedTransfers:
     """Performs the commands about transfers. A transfer's id names it for ever, as a token does a component."""
 
-    __slots__ = ("_delivery", "_ended", "_event_heap", "_links", "_seed", "_sites", "active", "moved_bytes")
+    __slots__ = (
+        *("_delivery", "_ended", "_event_heap", "_links", "_output_bytes_max", "_seed", "_sites"),
+        *("active", "moved_bytes"),
+    )
 
     def __init__(
         self, grid: Grid, sites: dict[str, SimulatedSite], seed: int, event_heap: EventHeap, delivery: Delivery
     ) -> None:
         self._links = LinkTable(grid)
+        self._output_bytes_max = grid.scheduler.output_bytes_max
         self._sites = sites
         self._seed = seed
         self._event_heap = event_heap
@@ -141,14 +145,20 @@ class SimulatedTransfers:
             return
         took_s = 0.0
         made = []
+        problem = ""
         for output in command.outputs:
+            if output.size_bytes > self._output_bytes_max:
+                problem = f"output {output.path!r} has more than {self._output_bytes_max} bytes (output_bytes_max)"
+                break
             also_at: tuple[str, ...] = ()
             if output.to in targets:
                 link = self._links.between(command.site, output.to)
                 took_s += link.latency_s + (output.size_bytes / link.bytes_per_s if output.size_bytes else 0.0)
                 also_at = (output.to,)
             made.append(MadeOutput(path=output.path, size_bytes=output.size_bytes, checksum="", also_at=also_at))
-        told = OutputsCollected(at=now + took_s, job=command.job, token=command.token, outputs=tuple(made))
+        told = OutputsCollected(
+            at=now + took_s, job=command.job, token=command.token, outputs=tuple(made), problem=problem
+        )
         if took_s == 0.0:
             self._delivery.answer(told)
             return
