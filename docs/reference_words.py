@@ -485,6 +485,7 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
     ("koala.simulator.torture.torture", "EVENTS_MAX", "events of one storm"),
     ("koala.simulator.torture.torture", "MINIMISE_RUNS_MAX", "smaller storms that are tried to make a failure small"),
     ("koala.cli.torture", "SEEDS_MAX", "storms of one `koala torture`"),
+    ("koala.cli.daemon.start_record", "DATABASE_FILE_BYTES_MAX", "bytes of a file with the address of a database"),
     ("koala.policies.policy_file", "POLICY_FILE_BYTES_MAX", "bytes of a file with policies"),
     ("koala.model.grid", "POLICY_FILES_MAX", "files with policies of one grid file"),
     ("koala.model.api", "DESCRIPTION_BYTES_MAX", "characters of a job that is submitted to the daemon"),

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 
+import click
 import pytest
 from click.testing import CliRunner
 
 from koala.cli import koala
+from koala.cli.daemon.start_record import DATABASE_FILE_BYTES_MAX, StartRecord, chosen_database, database_options
 from koala.cli.daemon.up import greeting, parse_listen
 from koala.cli.errors import UserError
 from koala.daemon.options import Listening
@@ -91,6 +94,77 @@ def test_without_an_address_there_is_no_dashboard_to_open(tmp_path: Path) -> Non
         assert "--listen 127.0.0.1:8080" in Shell(daemon.server)("dashboard", code=1).stderr
 
 
+def test_an_address_holds_for_later_starts_until_it_is_taken_back(tmp_path: Path) -> None:
+    with running_daemon(tmp_path, listen=True) as daemon:
+        state = ("--state", str(daemon.state))
+        for options, listens in (state, True), ((*state, "--no-listen"), False), (state, False):
+            assert daemon.stop() == 0
+            daemon.start(options)
+            assert (daemon.url is not None) is listens
+            assert ("--listen 127.0.0.1:0, as at the last start" in daemon.output) is listens
+
+
+def test_a_database_holds_for_later_starts_and_its_password_is_kept_nowhere(tmp_path: Path) -> None:
+    named = tmp_path / "database"
+    named.write_text(f"sqlite:///{tmp_path}/elsewhere.db\n", encoding="utf-8")
+    with running_daemon(tmp_path, options=("--database-file", str(named))) as daemon:
+        job = daemon.client.submit("components: [{processors: 1, application: {script: 'true'}}]").job.id
+        assert daemon.client.wait(job).state == "done"
+        assert daemon.stop() == 0
+        state = ("--state", str(daemon.state))
+        assert json.loads(CliRunner().invoke(koala, ["admin", "jobs", *state, "--json"]).stdout)[0]["job"] == job
+        daemon.start(state)
+        assert daemon.client.job(job).state == "done"
+        assert not (daemon.state / "koala.db").exists()
+
+
+SECRET = "postgresql://koala:geheim@127.0.0.1:1/koala"  # noqa: S105 - nobody lets anybody in with it
+
+
+def test_a_password_is_not_taken_on_the_command_line_but_from_a_file_or_the_environment(tmp_path: Path) -> None:
+    def up(*options: str, database: str | None = None) -> str:
+        environment = {"XDG_STATE_HOME": str(tmp_path), "KOALA_DATABASE": database}
+        result = CliRunner(env=environment).invoke(koala, ["up", *options])
+        assert result.exit_code in (2, 4)
+        assert "geheim" not in result.output
+        return " ".join(result.stderr.split())
+
+    for url in (SECRET, "postgresql://127.0.0.1:1/koala?user=koala&password=geheim"):
+        assert "list of processes; write the address into a file" in up("--database", url)
+    unreachable = "check that the server runs and can be reached"
+    assert unreachable in up(database=SECRET)
+    named = tmp_path / "database"
+    named.write_text(SECRET, encoding="utf-8")
+    named.chmod(0o644)
+    assert "others may read the password in it; chmod 600 it" in up("--database-file", str(named))
+    named.chmod(0o600)
+    assert unreachable in up("--database-file", str(named))
+    assert "given together" in up("--database-file", str(named), "--database", "postgresql://x@127.0.0.1:1/x")
+    for text in ("one\ntwo\n", "", "x" * (DATABASE_FILE_BYTES_MAX + 1)):
+        named.write_text(text, encoding="utf-8")
+        assert "one address alone" in up("--database-file", str(named))
+    assert "No such file" in up("--database-file", str(tmp_path / "gone"))
+
+
+def test_what_is_kept_of_a_database_of_the_environment_has_no_password() -> None:
+    @click.command()
+    @database_options
+    @click.pass_context
+    def told(ctx: click.Context, /, database: str | None, database_file: Path | None) -> None:
+        url, record = chosen_database(ctx, StartRecord(), database, database_file)
+        click.echo(f"{url} {record.in_words()}")
+
+    said = CliRunner(env={"KOALA_DATABASE": SECRET}).invoke(told).output
+    assert said == f"{SECRET} --database postgresql://koala@127.0.0.1:1/koala\n"
+
+
+def test_a_record_of_a_start_that_makes_no_sense_is_named(tmp_path: Path) -> None:
+    (tmp_path / "start.json").write_text("{", encoding="utf-8")
+    told = CliRunner().invoke(koala, ["up", "--state", str(tmp_path)])
+    assert told.exit_code == 2
+    assert f"{tmp_path}/start.json cannot be read" in told.stderr
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
@@ -102,6 +176,7 @@ def test_without_an_address_there_is_no_dashboard_to_open(tmp_path: Path) -> Non
         (("--listen", "::1:80"), "[::1]:8080"),
         (("--tls-cert", "x"), "give both"),
         (("--insecure",), "about --listen"),
+        (("--listen", "127.0.0.1:0", "--no-listen"), "keep one of the two"),
         (("--listen", "0.0.0.0:0"), "--insecure"),
         (("--listen", "127.0.0.1:0", "--tls-cert", "no.pem", "--tls-key", "no.key"), "no.pem"),
         (("--database", "nonsense"), "write sqlite:///PATH or postgresql://"),

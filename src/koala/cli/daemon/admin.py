@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from koala.cli.daemon.start_record import chosen_database, database_options, read_record
 from koala.cli.errors import DaemonError, FailedError, UserError
 from koala.cli.terminal.output import OutputFile, console, counted, print_json
 from koala.cli.terminal.words import ago, clean, state_text
@@ -46,18 +47,31 @@ def with_store(call: Callable[..., None]) -> Callable[..., None]:
         metavar="DIR",
         help="The daemon's state directory; by default koala in $XDG_STATE_HOME or ~/.local/state.",
     )
-    @click.option("--database", metavar="URL", help="Its database, where koala up was given one.")
+    @database_options
+    @click.pass_context
     @wraps(call)
-    def with_options(*args: Any, state: Path | None, database: str | None, **options: Any) -> None:
-        with opened_store(state, database) as store:
+    def with_options(
+        ctx: click.Context,
+        /,
+        *args: Any,
+        state: Path | None,
+        database: str | None,
+        database_file: Path | None,
+        **options: Any,
+    ) -> None:
+        from koala.client import default_state
+
+        known = read_record(default_state() if state is None else state)
+        url, _ = chosen_database(ctx, known, database, database_file)
+        with opened_store(state, url, is_named=database is not None or database_file is not None) as store:
             call(store, *args, **options)
 
     return with_options
 
 
 @contextlib.contextmanager
-def opened_store(state: Path | None, database: str | None) -> Iterator[Store]:
-    """The store of a daemon that does not run."""
+def opened_store(state: Path | None, database: str | None, *, is_named: bool) -> Iterator[Store]:
+    """The store of a daemon that does not run; where its database ``is_named`` and its state is not, of any."""
     from koala.client import default_state
     from koala.daemon.state_directory import locked
     from koala.store import Store, StoreError
@@ -68,7 +82,7 @@ def opened_store(state: Path | None, database: str | None) -> Iterator[Store]:
     if is_file and not file.is_file():
         raise UserError(f"there is no database {file}; name the daemon's directory with --state, or its --database")
     with contextlib.ExitStack() as closing:
-        if directory.is_dir() and (database is None or state is not None):
+        if directory.is_dir() and (state is not None or not is_named):
             closing.enter_context(locked(directory.resolve()))
         try:
             store = Store.open(database or f"sqlite:///{file}")

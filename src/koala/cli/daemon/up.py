@@ -1,7 +1,8 @@
 """``koala up``: run the daemon, in the foreground until Ctrl-C or SIGTERM, or in the background until ``koala down``.
 
-The grid of each start is kept in the state directory and is that of the next one unless another is named. The first
-one, if none is named, is the example ``embedded``: three small sites made of processes of this machine.
+The grid of each start is kept in the state directory and is that of the next one unless another is named; what else
+is kept is in ``start_record``. The first grid, if none is named, is the example ``embedded``: three small sites made
+of processes of this machine.
 """
 
 from __future__ import annotations
@@ -16,6 +17,13 @@ from typing import TYPE_CHECKING
 import click
 
 from koala.cli.daemon.background import LOG_NAME, into_background
+from koala.cli.daemon.start_record import (
+    chosen_database,
+    database_options,
+    keep_record,
+    read_record,
+    with_address,
+)
 from koala.cli.errors import DaemonError, UserError
 from koala.cli.examples import read_named
 from koala.cli.terminal.output import OutputFile, counted
@@ -47,10 +55,12 @@ ACCEPTABLE = ("clock", "database")
     "--policy-file", "policy_files", multiple=True, metavar="FILE.py",
     help="A Python file that registers policies of your own; the grid that is kept names it for later starts.",
 )  # fmt: skip
-@click.option("--database", metavar="URL", help="postgresql://... ; by default SQLite in the state directory.")
+@database_options
 @click.option(
-    "--listen", metavar="HOST:PORT", help="Also answer there, for the dashboard and for others with tokens."
-)
+    "--listen", metavar="HOST:PORT",
+    help="Also answer there, for the dashboard and for others with tokens; by default where the last start did.",
+)  # fmt: skip
+@click.option("--no-listen", is_flag=True, help="Answer at no address, although the last start did.")
 @click.option("--tls-cert", type=click.Path(path_type=Path), metavar="FILE", help="The certificate for --listen.")
 @click.option("--tls-key", type=click.Path(path_type=Path), metavar="FILE", help="The key of the certificate.")
 @click.option("--insecure", is_flag=True, help="Listen without TLS where others could read along.")
@@ -60,12 +70,17 @@ ACCEPTABLE = ("clock", "database")
 )  # fmt: skip
 @click.option("--detach", is_flag=True, help="Run in the background; return when it answers. koala down stops it.")
 @click.option("--log-level", type=click.Choice(LOG_LEVELS), default="warning", show_default=True, help="What to log.")
+@click.pass_context
 def up(
+    ctx: click.Context,
+    /,
     grid_name: str | None,
     state: Path | None,
     policy_files: tuple[str, ...],
     database: str | None,
+    database_file: Path | None,
     listen: str | None,
+    no_listen: bool,
     tls_cert: Path | None,
     tls_key: Path | None,
     insecure: bool,
@@ -82,30 +97,28 @@ def up(
     koala up --grid grid.yaml --state DIR    a grid of one's own
 
     It runs until Ctrl-C or SIGTERM. What it accepted is on record: started again with the same state it goes on
-    where it was, and what runs at sites runs on meanwhile. So does the grid: without --grid it is that of the last
-    start, which is kept in the state directory as grid.yaml. A policy file is code of yours: the daemon runs it, and
-    nobody who only submits jobs can name one.
+    where it was, and what runs at sites runs on meanwhile. The grid, the address with its certificate and the
+    database are those of the last start where they are not named: the state directory has them as grid.yaml and
+    start.json. A policy file is code of yours: the daemon runs it, and nobody who only submits jobs can name one.
     """
     from koala.client import default_state
     from koala.daemon.options import DaemonOptions
     from koala.daemon.state_directory import prepare
 
-    if (tls_cert is None) != (tls_key is None):
-        raise UserError("--tls-cert and --tls-key belong together; give both")
-    if listen is None and (tls_cert is not None or insecure):
-        raise UserError("--tls-cert, --tls-key and --insecure are about --listen HOST:PORT; give it too")
-    listen_at = None if listen is None else parse_listen(listen)
     directory = default_state() if state is None else state
+    known = read_record(directory)
+    address = with_address(known, listen=listen, no_listen=no_listen, cert=tls_cert, key=tls_key, insecure=insecure)
+    url, record = chosen_database(ctx, address, database, database_file)
     grid_text, source = _grid_text(grid_name, directory)
     grid = _read_grid(grid_text, source, policy_files)
     options = DaemonOptions(
         grid=grid,
         state=directory,
-        database=database,
-        listen=listen_at,
-        tls_cert=tls_cert,
-        tls_key=tls_key,
-        insecure=insecure,
+        database=url,
+        listen=None if record.listen is None else parse_listen(record.listen),
+        tls_cert=None if record.tls_cert is None else Path(record.tls_cert),
+        tls_key=None if record.tls_key is None else Path(record.tls_key),
+        insecure=record.insecure,
         log_level=log_level,
         accepts=frozenset(accepted),
         detached=detach,
@@ -116,8 +129,10 @@ def up(
 
     def greet(listening: Listening) -> None:
         _keep_grid(directory, grid_text, grid)
+        keep_record(directory, record)
         kept = source if grid_name is None and source == str(directory / GRID_FILE) else None
-        tell(greeting(grid, listening, state, kept_grid=kept, detached=detach))
+        again = record.in_words() if record == known else ""
+        tell(greeting(grid, listening, state, kept_grid=kept, kept_options=again, detached=detach))
 
     _run(options, greet)
 
@@ -173,13 +188,24 @@ def parse_listen(text: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def greeting(grid: Grid, listening: Listening, named: Path | None, *, kept_grid: str | None, detached: bool) -> str:
+def greeting(
+    grid: Grid,
+    listening: Listening,
+    named: Path | None,
+    *,
+    kept_grid: str | None,
+    kept_options: str = "",
+    detached: bool,
+) -> str:
     """Where the daemon answers, and what to do next. ``named`` is the state directory if it is not the usual one,
-    ``kept_grid`` the file of the grid if it was not named but is that of the last start."""
+    ``kept_grid`` the file of the grid if it was not named but is that of the last start, and ``kept_options`` the
+    options that are as at the last start."""
     processors = sum(site.processors for site in grid.sites)
     words = [f"koala is up: {grid.name}, {counted(len(grid.sites), 'site')}, {counted(processors, 'processor')}"]
     if kept_grid is not None:
         words.append(f"  grid       {kept_grid}, that of the last start; --grid names another")
+    if kept_options:
+        words.append(f"  options    {clean(kept_options)}, as at the last start")
     words.append(f"  socket     unix:{listening.socket}")
     if listening.url is not None:
         words.append(f"  address    {listening.url}")
