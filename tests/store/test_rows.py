@@ -7,7 +7,7 @@ from sqlalchemy import text
 
 from koala.core.lifecycle import JobState
 from koala.model.messages import AbortComponent, JobEnded, JobOutcome, ReleaseBarrier, TransferEnded
-from koala.store import Batch, Store
+from koala.store import Batch, ChosenJobs, Store
 from tests.support.past_the_store import engine_of
 from tests.support.store_samples import (
     REQUEST,
@@ -109,6 +109,24 @@ def test_jobs_are_found_by_owner_and_by_states(store: Store) -> None:
             for before, limit in ((13, 100), (13, 2), (9, 2)):
                 found = ids(store, owner=owner, states=wanted, before=before, limit=limit)
                 assert found == expected(owner, wanted, before, limit)
+
+
+def test_jobs_are_found_by_name_by_the_beginning_of_it_and_by_when_they_were_submitted(store: Store) -> None:
+    names = ["sweep", "sweep-1", "Sweep", "s%eep", "\\", "\\ud800x", "\0", "漢字 1", "漢", "*", "sweep*"]
+    rows = [
+        job_row(number, name=name, submitted_at=100.0 + number, state="done" if number % 2 else "waiting")
+        for number, name in enumerate(names, start=1)
+    ]
+    store.record(Batch(jobs=tuple(rows)))
+    times = (None, 103.0, 103.5, 200.0)
+    wanted = ["", *names, *(f"{name}*" for name in names), "swee*", "s%*", "漢*", "none"]
+    for which in [ChosenJobs(name, begin, end) for name in wanted for begin in times for end in times]:
+        fit = [row.id for row in reversed(rows) if which.has(row)]
+        assert ids(store, which=which) == fit
+        assert ids(store, which=which, states={"done"}) == [number for number in fit if number % 2]
+    assert ids(store, which=ChosenJobs("swee*")) == [11, 2, 1]
+    assert ids(store, which=ChosenJobs("sweep")) == [1]
+    assert ids(store, which=ChosenJobs("", 103.0, 105.0)) == [4, 3]
 
 
 def test_a_client_token_belongs_to_its_owner(store: Store) -> None:

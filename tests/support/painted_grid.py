@@ -53,7 +53,7 @@ from koala.model.api import (
     UsagePoint,
 )
 from koala.model.errors import NotFoundError
-from koala.store import Store
+from koala.store import ALL_JOBS, ChosenJobs, Store, StoredJob
 from koala.store.rows import RecentlyEnded
 from tests.support.grid_forms import NOW, component, job, link, link_state, overview, places, site, transfer
 
@@ -162,6 +162,7 @@ class PaintedService(Service):
         limit: int = 100,
         cursor: str | None = None,
         array: int | None = None,
+        which: ChosenJobs = ALL_JOBS,
     ) -> Page[JobSummary]:
         who.need(Scope.READ)
         before = int(cursor) if cursor else 2**62
@@ -172,6 +173,7 @@ class PaintedService(Service):
             and (not states or each.state in states)
             and owner in (None, each.owner)
             and array == each.array
+            and which.has(cast(StoredJob, each))
         ]
         more = str(found[limit - 1].id) if len(found) > limit else None
         return Page[JobSummary](items=list[JobSummary](found[:limit]), next=more)

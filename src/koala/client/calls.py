@@ -178,10 +178,23 @@ def jobs(
     limit: int = PAGE_ITEMS_DEFAULT,
     cursor: str | None = None,
     array: int | None = None,
+    name: str | None = None,
+    from_at: float | None = None,
+    to_at: float | None = None,
 ) -> Call[Page[JobSummary]]:
     """The newest jobs first, those that have ended included, an array as one; with ``array`` its elements instead.
+    Of one ``name``, or of all that begin so where it ends with ``*``; submitted from one time on, and before another.
     ``each_job`` asks for page after page."""
-    asked = _parameters(state=sorted(states), owner=owner, limit=limit, cursor=cursor, array=array)
+    asked = _parameters(
+        state=sorted(states),
+        owner=owner,
+        limit=limit,
+        cursor=cursor,
+        array=array,
+        name=name,
+        from_at=from_at,
+        to_at=to_at,
+    )
     return Call(method="GET", path="/v1/jobs", parameters=asked, read=Page[JobSummary].model_validate_json)
 
 

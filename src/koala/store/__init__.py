@@ -8,7 +8,9 @@ from __future__ import annotations
 from koala.store.errors import StoreError
 from koala.store.queries import NUMBER_MAX
 from koala.store.rows import (
+    ALL_JOBS,
     Batch,
+    ChosenJobs,
     ComponentRow,
     JournalRow,
     Recovered,
@@ -21,8 +23,10 @@ from koala.store.snapshots import SnapshotParts
 from koala.store.store import Store
 
 __all__ = [
+    "ALL_JOBS",
     "NUMBER_MAX",
     "Batch",
+    "ChosenJobs",
     "ComponentRow",
     "JournalRow",
     "Recovered",

@@ -33,6 +33,8 @@ from koala.store import schema as tables
 from koala.store.columns import PlainText, Whole, escaped
 from koala.store.requests import decode_body, restored
 from koala.store.rows import (
+    ALL_JOBS,
+    ChosenJobs,
     ComponentRow,
     JournalRow,
     LiveRecord,
@@ -245,6 +247,7 @@ def jobs(
     before: int | None,
     limit: int,
     array: int | None = None,
+    which: ChosenJobs = ALL_JOBS,
 ) -> list[StoredJob]:
     """The newest first: all but the elements of arrays, or the elements of one array. Each state is looked up by
     itself, so that a rare one is found among very many jobs."""
@@ -255,6 +258,15 @@ def jobs(
         newest = newest.where(table.c.owner == owner)
     if before is not None:
         newest = newest.where(table.c.id < clamped(before))
+    if which.name.endswith("*"):
+        head = escaped(which.name[:-1])
+        newest = newest.where(func.substr(type_coerce(table.c.name, PlainText), 1, len(head)) == head)
+    elif which.name:
+        newest = newest.where(table.c.name == which.name)
+    if which.from_at is not None:
+        newest = newest.where(table.c.submitted_at >= which.from_at)
+    if which.to_at is not None:
+        newest = newest.where(table.c.submitted_at < which.to_at)
     if states:
         each = [newest.where(table.c.state == state).subquery() for state in sorted(set(states))]
         newest = select(union_all(*(select(one.c.id) for one in each)).subquery().c.id)

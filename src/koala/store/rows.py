@@ -47,6 +47,25 @@ class StoredJob(JobCounts, frozen=True, kw_only=True):
     explanation: dict[str, Any] | None = None
 
 
+class ChosenJobs(NamedTuple):
+    """Which jobs are meant: of this ``name``, or all whose names begin so where it ends with ``*``; submitted from
+    one time on, and before another. Without a name, or a time, all."""
+
+    name: str = ""
+    from_at: float | None = None
+    to_at: float | None = None
+
+    def has(self, job: StoredJob) -> bool:
+        """Whether the job is one of them."""
+        begins, head = self.name.endswith("*"), self.name[:-1]
+        named = job.name.startswith(head) if begins else self.name in ("", job.name)
+        after = self.from_at is None or job.submitted_at >= self.from_at
+        return named and after and (self.to_at is None or job.submitted_at < self.to_at)
+
+
+ALL_JOBS = ChosenJobs()
+
+
 class RecentlyEnded(NamedTuple):
     """A job that is over, and the array of which it is an element."""
 

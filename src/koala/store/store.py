@@ -24,7 +24,9 @@ from koala.store.creation import create_tables
 from koala.store.database import Database, database_of
 from koala.store.errors import StoreError, explained
 from koala.store.rows import (
+    ALL_JOBS,
     Batch,
+    ChosenJobs,
     ComponentRow,
     JournalRow,
     LiveRecord,
@@ -251,11 +253,14 @@ class Store:
         before: JobId | None = None,
         limit: int = PAGE_DEFAULT,
         array: JobId | None = None,
+        which: ChosenJobs = ALL_JOBS,
     ) -> list[StoredJob]:
-        """The newest first: of one owner, in one of some states, with ids below one; whatever is given. Elements of
-        an array are told only where that is asked for."""
+        """The newest first: of one owner, in one of some states, with ids below one, and of ``which``; whatever is
+        given. Elements of an array are told only where that is asked for."""
         with self._read("read jobs") as connection:
-            return queries.jobs(connection, owner=owner, states=states, before=before, limit=limit, array=array)
+            return queries.jobs(
+                connection, owner=owner, states=states, before=before, limit=limit, array=array, which=which
+            )
 
     def job_by_client_token(self, owner: str, client_token: str) -> StoredJob | None:
         """The job that the owner submitted with this token."""

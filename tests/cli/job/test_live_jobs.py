@@ -198,6 +198,21 @@ def test_the_list_shows_the_newest_first_in_a_line_each(shell: Shell, daemon: Da
     assert [job["id"] for job in shell.json("jobs", "--state", "waiting", "--mine")] == [second]
 
 
+def test_the_list_is_of_jobs_of_a_name_and_of_a_time(shell: Shell) -> None:
+    first = shell.json("submit", "--wrap", "true", "--name", "sweep-1")["job"]["id"]
+    second = shell.json("submit", "--wrap", "true", "--name", "sweep-2")["job"]["id"]
+
+    def listed(*arguments: str) -> list[int]:
+        return [job["id"] for job in shell.json("jobs", *arguments)]
+
+    assert listed("--name", "sweep-*") == [second, first]
+    assert listed("--name", "sweep-1", "--since", "1h") == [first]
+    assert listed("--name", "sweep-1", "--until", "1h") == []
+    assert listed("--name", "sweep-1", "--since", "2020-01-31T08:00", "--until", "2999-01-01") == [first]
+    assert shell("jobs", "--name", "none").stdout == "No jobs that fit.\n"
+    assert "write how long ago, as 2h, or a day" in shell("jobs", "--since", "soon", code=2).stderr
+
+
 def test_the_list_says_when_there_is_more(shell: Shell) -> None:
     shell.json("submit", "hello")
     shell.json("submit", "hello")

@@ -261,6 +261,11 @@ def test_jobs_are_listed_by_state_and_owner_a_page_at_a_time(server: Served, ope
     assert shown("/jobs?state=failed") == [4]
     assert shown("/jobs?owner=grace") == [7, 4]
     assert shown("/jobs?state=live") == [12, 11, 10, 9, 8, 7, 6]
+    assert shown("/jobs?name=bro*") == shown("/jobs?name=broken") == [4]
+    today = moment(NOW - 1_200)[:10]
+    assert 4 in shown(f"/jobs?since={today}&until={today}")
+    assert shown("/jobs?until=2001-01-01&name=broken") == shown("/jobs?since=2999-01-01") == []
+    assert len(shown("/jobs?since=soon&until=")) > 9
     server.paint(lambda service: service.painted.update({n: job(n) for n in range(100, 100 + 2 * PAGE_JOBS)}))
     first = operator.get("/jobs").text
     assert len(re.findall(r"data-job=", first)) == PAGE_JOBS

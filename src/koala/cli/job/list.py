@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from koala.cli.terminal.words import (
     span,
     state_text,
 )
+from koala.descriptions.fields import duration_s
 from koala.model.job_array import element_tail
 
 if TYPE_CHECKING:
@@ -39,6 +41,28 @@ NAME_WIDTH_MAX = 16
 OWNER_WIDTH_MAX = 10
 # As wide as a table can become with --wide.
 WIDE_COLUMNS = 10_000
+
+
+class PastTime(click.ParamType[float]):
+    """A time as seconds since 1970: so long ago, or a day and perhaps a time of it."""
+
+    name = "time"
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        """What stands for it in the help."""
+        return "TIME"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """Read it."""
+        text = str(value)
+        ago_s = duration_s(text)
+        try:
+            at = time.time() - ago_s if ago_s is not None else datetime.fromisoformat(text).timestamp()
+        except (ValueError, OverflowError):
+            at = -1.0
+        if at < 0:
+            self.fail(f"{text!r} is no time; write how long ago, as 2h, or a day, as 2030-01-31", param, ctx)
+        return at
 
 
 @click.command()
@@ -59,6 +83,9 @@ WIDE_COLUMNS = 10_000
     help="The most jobs to list.",
 )
 @click.option("--array", type=ARRAY_ID, metavar="ID", help="The elements of this array, as far as they are jobs.")
+@click.option("--name", metavar="TEXT", help="Only jobs of this name; 'sweep*' means all that begin so.")
+@click.option("--since", type=PastTime(), help="Only jobs that were submitted from this time on.")
+@click.option("--until", type=PastTime(), help="Only jobs that were submitted before this time.")
 @click.option("--wide", is_flag=True, help="Cut nothing off, however wide the terminal is.")
 @click.option("--watch", is_flag=True, help="Show the list until Ctrl-C or q, renewed as things happen.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -70,6 +97,9 @@ def jobs(
     mine: bool,
     limit: int,
     array: int | None,
+    name: str | None,
+    since: float | None,
+    until: float | None,
     wide: bool,
     watch: bool,
     as_json: bool,
@@ -78,12 +108,18 @@ def jobs(
 
     The time is how long a job has been in its state, or how long it ran; its age counts from its submission. An
     array is one of them; --array lists its elements.
+
+    TIME is so long ago, as 90m, 2h or 1h30m, or a day with or without a time, as 2030-01-31 or 2030-01-31T08:00, by
+    the clock here unless it names its zone.
     """
     owner = client.whoami().name if mine else None
 
     def listed(most: int) -> list[JobSummary]:
         page = min(most, 1_000)
-        return list(islice(client.each_job(states=states, owner=owner, limit=page, array=array), most))
+        found = client.each_job(
+            states=states, owner=owner, limit=page, array=array, name=name, from_at=since, to_at=until
+        )
+        return list(islice(found, most))
 
     verdicts = Verdicts(client)
     if watch:
@@ -104,7 +140,8 @@ def jobs(
         print_json([job.model_dump(mode="json") for job in found[:limit]])
         return
     if not found:
-        click.echo("No jobs." if not states else f"No jobs that are {' or '.join(states)}.")
+        fitting = " that fit" if name is not None or since is not None or until is not None else ""
+        click.echo(f"No jobs{fitting}." if not states else f"No jobs that are {' or '.join(states)}.")
         return
     out = console()
     if wide:

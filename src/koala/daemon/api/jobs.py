@@ -11,7 +11,7 @@ from koala.core.lifecycle import JobState
 from koala.daemon.api.callers import Who, caller_of
 from koala.daemon.api.errors import declared
 from koala.daemon.api.listeners import listener_of
-from koala.daemon.api.parameters import Cursor, JobPath, Limit, Reason, The, routes_about
+from koala.daemon.api.parameters import Cursor, JobPath, Limit, Moment, Reason, The, routes_about
 from koala.model.api import (
     OUTPUT_BYTES_MAX,
     PAGE_ITEMS_DEFAULT,
@@ -32,7 +32,7 @@ from koala.model.api import (
     SubmittedGraph,
 )
 from koala.model.request import COMPONENTS_MAX
-from koala.store import NUMBER_MAX
+from koala.store import NUMBER_MAX, ChosenJobs
 
 router = routes_about("jobs")
 
@@ -140,10 +140,17 @@ async def list_jobs(
     array: Annotated[
         int | None, Query(ge=1, le=NUMBER_MAX, description="The elements of this array, instead of arrays as one.")
     ] = None,
+    name: Annotated[
+        str, Query(max_length=256, description="Only jobs of this name; with a * at its end, of names that begin so.")
+    ] = "",
+    from_at: Moment | None = None,
+    to_at: Moment | None = None,
 ) -> Page[JobSummary]:
-    """The newest jobs first, those that have ended included; an array is one of them."""
+    """The newest jobs first, those that have ended included; an array is one of them. With ``from_at`` and ``to_at``
+    those that were submitted from one time on, and before the other."""
     states = frozenset(str(each) for each in state or ())
-    return await service.jobs(who, states=states, owner=owner, limit=limit, cursor=cursor, array=array)
+    which = ChosenJobs(name, from_at, to_at)
+    return await service.jobs(who, states=states, owner=owner, limit=limit, cursor=cursor, array=array, which=which)
 
 
 @router.get("/jobs/{job}", summary="One job", responses=declared())

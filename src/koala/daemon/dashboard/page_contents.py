@@ -10,7 +10,9 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlencode
 
 import msgspec
 
@@ -33,6 +35,7 @@ from koala.model.api import (
     TransferInfo,
 )
 from koala.model.errors import ClientError, NotFoundError
+from koala.store import ChosenJobs
 
 if TYPE_CHECKING:
     from koala.daemon.service.service import Service
@@ -88,6 +91,37 @@ class Tail(msgspec.Struct, frozen=True, kw_only=True):
     skipped_bytes: int
     next_offset: int
     complete: bool
+
+
+class JobSelection(NamedTuple):
+    """Which jobs a page lists: in a state, of an owner, of a name; submitted from one day on, until the end of
+    another, both in UTC. What is empty does not count."""
+
+    state: str = ""
+    owner: str = ""
+    name: str = ""
+    since: str = ""
+    until: str = ""
+
+    @property
+    def which(self) -> ChosenJobs:
+        """As the store knows them."""
+        from_at = None if not self.since else day_at(self.since)
+        to_at = None if not self.until else day_at(self.until) + 86_400.0
+        return ChosenJobs(self.name, from_at, to_at)
+
+
+def day(text: str) -> str:
+    """A day as a page is asked for it; empty where it is none."""
+    try:
+        return date.fromisoformat(text).isoformat()
+    except ValueError:
+        return ""
+
+
+def day_at(text: str) -> float:
+    """When a day begins, in UTC."""
+    return max(0.0, datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp())
 
 
 class OutputSelection(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,11 +188,17 @@ class PageContents:
             "refresh_s": 2 if any(each.ended_at is None for each in grid.transfers) else 5,
         }
 
-    async def jobs(self, who: Principal, *, state: str, owner: str, cursor: str) -> Context:
+    async def jobs(self, who: Principal, asked: JobSelection, cursor: str) -> Context:
         """One page of the list of jobs."""
+        state = asked.state
         states = frozenset(STATES) - ENDED if state == "live" else frozenset({state}) if state else frozenset()
         found = await self._service.jobs(
-            who, states=frozenset(states), owner=owner or None, limit=PAGE_JOBS, cursor=cursor or None
+            who,
+            states=frozenset(states),
+            owner=asked.owner or None,
+            limit=PAGE_JOBS,
+            cursor=cursor or None,
+            which=asked.which,
         )
         now = self._clock()
         kept = [each for each in found.items if each.state in _KEPT][:QUEUE_EXPLAINED_MAX]
@@ -166,8 +206,8 @@ class PageContents:
             "jobs": found.items,
             "next": found.next,
             "reasons": await self._reasons(who, kept, now),
-            "state": state,
-            "owner": owner,
+            "asked": asked,
+            "asked_words": urlencode({name: value for name, value in asked._asdict().items() if value}),
             "cursor": cursor,
             "states": STATES,
             "now": now,

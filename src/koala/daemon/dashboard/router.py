@@ -18,8 +18,10 @@ from fastapi.routing import APIRoute
 
 from koala.daemon.dashboard.page_contents import (
     STATES,
+    JobSelection,
     OutputSelection,
     PageContents,
+    day,
     may_cancel,
     may_hold,
     window_min,
@@ -93,11 +95,19 @@ def _add_pages(router: APIRouter, known: Any, served: Any) -> None:
 
     @router.get("/jobs")
     async def jobs_page(
-        caller: Principal = known, service: Service = served, state: str = "", owner: str = "", cursor: str = ""
+        caller: Principal = known,
+        service: Service = served,
+        state: str = "",
+        owner: str = "",
+        name: str = "",
+        since: str = "",
+        until: str = "",
+        cursor: str = "",
     ) -> Response:
         if state not in ("", "live", *STATES):
             raise NotFoundError(f"there is no state {state[:40]!r}; a job is one of: {', '.join(STATES)}")
-        context = await PageContents(service).jobs(caller, state=state, owner=owner.strip(), cursor=cursor)
+        asked = JobSelection(state, owner.strip(), name.strip(), day(since), day(until))
+        context = await PageContents(service).jobs(caller, asked, cursor)
         return _answer("jobs.html", service, caller, "", here="jobs", **context)
 
     @router.get("/jobs/{job}")

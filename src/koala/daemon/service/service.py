@@ -91,7 +91,7 @@ from koala.model.request import GraphJob, InvalidRequestError, Request, numbered
 from koala.model.request_size import request_characters
 from koala.model.task_graph import SpawnedTasks
 from koala.policies.errors import suggest
-from koala.store import StoredJob
+from koala.store import ALL_JOBS, ChosenJobs, StoredJob
 
 # A job of up to this size is written as a text in a thread.
 SMALL_REQUEST_CHARACTERS_MAX = 16_384
@@ -340,9 +340,10 @@ class Service:
         limit: int = 100,
         cursor: str | None = None,
         array: int | None = None,
+        which: ChosenJobs = ALL_JOBS,
     ) -> Page[JobSummary]:
         """The newest jobs first, those that have ended included, an array as one; with ``array`` its elements
-        instead, as far as they are jobs by now. Needs ``read``."""
+        instead, as far as they are jobs by now; of these ``which`` alone. Needs ``read``."""
         who.need(Scope.READ)
         check_limit(limit)
         if not states <= _STATES:
@@ -357,6 +358,7 @@ class Service:
             owner = who.name
         # An array is listed as running or waiting, and goes by another name in the table.
         arrays = self._arrays_standing(states, owner, before) if array is None else []
+        arrays = [row for row in arrays if which.has(row)]
         told = await query(
             self._engine.store.jobs,
             owner=owner,
@@ -364,6 +366,7 @@ class Service:
             before=before,
             limit=limit + 1,
             array=array,
+            which=which,
         )
         newest = {row.id: row for row in (*arrays, *told)}
         found = [newest[number] for number in sorted(newest, reverse=True)[: limit + 1]]
