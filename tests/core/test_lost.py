@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import msgspec
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from koala.core import JobState, Scheduler, decode_snapshot, encode_snapshot
 from koala.core.lost import SILENCE_GAP_S
@@ -15,6 +19,7 @@ from koala.model.messages import (
     Outcome,
     ReleaseBarrier,
     SiteLost,
+    SiteResumed,
     SiteSilent,
     StartComponent,
     Tick,
@@ -110,6 +115,106 @@ def test_a_job_restarts_elsewhere_when_its_site_is_lost_and_that_is_no_failure_o
     assert running.ended(1).runs == 2
     assert running.idle("a") == 0, "a still holds what it had"
     assert_ledger_balances(running.ledger)
+
+
+# What the sites that are left may say, and when, around the loss of the third.
+OTHERS = st.sampled_from(["b", "c"])
+ENDS = (Outcome.DONE, Outcome.ABORTED, Outcome.SITE_FAILED, Outcome.FAILED, Outcome.ABSENT, Outcome.REFUSED)
+# By then a job that could run elsewhere does, with what its failures make it rest.
+ELSEWHERE_S = 60.0
+
+
+@dataclass(frozen=True)
+class Said:
+    """One thing that happens; of the components at the sites that are left it is about the one with this number."""
+
+    what: str
+    site: str = "b"
+    number: int = 0
+    outcome: Outcome = Outcome.DONE
+
+    def happen(self, driver: CoreDriver) -> None:
+        tokens = [token for token, claim in driver.ledger.claims.items() if driver.ledger.names[claim.site] != "a"]
+        match self.what:
+            case "silence":
+                silence(driver, self.site, answers=self.number % 2 == 1)
+            case "report":
+                driver.report(self.site, self.number)
+            case "resume":
+                driver.send(SiteResumed(at=driver.now, site=self.site))
+            case "time":
+                driver.pass_time(10.0 * self.number)
+            case _ if tokens:
+                token = tokens[self.number % len(tokens)]
+                if self.what == "accepted":
+                    driver.accept(token)
+                elif self.what == "ready":
+                    driver.ready(token)
+                else:
+                    failed = {"exit_code": 127, "nodes": ("n",)} if self.outcome is Outcome.FAILED else {}
+                    driver.end(token, outcome=self.outcome, **failed)
+        driver.settle()
+
+
+SAID = st.lists(
+    st.one_of(
+        st.builds(Said, st.sampled_from(["silence", "report"]), OTHERS, st.integers(0, 8)),
+        st.builds(Said, st.sampled_from(["resume"]), OTHERS),
+        st.builds(Said, st.sampled_from(["time", "accepted", "ready"]), number=st.integers(0, 3)),
+        st.builds(Said, st.just("end"), number=st.integers(0, 3), outcome=st.sampled_from(ENDS)),
+    ),
+    max_size=8,
+)
+
+
+def answer(driver: CoreDriver) -> None:
+    """The sites that are left do all that they are told."""
+    for site in ("b", "c"):
+        driver.report(site, 0)
+    driver.settle()
+    for token, claim in list(driver.ledger.claims.items()):
+        if driver.ledger.names[claim.site] != "a":
+            if claim.aborting:
+                driver.end(token, outcome=Outcome.ABORTED)
+            else:
+                driver.ready(token)
+    driver.settle()
+
+
+@settings(max_examples=300)
+@given(before=SAID, after=SAID, plan_depth=st.sampled_from([0, 1, 4]))
+def test_whatever_the_other_sites_say_meanwhile_nothing_holds_a_restart_back_until_a_lost_site_answers(
+    before: list[Said], after: list[Said], plan_depth: int
+) -> None:
+    driver = CoreDriver(
+        {"a": 8, "b": 8, "c": 8},
+        scan_interval_s=0.0,
+        barrier_timeout_s=20.0,
+        answer_timeout_s=20.0,
+        cooldown_s=5.0,
+        restart_rest_s=2.0,
+        restarts_max=100,
+        site_restarts_max=100,
+        plan_depth=plan_depth,
+    )
+    driver.run(ask(6, 6))
+    silence(driver, "a")
+    for each in before:
+        each.happen(driver)
+    lose(driver, "a")
+    for each in after:
+        each.happen(driver)
+
+    def runs_elsewhere() -> bool:
+        sites = {driver.ledger.names[claim.site] for claim in driver.job(1).claims if claim is not None}
+        return driver.state(1) is JobState.DONE or (driver.state(1) is JobState.RUNNING and "a" not in sites)
+
+    until = driver.now + ELSEWHERE_S
+    while not runs_elsewhere():
+        assert driver.now < until, driver.story(1)
+        answer(driver)
+        driver.pass_time(1.0)
+    assert_ledger_balances(driver.ledger)
 
 
 def test_a_job_that_unwinds_waits_for_a_lost_site_no_more() -> None:

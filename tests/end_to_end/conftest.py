@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
 
@@ -21,7 +21,7 @@ def the_lab() -> Iterator[Lab]:
 def shared_grid(the_lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealGrid]:
     """A daemon for all tests that do not end it."""
     directory = tmp_path_factory.mktemp("daemon")
-    with real_grid(the_lab, directory, barrier_timeout_s=20, answer_timeout_s=20, cooldown_s=5) as grid:
+    with real_grid(the_lab, directory, barrier_timeout_s=120, answer_timeout_s=20, cooldown_s=5) as grid:
         yield grid
 
 
@@ -30,3 +30,15 @@ def grid(shared_grid: RealGrid) -> Iterator[RealGrid]:
     """The shared grid, idle before and after."""
     yield shared_grid
     shared_grid.clear()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """A test that fails shows what its grid looked like then. One that has a grid of its own tells that itself."""
+    report = yield
+    if call.when == "call" and report.failed and isinstance(item, pytest.Function):
+        grids = {id(each): each for each in item.funcargs.values() if isinstance(each, RealGrid)}
+        report.sections += [("the grid", each.state()) for each in grids.values()]
+    return report

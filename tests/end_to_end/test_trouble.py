@@ -164,22 +164,49 @@ def test_a_cluster_that_is_killed_with_its_jobs_is_fenced_and_used_again_when_it
     grid.nothing_is_held()
 
 
+def test_what_a_test_leaves_is_told_with_its_name_and_ended(
+    the_lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stuck() -> None:
+        raise AssertionError("Koala does not let go")
+
+    with real_grid(the_lab, tmp_path, site_restarts_max=0) as grid:
+        job = grid.submit(f"{SLEEP % 600}components:\n- {{processors: 2, site: alpha}}\n")
+        grid.in_state(job, "running")
+        with monkeypatch.context() as patched:
+            patched.setattr(grid, "_clear", stuck)
+            with pytest.raises(
+                AssertionError, match=r"test_what_a_test_leaves.* left behind .*does not let go"
+            ) as told:
+                grid.clear()
+        for what in ("alpha: usable, 2 ours", f"job {job} is running", f"the barrier of job {job} opens", "koala-"):
+            assert what in str(told.value)
+        assert grid.ours("alpha") == []
+
+
 def test_a_cluster_that_always_fails_is_taken_out_after_the_threshold(the_lab: Lab, tmp_path: Path) -> None:
+    """Nothing else is to be had until then: what runs elsewhere in the meantime proves nothing."""
     with real_grid(the_lab, tmp_path, error_threshold=2, cooldown_s=600, restarts_max=10) as grid:
+        elsewhere = set(SITES) - {"alpha"}
+        for site in elsewhere:
+            grid.client.drain(site)
         # Every job that comes to alpha is ended by its operator, and not by itself.
         job = grid.submit(
             'application:\n  script: |\n    [ "$SLURM_CLUSTER_NAME" != alpha ] || sleep 600\n'
-            "policy: CM\ncomponents:\n- {processors: 6}\n- {processors: 6}\n"
+            "components:\n- {processors: 6}\n"
         )
 
         def alpha_is_out() -> bool:
             ours = grid.ours("alpha")
             if ours:
                 grid.cancel_as_operator("alpha", *ours)
-            return grid.client.site("alpha").trust != "usable" or grid.client.job(job).state == "done"
+            return grid.client.site("alpha").trust != "usable"
 
         until(alpha_is_out, "alpha is taken out", WAIT_S)
+        assert grid.client.job(job).state == "waiting", grid.story(job)
+        for site in elsewhere:
+            grid.client.resume(site)
         grid.done(job)
         assert grid.client.site("alpha").trust == "unusable"
-        assert "alpha" not in {each.site for each in grid.last_run(job)}
+        assert {each.site for each in grid.last_run(job)} <= elsewhere
         grid.client.resume("alpha")

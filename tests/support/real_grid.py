@@ -2,6 +2,9 @@
 
 What the batch systems hold is asked of themselves, never of our own tables. Without their programs the tests are
 skipped, or fail where the environment variable CI is set.
+
+A test that fails shows what its grid looks like. What it leaves is told with its name and ended by force, so that the
+next test finds idle clusters.
 """
 
 from __future__ import annotations
@@ -13,8 +16,10 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -43,6 +48,8 @@ PROGRAMS = {
     "globus-url-copy": "globus-gass-copy-progs",
 }
 WAIT_S = 180.0
+# So many of the newest entries of the journal are shown of a grid whose test fails.
+JOURNAL_SHOWN = 80
 _DAEMONS = itertools.count(1)
 
 
@@ -55,6 +62,11 @@ def require_programs() -> None:
         if os.environ.get("CI"):
             pytest.fail(words)
         pytest.skip(words)
+
+
+def current_test() -> str:
+    """The test that runs now, with its phase, as pytest has it."""
+    return os.environ.get("PYTEST_CURRENT_TEST", "nobody")
 
 
 @contextlib.contextmanager
@@ -96,15 +108,18 @@ def has_the_right_answer(printed: str) -> bool:
 class RealGrid:
     """A lab, a daemon on it, and what tests do with them again and again."""
 
-    def __init__(self, lab: lab.Lab, daemon: Daemon) -> None:
+    def __init__(self, lab: lab.Lab, daemon: Daemon, work_directories: Mapping[str, str]) -> None:
         self.lab = lab
         self.daemon = daemon
         self.client = daemon.client
+        self._work_directories = work_directories
+        self._used_by = current_test()
 
     # --------------------------------------------------------------------------------------------- jobs
 
     def submit(self, text: str) -> int:
         """Submit a job in YAML; its id."""
+        self._used_by = current_test()
         return self.client.submit(text).job.id
 
     def ended(self, job: int, wait_s: float = WAIT_S) -> JobDetail:
@@ -147,6 +162,36 @@ class RealGrid:
         ]
         return "\n".join(lines)
 
+    def state(self) -> str:
+        """What it looks like now, for a test that fails: sites, jobs, the newest of the journal, and what the batch
+        systems say themselves."""
+
+        def journal() -> list[str]:
+            newest = deque(self.client.each_entry(), maxlen=JOURNAL_SHOWN)
+            return [f"{each.at:.3f} {each.kind} {each.text}" for each in newest]
+
+        def sites() -> list[str]:
+            return [
+                f"{each.name}: {each.trust}, {each.ours} ours, {each.others} others, {each.idle} idle; {each.problem}"
+                for each in self.client.sites()
+            ]
+
+        def jobs() -> list[str]:
+            return [self.story(job.id) for job in self.client.each_job() if job.ended_at is None]
+
+        def queue(site: str) -> list[str]:
+            return [f"{number} {name}" for number, name in self.queued(site).items()]
+
+        parts: dict[str, Callable[[], list[str]]] = {"sites": sites, "jobs": jobs, "journal": journal}
+        parts |= {f"queue of {site}": partial(queue, site) for site in SITES}
+        lines = [f"last used by {self._used_by}"]
+        for title, look in parts.items():
+            try:
+                lines += [f"{title}:", *(f"  {line}" for line in look())]
+            except Exception as error:  # the rest is worth the more
+                lines.append(f"{title}: {error!r}")
+        return "\n".join(lines)
+
     # -------------------------------------------------------------------------------------------- files
 
     def register(self, path: Path, size_bytes: int, *sites: str) -> None:
@@ -180,6 +225,7 @@ class RealGrid:
 
     def local_job(self, site: str, processors: int, seconds: float, limit_s: int | None = None) -> str:
         """A job of the site's own users, which Koala knows nothing of; its id. Slurm's limits are whole minutes."""
+        self._used_by = current_test()
         script = f"#!/bin/sh\nsleep {seconds}\n"
         if site in SLURM_SITES:
             words = ["sbatch", "--parsable", "-n", str(processors), "-J", "local-user", "-o", "/dev/null"]
@@ -227,7 +273,33 @@ class RealGrid:
         until(lambda: not any(site.ours for site in self.client.sites()), "Koala holds nothing", WAIT_S)
 
     def clear(self) -> None:
-        """Whatever a test left: cancel it, at Koala and at the clusters, and wait until all is idle."""
+        """Whatever a test left: cancel it, at Koala and at the clusters, and wait until all is idle. What does not go
+        is an error that names the test, and is ended by force."""
+        try:
+            self._clear()
+        except Exception as error:
+            left = self.state()
+            self.sweep()
+            raise AssertionError(f"{self._used_by} left behind what does not go: {error}\n{left}") from error
+
+    def sweep(self) -> None:
+        """End the jobs of this daemon at the clusters, behind its back."""
+        for site in SITES:
+            left = self._own(site)
+            if left:
+                self.cancel_as_operator(site, *left)
+                until(partial(self._has_no_own, site), f"jobs left at {site} by {self._used_by} are ended", WAIT_S)
+
+    def _own(self, site: str) -> list[str]:
+        """The ids of this daemon's jobs at a site; other daemons of the lab have work directories of their own."""
+        mark = Path(self._work_directories[site]) / "mark"
+        ours = f"-{mark.read_text()}" if mark.exists() else None
+        return [number for number, name in self.queued(site).items() if ours is not None and name.endswith(ours)]
+
+    def _has_no_own(self, site: str) -> bool:
+        return not self._own(site)
+
+    def _clear(self) -> None:
         for job in self.client.each_job(states=["waiting", "placed", "claiming", "starting", "running"]):
             self.client.cancel(job.id)
         for site in SITES:
@@ -268,8 +340,19 @@ def real_grid(
         for key, value in (sites or {}).get(name, {}).items():
             site[key] = {**site.get(key, {}), **value} if isinstance(value, dict) else value
     text = yaml.safe_dump(grid, sort_keys=False)
-    with running_daemon(directory, grid=text, environment=environment, program=program) as daemon:
-        until(lambda: all(site.reported_at for site in daemon.client.sites()), "all sites have reported", WAIT_S)
-        found = RealGrid(lab, daemon)
-        yield found
-        found.clear()
+    found: RealGrid | None = None
+    try:
+        with running_daemon(directory, grid=text, environment=environment, program=program) as daemon:
+            found = RealGrid(lab, daemon, {name: site["work_directory"] for name, site in grid["sites"].items()})
+            try:
+                until(
+                    lambda: all(site.reported_at for site in daemon.client.sites()), "all sites have reported", WAIT_S
+                )
+                yield found
+            except Exception as error:
+                error.add_note(found.state())
+                raise
+            found.clear()
+    finally:
+        if found is not None:
+            found.sweep()
