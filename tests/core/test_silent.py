@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from koala.core import JobState
-from koala.model.messages import AnyCommand, JobPlaced, SiteSilent, StartComponent
+from koala.core import JobState, Scheduler
+from koala.model.messages import AnyCommand, JobPlaced, Outcome, SiteSilent, StartComponent
 from tests.support.core_driver import CoreDriver, ask, assert_ledger_balances, kind, part
 
 
@@ -111,3 +111,21 @@ def test_a_job_that_runs_at_a_silent_site_says_that_nothing_is_known_of_it() -> 
     explained = driver.scheduler.explain(1)
     assert explained is not None
     assert "answer" not in explained.meaning
+
+
+def test_a_silent_site_that_has_let_go_of_a_job_is_not_said_to_hold_something_of_it() -> None:
+    driver = CoreDriver({"a": 8, "b": 8, "c": 8}, restarts_max=1)
+    driver.run(ask(6, 6, 6))
+    driver.end("1.1", outcome=Outcome.FAILED, exit_code=1)
+    driver.end("1.2", outcome=Outcome.ABORTED)
+    assert driver.state(1) is JobState.UNWINDING, "c is waited for"
+    silence(driver, "b")
+    explained = driver.scheduler.explain(1)
+    assert explained is not None
+    assert "does not answer" not in explained.meaning
+    restarted = Scheduler.from_snapshot(driver.scheduler.grid, None, driver.scheduler.snapshot())
+    assert restarted.explain(1) == explained
+    silence(driver, "c")
+    explained = driver.scheduler.explain(1)
+    assert explained is not None
+    assert "; c does not answer: what it holds of the job is not known until it does" in explained.meaning

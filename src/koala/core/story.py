@@ -255,7 +255,8 @@ def _site_names(spots: Spots, names: Sequence[SiteName]) -> tuple[SiteName, ...]
 
 def _silence(job: Job, sites: Sites) -> str:
     """What is to be said of sites that hold something of the job and do not answer."""
-    held = dict.fromkeys(claim.site for claim in job.claims if claim is not None)
+    claims = [claim for claim in job.claims if claim is not None]
+    held = dict.fromkeys(claim.site for claim in claims if claim.token in sites.sites[claim.site].claims)
     silent = [sites.sites[index].name for index in held if sites.sites[index].silent_since is not None]
     if not silent or job.state in ENDED:
         return ""
