@@ -87,3 +87,10 @@ def test_the_legend_lies_outside_of_the_data() -> None:
         figure = lines(panels, "x", "y (s)")
         figure.draw_without_rendering()
         assert figure.legends[0].get_window_extent().y0 >= figure.axes[0].get_window_extent().y1
+
+
+def test_the_same_value_is_as_high_in_every_panel_of_bars() -> None:
+    with house_style():
+        figure = bars({"W1": {"WF": around(5), "CM": around(3)}, "W2": {"WF": around(90), "CM": around(3)}}, "s")
+    assert len({axes.get_ylim() for axes in figure.axes}) == 1
+    assert figure.axes[0].get_ylim()[1] > 91

@@ -189,15 +189,14 @@ def bars(
     panels: Mapping[str, Mapping[str, Interval]],
     ylabel: str,
     *,
-    shared_y: bool = False,
     xlabel: str = "",
     looks: Mapping[str, str] = MappingProxyType({}),
 ) -> Figure:
-    """One panel for each workload and in it one bar for each policy, with its value written above it.
+    """One panel for each workload, all on one scale, and in it one bar for each policy, with its value written above.
 
     ``looks`` names the policy whose look a bar has, where that is not its label.
     """
-    figure, all_axes = new_figure(len(panels), shared_y=shared_y)
+    figure, all_axes = new_figure(len(panels), shared_y=True)
     for axes, (title, by_policy) in zip(all_axes, panels.items(), strict=True):
         for place, (policy, interval) in enumerate(by_policy.items()):
             axes.bar(place, interval.mean, 0.62, color=style_of(looks.get(policy, policy)).colour)
@@ -257,13 +256,12 @@ def grouped_bars(
     return figure
 
 
-def lines(
-    panels: Mapping[str, Sequence[Series]], xlabel: str, ylabel: str, *, shared_y: bool = True, whole_x: bool = True
-) -> Figure:
-    """Lines with markers and error bars, in a panel for each title; ``whole_x`` puts ticks at whole numbers only."""
+def lines(panels: Mapping[str, Sequence[Series]], xlabel: str, ylabel: str, *, whole_x: bool = True) -> Figure:
+    """Lines with markers and error bars, in a panel for each title, on one scale; ``whole_x`` puts ticks at whole
+    numbers only."""
     from matplotlib.ticker import MaxNLocator
 
-    figure, all_axes = new_figure(len(panels), shared_y=shared_y)
+    figure, all_axes = new_figure(len(panels), shared_y=True)
     fullest = max(panels, key=lambda title: len(panels[title]))
     for axes, (title, series) in zip(all_axes, panels.items(), strict=True):
         for each in series:

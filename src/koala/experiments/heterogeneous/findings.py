@@ -220,9 +220,7 @@ class HeterogeneousFindings:
             panel: {policy: self.interval(case, policy, metric) for policy in CASES[case].policies}
             for case, panel in (_FILE_PANELS if files else _NETWORK_PANELS).items()
         }
-        return ReportFigure(
-            name, title, f"{seeds} The panels have scales of their own.", partial(bars, panels, label)
-        )
+        return ReportFigure(name, title, seeds, partial(bars, panels, label))
 
     def _by_contrast(self) -> dict[float, str]:
         """Case by contrast, of those with islands and without files."""

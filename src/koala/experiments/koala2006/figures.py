@@ -22,8 +22,8 @@ def figures(data: Koala2006Data) -> list[ReportFigure]:
     return [
         _bars(data, "response_s", "response", "Mean response time", "mean response time (s)", seeds),
         _bars(data, "wait_s", "wait", "Mean wait time", "mean wait time (s)", seeds),
-        _bars(data, "execution_s", "execution", "Mean execution time", "mean execution time (s)", seeds, shared=True),
-        _bars(data, "clusters", "clusters-mean", "Clusters combined", "mean clusters combined", seeds, shared=True),
+        _bars(data, "execution_s", "execution", "Mean execution time", "mean execution time (s)", seeds),
+        _bars(data, "clusters", "clusters-mean", "Clusters combined", "mean clusters combined", seeds),
         ReportFigure(
             "clusters-distribution",
             "Clusters combined, distribution",
@@ -47,15 +47,12 @@ def figures(data: Koala2006Data) -> list[ReportFigure]:
     ]
 
 
-def _bars(
-    data: Koala2006Data, metric: str, name: str, title: str, label: str, seeds: str, *, shared: bool = False
-) -> ReportFigure:
+def _bars(data: Koala2006Data, metric: str, name: str, title: str, label: str, seeds: str) -> ReportFigure:
     panels = {
         TITLES[workload]: {policy: data.interval(workload, policy, metric) for policy in data.policies}
         for workload in data.workloads
     }
-    scales = "" if shared else " The two panels have scales of their own."
-    return ReportFigure(name, title, seeds + scales, partial(bars, panels, label, shared_y=shared))
+    return ReportFigure(name, title, seeds, partial(bars, panels, label))
 
 
 def _distribution(data: Koala2006Data) -> Figure:

@@ -153,7 +153,7 @@ class Live2005Findings:
         since = "From submission to the last placement."
         by_job = "Until the claim, and from there to the start."
         return [
-            ReportFigure(name, title, f"{caption} {seeds}", partial(bars, panels, label, shared_y=True))
+            ReportFigure(name, title, f"{caption} {seeds}", partial(bars, panels, label))
             for name, title, caption, panels, label in (
                 ("placement", "Placement time by priority", since, placement, "placement time (s)"),
                 ("claiming", "Processor time gained and wasted", by_job, claiming, "processor seconds by job"),

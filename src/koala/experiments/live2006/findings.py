@@ -251,7 +251,7 @@ class Live2006Findings:
                 "response",
                 "Mean response time, live and simulated",
                 seeds,
-                partial(bars, panels, "mean response time (s)", shared_y=True),
+                partial(bars, panels, "mean response time (s)"),
             ),
             ReportFigure(
                 "execution-by-clusters",
