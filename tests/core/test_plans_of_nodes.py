@@ -39,6 +39,13 @@ SIZES = st.builds(
     st.sampled_from((-1, GIB, 3 * GIB)),
     st.sampled_from(((), (("a100", 1),), (("a100", 2),), (("a100", 1), ("v100", 2)))),
 )
+LARGER_SIZES = st.builds(
+    NodeSize,
+    st.integers(0, 9),
+    st.sampled_from((-1, GIB, 3 * GIB, 8 * GIB)),
+    st.sampled_from(((), (("a100", 1),), (("a100", 4),), (("a100", 1), ("v100", 2)))),
+    st.booleans(),
+)
 FEATURES = st.sampled_from(((), ("big",)))
 
 
@@ -59,8 +66,7 @@ def left_by(size: NodeSize, shape: TaskShape) -> Iterator[NodeSize]:
     kinds = [name for name, count in size.gpus if count >= shape.gpus and shape.gpu in ("", name)]
     for name in kinds if shape.gpus else [""]:
         gpus = tuple((each, count - shape.gpus * (each == name)) for each, count in size.gpus)
-        memory_bytes = size.memory_bytes if size.memory_bytes < 0 else size.memory_bytes - shape.memory_bytes
-        yield NodeSize(size.processors - shape.processors, memory_bytes, gpus)
+        yield size.without(shape, 1)._replace(gpus=gpus)
 
 
 @settings(max_examples=150, deadline=None)
@@ -79,6 +85,36 @@ def test_a_sure_place_is_there_wherever_loose_tasks_are(
     if worst:  # else there is no room for them, and they are not there
         assert 0 <= sure_places(known, shape, loose) <= min(worst)
     assert sure_places(known, shape, ()) == known.places(shape)
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.lists(st.tuples(LARGER_SIZES, FEATURES), min_size=1, max_size=3),
+    st.sampled_from(SHAPES[1:]),
+    st.lists(st.tuples(st.sampled_from(SHAPES), st.integers(1, 9)), max_size=3),
+    st.sampled_from(SHAPES),
+)
+def test_a_report_of_where_a_loose_task_is_takes_no_sure_place(
+    nodes: list[tuple[NodeSize, tuple[str, ...]]],
+    shape: TaskShape,
+    others: list[tuple[TaskShape, int]],
+    reported: TaskShape,
+) -> None:
+    sizes, features, counts = [size for size, _ in nodes], [each for _, each in nodes], [1] * len(nodes)
+    known = KnownNodes(sizes, features, counts)
+    loose = [LooseTasks(each, tasks, known) for each, tasks in others]
+    before = sure_places(known, shape, [LooseTasks(reported, 1, known), *loose])
+    for left in spread(nodes, [reported]):
+        assert sure_places(KnownNodes(left, features, counts), shape, loose) >= before
+
+
+def test_a_report_of_where_a_plain_task_is_keeps_the_gpus_beside_others_sure() -> None:
+    """A node of eight with one processor taken: four places there still take seven, though not each of them two."""
+    gpu, loose, gpus = TaskShape(1, 0, 1), TaskShape(4, GIB, 2), (("v100", 4),)
+    before = KnownNodes([NodeSize(8, 8 * GIB, gpus)], [()], [2])
+    assert sure_places(before, gpu, [LooseTasks(PLAIN, 7, before), LooseTasks(loose, 1, before)]) == 1
+    after = KnownNodes([NodeSize(8, 8 * GIB, gpus), NodeSize(7, 8 * GIB, gpus)], [(), ()], [1, 1])
+    assert sure_places(after, gpu, [LooseTasks(PLAIN, 6, after), LooseTasks(loose, 1, after)]) == 1
 
 
 def test_plain_tasks_that_leave_enough_processors_cost_no_place_for_gpus() -> None:

@@ -9,6 +9,7 @@ may be on. All bounds rest on one fact: a node with ``a`` of a resource has room
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from fractions import Fraction
 from typing import NamedTuple
 
 from koala.core.state.nodes.pools import PLAIN
@@ -105,24 +106,26 @@ class KnownNodes:
         )
 
     def costs(self, shape: TaskShape, resource: str, loose: Sequence[LooseTasks]) -> list[tuple[int, int]]:
-        """What it takes of the resource to undo a place of the shape on nodes where these may be, as (cost, how many
-        places cost that), the cheapest first. Before them comes what it takes to undo any, with no places."""
+        """What it takes of the resource to undo places of the shape on nodes where these may be, as (cost of them
+        together, how many places), those first of which each costs least. Before them comes what it takes to undo
+        any, with no places."""
         key = (shape, resource, *((each.shape, each.begin) for each in loose))
         costs = self._costs.get(key)
         if costs is None:
-            found: dict[int, int] = {}
+            found: dict[tuple[int, int], int] = {}
             fewest = _MANY
             may_be = [each.begin.places_on(each.shape) for each in loose if each.shape.processors]
             anywhere = len(may_be) < len(loose)
             for index, (places, count) in enumerate(zip(self.places_on(shape), self.counts, strict=True)):
                 if not places or not (anywhere or any(on[self.classes[index]] for on in may_be)):
                     continue
-                least, first, others = _costs_on(self.free[index], shape, places, resource)
+                least, steps = _costs_on(self.free[index], shape, places, resource)
                 fewest = min(fewest, least)
-                found[first] = found.get(first, 0) + count
-                if places > 1:
-                    found[others] = found.get(others, 0) + count * (places - 1)
-            costs = self._costs[key] = [(fewest, 0), *sorted(found.items())] if found else []
+                for step in steps:
+                    found[step] = found.get(step, 0) + count
+            cheapest = sorted(found, key=lambda step: Fraction(*step))
+            together = [(cost * found[cost, places], places * found[cost, places]) for cost, places in cheapest]
+            costs = self._costs[key] = [(fewest, 0), *together] if found else []
         return costs
 
 
@@ -234,11 +237,11 @@ def _spread(known: KnownNodes, shape: TaskShape, loose: Sequence[LooseTasks]) ->
         if not costs or amount < costs[0][0]:
             continue
         for cost, places in costs[1:]:
-            here = min(places, amount // cost)
-            lost += here
-            amount -= here * cost
-            if here < places:
+            if amount < cost:
+                lost += amount * places // cost
                 break
+            lost += places
+            amount -= cost
     return lost
 
 
@@ -253,25 +256,24 @@ def _amounts(shape: TaskShape, loose: Sequence[LooseTasks]) -> list[tuple[str, i
     return found
 
 
-def _costs_on(free: NodeSize, shape: TaskShape, places: int, resource: str) -> tuple[int, int, int]:
-    """What it takes to undo any of so many places on the node; and what of that counts for one, and for each of the
-    others."""
+def _costs_on(free: NodeSize, shape: TaskShape, places: int, resource: str) -> tuple[int, list[tuple[int, int]]]:
+    """What it takes to undo any of so many places on the node; and the steps, as (cost, places), of the concave line
+    over what each amount undoes. Under a looser one places would be lost once it is told where a part of it is."""
     if resource == "processors":
         have, need = free.processors, shape.processors
     elif resource == "memory":
         if not free.counts_memory:
-            return _MANY, _MANY, _MANY
+            return _MANY, [(_MANY, places)]
         have, need = free.memory_bytes, shape.memory_bytes
     else:
         kinds = [count for kind, count in free.gpus if not shape.gpu or kind == shape.gpu]
         if len(kinds) > 1:
-            return 1, 1, 1  # a part of one kind is of no use with a part of another
+            return 1, [(places, places)]  # a part of one kind is of no use with a part of another
         have, need = kinds[0], shape.gpus
-    first = have - places * need + 1
-    if need >= first:
-        return first, first, need
-    each = (first + (places - 1) * need) // places  # whoever undoes them all pays the least for each
-    return first, each, each
+    first, rest = have - places * need + 1, (places - 1) * need
+    if need >= first and rest:
+        return first, [(first, 1), (rest, places - 1)]
+    return first, [(first + rest, places)]  # whoever undoes them all pays the least for each
 
 
 def _harm(loose: TaskShape, shape: TaskShape) -> int:
