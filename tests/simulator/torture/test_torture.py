@@ -37,6 +37,7 @@ from koala.simulator.torture.spawning import SPAWNED_ONCE
 from koala.simulator.torture.storms import Storm, draw_storm
 from koala.simulator.torture.torture import StormVerdict, minimise, torture, weather
 from koala.simulator.world.contention import Contention
+from koala.simulator.world.world import World
 
 # Seeds 4 to 73: 70 storms are as many as show every happening several times, and ``koala torture`` lives through
 # thousands. Seeds 0 to 3 are lived through where the page on faults is run, and not here again.
@@ -484,8 +485,18 @@ def test_a_failing_storm_is_made_small_and_told(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_scheduler_that_goes_round_in_circles_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("koala.simulator.torture.torture.EVENTS_MAX", 50)
-    assert weather(draw_storm(3)).broken == "every job finishes"
+    monkeypatch.setattr("koala.simulator.torture.torture.EVENTS_OF_A_SECOND_MAX", 100)
+    wait = World.next
+    monkeypatch.setattr(World, "next", lambda world, due_at: wait(world, world.now or due_at))  # due again at once
+    assert weather(draw_storm(3)).broken == "time goes on"
+
+
+def test_a_storm_is_lived_through_however_many_events_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where jobs restart every second until it ends."""
+    monkeypatch.setattr("koala.simulator.torture.torture.EVENTS_OF_A_SECOND_MAX", 100)
+    verdict = weather(draw_storm(18))
+    assert verdict.detail == ""
+    assert verdict.events > 500
 
 
 def _shows(promise: str) -> bool:
