@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+import pytest
+
 from koala.core import JobState, Scheduler, decode_snapshot, encode_snapshot
 from koala.core.state.site_belief import Trust
-from koala.model.messages import ComponentEnded, JobEnded, JobOutcome, Outcome, SiteResumed, StartComponent
+from koala.model.messages import (
+    ComponentEnded,
+    JobEnded,
+    JobOutcome,
+    Outcome,
+    SiteDrained,
+    SiteResumed,
+    StartComponent,
+)
 from tests.support.core_driver import CoreDriver, ask, assert_clean, assert_ledger_balances, part
 
 
@@ -163,3 +173,29 @@ def test_where_sites_say_that_their_nodes_failed_the_job_is_not_to_blame() -> No
     assert set(where) == {"a", "b"}
     assert driver.job(1).to_blame == ""
     assert driver.job(1).state is not JobState.FAILED
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_a_site_at_which_all_fails_is_taken_out_at_the_threshold_unless_its_job_has_another_place_before(
+    elsewhere: bool,
+) -> None:
+    """Its operator ends whatever starts there. A job that does well elsewhere after one error leaves it at that."""
+    driver = CoreDriver({"a": 10, "b": 9, "c": 8}, error_threshold=2, cooldown_s=6_000.0, restarts_max=10)
+    for site in ("b", "c"):
+        driver.send(SiteDrained(at=driver.now, site=site))
+    driver.submit(ask(5))
+    assert _break(driver) == "a"
+    if not elsewhere:
+        assert _break(driver) == "a"
+        driver.pass_time(70.0)
+        assert driver.state(1) is JobState.WAITING, "nothing else is to be had"
+    for site in ("b", "c"):
+        driver.send(SiteResumed(at=driver.now, site=site))
+    driver.pass_time(70.0)
+    (claim,) = driver.job(1).claims
+    assert claim is not None
+    assert driver.ledger.names[claim.site] == "b"
+    driver.ready(claim.token)
+    driver.end(claim.token)
+    assert driver.ended(1).outcome is JobOutcome.DONE
+    assert _trusted(driver) == {"a": elsewhere, "b": True, "c": True}

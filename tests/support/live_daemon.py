@@ -35,8 +35,16 @@ def until(condition: Callable[[], bool], what: str, wait_s: float = WAIT_S) -> N
         time.sleep(pause_s(waited_s))
 
 
+def current_test() -> str:
+    """The test that runs now, with its phase, as pytest has it."""
+    return os.environ.get("PYTEST_CURRENT_TEST", "nobody")
+
+
 class Daemon:
-    """A daemon in a directory. ``start`` again after ``kill`` or ``stop`` goes on with the same state."""
+    """A daemon in a directory. ``start`` again after ``kill`` or ``stop`` goes on with the same state.
+
+    ``used_by`` is the last test that asked it for something: at the end of another one jobs may not go.
+    """
 
     def __init__(
         self,
@@ -53,7 +61,8 @@ class Daemon:
         self.socket = state / "koala.sock"
         self.server = f"unix:{self.socket}"
         self.url: str | None = None
-        self.client = Client(self.server)
+        self.used_by = current_test()
+        self._client = Client(self.server)
         self._grid = grid
         self._options = options
         self._environment = dict(environment)
@@ -61,6 +70,18 @@ class Daemon:
         self._program = program
         self._process: subprocess.Popen[bytes] | WarmProcess | None = None
         self._starts = 0
+
+    @property
+    def client(self) -> Client:
+        """Its client."""
+        self.note_use()
+        return self._client
+
+    def note_use(self) -> None:
+        """Note the test that uses it."""
+        test = current_test()
+        if not test.endswith("(teardown)"):  # that of a shared daemon is of no test that used it
+            self.used_by = test
 
     @property
     def pid(self) -> int:
@@ -145,7 +166,7 @@ class Daemon:
                 if self._process is not None and self._process.poll() is None:
                     self._cancel_all()
         finally:
-            self.client.close()
+            self._client.close()
             try:
                 if self._process is not None and self._process.poll() is None:
                     self._stop_or_tell_why_not()
@@ -165,10 +186,13 @@ class Daemon:
         raise AssertionError(f"the daemon was told to stop and did not:\n{self.output}")
 
     def _cancel_all(self) -> None:
-        live = [job.id for job in self.client.each_job() if job.state not in ENDED_STATES]
+        client = self._client
+        live = [job for job in client.each_job() if job.state not in ENDED_STATES]
         for job in live:
-            self.client.cancel(job)
-        until(lambda: not any(site.ours for site in self.client.sites()), "the sites let go of all components")
+            client.cancel(job.id)
+        left = [f"job {job.id} ({job.name}) was {job.state}" for job in live]
+        what = f"the sites let go of what {self.used_by} left: {', '.join(left) or 'no jobs'}"
+        until(lambda: not any(site.ours for site in client.sites()), what)
 
 
 def processes_below(directory: Path) -> list[int]:

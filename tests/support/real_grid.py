@@ -28,6 +28,7 @@ import pytest
 import yaml
 
 from koala import lab
+from koala.client import Client
 from koala.model.api import ComponentRun, JobDetail
 from tests.support.lab_making import at_free_ports
 from tests.support.live_daemon import Daemon, running_daemon, until
@@ -62,11 +63,6 @@ def require_programs() -> None:
         if os.environ.get("CI"):
             pytest.fail(words)
         pytest.skip(words)
-
-
-def current_test() -> str:
-    """The test that runs now, with its phase, as pytest has it."""
-    return os.environ.get("PYTEST_CURRENT_TEST", "nobody")
 
 
 @contextlib.contextmanager
@@ -111,15 +107,17 @@ class RealGrid:
     def __init__(self, lab: lab.Lab, daemon: Daemon, work_directories: Mapping[str, str]) -> None:
         self.lab = lab
         self.daemon = daemon
-        self.client = daemon.client
         self._work_directories = work_directories
-        self._used_by = current_test()
+
+    @property
+    def client(self) -> Client:
+        """That of the daemon, which notes the test that uses it."""
+        return self.daemon.client
 
     # --------------------------------------------------------------------------------------------- jobs
 
     def submit(self, text: str) -> int:
         """Submit a job in YAML; its id."""
-        self._used_by = current_test()
         return self.client.submit(text).job.id
 
     def ended(self, job: int, wait_s: float = WAIT_S) -> JobDetail:
@@ -184,7 +182,7 @@ class RealGrid:
 
         parts: dict[str, Callable[[], list[str]]] = {"sites": sites, "jobs": jobs, "journal": journal}
         parts |= {f"queue of {site}": partial(queue, site) for site in SITES}
-        lines = [f"last used by {self._used_by}"]
+        lines = [f"last used by {self.daemon.used_by}"]
         for title, look in parts.items():
             try:
                 lines += [f"{title}:", *(f"  {line}" for line in look())]
@@ -225,7 +223,7 @@ class RealGrid:
 
     def local_job(self, site: str, processors: int, seconds: float, limit_s: int | None = None) -> str:
         """A job of the site's own users, which Koala knows nothing of; its id. Slurm's limits are whole minutes."""
-        self._used_by = current_test()
+        self.daemon.note_use()
         script = f"#!/bin/sh\nsleep {seconds}\n"
         if site in SLURM_SITES:
             words = ["sbatch", "--parsable", "-n", str(processors), "-J", "local-user", "-o", "/dev/null"]
@@ -280,7 +278,7 @@ class RealGrid:
         except Exception as error:
             left = self.state()
             self.sweep()
-            raise AssertionError(f"{self._used_by} left behind what does not go: {error}\n{left}") from error
+            raise AssertionError(f"{self.daemon.used_by} left behind what does not go: {error}\n{left}") from error
 
     def sweep(self) -> None:
         """End the jobs of this daemon at the clusters, behind its back."""
@@ -288,7 +286,9 @@ class RealGrid:
             left = self._own(site)
             if left:
                 self.cancel_as_operator(site, *left)
-                until(partial(self._has_no_own, site), f"jobs left at {site} by {self._used_by} are ended", WAIT_S)
+                until(
+                    partial(self._has_no_own, site), f"jobs left at {site} by {self.daemon.used_by} are ended", WAIT_S
+                )
 
     def _own(self, site: str) -> list[str]:
         """The ids of this daemon's jobs at a site; other daemons of the lab have work directories of their own."""
