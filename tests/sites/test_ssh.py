@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import subprocess
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -11,9 +12,10 @@ import pytest
 
 from koala.model.grid import BatchSettings
 from koala.model.messages import Outcome, SiteSilent
-from koala.sites import Stream
+from koala.sites import Stream, remote_shell
 from koala.sites.batch.slurm.system import SlurmSystem
 from koala.sites.remote_shell import RemoteShell, ShellError, ShellTimeoutError
+from koala.sites.shell_script import printing
 from tests.support.batch_sites import opened_batch, until_true
 from tests.support.live_sites import launch
 from tests.support.slurm_cluster import slurm_cluster
@@ -54,6 +56,93 @@ def test_all_commands_share_one_connection_which_goes_with_the_runner(server: Ss
             await asyncio.gather(*(commands.run("true", timeout_s=120) for _ in range(12)))
             assert connections() == 1
         await until_true(lambda: "Disconnected" in (server.root / "log").read_text())
+
+    asyncio.run(scenario())
+
+
+def test_the_shell_of_the_account_starts_once_for_commands_that_follow_each_other(
+    server: SshServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_shell, "COMMANDS_AT_A_TIME_MAX", 2)
+    (server.root / ".bashrc").write_text("echo . >>$HOME/started; echo welcome; export MODULES=loaded; cd /\n")
+
+    def started() -> int:
+        return (server.root / "started").read_text().count(".")
+
+    async def scenario() -> None:
+        async with reached(server) as commands:
+            for _ in range(5):
+                answer = await commands.run("echo $MODULES; MODULES=; pwd; cd /tmp", timeout_s=120)
+                assert (answer.stdout, answer.greeting) == (b"loaded\n/\n", b"welcome\n")
+            assert started() == 1
+            await asyncio.gather(*(commands.run("true", timeout_s=120) for _ in range(12)))
+            assert started() == 2
+            await commands.close()
+            await commands.run("true", timeout_s=120)
+            assert started() == 3
+
+    asyncio.run(scenario())
+
+
+def test_every_text_comes_whole_or_does_nothing_and_whatever_it_writes_is_its_own(server: SshServer) -> None:
+    data = bytes(range(1, 256)) * 1000 + b"\n@end 0\n"
+
+    async def scenario() -> None:
+        async with reached(server) as commands:
+            printed, exit_code = await asyncio.gather(
+                commands.run(f"{printing(data)}\necho Grüße >&2", timeout_s=120),
+                commands.run("exit 255", timeout_s=120),
+            )
+            assert (printed.stdout, printed.stderr) == (data, "Grüße\n".encode())
+            assert exit_code.code == 255
+            broken = await commands.run("touch $HOME/done\n} && { (", timeout_s=120)
+            assert broken.code != 0
+            assert not (server.root / "done").exists()
+            assert (await commands.run("echo fine", timeout_s=120)).stdout == b"fine\n"
+
+    asyncio.run(scenario())
+
+
+def test_after_a_shell_was_killed_at_the_other_end_commands_get_another(server: SshServer) -> None:
+    async def scenario() -> None:
+        async with reached(server) as commands:
+            with pytest.raises(ShellError, match=HOST):
+                await commands.run("echo begun; kill -9 $(cut -d' ' -f4 /proc/$PPID/stat) $PPID $$", timeout_s=120)
+            assert (await commands.run("echo fine", timeout_s=120)).stdout == b"fine\n"
+
+    asyncio.run(scenario())
+
+
+def test_a_shell_that_is_idle_or_old_goes_and_commands_get_another(
+    server: SshServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def shells() -> list[str]:
+        found = subprocess.run(["pgrep", "-f", f"-F {server.config} .* exec sh$"], capture_output=True, text=True)
+        return found.stdout.split()
+
+    async def scenario() -> None:
+        monkeypatch.setattr(remote_shell, "SHELL_AGE_S", 0)
+        async with reached(server) as commands:
+            await commands.run("true", timeout_s=120)
+            assert shells() == []
+            monkeypatch.setattr(remote_shell, "SHELL_AGE_S", 600)
+            monkeypatch.setattr(remote_shell, "SHELL_IDLE_S", 0.01)
+            await commands.run("true", timeout_s=120)
+            await until_true(lambda: shells() == [])
+            assert (await commands.run("echo fine", timeout_s=120)).stdout == b"fine\n"
+
+    asyncio.run(scenario())
+
+
+def test_a_caller_that_gives_up_leaves_a_shell_that_nobody_gets(server: SshServer, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with reached(server) as commands:
+            call = asyncio.create_task(commands.run(f": >{tmp_path}/begun; sleep 3; echo late", timeout_s=120))
+            await until_true((tmp_path / "begun").exists)
+            call.cancel()
+            await asyncio.gather(call, return_exceptions=True)
+            assert call.cancelled()
+            assert (await commands.run("echo fine", timeout_s=120)).stdout == b"fine\n"
 
     asyncio.run(scenario())
 

@@ -80,14 +80,12 @@ def test_a_name_that_somebody_else_has_taken_is_not_used(tmp_path: Path) -> None
 
 def test_commands_over_ssh_get_another_directory_when_theirs_was_cleaned_away() -> None:
     commands = RemoteShell(ssh="nowhere")
-    words = commands._words(10.0)
-    path = Path(next(word for word in words if word.startswith("ControlPath=")).removeprefix("ControlPath=")).parent
-    assert path.is_dir()
+    path = commands._socket_directory().path
+    assert commands._socket_directory().path == path
     for each in path.iterdir():
         each.unlink()
     path.rmdir()
-    again = commands._words(10.0)
-    other = Path(next(word for word in again if word.startswith("ControlPath=")).removeprefix("ControlPath=")).parent
+    other = commands._socket_directory().path
     assert other.is_dir()
     del commands
     assert not other.exists(), "it goes with who used it"

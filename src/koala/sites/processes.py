@@ -15,7 +15,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -128,32 +128,102 @@ class ProcessResult(msgspec.Struct, frozen=True, kw_only=True):
     overflowed: bool = False
 
 
-class _Running(asyncio.SubprocessProtocol):
-    """A program that runs: what it writes is kept up to a limit. ``left`` is set at its end, also while something
-    that it left behind holds its pipes open; ``full`` when it has written too much, ``silent`` when nothing can come.
+class Attended(asyncio.SubprocessProtocol):
+    """A program that is written to and read from while it runs, in a session of its own: see ``attend``.
+
+    What it writes is in ``written``, by descriptor, up to a limit that each of them has.
     """
 
-    def __init__(self, limit: int) -> None:
+    def __init__(self, output_bytes_max: int) -> None:
         self.written = {1: bytearray(), 2: bytearray()}
-        self.left = asyncio.Event()
-        self.full = asyncio.Event()
-        self.silent = asyncio.Event()
-        self._limit = limit
+        self._limit = output_bytes_max
         self._open = {1, 2}
+        self._left = False
+        self._news = asyncio.Event()
+        self._transport: asyncio.SubprocessTransport | None = None
+
+    @property
+    def code(self) -> int | None:
+        """Its exit code, negative for a signal; None while it runs."""
+        assert self._transport is not None, "it was started"
+        return self._transport.get_returncode()
+
+    @property
+    def has_left(self) -> bool:
+        """Whether it has ended, while something that it left behind may still hold its pipes open."""
+        return self._left
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether nothing can come any more."""
+        return not self._open
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it has written too much."""
+        return any(len(each) >= self._limit for each in self.written.values())
+
+    def write(self, data: bytes) -> None:
+        """Give it something to read. One that has ended does not read it."""
+        if not self._left:
+            self._input().write(data)
+
+    def write_no_more(self) -> None:
+        """Let it read that this was all."""
+        self._input().close()
+
+    def _input(self) -> asyncio.WriteTransport:
+        assert self._transport is not None, "it was started"
+        pipe = self._transport.get_pipe_transport(0)
+        assert isinstance(pipe, asyncio.WriteTransport)
+        return pipe
+
+    async def until(self, condition: Callable[[], bool], wait_s: float) -> None:
+        """Wait until that holds, which is looked at whenever it has written something or ended, or for so long."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait_s):
+                while not condition():
+                    self._news.clear()
+                    await self._news.wait()
+
+    async def end(self) -> None:
+        """Kill everything in its process group, unless it has ended. May be repeated."""
+        assert self._transport is not None, "it was started"
+        if self.code is None:
+            _kill_group(self._transport.get_pid())
+            await self.until(lambda: self._left, LAST_WORDS_S)  # so that no zombie stays behind
+        self._transport.close()
+
+    # ---------------------------------------------------------------------------- called by the event loop
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.SubprocessTransport)
+        self._transport = transport
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         written = self.written[fd]
-        written += data[: self._limit - len(written)]
-        if len(written) >= self._limit:
-            self.full.set()
+        written += data[: max(0, self._limit - len(written))]
+        self._news.set()
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         self._open.discard(fd)
-        if not self._open:
-            self.silent.set()
+        self._news.set()
 
     def process_exited(self) -> None:
-        self.left.set()
+        self._left = True
+        self._news.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        assert self._transport is not None, "it was started"
+        self._transport.close()
+
+
+async def attend(words: Sequence[str], *, environment: Mapping[str, str], output_bytes_max: int) -> Attended:
+    """Start a program that is to be ended by its ``end``. Raises ``OSError`` when it cannot be started."""
+    _, program = await asyncio.get_running_loop().subprocess_exec(
+        lambda: Attended(output_bytes_max), *words, env=dict(environment), start_new_session=True
+    )
+    return program
 
 
 async def run(
@@ -165,39 +235,22 @@ async def run(
     A program that ends without reading all of ``stdin`` is no error: its exit code says more. Raises ``OSError``
     when it cannot be started.
     """
-    running = _Running(output_bytes_max)
-    transport, _ = await asyncio.get_running_loop().subprocess_exec(
-        lambda: running, *words, env=dict(environment), start_new_session=True
-    )
+    program = await attend(words, environment=environment, output_bytes_max=output_bytes_max)
     try:
-        pipe = transport.get_pipe_transport(0)
-        assert isinstance(pipe, asyncio.WriteTransport)
-        pipe.write(stdin)
-        pipe.close()
-        await _first_of(running.left, running.full, wait_s=timeout_s)
-        if running.left.is_set() and not running.full.is_set():
-            await _first_of(running.silent, wait_s=LAST_WORDS_S)
+        program.write(stdin)
+        program.write_no_more()
+        await program.until(lambda: program.has_left or program.is_full, timeout_s)
+        if program.has_left and not program.is_full:
+            await program.until(lambda: program.is_silent, LAST_WORDS_S)
+        code = program.code
     finally:
-        code = transport.get_returncode()
-        if code is None:
-            _kill_group(transport.get_pid())
-            await _first_of(running.left, wait_s=LAST_WORDS_S)  # so that no zombie stays behind
-        transport.close()
+        await program.end()
     return ProcessResult(
         code=code,
-        stdout=bytes(running.written[1]),
-        stderr=bytes(running.written[2]),
-        overflowed=running.full.is_set(),
+        stdout=bytes(program.written[1]),
+        stderr=bytes(program.written[2]),
+        overflowed=program.is_full,
     )
-
-
-async def _first_of(*events: asyncio.Event, wait_s: float) -> None:
-    tasks = [asyncio.create_task(event.wait()) for event in events]
-    try:
-        await asyncio.wait(tasks, timeout=wait_s, return_when=asyncio.FIRST_COMPLETED)
-    finally:
-        for task in tasks:
-            task.cancel()
 
 
 def _kill_group(pid: int) -> None:

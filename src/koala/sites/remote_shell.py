@@ -2,7 +2,8 @@
 
 The script goes in by standard input, so that nothing of it is ever an argument that some shell in between could take
 apart. The ssh program is used, and not a library, since it knows the user's hosts, keys, agents and jump hosts; one
-connection to a host is shared by all commands. What the scripts do is no concern of this module.
+connection to a host is shared by all commands, and so are the shells that it leads to. What the scripts do is no
+concern of this module.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from pathlib import Path
 import msgspec
 
 from koala.sites import processes
+from koala.sites.shell_session import SESSION_COMMAND, ShellSession
 
 # Limits on what one command may write, and on how many run at a time: sshd allows 10 sessions a connection.
 COMMAND_OUTPUT_BYTES_MAX = 67_108_864
@@ -32,6 +34,10 @@ CONNECT_S = 10
 ALIVE_S = 5
 ALIVE_MISSES = 3
 PERSIST_S = 60
+# How long a shell that nobody uses is kept, and how old one may be that gets another command: what changes about the
+# account, such as its start files, is to count soon.
+SHELL_IDLE_S = 60
+SHELL_AGE_S = 600
 # The other end stops a command a little before we would, so that nothing is left behind there.
 _HEAD_START_S = 2.0
 # Of the driver's environment, for ssh alone: where it finds the user's agent and tickets.
@@ -40,6 +46,8 @@ SSH_VARIABLES = ("SSH_AUTH_SOCK", "KRB5CCNAME")
 # the user's home directory.
 SSH_CONFIG_VARIABLE = "KOALA_SSH_CONFIG"
 
+# What runs texts on this machine.
+_SHELL = ("/bin/sh",)
 # The exit codes of ssh itself, and of the program that keeps the time at the other end.
 _SSH_FAILED = 255
 _TIME_UP = 124
@@ -71,11 +79,15 @@ class ShellTimeoutError(ShellError):
 
 
 class ShellResult(msgspec.Struct, frozen=True, kw_only=True):
-    """What a command wrote, and its exit code; negative if a signal ended it."""
+    """What a command wrote, and its exit code; negative if a signal ended it.
+
+    ``greeting`` is what the start files of the account print of their own accord before any command.
+    """
 
     code: int
     stdout: bytes
     stderr: bytes
+    greeting: bytes = b""
 
 
 class RemoteShell:
@@ -105,6 +117,7 @@ class RemoteShell:
             f"export {name}={shlex.quote(value)}\n" for name, value in sorted((environment or {}).items())
         )
         self._turns = asyncio.Semaphore(COMMANDS_AT_A_TIME_MAX)
+        self._idle: list[_KeptShell] = []
 
     async def run(self, text: str, *, timeout_s: float) -> ShellResult:
         """Run a text, and give what it wrote once it has ended.
@@ -115,34 +128,86 @@ class RemoteShell:
         whole = f"koala_text() {{\n{self._exports}{text}\n}}\nkoala_text </dev/null\n"
         async with self._turns:
             try:
+                if self._ssh is not None:
+                    return await self._run_there(self._ssh, whole, timeout_s)
                 finished = await processes.run(
-                    self._words(timeout_s),
+                    [*self._through, *_SHELL],
                     stdin=whole.encode(),
                     environment=self._environment(),
                     timeout_s=timeout_s,
                     output_bytes_max=COMMAND_OUTPUT_BYTES_MAX,
                 )
+            except ShellError:
+                raise
             except OSError as error:
                 raise ShellError(self.host, f"{error.filename or 'a command'}: {error.strerror}") from None
         return self._answer(finished, timeout_s)
 
-    def _answer(self, finished: processes.ProcessResult, timeout_s: float) -> ShellResult:
+    async def _run_there(self, ssh: str, whole: str, timeout_s: float) -> ShellResult:
+        kept = await self._shell(ssh)
+        session = kept.session
+        try:
+            finished = await session.run(
+                whole, timeout_s=timeout_s, timeout_there_s=max(1.0, timeout_s - _HEAD_START_S)
+            )
+        finally:
+            await self._keep(kept)
+        if finished.code == _TIME_UP:
+            finished = msgspec.structs.replace(finished, code=None)
+        elif session.has_left and finished.code == _SSH_FAILED:
+            raise ShellError(self.host, last_words(finished.stderr) or "ssh failed", finished.stdout)
+        return self._answer(finished, timeout_s, session.greeting)
+
+    def _answer(self, finished: processes.ProcessResult, timeout_s: float, greeting: bytes = b"") -> ShellResult:
         if finished.overflowed:
             limit = f"{COMMAND_OUTPUT_BYTES_MAX} bytes (COMMAND_OUTPUT_BYTES_MAX)"
             raise ShellError(self.host, f"a command wrote more than {limit}")
-        if finished.code is None or (self._ssh is not None and finished.code == _TIME_UP):
+        if finished.code is None:
             raise ShellTimeoutError(self.host, f"no answer within {timeout_s:g} s", finished.stdout)
-        if self._ssh is not None and finished.code == _SSH_FAILED:
-            raise ShellError(self.host, last_words(finished.stderr) or "ssh failed", finished.stdout)
-        return ShellResult(code=finished.code, stdout=finished.stdout, stderr=finished.stderr)
+        return ShellResult(code=finished.code, stdout=finished.stdout, stderr=finished.stderr, greeting=greeting)
+
+    # ------------------------------------------------------------------------------------- shells that are kept
+
+    async def _shell(self, ssh: str) -> _KeptShell:
+        """One that nobody uses, the latest used first, or else a new one."""
+        while self._idle:
+            kept = self._idle.pop()
+            kept.cancel_expiry()
+            if kept.session.is_sound:
+                return kept
+            await kept.session.end()
+        sockets = self._socket_directory()
+        session = await ShellSession.start(
+            [*self._through, *self._ssh_words(sockets.path), "--", ssh, SESSION_COMMAND],
+            environment=self._environment(),
+            output_bytes_max=COMMAND_OUTPUT_BYTES_MAX,
+        )
+        return _KeptShell(session, sockets)
+
+    async def _keep(self, kept: _KeptShell) -> None:
+        """Keep it for the next text, if there may be one, for a while."""
+        loop = asyncio.get_running_loop()
+        if kept.sockets is not self._sockets or not kept.session.is_sound or loop.time() >= kept.until:
+            await kept.session.end()
+            return
+        kept.expiry = loop.call_later(SHELL_IDLE_S, self._dismiss, kept)
+        self._idle.append(kept)
+
+    def _dismiss(self, kept: _KeptShell) -> None:
+        self._idle.remove(kept)
+        kept.session.dismiss()
 
     async def close(self) -> None:
         """End the shared connection. Another ``run`` makes a new one. Where there is no ssh, there is none to end."""
         sockets, self._sockets = self._sockets, None
         if sockets is None:
             return
+        idle, self._idle = self._idle, []
         words = [*self._through, *self._ssh_words(sockets.path), "-O", "exit", self._ssh or ""]
         try:
+            for kept in idle:
+                kept.cancel_expiry()
+            await asyncio.gather(*(kept.session.end() for kept in idle))
             with contextlib.suppress(OSError):
                 await processes.run(
                     words, stdin=b"", environment=self._environment(), timeout_s=CONNECT_S, output_bytes_max=65_536
@@ -150,23 +215,12 @@ class RemoteShell:
         finally:
             sockets.remove()
 
-    def _words(self, timeout_s: float) -> list[str]:
-        if self._ssh is None:
-            return [*self._through, "/bin/sh"]
+    def _socket_directory(self) -> SocketDirectory:
         if self._sockets is None or not self._sockets.path.is_dir():  # somebody may have cleaned up
             self._sockets = SocketDirectory()
             # Where nobody closes it, the directory goes with this object, and the connection once it was idle long.
             weakref.finalize(self, self._sockets.remove)
-        # A program whose connection is cut goes on at the other end, so its time is kept there as well.
-        limit_s = max(1.0, timeout_s - _HEAD_START_S)
-        there = f"if command -v timeout >/dev/null 2>&1; then exec timeout -k 1 {limit_s:.0f} sh; fi; exec sh"
-        return [
-            *self._through,
-            *self._ssh_words(self._sockets.path),
-            "--",
-            self._ssh,
-            f"exec sh -c {shlex.quote(there)}",
-        ]
+        return self._sockets
 
     def _ssh_words(self, sockets: Path) -> list[str]:
         options = (
@@ -185,6 +239,21 @@ class RemoteShell:
         if self._ssh is not None:
             environment.update((name, os.environ[name]) for name in SSH_VARIABLES if name in os.environ)
         return environment
+
+
+class _KeptShell:
+    """A session, the connection that it belongs to, and until when it takes texts."""
+
+    def __init__(self, session: ShellSession, sockets: SocketDirectory) -> None:
+        self.session = session
+        self.sockets = sockets
+        self.until = asyncio.get_running_loop().time() + SHELL_AGE_S
+        self.expiry: asyncio.TimerHandle | None = None
+
+    def cancel_expiry(self) -> None:
+        """It is not to be dismissed for being idle."""
+        if self.expiry is not None:
+            self.expiry.cancel()
 
 
 def ssh_program(config: Path | None = None) -> tuple[str, ...]:

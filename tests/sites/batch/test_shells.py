@@ -9,8 +9,7 @@ import pytest
 
 from koala.model.launch import Go, InputLink
 from koala.model.messages import Outcome
-from koala.sites import Stream
-from koala.sites.remote_shell import RemoteShell
+from koala.sites import Stream, remote_shell
 from tests.support.paper_batch import PaperSite, component
 from tests.support.real_programs import real_program
 
@@ -22,7 +21,7 @@ def test_a_component_lives_and_dies_in_every_shell(
     tmp_path: Path, shell: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real_program(shell[0])
-    monkeypatch.setattr(RemoteShell, "_words", lambda *_: list(shell))
+    monkeypatch.setattr(remote_shell, "_SHELL", shell)
 
     async def scenario() -> None:
         root = tmp_path / "it's a $place"

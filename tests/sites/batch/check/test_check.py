@@ -87,6 +87,13 @@ def test_a_shell_of_the_account_that_is_slow_to_start_is_told_with_what_it_costs
     assert ("return ;;" in found["login"].advice) is (sign is WARNED)
 
 
+def test_what_the_start_files_of_an_account_print_is_told_though_commands_do_not_see_it() -> None:
+    answer = ShellResult(code=0, stdout=b"koala-answers\n", stderr=b"", greeting=b"welcome to far\n")
+    found, _ = played({"koala-answers": lambda _: answer}, ssh="far")
+    assert found["connection"].sign is FAILED
+    assert "'welcome to far'" in found["connection"].words
+
+
 def test_where_there_is_no_ssh_nobody_logs_in() -> None:
     found, _ = played(asking_takes_s=lambda text: 1.0 * ("SHLVL=0" in text))
     assert "login" not in found

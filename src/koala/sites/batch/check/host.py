@@ -24,7 +24,7 @@ from koala.sites.batch.scripts import directory
 from koala.sites.shell_script import assign, directory_word, shell_file
 
 CLOCKS_APART_S = 5.0
-# From here on it costs more than the work of most commands. The least of so many tries counts.
+# From here on it costs more than most commands. The least of so many tries counts.
 LOGIN_MS_MAX = 50.0
 LOGIN_TRIES = 3
 ROOM_BYTES_MIN = 100_000_000
@@ -57,9 +57,9 @@ async def connection(context: CheckContext) -> StepResult:
         return failed(f"no answer: {error}", _connection_advice(context, str(error)))
     if reply.code != 0:
         return failed(f"commands do not run there: {reply.reason}", _connection_advice(context, reply.reason))
-    for printed in (first.printed, reply.printed):
-        if printed != f"{_GREETING}\n":
-            noise = " ".join(printed.replace(_GREETING, "").split())[:80]
+    for each in (first, reply):
+        if each.greeting or each.printed != f"{_GREETING}\n":
+            noise = " ".join(f"{each.greeting} {each.printed}".replace(_GREETING, "").split())[:80]
             return failed(
                 f"the login there prints something of its own: {noise!r}",
                 "let the shell's start files print nothing where there is no terminal: [ -t 1 ] || return",
@@ -96,8 +96,8 @@ async def shell(context: CheckContext) -> StepResult:
 
 
 async def login(context: CheckContext) -> StepResult | None:
-    """What the shell of the account costs, which an ssh server starts for each command. Nothing where there is none:
-    there commands are run by a plain shell."""
+    """What the shell of the account costs, with which each session of an ssh server begins. Nothing where there is
+    none: there commands are run by a plain shell."""
     if context.settings.ssh is None:
         return None
     plain_s, login_s = [], []
@@ -108,7 +108,7 @@ async def login(context: CheckContext) -> StepResult | None:
     if costs_ms < LOGIN_MS_MAX:
         return passed(f"the shell of the account starts in {costs_ms:.0f} ms")
     return warned(
-        f"the shell of the account takes {costs_ms:.0f} ms to start, and it is started for each command",
+        f"the shell of the account takes {costs_ms:.0f} ms to start, and each session and transfer begins with it",
         "begin its start file (~/.bashrc, ~/.zshenv, ~/.cshrc) with what ends it for commands: "
         "case $- in *i*) ;; *) return ;; esac",
     )

@@ -79,11 +79,12 @@ class RunsScripts(Protocol):
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """An answer as text."""
+    """An answer as text. ``greeting`` is what the login printed before it, of its own accord."""
 
     code: int
     printed: str
     complaint: str
+    greeting: str
 
     @property
     def reason(self) -> str:
@@ -139,7 +140,10 @@ class CheckContext:
             answer = await self.runner.run(text, timeout_s=timeout_s)
         except OSError as error:
             raise UnansweredError(" ".join(str(error).split())[:_COMPLAINT_CHARACTERS_MAX]) from error
-        return Reply(answer.code, answer.stdout.decode(errors="replace"), answer.stderr.decode(errors="replace"))
+        printed, complaint, greeting = (
+            each.decode(errors="replace") for each in (answer.stdout, answer.stderr, answer.greeting)
+        )
+        return Reply(answer.code, printed, complaint, greeting)
 
     @property
     def token(self) -> str:
