@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from koala.client.errors import InvalidError
-from koala.client.fetching import told
+from koala.client.fetching import told_of
 
 # A name in the archive, part by part.
 _Parts: TypeAlias = tuple[str, ...]
@@ -24,7 +24,7 @@ _Parts: TypeAlias = tuple[str, ...]
 def unpack(archive: Path, directory: Path) -> list[str]:
     """Unpack the archive of a directory, and remove it; the entries that are not unpacked, as they lead out of the
     directory or are no files. Files and links that are there are replaced, directories stay as they are."""
-    with told(directory):
+    with told_of(directory):
         directory.mkdir(parents=True, exist_ok=True)
         try:
             with tarfile.open(archive, "r:") as tar:

@@ -5,7 +5,7 @@ its arguments and its docstring; annotations are evaluated here, so that the met
 """
 
 import uuid
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, ParamSpec, TypeVar
 from urllib.parse import quote
@@ -40,6 +40,8 @@ from koala.model.api import (
     Overview,
     Page,
     Question,
+    ReadFile,
+    Reading,
     Registration,
     Replication,
     Scope,
@@ -107,6 +109,7 @@ def _nothing(_: bytes) -> None:
 
 _SITES = TypeAdapter(list[SiteInfo])
 _OUTPUTS = TypeAdapter(list[OutputInfo])
+_FILES_READ = TypeAdapter(list[ReadFile])
 _TOKENS = TypeAdapter(list[TokenInfo])
 _JOURNAL = TypeAdapter(list[JournalEntry])
 
@@ -368,9 +371,11 @@ def file(name: str) -> Call[FileInfo]:
     return Call(method="GET", path=f"/v1/files/{_path_of(name)}", read=FileInfo.model_validate_json)
 
 
-def outputs(job: int) -> Call[list[OutputInfo]]:
-    """What a job made, with the names by which ``read_file`` has the bytes."""
-    return Call(method="GET", path=f"/v1/jobs/{job}/outputs", read=_OUTPUTS.validate_json)
+def outputs(job: int, *, after: int = 0) -> Call[list[OutputInfo]]:
+    """What a job made, with the names by which ``read_file`` has the bytes. Of an array, what its first elements
+    after the job ``after`` made; ``each_output`` asks until the last one."""
+    asked = _parameters(after=after or None)
+    return Call(method="GET", path=f"/v1/jobs/{job}/outputs", parameters=asked, read=_OUTPUTS.validate_json)
 
 
 def read_file(name: str, *, offset: int = 0, limit: int = DOWNLOAD_BYTES_MAX) -> Call[bytes]:
@@ -382,6 +387,22 @@ def read_file(name: str, *, offset: int = 0, limit: int = DOWNLOAD_BYTES_MAX) ->
         read=bytes,
         timeout_s=None,
     )
+
+
+def read_files(names: Sequence[str]) -> Call[list[tuple[ReadFile, bytes]]]:
+    """Several small files, each whole or with the problem that keeps it from being read; those of the end for which
+    the answer has no room are to be asked for again. ``fetch_files`` brings any number of them to this machine."""
+    wish = Reading(names=list(names))
+    return Call(method="POST", path="/v1/file-contents", body=wish, read=_files_read, timeout_s=None)
+
+
+def _files_read(answer: bytes) -> list[tuple[ReadFile, bytes]]:
+    head, _, _ = answer.partition(b"\n")
+    offset, found = len(head) + 1, []
+    for each in _FILES_READ.validate_json(head):
+        found.append((each, answer[offset : offset + each.size_bytes]))
+        offset += each.size_bytes
+    return found
 
 
 def register(name: str, site: str, *, path: str | None = None, url: str | None = None) -> Call[FileInfo]:

@@ -13,7 +13,7 @@ import ssl
 import time
 import traceback
 import typing
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
 from types import GenericAlias, TracebackType
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
@@ -25,7 +25,7 @@ from koala.client.address import CA_FILE_VARIABLE, Address, checked_token, find_
 from koala.client.calls import Call, checked
 from koala.client.errors import UnavailableError, WrongAddressError
 from koala.client.exchange import PATIENCE_S, Exchange, Pause, Reply, Send, Step, Steps, timeout_of
-from koala.client.fetching import FetchProgress, fetch
+from koala.client.fetching import FetchProgress, fetch, fetch_all
 from koala.client.journal_stream import JournalStream
 from koala.client.parcel import Files, SendProgress, gather, send
 from koala.model.api import (
@@ -35,6 +35,7 @@ from koala.model.api import (
     FileInfo,
     JobSummary,
     JournalEntry,
+    OutputInfo,
     Page,
     Submitted,
     SubmittedGraph,
@@ -74,9 +75,10 @@ def _each(
 ) -> Callable[Concatenate["Client", P], Iterator[Item]]:
     """The method of ``Client`` that gives every item of a long list, asking for page after page."""
     page: Callable[..., Call[Any]] = describe
+    paging = {"limit": PAGE_ITEMS_MAX} if "limit" in inspect.signature(describe).parameters else {}
 
     def method(self: "Client", /, *args: P.args, **kwargs: P.kwargs) -> Iterator[Item]:
-        asked: dict[str, Any] = {"limit": PAGE_ITEMS_MAX, **kwargs}
+        asked: dict[str, Any] = {**paging, **kwargs}
         following: dict[str, Any] | None = {}
         while following is not None:
             call = checked(page, *args, **{**asked, **following})
@@ -91,9 +93,10 @@ def _async_each(
 ) -> Callable[Concatenate["AsyncClient", P], AsyncIterator[Item]]:
     """As ``_each``, for ``AsyncClient``."""
     page: Callable[..., Call[Any]] = describe
+    paging = {"limit": PAGE_ITEMS_MAX} if "limit" in inspect.signature(describe).parameters else {}
 
     async def method(self: "AsyncClient", /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[Item]:
-        asked: dict[str, Any] = {"limit": PAGE_ITEMS_MAX, **kwargs}
+        asked: dict[str, Any] = {**paging, **kwargs}
         following: dict[str, Any] | None = {}
         while following is not None:
             call = checked(page, *args, **{**asked, **following})
@@ -104,11 +107,14 @@ def _async_each(
     return _described(method, "AsyncClient", name, describe, GenericAlias(AsyncIterator, (item,)))
 
 
-def _page_of(answer: Page[Any] | list[JournalEntry]) -> tuple[list[Any], dict[str, Any] | None]:
+def _page_of(answer: Page[Any] | list[JournalEntry] | list[OutputInfo]) -> tuple[list[Any], dict[str, Any] | None]:
     """The items of one page, and what to ask the next page with; None after the last page."""
     if isinstance(answer, Page):
         return answer.items, None if answer.next is None else {"cursor": answer.next}
-    return answer, {"after": answer[-1].seq} if answer else None
+    if not answer:
+        return [], None
+    last = answer[-1]
+    return list(answer), {"after": last.job if isinstance(last, OutputInfo) else last.seq}
 
 
 def _answer_of(describe: Callable[..., Call[Any]]) -> Any:
@@ -185,6 +191,7 @@ class Client(_Sender):
     file = _call(calls.file)
     outputs = _call(calls.outputs)
     read_file = _call(calls.read_file)
+    read_files = _call(calls.read_files)
     register = _call(calls.register)
     replicate = _call(calls.replicate)
     forget = _call(calls.forget)
@@ -200,6 +207,7 @@ class Client(_Sender):
     each_job = _each(JobSummary, "each_job", calls.jobs)
     each_file = _each(FileInfo, "each_file", calls.files)
     each_entry = _each(JournalEntry, "each_entry", calls.journal)
+    each_output = _each(OutputInfo, "each_output", calls.outputs)
 
     def __init__(
         self,
@@ -283,6 +291,13 @@ class Client(_Sender):
         by its checksum. ``progress`` hears of the bytes."""
         return self._take(fetch(self.exchange, name, Path(path), progress))
 
+    def fetch_files(
+        self, wanted: Iterable[tuple[FileInfo | OutputInfo, str | Path]], *, progress: FetchProgress | None = None
+    ) -> dict[Path, str]:
+        """Bring files of the catalogue to paths of this machine, small ones many at a time, each verified by its
+        checksum; one that is there already is not brought again. What could not be had, by its path, and why."""
+        return self._take(fetch_all(self.exchange, wanted, progress))
+
     def wait_ended(self, job: int, timeout_s: float | None = None) -> JobSummary:
         """The job when it has ended, or as it is when the time is up (None: however long it takes)."""
         return self._take(self.exchange.wait_ended(job, timeout_s))
@@ -359,6 +374,7 @@ class AsyncClient(_Sender):
     file = _async_call(calls.file)
     outputs = _async_call(calls.outputs)
     read_file = _async_call(calls.read_file)
+    read_files = _async_call(calls.read_files)
     register = _async_call(calls.register)
     replicate = _async_call(calls.replicate)
     forget = _async_call(calls.forget)
@@ -374,6 +390,7 @@ class AsyncClient(_Sender):
     each_job = _async_each(JobSummary, "each_job", calls.jobs)
     each_file = _async_each(FileInfo, "each_file", calls.files)
     each_entry = _async_each(JournalEntry, "each_entry", calls.journal)
+    each_output = _async_each(OutputInfo, "each_output", calls.outputs)
 
     def __init__(
         self,
@@ -478,6 +495,12 @@ class AsyncClient(_Sender):
     ) -> Awaitable[FileInfo]:
         """As ``Client.fetch_file``."""
         return self._take(fetch(self.exchange, name, Path(path), progress))
+
+    def fetch_files(
+        self, wanted: Iterable[tuple[FileInfo | OutputInfo, str | Path]], *, progress: FetchProgress | None = None
+    ) -> Awaitable[dict[Path, str]]:
+        """As ``Client.fetch_files``."""
+        return self._take(fetch_all(self.exchange, wanted, progress))
 
     def wait_ended(self, job: int, timeout_s: float | None = None) -> Awaitable[JobSummary]:
         """As ``Client.wait_ended``."""

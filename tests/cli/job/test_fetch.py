@@ -58,3 +58,22 @@ def test_what_a_job_made_comes_home_also_when_the_daemon_is_killed(tmp_path: Pat
         told = " ".join(koala("job", "fetch", str(plain), "--wait", code=2).stderr.split())
         assert "has no outputs" in told
         assert "#KOALA --outputs" in told
+
+
+def test_the_small_outputs_of_an_array_come_below_their_indices_and_one_that_is_gone_is_named(tmp_path: Path) -> None:
+    with running_daemon(tmp_path) as daemon:
+        koala = Shell(daemon.server)
+        script = "echo $KOALA_ARRAY_INDEX >a; mkdir d; echo deep >d/e"
+        array = koala.submit(tmp_path, script, "array: 4-6\nprocessors: 1\noutputs: [a, d]")
+        home = tmp_path / "home"
+        koala("job", "fetch", str(array), "--to", str(home), "--wait")
+        assert {str(each.relative_to(home)): each.read_text() for each in home.rglob("*") if each.is_file()} == {
+            f"{index}/{name}": text for index in (4, 5, 6) for name, text in (("a", f"{index}\n"), ("d/e", "deep\n"))
+        }
+        (replica,) = daemon.state.rglob(f"replicas/=jobs%2F{array + 2}%2Fa")
+        replica.unlink()
+        koala("job", "fetch", str(array), "--to", str(home))  # what is here and right is not asked for
+        (home / "5" / "a").unlink()
+        said = koala("job", "fetch", str(array), "--to", str(home), code=1)
+        assert f"jobs/{array + 2}/a did not come" in said.stderr
+        assert "Job 1: 5 outputs" in said.output

@@ -65,6 +65,7 @@ TABLE: list[tuple[str, str, dict[str, Any] | None, frozenset[str]]] = [
     ("GET", "/v1/files", None, READERS),
     ("GET", "/v1/files/{name}", None, READERS),
     ("GET", "/v1/file-contents/{name}", None, READERS),
+    ("POST", "/v1/file-contents", {"names": ["none"]}, READERS),
     ("POST", "/v1/files", FILE, OPERATORS),
     ("POST", "/v1/replications", FILE, OPERATORS),
     ("POST", "/v1/forgettings", {"name": "none"}, OPERATORS),

@@ -375,3 +375,72 @@ def test_one_users_downloads_wait_for_each_other(tmp_path: Path) -> None:
         assert most == 2
 
     in_daemon(tmp_path, scene)
+
+
+def test_small_files_are_read_many_at_a_time_and_one_that_is_gone_keeps_no_other(tmp_path: Path) -> None:
+    async def scene(world: DaemonWorld) -> None:
+        service = world.service
+        job = await world.start(
+            job_text(
+                "for n in 0 1 2; do printf $KOALA_COMPONENT$n >part-$n; done",
+                ("{processors: 1, site: A}", "{processors: 1, site: B}"),
+                outputs="[part-0, part-1, part-2]",
+            ),
+            ANNA,
+        )
+        await world.ended(job, ANNA)
+        names = [each.name for each in await service.outputs_of(ANNA, job)]
+        await world.engine.areas["B"].forget(names[4])
+        calls = []
+        for site, area in world.engine.areas.items():
+
+            async def read_whole(files: Any, site: str = site, read: Any = area.read_whole) -> Any:
+                calls.append(site)
+                return await read(files)
+
+            area.read_whole = read_whole  # type: ignore[method-assign]
+        found = await service.read_files(ANNA, [*names, "jobs/99/none"])
+        assert sorted(calls) == ["A", "B"]
+        assert [data.decode() for _, data in found] == ["00", "01", "02", "10", "", "12", ""]
+        assert [told.name for told, _ in found if told.problem] == [names[4], "jobs/99/none"]
+        assert "B: the replica is not there" in found[4][0].problem
+        # For others they do not exist.
+        assert {told.problem for told, _ in await service.read_files(BERT, names)} == {found[-1][0].problem}
+
+    in_daemon(tmp_path, scene)
+
+
+def test_an_answer_ends_where_it_has_no_room_for_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene(world: DaemonWorld) -> None:
+        script = "for n in 1 2 3 4; do printf %*s $n '' >part-$n; done"
+        job = await world.start(job_text(script, outputs="[part-1, part-2, part-3, part-4]"), ANNA)
+        await world.ended(job, ANNA)
+        names = [each.name for each in await world.service.outputs_of(ANNA, job)]
+        module = importlib.import_module(DownloadService.__module__)
+        monkeypatch.setattr(module, "DOWNLOAD_BYTES_MAX", 3)
+        first, rest = names[:2], names[2:]
+        assert [told.name for told, _ in await world.service.read_files(ANNA, names)] == first
+        (third, data), (fourth, _) = await world.service.read_files(ANNA, rest)
+        assert (third.size_bytes, len(data)) == (3, 3)
+        assert "DOWNLOAD_BYTES_MAX" in fourth.problem
+
+    in_daemon(tmp_path, scene)
+
+
+def test_what_the_elements_of_an_array_made_is_listed_element_by_element(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene(world: DaemonWorld) -> None:
+        text = job_text("printf made >a; printf made >b", outputs="[a, b]", array="3-5")
+        array = await world.start(text, ANNA)
+        await world.ended(array, ANNA)
+        monkeypatch.setattr(importlib.import_module(DownloadService.__module__), "OUTPUTS_ENOUGH", 3)
+        first = await world.service.outputs_of(ANNA, array)
+        assert [(each.job - array, each.path) for each in first] == [(1, "a"), (1, "b"), (2, "a"), (2, "b")]
+        second = await world.service.outputs_of(ANNA, array, after=first[-1].job)
+        assert [(each.job - array, each.path) for each in second] == [(3, "a"), (3, "b")]
+        assert await world.service.outputs_of(ANNA, array, after=second[-1].job) == []
+        with pytest.raises(NotFoundError):
+            await world.service.outputs_of(BERT, array)
+
+    in_daemon(tmp_path, scene)

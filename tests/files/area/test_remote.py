@@ -11,6 +11,7 @@ import pytest
 
 from koala.files import AreaDirectory, Host, PathError, RemoteArea
 from koala.files.area.layout import copy_name, replica_path
+from koala.files.area.local import LocalArea
 from koala.files.checksums import of_path
 from koala.files.remote_process import RemoteProcess
 from koala.model.grid import BatchSettings
@@ -49,6 +50,28 @@ def test_any_name_is_a_file_of_the_area_where_one_that_is_seen_would_have_it(tmp
         for number, name in enumerate(HOSTILE):
             assert (await area.size_bytes(replica_path(name)) is not None) == (number % 2 == 0)
         assert {each.name for each in tmp_path.iterdir()} == {"it's an area", "out side"}
+
+    run(scenario())
+
+
+def test_many_replicas_are_read_whole_and_those_that_are_not_right_are_left_out(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        area, seen = there(tmp_path / "area")
+        await area.prepare()
+        wanted = {}
+        for number, name in enumerate(HOSTILE):
+            data = bytes(range(256)) * number + b"\nhere\n"
+            seen.replica(name).write_bytes(data)
+            wanted[name] = data
+        sizes = {name: len(data) for name, data in wanted.items()}
+        gone, grown = HOSTILE[1], HOSTILE[2]
+        seen.replica(gone).unlink()
+        sizes[grown] += 1
+        right = {name: data for name, data in wanted.items() if name not in (gone, grown)}
+        local = LocalArea(seen, area.host)
+        for each in (area, local):
+            assert await each.read_whole(sizes) == right
+            assert await each.read_whole({}) == {}
 
     run(scenario())
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -33,8 +32,9 @@ def fetch(ctx: click.Context, client: Client, /, job_id: int, target: str | None
     """Bring what a job made to this machine: the outputs that its description names.
 
     What the first component made is at its own path below the directory, what component 2 made is below
-    component-2. Of an array, what each element made is below its index. The same command goes on where one that was
-    interrupted stopped; what is there is replaced.
+    component-2. Of an array, what each element made is below its index. Small files come many at a time. The same
+    command goes on where one that was interrupted stopped: what is there and right stays, anything else is replaced.
+    One that cannot be had keeps no other, and is named at the end.
     """
     from koala.client import ENDED_STATES
 
@@ -46,21 +46,27 @@ def fetch(ctx: click.Context, client: Client, /, job_id: int, target: str | None
             f"job {job_id} is {shown_state(found)}, and what it makes is there when it is done; add --wait"
         )
     directory = Path(f"job-{job_id}" if target is None else target)
-    made = list(_elements_made(client, found, directory) if found.elements else _made(client, job_id, directory))
+    made = [_Made(each, _place(found, directory, each)) for each in client.each_output(job_id)]
     if not made:
         raise _nothing_made(found)
-    for each in made:
-        with byte_counter() as progress:
-            _bring(client, each.output, each.here, progress)
+    with byte_counter() as progress:
+        problems = client.fetch_files([(each.output, each.brought) for each in made], progress=progress)
+    came = [each for each in made if each.brought not in problems]
+    for each in came:
+        _unpack(each)
         if not as_json:
             shown = f"{size(each.output.size_bytes)} from {clean(each.output.replicas[0].site)}"
             say(f"{clean(str(each.here))}: {shown}")
     if as_json:
-        print_json([each.output.model_dump(mode="json") | {"here": str(each.here)} for each in made])
+        print_json([each.output.model_dump(mode="json") | {"here": str(each.here)} for each in came])
     else:
-        say(f"Job {job_id}: {counted(len(made), 'output')} in {clean(str(directory))}.")
+        say(f"Job {job_id}: {counted(len(came), 'output')} in {clean(str(directory))}.")
+    for each in made:
+        if each.brought in problems:
+            say(f"{clean(each.output.name)} did not come: {clean(problems[each.brought])}", err=True)
     if found.state != "done":
         say(f"Not all is there: job {job_id} {found.state}: {clean(found.reason)}", err=True)
+    if problems or found.state != "done":
         ctx.exit(FailedError.exit_code)
 
 
@@ -70,16 +76,10 @@ class _Made(NamedTuple):
     output: OutputInfo
     here: Path
 
-
-def _made(client: Client, job_id: int, directory: Path) -> Iterator[_Made]:
-    for each in client.outputs(job_id):
-        yield _Made(each, _place(directory, each))
-
-
-def _elements_made(client: Client, array: JobSummary, directory: Path) -> Iterator[_Made]:
-    """What the elements of an array made, those with the lowest indices first."""
-    for element in sorted(client.each_job(array=array.id), key=lambda each: each.array_index or 0):
-        yield from _made(client, element.id, directory / str(element.array_index))
+    @property
+    def brought(self) -> Path:
+        """Where its bytes come: the archive of a directory beside that, to be unpacked."""
+        return self.here.with_name(f".{self.here.name}.tar") if self.output.directory else self.here
 
 
 def _nothing_made(job: JobSummary) -> Exception:
@@ -92,22 +92,22 @@ def _nothing_made(job: JobSummary) -> Exception:
     )
 
 
-def _place(directory: Path, output: OutputInfo) -> Path:
+def _place(job: JobSummary, directory: Path, output: OutputInfo) -> Path:
     """Where an output comes to lie; the daemon's word on paths is not taken for more than it is."""
+    from koala.model.job_array import read_array
     from koala.model.outputs import output_problem
 
     if output_problem(output.path) is not None:
         raise FailedError(f"the daemon tells of an output {clean(output.path)}, which leads out of the directory")
+    if job.elements is not None:
+        directory = directory / str(read_array(job.elements.indices).index_at(output.job - job.id - 1))
     return (directory / f"component-{output.part}" if output.part else directory) / output.path
 
 
-def _bring(client: Client, output: OutputInfo, place: Path, progress: Callable[[int, int], None] | None) -> None:
-    if not output.directory:
-        client.fetch_file(output.name, place, progress=progress)
+def _unpack(made: _Made) -> None:
+    if not made.output.directory:
         return
     from koala.client.archive import unpack
 
-    archive = place.with_name(f".{place.name}.tar")
-    client.fetch_file(output.name, archive, progress=progress)
-    for left_out in unpack(archive, place):
-        say(f"{clean(str(place))}: {clean(left_out)} is left out, as it is no file or leads away", err=True)
+    for left_out in unpack(made.brought, made.here):
+        say(f"{clean(str(made.here))}: {clean(left_out)} is left out, as it is no file or leads away", err=True)

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fastapi import Body, Path, Query, Response
 from fastapi.openapi.models import Example
+from pydantic import TypeAdapter
 
 from koala.daemon.api.callers import Who
 from koala.daemon.api.errors import declared
@@ -16,6 +17,8 @@ from koala.model.api import (
     FileInfo,
     Forgetting,
     Page,
+    ReadFile,
+    Reading,
     Registration,
     Replication,
 )
@@ -24,6 +27,8 @@ from koala.model.outputs import COLLECTED_BYTES_MAX
 NAME_CHARACTERS_MAX = 1_024
 
 router = routes_about("files")
+
+_READ = TypeAdapter(list[ReadFile])
 
 # Each example could be sent as it is.
 REGISTRATIONS: dict[str, Example] = {
@@ -36,6 +41,7 @@ REGISTRATIONS: dict[str, Example] = {
         "value": {"name": "data/genome", "site": "west", "url": "https://files.example/genome.fa"},
     },
 }
+READINGS: dict[str, Example] = {"outputs": {"value": {"names": ["jobs/1/result.h5", "jobs/2/result.h5"]}}}
 REPLICATIONS: dict[str, Example] = {"site": {"value": {"name": "data/genome", "site": "east"}}}
 FORGETTINGS: dict[str, Example] = {
     "replica": {"summary": "One replica", "value": {"name": "data/genome", "site": "east"}},
@@ -94,6 +100,24 @@ async def read_file(
     whole by the checksum that the catalogue has. What a job made is its owner's."""
     data = await service.read_file(who, name, offset=offset, limit=limit)
     return Response(data, media_type="application/octet-stream")
+
+
+@router.post(
+    "/file-contents",
+    summary="Several small files",
+    response_class=Response,
+    responses={
+        **declared(409),
+        200: {"content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}}},
+    },
+)
+async def read_files(who: Who, service: The, wish: Annotated[Reading, Body(openapi_examples=READINGS)]) -> Response:
+    """The first line is a JSON list: each file's name and how many bytes it has, or the problem that it cannot be
+    read for. After it come the bytes of these files, one after the other. Files of the end for which one answer has
+    no room are not listed: ask for them again. Verify each by the checksum that the catalogue has."""
+    found = await service.read_files(who, wish.names)
+    head = _READ.dump_json([told for told, _ in found])
+    return Response(b"".join((head, b"\n", *(data for _, data in found))), media_type="application/octet-stream")
 
 
 @router.post("/replications", summary="Copy a replica to a site", responses=declared(409))

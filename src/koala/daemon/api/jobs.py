@@ -166,9 +166,15 @@ async def explain_job(who: Who, service: The, job: JobPath) -> Explanation:
 
 
 @router.get("/jobs/{job}/outputs", summary="What a job made", responses=declared())
-async def list_outputs(who: Who, service: The, job: JobPath) -> list[OutputInfo]:
-    """The outputs of the job that are registered, with the names by which their bytes can be had."""
-    return await service.outputs_of(who, job)
+async def list_outputs(
+    who: Who,
+    service: The,
+    job: JobPath,
+    after: Annotated[int, Query(ge=0, le=NUMBER_MAX, description="Only of jobs with a higher number.")] = 0,
+) -> list[OutputInfo]:
+    """The outputs of the job that are registered, with the names by which their bytes can be had. Of an array, what
+    its elements made: ask again for those after the last one that is there, until none are."""
+    return await service.outputs_of(who, job, after=after)
 
 
 @router.get("/jobs/{job}/wait", summary="Wait for a job's end", responses=declared())

@@ -74,6 +74,7 @@ from koala.model.api import (
     Output,
     OutputInfo,
     Page,
+    ReadFile,
     RefusalInfo,
     Registration,
     Replication,
@@ -498,15 +499,21 @@ class Service:
             raise NotFoundError(f"the catalogue has no file {name!r}; look at the list of files")
         return file_info(entry)
 
-    async def outputs_of(self, who: Principal, job: int) -> list[OutputInfo]:
-        """What a job made that is registered. Needs ``read``."""
+    async def outputs_of(self, who: Principal, job: int, *, after: int = 0) -> list[OutputInfo]:
+        """What a job made that is registered; of an array, what its elements after the job ``after`` made, a part of
+        it that ends where an element does. Needs ``read``."""
         who.need(Scope.READ)
-        return await self.downloads.outputs(who, job)
+        return await self.downloads.outputs(who, job, after=after)
 
     async def read_file(self, who: Principal, name: str, *, offset: int = 0, limit: int) -> bytes:
         """Bytes of a file of the catalogue. Needs ``read``."""
         who.need(Scope.READ)
         return await self.downloads.read(who, name, offset, limit)
+
+    async def read_files(self, who: Principal, names: Sequence[str]) -> list[tuple[ReadFile, bytes]]:
+        """Whole files of the catalogue, as many of the first as one answer has room for. Needs ``read``."""
+        who.need(Scope.READ)
+        return await self.downloads.read_whole(who, names)
 
     async def register(self, who: Principal, wish: Registration) -> FileInfo:
         """A new file with its first replica, or another replica of a known one: from a path (only the daemon's own

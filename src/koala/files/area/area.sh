@@ -64,6 +64,18 @@ koala_read() {
   if [ "$2" -eq 0 ]; then cat "$1"; else tail -c "+$(($2 + 1))" "$1"; fi | head -c "$3"
 }
 
+# Print whole files, each after a line that says that it is here and as large as it should be: for each its path and its
+# size. Of another the line is empty.
+koala_read_whole() {
+  while [ $# -gt 0 ]; do
+    if [ -f "$1" ] && [ -r "$1" ] && [ "$(wc -c <"$1")" -eq "$2" ]; then
+      echo here
+      cat "$1"
+    else echo; fi
+    shift 2
+  done
+}
+
 # Copy a file ($1) to a fresh name ($2) and then to its own ($3).
 koala_take_in() {
   if ! [ -e "$1" ]; then echo absent; return 0; fi

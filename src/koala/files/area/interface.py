@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from functools import partial
 
 import msgspec
@@ -127,6 +128,11 @@ class FileArea(ABC):
     @abstractmethod
     async def read(self, path: str, offset: int, size_bytes: int) -> bytes:
         """The bytes of a file of the area from ``offset`` on; fewer only at its end."""
+
+    @abstractmethod
+    async def read_whole(self, files: Mapping[FileName, int]) -> dict[FileName, bytes]:
+        """The bytes of these replicas, of which each has this size. One that is not there, cannot be read or has
+        another size is left out."""
 
     async def promote(self, file: FileName, copy: str) -> None:
         """Make a finished copy of the whole file a replica; where the disk has hard links it takes no more room."""

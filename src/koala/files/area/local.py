@@ -7,8 +7,9 @@ holds a copy is synced to disk with its directory, which POSIX sh cannot do, and
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import ParamSpec, Protocol, TypeVar
 
@@ -107,6 +108,18 @@ class LocalArea(FileArea):
 
     async def read(self, path: str, offset: int, size_bytes: int) -> bytes:
         return await self._offload(PathSource(self.directory.root / path).read, offset, size_bytes)
+
+    async def read_whole(self, files: Mapping[FileName, int]) -> dict[FileName, bytes]:
+        def read() -> dict[FileName, bytes]:
+            found = {}
+            for file, size_bytes in files.items():
+                with contextlib.suppress(OSError), self.directory.replica(file).open("rb") as stream:
+                    data = stream.read(size_bytes + 1)
+                    if len(data) == size_bytes:
+                        found[file] = data
+            return found
+
+        return await self._offload(read)
 
     async def _promote(self, file: FileName, copy: str) -> tuple[Stamp, str]:
         def promote() -> tuple[Stamp, str]:

@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import errno
 import shlex
+from collections.abc import Mapping
 
 from koala.files.area.interface import FileArea
 from koala.files.area.layout import (
@@ -35,6 +36,8 @@ from koala.model.messages import Token, TransferId
 from koala.model.outputs import CollectLimits
 from koala.model.request import FileName, SiteName
 
+# What stands in front of the bytes of a file in ``koala_read_whole``.
+_HERE = b"here"
 # Copies into the area at a site may take so long: nobody knows how large they are before.
 TAKE_IN_S = 6 * 3600.0
 AREA_FUNCTIONS = PROCESS_FUNCTIONS + shell_functions(__package__, "area.sh")
@@ -147,6 +150,21 @@ class RemoteArea(FileArea):
         read = shlex.join(["koala_read", path, str(offset), str(size_bytes)])
         # What it prints is any bytes, which come as text from which they can be had again.
         return (await self.run(f"{read}\n", timeout_s=read_limit_s(size_bytes))).encode(errors="surrogateescape")
+
+    async def read_whole(self, files: Mapping[FileName, int]) -> dict[FileName, bytes]:
+        words = ["koala_read_whole"]
+        for file, size_bytes in files.items():
+            words += [replica_path(file), str(size_bytes)]
+        printed = await self.run(f"{shlex.join(words)}\n", timeout_s=read_limit_s(sum(files.values())))
+        data = printed.encode(errors="surrogateescape")
+        found, offset = {}, 0
+        for file, size_bytes in files.items():
+            said, _, _ = data[offset : offset + len(_HERE) + 1].partition(b"\n")
+            offset += len(said) + 1
+            if said == _HERE:
+                found[file] = data[offset : offset + size_bytes]
+                offset += size_bytes
+        return {file: piece for file, piece in found.items() if len(piece) == files[file]}
 
     async def _promote(self, file: FileName, copy: str) -> tuple[Stamp, str] | None:
         final = replica_path(file)

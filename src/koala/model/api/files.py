@@ -8,8 +8,9 @@ from pydantic import Field
 
 from koala.model.api.common import Answer, Question
 
-# One answer holds no more bytes of a file.
+# One answer holds no more bytes of files, and one question names no more files.
 DOWNLOAD_BYTES_MAX = 4_194_304
+DOWNLOAD_FILES_MAX = 500
 
 
 class ReplicaInfo(Answer):
@@ -30,15 +31,33 @@ class FileInfo(Answer):
 
 class OutputInfo(Answer):
     """What a component of a job made: a file of the catalogue, by its name there. The archive of a ``directory`` is a
-    tar file."""
+    tar file. Of an array ``job`` is the element that made it."""
 
     name: str
+    job: int
     part: int
     path: str
     directory: bool
     size_bytes: int
     checksum: str
     replicas: list[ReplicaInfo]
+
+
+class Reading(Question):
+    """Read several small files at once, each of them whole."""
+
+    names: Annotated[
+        list[Annotated[str, Field(min_length=1, max_length=1_024)]],
+        Field(min_length=1, max_length=DOWNLOAD_FILES_MAX),
+    ]
+
+
+class ReadFile(Answer):
+    """One of the files that were to be read: how many bytes of the answer are its, or why it cannot be read."""
+
+    name: str
+    size_bytes: int = 0
+    problem: str = ""
 
 
 class Registration(Question):

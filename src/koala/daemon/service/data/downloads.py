@@ -8,25 +8,26 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 
 from koala.daemon.engine.loop import Engine
 from koala.daemon.offload import in_own_thread, query
 from koala.daemon.service.job_records import JobRecords
 from koala.daemon.service.principal import Principal
-from koala.files import CatalogueEntry, FilesError, Replica
+from koala.files import CatalogueEntry, FileArea, FilesError, Replica
 from koala.files.area.layout import replica_path
 from koala.files.sources import WRITABLE_SCHEMES, UrlSource, is_writable
-from koala.model.api import DOWNLOAD_BYTES_MAX, OutputInfo, ReplicaInfo
+from koala.model.api import DOWNLOAD_BYTES_MAX, OutputInfo, ReadFile, ReplicaInfo
 from koala.model.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError, UnavailableError
 from koala.model.outputs import ARCHIVE_ENDING, COLLECTED_BYTES_MAX, OUTPUT_PREFIX, job_of_output
-from koala.model.request import Request, SiteName
+from koala.model.request import FileName, Request, SiteName
 
 # So many pieces are read for one user at a time, and for all together; others wait.
 USER_DOWNLOADS_MAX = 2
 DOWNLOADS_MAX = 8
-# The most outputs of one job that are listed.
+# The most outputs of one job that are listed, and so many end a list of what the elements of an array made.
 OUTPUTS_LISTED_MAX = 10_000
+OUTPUTS_ENOUGH = 1_000
 # So often the catalogue is looked at for one page of files; after that a page has fewer, and goes on.
 LISTING_LOOKS_MAX = 20
 # How long one piece may take to come from its site.
@@ -45,14 +46,27 @@ class DownloadService:
         self._all = asyncio.Semaphore(all_max)
         self._of_users: dict[str, tuple[asyncio.Semaphore, int]] = {}
 
-    async def outputs(self, who: Principal, job: int) -> list[OutputInfo]:
-        """What the job made, by component and path."""
-        await self._records.row(who, job)
-        request = await self._records.request_of(job)
-        found: list[CatalogueEntry] = []
-        for prefix in (f"{OUTPUT_PREFIX}{job}/", f"{OUTPUT_PREFIX}{job}."):
-            found += await query(self._engine.store.files, after=None, prefix=prefix, limit=OUTPUTS_LISTED_MAX)
-        return sorted((_told(entry, request) for entry in found), key=lambda each: (each.part, each.path))
+    async def outputs(self, who: Principal, job: int, *, after: int = 0) -> list[OutputInfo]:
+        """What the job made, by component and path; of an array, what its elements after the job ``after`` made, as
+        many of them as one answer has room for: an empty answer is the end."""
+        row = await self._records.row(who, job)
+        jobs = [job] if row.elements is None else range(job + 1, job + 1 + row.elements.size)
+        return await query(self._outputs_of, [each for each in jobs if each > after])
+
+    def _outputs_of(self, jobs: Sequence[int]) -> list[OutputInfo]:
+        """What these jobs made, until there is enough for one answer."""
+        store, told = self._engine.store, list[OutputInfo]()
+        for job in jobs:
+            found: list[CatalogueEntry] = []
+            for prefix in (f"{OUTPUT_PREFIX}{job}/", f"{OUTPUT_PREFIX}{job}."):
+                found += store.files(after=None, prefix=prefix, limit=OUTPUTS_LISTED_MAX)
+            request = store.request(job) if found else None
+            if request is not None:
+                made = (_told(job, entry, request) for entry in found)
+                told += sorted(made, key=lambda each: (each.part, each.path))
+            if len(told) >= OUTPUTS_ENOUGH:
+                break
+        return told
 
     async def is_visible(self, who: Principal, name: str) -> bool:
         """Whether a file exists for the caller: another user's output does not."""
@@ -145,6 +159,65 @@ class DownloadService:
         async with self._turn(who):
             return await self._from_any(entry, offset, min(limit, max(0, entry.size_bytes - offset)))
 
+    async def read_whole(self, who: Principal, names: Sequence[str]) -> list[tuple[ReadFile, bytes]]:
+        """Whole files, in this order, as many of the first as one answer has room for. One that cannot be read has a
+        problem instead of bytes, and holds up no other."""
+        entries = [entry for name in names if (entry := self._engine.entries.get(name)) is not None]
+        visible = {entry.name: entry for entry in await self.visible(who, entries)}
+        room, problems, wanted = DOWNLOAD_BYTES_MAX, dict[str, str](), dict[str, CatalogueEntry]()
+        for name in dict.fromkeys(names):
+            entry = visible.get(name)
+            if entry is None:
+                problems[name] = "the catalogue has no such file; look at the list of files"
+            elif entry.size_bytes > DOWNLOAD_BYTES_MAX:
+                problems[name] = (
+                    f"it has more than {DOWNLOAD_BYTES_MAX} bytes (DOWNLOAD_BYTES_MAX); read it in pieces"
+                )
+            elif entry.size_bytes > room:
+                break
+            else:
+                problems[name] = ""
+                wanted[name] = entry
+                room -= entry.size_bytes
+        found = dict[str, bytes]()
+        async with self._turn(who):
+            problems |= await self._read_wanted(wanted, found)
+        return [
+            (ReadFile(name=name, size_bytes=len(found.get(name, b"")), problem=problem), found.get(name, b""))
+            for name, problem in problems.items()
+        ]
+
+    async def _read_wanted(self, wanted: Mapping[str, CatalogueEntry], found: dict[str, bytes]) -> dict[str, str]:
+        """Read files from their sites, all of one site at once, each from its next replica where one does not give
+        it; why some cannot be had."""
+        left = {
+            name: sorted(entry.replicas, key=lambda each: each.url is not None, reverse=True)
+            for name, entry in wanted.items()
+        }
+        reasons: dict[str, list[str]] = {name: [] for name in wanted}
+        while turns := {name: replicas.pop() for name, replicas in left.items() if replicas and name not in found}:
+            at_sites: dict[SiteName, dict[FileName, int]] = {}
+            for name, replica in turns.items():
+                if replica.url is None:
+                    at_sites.setdefault(replica.site, {})[name] = wanted[name].size_bytes
+                    continue
+                try:
+                    found[name] = await self._from_any(wanted[name], 0, wanted[name].size_bytes)
+                except (ConflictError, UnavailableError) as error:
+                    reasons[name].append(error.for_user())
+            for site, files in at_sites.items():
+                why = "the replica is not there, or not as large as the catalogue says"
+                try:
+                    async with asyncio.timeout(DOWNLOAD_S):
+                        found |= await self._area(site).read_whole(files)
+                except OSError as error:
+                    why = _reason(error)
+                for name in files.keys() - found.keys():
+                    reasons[name].append(f"{site}: {why}")
+        return {
+            name: "; ".join(why) or "no site of the grid has it" for name, why in reasons.items() if name not in found
+        }
+
     async def _from_any(self, entry: CatalogueEntry, offset: int, size_bytes: int) -> bytes:
         """From the first replica that gives them; one of another size is not the file."""
         reasons = []
@@ -167,10 +240,15 @@ class DownloadService:
         if replica.url is not None:
             source = await in_own_thread(UrlSource, entry.name, replica.site, replica.url)
             return await in_own_thread(source.read, offset, size_bytes)
-        area = self._engine.areas.get(SiteName(replica.site))
+        return (
+            await self._area(replica.site).read(replica_path(entry.name), offset, size_bytes) if size_bytes else b""
+        )
+
+    def _area(self, site: SiteName) -> FileArea:
+        area = self._engine.areas.get(site)
         if area is None:
             raise OSError("this site is not in the grid any more")
-        return await area.read(replica_path(entry.name), offset, size_bytes) if size_bytes else b""
+        return area
 
     @contextlib.asynccontextmanager
     async def _turn(self, who: Principal) -> AsyncIterator[None]:
@@ -203,13 +281,14 @@ def _beyond_job(name: str) -> str:
     return f"{OUTPUT_PREFIX}{number}0"
 
 
-def _told(entry: CatalogueEntry, request: Request) -> OutputInfo:
+def _told(job: int, entry: CatalogueEntry, request: Request) -> OutputInfo:
     head, _, path = entry.name.removeprefix(OUTPUT_PREFIX).partition("/")
     part = int(head.partition(".")[2] or 0)
     listed = {output.path for output in request.outputs_of(part)}
     directory = path not in listed and path.removesuffix(ARCHIVE_ENDING) in listed
     return OutputInfo(
         name=entry.name,
+        job=job,
         part=part,
         path=path.removesuffix(ARCHIVE_ENDING) if directory else path,
         directory=directory,
