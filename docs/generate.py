@@ -2,8 +2,8 @@
 
 A page holds regions between ``<!-- generated: NAME -->`` and ``<!-- end -->``; this script fills them and leaves
 the rest alone. Run it after a change of a field, message, limit or option; ``--check`` only says what is stale.
-The tables are made in ``reference_tables`` and ``schema_tables``, the pictures in ``state_picture`` and
-``floors_picture``.
+The tables are made in ``reference_tables`` and ``schema_tables``, the page on Python in ``python_reference``, the
+pictures in ``state_picture`` and ``floors_picture``.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import floors_picture
+import python_reference
 import reference_tables
 import schema_tables
 import state_picture
@@ -48,6 +49,7 @@ REGIONS: dict[str, Callable[[], str]] = {
     "transitions": reference_tables.transitions,
     "limits": reference_tables.limits,
     "api": reference_tables.api,
+    "python": python_reference.reference,
 }
 
 

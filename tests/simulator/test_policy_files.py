@@ -6,12 +6,22 @@ from collections.abc import MutableSequence, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-import koala.simulator
 from koala.model.grid import Grid, PolicyFile
 from koala.policies import PolicyFileError, UnknownPolicyError, policy
-from koala.simulator import Workload, read_grid_file, read_trace, read_workload_file, simulate, trace_workload
+from koala.simulator import (
+    BrokenPolicyError,
+    Workload,
+    clusters_in_short,
+    poisson,
+    read_grid_file,
+    read_trace,
+    read_workload_file,
+    simulate,
+    trace_workload,
+)
 from tests.support.hand_driven import at_once, grid, job, site
 
 TIGHT = '''
@@ -61,6 +71,40 @@ def test_a_policy_is_given_as_a_function(tmp_path: Path) -> None:
         simulate(two_sites(), a_job(), policy=len)
 
 
+def test_the_function_of_an_imported_module_is_found_by_its_name() -> None:
+    assert went_to(two_sites(), policy="OWN") == "a"
+    assert went_to(two_sites(), policy="own") == "a"
+    named_by_grid = two_sites()
+    parameters = msgspec.structs.replace(named_by_grid.scheduler, policy="OWN")
+    assert went_to(msgspec.structs.replace(named_by_grid, scheduler=parameters)) == "a"
+
+
+def test_of_two_functions_of_one_name_the_newer_counts() -> None:
+    """As in a notebook, whose cells run again."""
+
+    @policy("AGAIN")
+    def first(idle: Sequence[int], sizes: Sequence[int], left: Any, chosen: MutableSequence[int]) -> int:
+        chosen[0] = 0
+        return -1
+
+    @policy("AGAIN")
+    def second(idle: Sequence[int], sizes: Sequence[int], left: Any, chosen: MutableSequence[int]) -> int:
+        chosen[0] = 1
+        return -1
+
+    assert went_to(two_sites(), policy="AGAIN") == "b"
+
+
+def test_a_function_that_answers_wrongly_ends_the_run_also_by_its_name() -> None:
+    @policy("NOWHERE")
+    def nowhere(idle: Sequence[int], sizes: Sequence[int], left: Any, chosen: MutableSequence[int]) -> int:
+        chosen[0] = 7
+        return -1
+
+    with pytest.raises(BrokenPolicyError, match="NOWHERE"):
+        simulate(two_sites(), a_job(), policy="NOWHERE")
+
+
 def test_a_policy_is_named_with_its_file(tmp_path: Path) -> None:
     path = tmp_path / "tight.py"
     path.write_text(TIGHT, encoding="utf-8")
@@ -94,8 +138,10 @@ def test_traces_and_workload_files_are_read_in_python(tmp_path: Path) -> None:
     assert only.execution_s == 7
 
 
-def test_the_simulator_tells_the_names_that_it_has() -> None:
-    assert dir(koala.simulator) == sorted(koala.simulator.__all__)
-    assert "simulate" in dir(koala.simulator)
-    for name in koala.simulator.__all__:
-        assert getattr(koala.simulator, name).__doc__
+def test_jobs_of_a_trace_have_walltimes_where_the_grid_makes_plans() -> None:
+    drawn = poisson(10, 1, interarrival_mean_s=60, run_mean_s=600, size_min=1, size_max=4, nodes=8)
+    planning = clusters_in_short("1x8")
+    without = msgspec.structs.replace(planning, scheduler=msgspec.structs.replace(planning.scheduler, plan_depth=0))
+    for where, told in ((planning, True), (without, False)):
+        arrivals = trace_workload(drawn).arrivals(where, 1)
+        assert all((arrival.request.walltime_s is not None) is told for arrival in arrivals)

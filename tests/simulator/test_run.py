@@ -16,16 +16,17 @@ import pytest
 
 import koala
 from koala.core import Scheduler
-from koala.experiments.frame.shipped import shipped_grid, shipped_workload
 from koala.model.grid import Background, Grid, GridSimulation, SchedulerParameters, StoredFile
 from koala.model.messages import JobEnded, JobSubmitted
 from koala.model.request import Flexibility, Priority
 from koala.policies import Catalogue, Form, Policy, UnknownPolicyError
-from koala.simulator import JobRow, Workload, World, simulate
+from koala.simulator import JobRow, Workload, simulate
+from koala.simulator.examples import example_grid, example_workload
 from koala.simulator.report.timeline import Timeline
 from koala.simulator.result import percentile, summary
 from koala.simulator.run import BrokenPolicyError
 from koala.simulator.workloads.generators import workload_from_file
+from koala.simulator.world.world import World
 from tests.support.hand_driven import HandDriven, at_once, by_hand, grid, job, site
 from tests.support.paths import ROOT
 
@@ -333,7 +334,7 @@ def test_an_abort_of_what_the_world_has_forgotten_is_answered() -> None:
 
 
 def test_a_workload_as_it_was_read_runs_as_one_that_was_made_of_it() -> None:
-    das2, hello = shipped_grid("das2"), shipped_workload("hello")
+    das2, hello = example_grid("das2"), example_workload("hello")
     assert simulate(das2, hello).log_sha256 == simulate(das2, workload_from_file(hello)).log_sha256
 
 

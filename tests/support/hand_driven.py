@@ -29,7 +29,8 @@ from koala.model.messages import (
     Tick,
 )
 from koala.model.request import Component, Request
-from koala.simulator import Arrival, Workload, World
+from koala.simulator import Arrival, Workload
+from koala.simulator.world.world import World
 
 
 def site(

@@ -60,3 +60,6 @@ if not TYPE_CHECKING:  # a type checker knows the names above, and should compla
         if name in _LAZY:
             return getattr(importlib.import_module(f"koala.client.{_LAZY[name]}"), name)
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return sorted(__all__)

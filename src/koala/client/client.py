@@ -158,11 +158,19 @@ class _Sender:
 
 
 class Client(_Sender):
-    """A daemon to talk to. ``server`` is ``unix:PATH`` or ``http(s)://HOST:PORT``; without one, KOALA_SERVER, or the
-    socket of the default state directory. Every method raises a ``ClientError`` when it does not succeed.
+    """A daemon to talk to. Every method raises a ``ClientError`` when it does not succeed.
 
-    A call that may be repeated survives a daemon that is away for up to ``patience_s``. Use it as a context, or
-    call ``close``.
+    ``server`` is ``unix:PATH`` or ``http(s)://HOST:PORT``; without one, KOALA_SERVER, or the socket of the default
+    state directory. A call that may be repeated survives a daemon that is away for up to ``patience_s``. Use it as a
+    context, or call ``close``.
+
+    >>> from koala import Client
+    >>> text = "{application: {executable: echo, arguments: [hello]}, processors: 1}"
+    >>> with Client() as koala:
+    ...     job = koala.submit(text, source="job.yaml").job
+    ...     done = koala.wait_ended(job.id)
+    ...     print(done.state, koala.output(job.id).text.strip())
+    done hello
     """
 
     jobs = _call(calls.jobs)
@@ -346,7 +354,16 @@ class Client(_Sender):
 
 
 class AsyncClient(_Sender):
-    """The same as ``Client`` for asyncio: every method is awaited, every list and ``follow`` is an async iterator."""
+    """The same as ``Client`` for asyncio: every method is awaited, every list and ``follow`` is an async iterator.
+
+    >>> import asyncio
+    >>> from koala import AsyncClient
+    >>> async def names_of_sites():
+    ...     async with AsyncClient() as koala:
+    ...         return [site.name for site in await koala.sites()]
+    >>> asyncio.run(names_of_sites())
+    ['amsterdam', 'berlin', 'cracow']
+    """
 
     jobs = _async_call(calls.jobs)
     job = _async_call(calls.job)

@@ -19,6 +19,14 @@ class ClientError(ValueError):
 
     ``code`` is for programs, ``status`` the HTTP status of the answer (None where there was no answer), and
     ``problems`` are the places in a description that are wrong. ``http_status`` is what the API answers with.
+
+    >>> from koala import Client, ClientError
+    >>> with Client() as koala:
+    ...     try:
+    ...         koala.job(1000)
+    ...     except ClientError as error:
+    ...         print(error.code, error.status, error.for_user())
+    not_found 404 there is no job 1000; koala jobs lists those that there are
     """
 
     default_code: ClassVar[str] = "error"

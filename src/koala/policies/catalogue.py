@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import TypeVar
 
 from koala.model.grid import PolicyFile
@@ -17,7 +18,7 @@ from koala.policies.builtin import CF, CM, FCF, FCM, NCM, NFCM, OWN_POLICIES, WA
 from koala.policies.errors import PolicyFileError, UnknownPolicyError
 from koala.policies.forms import PARAMETERS, Form, Policy
 from koala.policies.parameters import read_name, with_parameters
-from koala.policies.policy_file import run_policy_file
+from koala.policies.policy_file import MODULE_NAME, run_policy_file
 
 __all__ = [
     "CF",
@@ -36,6 +37,7 @@ __all__ = [
     "Form",
     "Policy",
     "dividing",
+    "marked_functions",
     "policy",
 ]
 
@@ -61,10 +63,38 @@ class _Mark:
     summary: str
 
 
-def policy(name: str, form: Form | str = Form.COMPONENTS, summary: str = "") -> Callable[[AnyFunction], AnyFunction]:
-    """Mark a function as a policy; the catalogue that reads the file takes it up under ``name``.
+# The functions that modules of this process mark, by name without case. A name that is marked again means the newer
+# function, as in a notebook whose cell runs twice. Policy files are no modules of the process.
+_MARKED: dict[str, Callable[..., int]] = {}
 
-    ``summary`` is the line that ``koala policies`` shows, by default the first line of the docstring.
+
+def marked_functions() -> Mapping[str, Callable[..., int]]:
+    """The functions that imported modules mark as policies, by name without case."""
+    return MappingProxyType(_MARKED)
+
+
+def policy(name: str, form: Form | str = Form.COMPONENTS, summary: str = "") -> Callable[[AnyFunction], AnyFunction]:
+    """Mark a function as a placement policy of that name.
+
+    ``simulate`` knows the policy once its module is imported. Everything else reads its file, which the grid file,
+    the command line or the study names. ``form`` says what the function is called with. ``summary`` is the line that
+    ``koala policies`` shows, by default the first line of the docstring.
+
+    >>> from koala.policies import policy
+    >>> from koala.simulator import Workload, clusters_in_short, simulate
+    >>> @policy("LAST")
+    ... def last_fit(idle, sizes, left, chosen):
+    ...     "Each component on the last site that can take it."
+    ...     for component, size in enumerate(sizes):
+    ...         fitting = [site for site in range(len(idle)) if left[site] >= size]
+    ...         if not fitting:
+    ...             return component
+    ...         chosen[component] = fitting[-1]
+    ...         left[fitting[-1]] -= size
+    ...     return -1
+    >>> one_job = Workload.from_arrays([0.0], [4], [60.0])
+    >>> [row.sites for row in simulate(clusters_in_short("3x8"), one_job, policy="LAST").rows()]
+    ['c3']
     """
     if not isinstance(name, str):
         raise TypeError('@policy stands without the name of the policy; write @policy("name") above the function')
@@ -81,6 +111,8 @@ def policy(name: str, form: Form | str = Form.COMPONENTS, summary: str = "") -> 
     def mark(function: AnyFunction) -> AnyFunction:
         line = summary or (function.__doc__ or "").strip().partition("\n")[0]
         setattr(function, _MARK, _Mark(name, known_form, line))
+        if getattr(function, "__module__", None) != MODULE_NAME:
+            _MARKED[name.casefold()] = function
         return function
 
     return mark
@@ -104,29 +136,38 @@ def dividing(policy: Policy) -> Policy:
 
 
 class Catalogue:
-    """The policies that a process knows, by name; names are compared without regard to case.
+    """The policies by name; names are compared without regard to case.
 
     Behind some names parameters may stand, in parentheses: ``B3(chunk=0.85)``.
+
+    >>> from koala.policies import Catalogue
+    >>> known = Catalogue.builtin()
+    >>> known.names()[:4]
+    ('WF', 'CM', 'FCM', 'CF')
+    >>> known.find("wf").summary
+    'Worst fit: each component on the site with the most idle processors left.'
     """
 
-    __slots__ = ("_by_name", "_parametrized")
+    __slots__ = ("_by_name", "_functions", "_parametrized")
 
-    def __init__(self) -> None:
+    def __init__(self, functions: Mapping[str, Callable[..., int]] | None = None) -> None:
+        """An empty catalogue. ``functions``, by name without case, are taken up when their names are looked for."""
         self._by_name: dict[str, Policy] = {}
         self._parametrized: dict[str, Policy] = {}
+        self._functions = functions or {}
 
     @classmethod
-    def builtin(cls) -> Catalogue:
+    def builtin(cls, functions: Mapping[str, Callable[..., int]] | None = None) -> Catalogue:
         """A catalogue of Koala's own policies. Each call makes a new one, to which more can be added."""
-        catalogue = cls()
+        catalogue = cls(functions)
         for ours in OWN_POLICIES:
             catalogue.add(ours)
         return catalogue
 
     @classmethod
-    def of(cls, files: Iterable[PolicyFile]) -> Catalogue:
+    def of(cls, files: Iterable[PolicyFile], functions: Mapping[str, Callable[..., int]] | None = None) -> Catalogue:
         """Koala's own policies, those of installed packages, and those in the files, which have been read."""
-        catalogue = cls.builtin()
+        catalogue = cls.builtin(functions)
         catalogue.load_entry_points()
         for file in files:
             if file.text is None:
@@ -154,7 +195,10 @@ class Catalogue:
         written = read_name(name)
         bare = self._by_name.get(written.bare.casefold())
         if bare is None:
-            raise UnknownPolicyError(written.bare, self.names())
+            function = self._functions.get(written.bare.casefold())
+            if function is None:
+                raise UnknownPolicyError(written.bare, self.names())
+            bare = self.add_function(function)
         found = with_parameters(bare, name, written)
         if len(self._parametrized) >= PARAMETRIZED_REMEMBERED:
             self._parametrized.clear()

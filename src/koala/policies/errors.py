@@ -23,7 +23,15 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 
 class UnknownPolicyError(ValueError):
-    """A name that no policy has."""
+    """A name that no policy has.
+
+    >>> from koala.policies import Catalogue, UnknownPolicyError
+    >>> try:
+    ...     Catalogue.builtin().find("FCN")
+    ... except UnknownPolicyError as error:
+    ...     print(error.for_user().partition("?")[0])
+    there is no policy 'FCN'; did you mean FCM or FCF or NFCM
+    """
 
     def __init__(self, name: str, known: Iterable[str]) -> None:
         self.name = name
@@ -50,7 +58,12 @@ class PolicyParameterError(UnknownPolicyError):
 
 
 class UnknownSiteError(ValueError):
-    """A component that names a site which the grid does not have."""
+    """A component that names a site which the grid does not have.
+
+    >>> from koala.policies import UnknownSiteError
+    >>> print(UnknownSiteError("delf", 1, ["delft", "leiden"]).for_user())
+    component 1 names the site 'delf', which the grid does not have; did you mean delft? There are: delft, leiden
+    """
 
     def __init__(self, name: str, component: int, known: Iterable[str]) -> None:
         self.name = name
@@ -72,7 +85,12 @@ class UnknownHomeError(UnknownSiteError):
 
 
 class MissingFileError(ValueError):
-    """A file that has to be read and of which no site holds a replica."""
+    """A file that has to be read and of which no site holds a replica.
+
+    >>> from koala.policies import MissingFileError
+    >>> print(MissingFileError("mesh.dat").for_user())
+    no site holds a replica of the file 'mesh.dat'; register one, or take the file out of the job
+    """
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -84,7 +102,15 @@ class MissingFileError(ValueError):
 
 
 class PolicyFileError(ValueError):
-    """A policy of somebody else's that could not be taken up; ``origin`` is its file or entry point."""
+    """A policy file, or a package with policies, that cannot be used: where, what is wrong, and what to do.
+
+    >>> from koala.policies import Catalogue, PolicyFileError
+    >>> try:
+    ...     Catalogue.builtin().add_from_source("x = 1", "empty.py")
+    ... except PolicyFileError as error:
+    ...     print(error)
+    empty.py: it registers no policy
+    """
 
     def __init__(self, origin: str, line: int | None, problem: str, cure: str) -> None:
         self.origin = origin
@@ -100,7 +126,12 @@ class PolicyFileError(ValueError):
 
 
 class PolicyError(ValueError):
-    """A policy of somebody else's that gave a wrong answer, or none."""
+    """A policy that is not Koala's gave a wrong answer, or raised an error.
+
+    >>> from koala.policies import PolicyError
+    >>> print(PolicyError("BF", "best_fit.py", "raised IndexError: list index out of range").for_user())
+    the policy 'BF' (from best_fit.py) raised IndexError: list index out of range; repair it, or choose another policy
+    """
 
     def __init__(self, name: str, origin: str, problem: str) -> None:
         self.name = name

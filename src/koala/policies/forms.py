@@ -29,6 +29,10 @@ class Form(enum.StrEnum):
       home of the job (-1: none), the demand on every link and its capacity in bits per second, the sites' own links
       first, and the bandwidth of one of the job's processors. Ours are the modules of ``metaschedule``;
     - TASKS: jobs of tasks are mapped task by task, by ``koala.mapping``; other totals are divided as by FLEXIBLE.
+
+    >>> from koala.policies import Form
+    >>> Form("flexible").divides, Form.COMPONENTS.divides
+    (True, False)
     """
 
     COMPONENTS = "components"
@@ -118,6 +122,11 @@ class Policy:
     - ``module``: which of the modules of ``function`` it is, for ours of the form LINKS; ``parameters`` are what may
       be said about it behind the name;
     - ``mapping``: the method by which it maps jobs of tasks, for ours of the form TASKS.
+
+    >>> from koala.policies import Catalogue
+    >>> cluster_minimization = Catalogue.builtin().find("CM")
+    >>> cluster_minimization.form, cluster_minimization.origin
+    (<Form.COMPONENTS: 'components'>, 'koala')
     """
 
     name: str

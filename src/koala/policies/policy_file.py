@@ -13,6 +13,8 @@ from koala.model.grid import PolicyFile
 from koala.policies.errors import PolicyFileError
 
 POLICY_FILE_BYTES_MAX = 1024 * 1024
+# The module that the functions of a policy file believe to be in.
+MODULE_NAME = "koala_policy_file"
 
 
 def read_policy_file(path: str, read: Callable[[int], bytes]) -> PolicyFile:
@@ -42,7 +44,7 @@ def run_policy_file(text: str, filename: str) -> dict[str, Any]:
         ) from error
     except ValueError as error:
         raise PolicyFileError(filename, None, f"this is not Python: {error}", "give a text file") from error
-    namespace: dict[str, Any] = {"__name__": "koala_policy_file", "__file__": filename}
+    namespace: dict[str, Any] = {"__name__": MODULE_NAME, "__file__": filename}
     try:
         exec(code, namespace)  # noqa: S102 - running the user's own file is what was asked for
     except KeyboardInterrupt:

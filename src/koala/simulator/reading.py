@@ -17,15 +17,29 @@ from koala.policies.policy_file import read_policy_file
 
 
 def read_grid_file(path: str | Path, *, policy_files: Iterable[str | Path] = ()) -> Grid:
-    """The grid that a file describes, with the policy files that it names, and these besides.
+    """The grid that a file describes, with the policies in the files that it names, and in ``policy_files``.
 
     Raises ``DescriptionError`` with every problem of the file, and ``PolicyFileError`` for a policy file.
+
+    >>> from pathlib import Path
+    >>> from koala.simulator import read_grid_file
+    >>> _ = Path("grid.yaml").write_text("sites: {delft: {processors: 64}, leiden: {processors: 32}}")
+    >>> [(site.name, site.processors) for site in read_grid_file("grid.yaml").sites]
+    [('delft', 64), ('leiden', 32)]
     """
     return with_policy_files(read_grid(decoded(Path(path).read_bytes(), str(path)), str(path)), policy_files)
 
 
 def read_workload_file(path: str | Path) -> WorkloadFile:
-    """The workload that a file describes, for ``simulate``. Raises ``DescriptionError`` with every problem of it."""
+    """The workload that a file describes. Raises ``DescriptionError`` with every problem of the file.
+
+    >>> from pathlib import Path
+    >>> from koala.simulator import clusters_in_short, read_workload_file, simulate
+    >>> text = "jobs: [{at_s: 0, execution_s: 60, job: {components: [{processors: 4}]}}]"
+    >>> _ = Path("jobs.yaml").write_text(text)
+    >>> [row.execution_s for row in simulate(clusters_in_short("1x8"), read_workload_file("jobs.yaml")).rows()]
+    [60.0]
+    """
     return read_workload(decoded(Path(path).read_bytes(), str(path)), str(path))
 
 

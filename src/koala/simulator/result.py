@@ -27,7 +27,23 @@ _TIMES = ("queue_s", "overhead_s", "wait_s", "execution_s", "response_s")
 
 
 class JobRow(NamedTuple):
-    """One job. Times are in seconds of virtual time; what never happened is None."""
+    """One job of a run. Times are in seconds of virtual time; what never happened is None.
+
+    - ``clusters``, ``sites``: how many different sites held its components, and which, joined by ``+``;
+    - ``queue_s``, ``overhead_s``: from submission to placement, and from placement to start;
+    - ``wait_s``, ``execution_s``, ``response_s``: from submission to start, from start to end, and both together;
+    - ``placement_tries``, ``claiming_tries``: how often places were looked for, and how often a claim was tried;
+    - ``failures``, ``preemptions``: how often a failed component sent it back, and how often it was preempted;
+    - ``start_delay_s``: the last estimate of its start minus the first;
+    - ``gained_processor_s``, ``wasted_processor_s``: processor-seconds between placement and claim, which others
+      could use, and between claim and start, which nobody could;
+    - ``outcome``, ``reason``: ``done``, ``failed``, ``cancelled`` or ``unfinished``, and why where it is not done.
+
+    >>> from koala.simulator import Workload, clusters_in_short, simulate
+    >>> row = next(simulate(clusters_in_short("1x8"), Workload.from_arrays([0.0], [4], [60.0])).rows())
+    >>> row.sites, row.wait_s, row.execution_s, row.outcome
+    ('c1', 0.0, 60.0, 'done')
+    """
 
     job: JobId
     name: str
@@ -59,9 +75,13 @@ class JobRow(NamedTuple):
 
 
 class SiteUse(msgspec.Struct, frozen=True, kw_only=True):
-    """How one site was used from the first submission to the last end of a job, as fractions of its processors.
+    """How one site was used, as fractions of its processors: by the jobs of the run, and by users of its own.
 
-    In a run that was cut off, to where it was.
+    The period is from the first submission to the last end of a job, or to where the run was cut off.
+
+    >>> from koala.simulator import Workload, clusters_in_short, simulate
+    >>> simulate(clusters_in_short("1x8"), Workload.from_arrays([0.0], [4], [60.0])).uses
+    (SiteUse(site='c1', processors=8, ours=0.5, others=0.0),)
     """
 
     site: str
@@ -88,9 +108,29 @@ class Unfinished(NamedTuple):
 
 
 class Result:
-    """Everything that a run gave; rows and metrics are computed when they are asked for.
+    """What a run gave. Rows and metrics are computed when they are asked for.
 
-    ``log_sha256`` is None of a run that kept no log, ``told_times`` of one that made no plans.
+    - ``policy``, ``seed``: what it ran with;
+    - ``uses``: a ``SiteUse`` for each site;
+    - ``notes``: remarks on the run, such as what the policy could not look at;
+    - ``stopped``: why the run was cut off, else empty; ``not_submitted``: how many jobs had not come by then;
+    - ``first_submission_s``, ``end_s``, ``events``: when it began and ended, and how many events it had;
+    - ``component_failures``, ``spawns``: how many components failed, and tasks that came while jobs ran;
+    - ``voids``: periods in which the sites' own users wanted more than the grid has;
+    - ``told_times``: how wrong the expected starts were, where the grid makes plans;
+    - ``log_sha256``: the hash of the log, which is equal for equal runs.
+
+    >>> from koala.simulator import example_grid, example_workload, simulate
+    >>> result = simulate(example_grid("demo"), example_workload("demo"))
+    >>> result.complete, result.jobs, round(result.makespan_s)
+    (True, 3, 354)
+    >>> for row in result.rows():
+    ...     print(row.job, row.name, row.sites, round(row.wait_s, 2))
+    1 waves amsterdam+cracow 204.01
+    2 alarm cracow 32.01
+    3 sweep amsterdam+berlin 102.0
+    >>> print(result.csv().partition("\\n")[0][:40])
+    job,name,priority,processors,components,
     """
 
     def __init__(
@@ -156,7 +196,7 @@ class Result:
         return last_s - self.first_submission_s
 
     def rows(self) -> Iterator[JobRow]:
-        """Every job, by id."""
+        """Every job, by number."""
         seed = self.seed
         rows = [_ended_row(ended, request, self._policy_of(request), seed) for ended, request in self._ended]
         rows += [_unfinished_row(left, self._policy_of(left.request), seed) for left in self._unfinished]

@@ -29,8 +29,8 @@ from koala.model.messages import (
     ProbeLink,
 )
 from koala.model.request import JobId, Request, SiteName
-from koala.policies import Catalogue, PolicyError
-from koala.policies.catalogue import WASE, Form, dividing
+from koala.policies import Catalogue, PolicyError, UnknownPolicyError
+from koala.policies.catalogue import WASE, Form, dividing, marked_functions
 from koala.simulator.reading import with_policy_files
 from koala.simulator.report.remarks import notes
 from koala.simulator.result import Result, SiteUse, Unfinished
@@ -50,10 +50,23 @@ PROGRESS_EVENTS = 4_096
 
 
 class BrokenPolicyError(ValueError):
-    """A policy of the user's that raised or answered nonsense: every job under it would only fail."""
+    """A policy that is not Koala's raised an error or gave a wrong answer: the run ends.
+
+    >>> from koala.policies import policy
+    >>> from koala.simulator import BrokenPolicyError, Workload, clusters_in_short, simulate
+    >>> @policy("GREEDY")
+    ... def greedy(idle, sizes, left, chosen):
+    ...     chosen[0] = 7  # a site that is not there
+    ...     return -1
+    >>> try:
+    ...     simulate(clusters_in_short("2x8"), Workload.from_arrays([0.0], [4], [60.0]), policy="GREEDY")
+    ... except BrokenPolicyError as error:
+    ...     print(str(error).partition(";")[0])
+    job 1 (job): the policy 'GREEDY' (from __main__) gave component 0 the site 7, of 0 to 1
+    """
 
     def for_user(self) -> str:
-        """Which policy, what it did, for which job, and what to do."""
+        """The job, the policy, what it did, and what to do."""
         return str(self)
 
 
@@ -72,23 +85,35 @@ def simulate(
     stop: Callable[[], bool] | None = None,
     failures: SiteFailures | None = None,
 ) -> Result:
-    """Run the workload on the grid and return what came of it. The same arguments give the same log, bit by bit.
+    """Run a workload on a grid with the scheduler that also runs live. The same arguments give the same result.
 
-    The workload is one of the simulator's own or as ``read_workload`` gives it. ``policy`` replaces the grid's: it is
-    a name, or a function that ``@policy`` marks. Names are those of Koala, of installed packages, and of the policy
-    files that the grid or ``policy_files`` name, or of a ``catalogue`` in place of all these.
-    ``log`` gets the lines of the log in pieces; ``progress`` is told from time to time how many jobs have ended, of
-    how many. Jobs that can never start are in the result as unfinished.
-    The run is cut off, and its result not complete, at the virtual time ``until_s``, after ``events_max``
-    events, or when ``stop``, which is asked from time to time, says so. With ``failures`` the nodes of the sites
-    fail and return as a failure trace says.
+    - ``workload``: from a file, a trace, an example, or made from arrays or arrivals;
+    - ``policy``: instead of the grid's, a name or a function marked with ``@policy``. The names are those of Koala,
+      of installed packages, of the policy files that the grid or ``policy_files`` name, and of functions marked in
+      imported modules; with a ``catalogue``, those in it alone;
+    - ``seed``: what everything random is drawn from;
+    - ``log``: takes every event and command, as lines of JSON in pieces of any length;
+    - ``progress``: called now and then with the number of jobs that have ended, and of all jobs;
+    - ``until_s``, ``events_max``, ``stop``: cut the run off at a virtual time, after a number of events, or once
+      ``stop`` returns true. The result is then not ``complete``;
+    - ``failures``: nodes fail and return as a failure trace says.
+
+    A job that can never start ends the run as unfinished, with the reason. A ``WorkloadError`` says that a job names
+    something that the grid does not have; a ``BrokenPolicyError``, that a policy of yours gave a wrong answer.
+
+    >>> from koala.simulator import example_grid, example_workload, simulate
+    >>> result = simulate(example_grid("das2"), example_workload("koala2006-w1"), policy="CM")
+    >>> round(result.metrics()["response_s"]["mean"], 1)
+    100.3
     """
     if isinstance(workload, WorkloadFile):
         workload = workload_from_file(workload)
     files = workload.files(grid, seed)
     if files:
         grid = msgspec.structs.replace(grid, files=(*grid.files, *files))
-    known = Catalogue.of(with_policy_files(grid, policy_files).policy_files) if catalogue is None else catalogue
+    known = catalogue
+    if known is None:
+        known = Catalogue.of(with_policy_files(grid, policy_files).policy_files, marked_functions())
     if callable(policy):
         policy = known.add_function(policy).name
     if policy is not None:
@@ -129,7 +154,6 @@ class _Run:
         self._seed = seed
         self._jobs = workload.jobs
         self._catalogue = catalogue
-        self._foreign = {policy.name.casefold() for policy in catalogue if policy.checked}
         self._until_s = until_s
         self._world = World(grid, workload, seed, failures)
         self._scheduler = Scheduler(grid, catalogue)
@@ -241,11 +265,11 @@ class _Run:
             raise BrokenPolicyError(f"job {command.job} ({request.name}): {command.reason}")
 
     def _is_by_broken_policy(self, command: JobEnded, request: Request) -> bool:
-        name = self._grid.scheduler.policy if request.policy is None else request.policy
-        if name.casefold() not in self._foreign:
+        try:
+            policy = self._catalogue.find(self._grid.scheduler.policy if request.policy is None else request.policy)
+        except UnknownPolicyError:
             return False
-        policy = self._catalogue.find(name)
-        return command.reason.startswith(str(PolicyError(policy.name, policy.origin, "")))
+        return policy.checked and command.reason.startswith(str(PolicyError(policy.name, policy.origin, "")))
 
     # ------------------------------------------------------------------------------------- giving up
 

@@ -270,20 +270,34 @@ def warm_up(discipline: str) -> None:
 # --------------------------------------------------------------------------------------------- the scheduler
 
 
-def trace_workload(trace: Trace, *, divides: bool = False, walltimes: bool = False) -> Workload:
-    """The jobs as a workload, each one component or, for a policy that divides, a total.
+def trace_workload(trace: Trace, *, divides: bool = False, walltimes: bool | None = None) -> Workload:
+    """The jobs of a trace as a workload for ``simulate``, each of one component.
 
-    With ``walltimes``, for plans, each has the time that its user requested as walltime; one that ran longer, which
-    a trace may have, has the time that it ran. Where the trace says whose the jobs are, so does the workload.
+    - ``divides``: each is a total instead, for a policy that divides totals, as FCM does;
+    - ``walltimes``: each has the time that its user requested as walltime, or the time that it ran where that is
+      longer; by default where the grid makes plans, which go by them.
+
+    The owners of the jobs are the users of the trace, where it was read with them. Jobs that no site can hold never
+    start, and are unfinished in the result.
+
+    >>> from koala.simulator import clusters_in_short, lublin, simulate, trace_workload
+    >>> trace = lublin(200, seed=1, nodes=64)  # or read_trace("KTH-SP2.swf.gz")
+    >>> result = simulate(clusters_in_short("2x64"), trace_workload(trace), policy="WF")
+    >>> result.metrics()["outcomes"]
+    {'done': 200}
+    >>> result = simulate(clusters_in_short("2x32"), trace_workload(trace, divides=True), policy="FCM")
+    >>> result.metrics()["outcomes"]
+    {'done': 200}
     """
 
-    def source(_grid: Grid, _seed: int) -> Iterator[Arrival]:
+    def source(grid: Grid, _seed: int) -> Iterator[Arrival]:
+        told = grid.scheduler.plan_depth > 0 if walltimes is None else walltimes
         requests: dict[tuple[int, float | None], Request] = {}
         columns = (trace.submit_s, trace.size, trace.run_s, trace.requested_s)
         users = repeat("", trace.jobs) if trace.users is None else trace.users.tolist()
         rows = zip(*(column.tolist() for column in columns), users, strict=True)
         for submit_s, size, run_s, requested_s, user in rows:
-            walltime_s = max(requested_s, run_s, WALLTIME_S_MIN) if walltimes else None
+            walltime_s = max(requested_s, run_s, WALLTIME_S_MIN) if told else None
             request = requests.get((size, walltime_s))
             if request is None:
                 if len(requests) >= REQUESTS_REMEMBERED:

@@ -19,7 +19,6 @@ from koala.experiments.frame.experiment import ParameterError, parameters_from
 from koala.experiments.frame.looks import Judged, planned_looks
 from koala.experiments.frame.report import write_report
 from koala.experiments.frame.run import processes_for
-from koala.experiments.frame.shipped import shipped_grid, shipped_workload
 from koala.experiments.koala2006.study import (
     WORKLOADS,
     Koala2006,
@@ -28,6 +27,7 @@ from koala.experiments.koala2006.study import (
     read_execution_model,
     with_applications,
 )
+from koala.simulator.examples import example_grid, example_workload
 from tests.support.calibrate_samples import COSTS, results
 
 FLEXIBLE = ("koala2006-w1-flexible", "koala2006-w2-flexible")
@@ -67,7 +67,7 @@ def test_each_repetition_measures_all_applications_on_1_to_4_processes_and_clust
 
 
 def test_the_emulated_distance_is_that_of_the_grid_of_the_paper() -> None:
-    links = shipped_grid("das2").links
+    links = example_grid("das2").links
     parameters = CalibrateParameters()
     assert parameters.latency_ms == pytest.approx(1e3 * links.default.latency_s)
     assert parameters.bandwidth_mbit_s == links.default.bandwidth_mbit_s
@@ -170,8 +170,8 @@ def test_the_fit_and_the_limit_are_judged() -> None:
 
 
 def test_all_shipped_workloads_of_2006_have_the_same_execution_times() -> None:
-    first = shipped_workload("koala2006-w1").text
+    first = example_workload("koala2006-w1").text
     for name in (*WORKLOADS.values(), *FLEXIBLE):
-        text = shipped_workload(name).text
+        text = example_workload(name).text
         assert text.applications == first.applications
         with_applications(text, applications_as_json(text.applications), name)

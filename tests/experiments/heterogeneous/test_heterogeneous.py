@@ -10,7 +10,6 @@ import pytest
 from koala.descriptions.workload.form import RequestKind
 from koala.experiments.catalogue import find
 from koala.experiments.frame.experiment import FinishedUnit, ParameterError, Unit, parameters_from
-from koala.experiments.frame.shipped import shipped_grid
 from koala.experiments.heterogeneous.findings import HeterogeneousFindings
 from koala.experiments.heterogeneous.study import Heterogeneous, HeterogeneousParameters
 from koala.experiments.heterogeneous.worlds import (
@@ -24,6 +23,7 @@ from koala.experiments.heterogeneous.worlds import (
 )
 from koala.model.grid import Grid
 from koala.simulator import simulate
+from koala.simulator.examples import example_grid
 from koala.simulator.world.links import LinkTable
 
 Links = dict[frozenset[str], tuple[float, float]]
@@ -44,7 +44,7 @@ def links_of(grid: Grid) -> Links:
 
 
 def test_the_shipped_grid_is_the_case_with_links_four_times_worse() -> None:
-    assert links_of(grid_of(CASES["islands-4"], 1)) == links_of(shipped_grid(GRID))
+    assert links_of(grid_of(CASES["islands-4"], 1)) == links_of(example_grid(GRID))
 
 
 def test_within_an_island_links_are_near_and_between_them_worse_by_the_contrast() -> None:
@@ -61,7 +61,7 @@ def test_within_an_island_links_are_near_and_between_them_worse_by_the_contrast(
 
 def test_the_islands_are_of_the_same_size() -> None:
     sizes: dict[int, list[int]] = {0: [], 1: []}
-    for index, site in enumerate(shipped_grid(GRID).sites):
+    for index, site in enumerate(example_grid(GRID).sites):
         sizes[island_of(index)].append(site.processors)
     assert sizes[0] == sizes[1]
 
@@ -92,7 +92,7 @@ def test_all_policies_of_a_case_meet_the_same_jobs(name: str) -> None:
 
 def test_the_communicating_jobs_with_files_differ_in_nothing_but_their_communication() -> None:
     plain, communicating = (
-        list(workload_of(CASES[name], RequestKind.FLEXIBLE, 20, 100.0).arrivals(shipped_grid(GRID), 1))
+        list(workload_of(CASES[name], RequestKind.FLEXIBLE, 20, 100.0).arrivals(example_grid(GRID), 1))
         for name in ("input", "input-communicating")
     )
     assert [arrival[:3] for arrival in plain] == [arrival[:3] for arrival in communicating]
@@ -115,7 +115,7 @@ def test_a_unit_measures_what_koala_simulate_measures() -> None:
     policies = experiment.run(unit)["policies"]
     assert list(policies) == ["CM", "NCM", "FCM", "NFCM"]
     workload = workload_of(CASES["islands-4"], RequestKind.NON_FIXED, 25, 100.0)
-    result = simulate(shipped_grid(GRID), workload, policy="NCM", seed=4)
+    result = simulate(example_grid(GRID), workload, policy="NCM", seed=4)
     rows = result.rows()
     assert policies["NCM"]["means"]["response_s"] == pytest.approx(sum(row.response_s or 0.0 for row in rows) / 25)
     assert policies["NCM"]["outcomes"]["done"] == 25

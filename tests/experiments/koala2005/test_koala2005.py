@@ -7,7 +7,6 @@ import pytest
 
 from koala.experiments.frame.experiment import FinishedUnit, Unit
 from koala.experiments.frame.measures import varied
-from koala.experiments.frame.shipped import shipped_grid, shipped_workload
 from koala.experiments.koala2005.data import (
     FAILURE_SHARE,
     PLACEMENT_S,
@@ -22,13 +21,14 @@ from koala.experiments.koala2005.utilisation import WINDOW_S, UtilisationRecorde
 from koala.model.grid import Background, Grid, SchedulerParameters, Site, SiteFaults, SiteSimulation
 from koala.model.request import Component, Request
 from koala.simulator import Arrival, Workload, simulate
+from koala.simulator.examples import example_grid, example_workload
 from koala.simulator.workloads.generators import workload_from_file
 
 FEW_JOBS = Koala2005Parameters(jobs=40)
 
 
 def test_the_grid_and_the_workload_are_the_papers() -> None:
-    grid = shipped_grid(GRID)
+    grid = example_grid(GRID)
     assert sorted(site.processors for site in grid.sites) == [52, 56, 60, 142]
     assert sum(site.processors for site in grid.sites) == 310
     parameters = grid.scheduler
@@ -40,7 +40,7 @@ def test_the_grid_and_the_workload_are_the_papers() -> None:
     )
     assert parameters.claim_threshold == 0.0
     assert (parameters.placement_tries_max, parameters.claiming_tries_max) == (None, None)
-    workload = workload_from_file(shipped_workload(WORKLOAD))
+    workload = workload_from_file(example_workload(WORKLOAD))
     assert (workload.jobs, workload.hold_when_waiting) == (500, 100)
     assert Koala2005Parameters().jobs == workload.jobs
     jobs = list(workload.arrivals(grid, 1))
@@ -92,8 +92,8 @@ def test_a_run_has_the_log_of_koala_simulate() -> None:
     """With fewer jobs than the paper's 500, with which ``koala simulate`` is tested."""
     experiment = Koala2005()
     (unit, _) = experiment.units(Koala2005Parameters(jobs=60), 1, 1)
-    workload = workload_from_file(varied(shipped_workload(WORKLOAD), jobs=60))
-    direct = simulate(shipped_grid(GRID), workload, seed=1)
+    workload = workload_from_file(varied(example_workload(WORKLOAD), jobs=60))
+    direct = simulate(example_grid(GRID), workload, seed=1)
     result = experiment.run(unit)
     assert result["log_sha256"] == direct.log_sha256
     assert result["outcomes"] == {"done": 60}

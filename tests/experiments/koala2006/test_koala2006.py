@@ -11,7 +11,6 @@ import pytest
 from koala.descriptions.errors import DescriptionError
 from koala.experiments.frame.experiment import Unit
 from koala.experiments.frame.measures import varied
-from koala.experiments.frame.shipped import shipped_grid, shipped_workload
 from koala.experiments.koala2006 import study
 from koala.experiments.koala2006.study import (
     ATTEMPTS_MAX,
@@ -24,6 +23,7 @@ from koala.experiments.koala2006.study import (
 )
 from koala.model.grid import Grid
 from koala.simulator import simulate
+from koala.simulator.examples import example_grid, example_workload
 from koala.simulator.workloads.generators import workload_from_file
 
 HALF = """
@@ -40,7 +40,7 @@ def units(**parameters: Any) -> list[Unit]:
 
 def with_users(load: float) -> Grid:
     """The experiment's grid with users who ask for this share of it."""
-    grid = shipped_grid(GRID)
+    grid = example_grid(GRID)
     sites = []
     for site in grid.sites:
         assert site.simulation.background is not None
@@ -57,7 +57,7 @@ def test_each_seed_runs_both_workloads_as_the_paper_has_them() -> None:
     ]
     for unit in units():
         assert unit.work["jobs"] == 200
-        gap = shipped_workload(study.WORKLOADS[unit.work["workload"]]).text.generate[0].interarrival_s
+        gap = example_workload(study.WORKLOADS[unit.work["workload"]]).text.generate[0].interarrival_s
         assert gap.exponential == {"W1": 80, "W2": 40}[unit.work["workload"]]
 
 
@@ -65,8 +65,8 @@ def test_a_run_is_the_one_that_the_shipped_examples_give() -> None:
     result = Koala2006().run(units()[0])
     assert result["seed_used"] == 1
     for policy, example in (("WF", "koala2006-w1"), ("CM", "koala2006-w1"), ("FCM", "koala2006-w1-flexible")):
-        workload = workload_from_file(shipped_workload(example))
-        direct = simulate(shipped_grid(GRID), workload, policy=policy, seed=1).metrics()
+        workload = workload_from_file(example_workload(example))
+        direct = simulate(example_grid(GRID), workload, policy=policy, seed=1).metrics()
         measured = result["policies"][policy]
         assert measured["log_sha256"] == direct["log_sha256"]
         assert measured["outcomes"] == {"done": 200}
@@ -78,14 +78,14 @@ def test_a_run_is_the_one_that_the_shipped_examples_give() -> None:
 
 def test_a_void_run_is_repeated_for_all_policies_under_another_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     grid = with_users(0.25)
-    monkeypatch.setattr(study, "shipped_grid", lambda _name: grid)
+    monkeypatch.setattr(study, "example_grid", lambda _name: grid)
     repeated = 0
     for unit in units(jobs=10):
         result = Koala2006().run(unit)
         assert result["seed_used"] == unit.work["seed"] + result["void_runs"] * SUB_SEED_STRIDE
         assert set(result["policies"]) == {"WF", "CM", "FCM"}
         for policy in ("WF", "CM"):
-            file = shipped_workload(study.WORKLOADS[unit.work["workload"]])
+            file = example_workload(study.WORKLOADS[unit.work["workload"]])
             workload = varied(file, jobs=10, request=study.POLICIES[policy])
             assert not simulate(grid, workload, policy=policy, seed=result["seed_used"]).voids
         repeated += result["void_runs"]
@@ -94,7 +94,7 @@ def test_a_void_run_is_repeated_for_all_policies_under_another_seed(monkeypatch:
 
 def test_users_who_always_exceed_their_band_end_the_experiment(monkeypatch: pytest.MonkeyPatch) -> None:
     grid = with_users(0.6)
-    monkeypatch.setattr(study, "shipped_grid", lambda _name: grid)
+    monkeypatch.setattr(study, "example_grid", lambda _name: grid)
     with pytest.raises(AlwaysVoidError) as caught:
         Koala2006().run(units(jobs=3)[0])
     assert f"{ATTEMPTS_MAX} runs in a row were void" in caught.value.for_user()

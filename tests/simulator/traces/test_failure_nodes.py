@@ -11,11 +11,12 @@ import pytest
 from koala.core import Scheduler
 from koala.model.grid import Background, Grid, LocalScheduler
 from koala.model.messages import JobOutcome, SiteReported
-from koala.simulator import Workload, World, simulate
+from koala.simulator import Workload, simulate
 from koala.simulator.traces.failures import read_failure_trace
 from koala.simulator.traces.node_mapping import SiteFailures
 from koala.simulator.world.local_queue import LocalJob
 from koala.simulator.world.site import SimulatedComponent, SimulatedState
+from koala.simulator.world.world import World
 from tests.support.hand_driven import HandDriven, at_once, grid, job, site
 from tests.support.trace_files import write_trace
 

@@ -117,7 +117,9 @@ def _trace(grid: Grid, catalogue: Catalogue, options: ReplayOptions, settings: R
 
     trace = read_trace(Path(options.source))
     divides = catalogue.find(options.policy or grid.scheduler.policy).form.divides
-    arrivals = first_jobs(trace_workload(trace, divides=divides).arrivals(grid, options.seed), options.limit)
+    arrivals = first_jobs(
+        trace_workload(trace, divides=divides, walltimes=False).arrivals(grid, options.seed), options.limit
+    )
     planned = plan(trace.name, arrivals, grid, settings, names=trace.ids.tolist())
     about = {
         "trace": trace.name,

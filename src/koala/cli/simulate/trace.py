@@ -202,8 +202,7 @@ def _in_scheduler(job: _Job) -> RunResult:
     from koala.simulator.trace_run import headline, renamed, too_large_rows, trace_workload
 
     failures, about_failures = read_failures(job.grid, job.options.failures_path, job.options.failures_from_s)
-    walltimes = job.grid.scheduler.plan_depth > 0
-    workload = trace_workload(job.trace, divides=job.plan.divides, walltimes=walltimes)
+    workload = trace_workload(job.trace, divides=job.plan.divides)
     before_s = time.perf_counter()
     run = run_scheduler(job.grid, workload, job.trace.name, job.catalogue, job.options, job.outputs, failures)
     timings = {"read_s": job.read_s, "simulate_s": time.perf_counter() - before_s}

@@ -11,7 +11,15 @@ _SHORT = re.compile(r"([0-9]{1,18})x([0-9]{1,18})")
 
 
 class ShortGridError(ValueError):
-    """Clusters in short, and more or larger ones than a grid can have."""
+    """Clusters in short that are no two whole numbers, or more or larger than a grid can have.
+
+    >>> from koala.simulator import ShortGridError, clusters_in_short
+    >>> try:
+    ...     clusters_in_short("0x100")
+    ... except ShortGridError as error:
+    ...     print(error)
+    give 1 to 10000 clusters (SITES_MAX)
+    """
 
     def for_user(self) -> str:
         """What to write instead."""
@@ -24,7 +32,15 @@ def is_short(name: str) -> bool:
 
 
 def clusters_in_short(name: str) -> Grid:
-    """Equal clusters with nothing else to them: the queue is looked at whenever that could help."""
+    """A grid of equal clusters, written as on the command line: ``4x100`` is four clusters of 100 processors.
+
+    Nothing takes time but the jobs. The queue is looked at whenever that could help, and the first job that waits has
+    a plan.
+
+    >>> from koala.simulator import clusters_in_short
+    >>> [(site.name, site.processors) for site in clusters_in_short("2x100").sites]
+    [('c1', 100), ('c2', 100)]
+    """
     found = _SHORT.fullmatch(name)
     if found is None:
         raise ShortGridError("write two whole numbers: 4x100 is four clusters of 100 processors")

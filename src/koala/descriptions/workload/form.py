@@ -304,7 +304,12 @@ class WorkloadText(Description):
 
 
 class WorkloadFile(NamedTuple):
-    """A workload file that was read and checked; ``requests`` are its listed jobs, in the order of the file."""
+    """A workload file that was read and checked, for ``simulate``: its text, and the requests of the jobs it lists.
+
+    >>> from koala.simulator import example_workload
+    >>> example_workload("demo").requests[0].processors
+    24
+    """
 
     text: WorkloadText
     requests: tuple[Request, ...]

@@ -17,7 +17,20 @@ from koala.experiments.frame.run import Computer, run_units
 
 
 class WholeRun(NamedTuple):
-    """What the last look said, and the report that was written."""
+    """What a study or an experiment gave: ``seen``, what the last look said, and ``written``, the report.
+
+    ``seen.conclusion`` has the ``claims`` with their verdicts, the ``figures`` and the ``results``; ``written`` has
+    the ``report`` as it is in the JSON file, with the paths ``json_path``, ``html_path`` and ``figures``.
+
+    >>> from koala.experiments.study import read_study, run_study
+    >>> text = (
+    ...     "{study: spread, policies: [WF, CM], grids: [das2], workloads: [{workload: koala2006-w1, jobs: 10}], "
+    ...     "expectations: [{policy: CM, below: WF}]}"
+    ... )
+    >>> done = run_study(read_study("spread", text=text), "spread-results", quick=True, processes=1)
+    >>> [(claim.text, str(claim.verdict)) for claim in done.seen.conclusion.claims]
+    [("CM's mean response time is lower than WF's.", 'undecided')]
+    """
 
     seen: Judged
     written: WrittenReport

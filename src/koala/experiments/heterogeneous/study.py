@@ -13,7 +13,6 @@ import msgspec
 
 from koala.experiments.frame.experiment import Conclusion, Experiment, FinishedUnit, Parameters, Unit
 from koala.experiments.frame.measures import done_rows, means
-from koala.experiments.frame.shipped import fingerprint
 from koala.experiments.heterogeneous.findings import HeterogeneousFindings
 from koala.experiments.heterogeneous.worlds import (
     CASES,
@@ -25,6 +24,7 @@ from koala.experiments.heterogeneous.worlds import (
     workload_of,
 )
 from koala.simulator import Result, simulate
+from koala.simulator.examples import fingerprint
 
 METHOD = (
     (

@@ -14,9 +14,9 @@ import msgspec
 
 from koala.descriptions.workload.form import RequestKind, WorkloadFile, WorkloadText
 from koala.experiments.frame.measures import varied
-from koala.experiments.frame.shipped import shipped_grid, shipped_workload
 from koala.model.grid import Grid, Link, Links, PairLink
 from koala.simulator import Workload
+from koala.simulator.examples import example_grid, example_workload
 from koala.simulator.workloads.draws import stream
 from koala.simulator.workloads.generators import workload_from_file
 
@@ -74,7 +74,7 @@ def island_of(site: int) -> int:
 
 def grid_of(case: WorldKind, seed: int) -> Grid:
     """The grid of a case; where the links are drawn, each seed has its own."""
-    grid = shipped_grid(GRID)
+    grid = example_grid(GRID)
     names = [site.name for site in grid.sites]
     rng = stream(seed, "heterogeneous links")
     pairs = []
@@ -98,7 +98,7 @@ def grid_of(case: WorldKind, seed: int) -> Grid:
 
 def workload_of(case: WorldKind, kind: RequestKind, jobs: int, interarrival_s: float) -> Workload:
     """The jobs of a case as requests of this kind; the same jobs under a seed whatever the kind."""
-    text = shipped_workload(READING if case.files else COMMUNICATING).text
+    text = example_workload(READING if case.files else COMMUNICATING).text
     if case.files and case.communicating:
         text = _communicating(text)
     file = WorkloadFile(text, ())
@@ -107,7 +107,7 @@ def workload_of(case: WorldKind, kind: RequestKind, jobs: int, interarrival_s: f
 
 def _communicating(text: WorkloadText) -> WorkloadText:
     """The same jobs, slowed down by each further cluster as Laplace is in the other workload."""
-    laplace = shipped_workload(COMMUNICATING).text.applications["laplace"]
+    laplace = example_workload(COMMUNICATING).text.applications["laplace"]
     slowed = {
         "per_extra_cluster": laplace.per_extra_cluster,
         "bandwidth_share": laplace.bandwidth_share,

@@ -15,13 +15,13 @@ import msgspec
 
 from koala.experiments.frame.experiment import Conclusion, Experiment, FinishedUnit, Parameters, Unit
 from koala.experiments.frame.measures import varied
-from koala.experiments.frame.shipped import fingerprint, shipped_grid, shipped_workload
 from koala.experiments.koala2005.claims import claims
 from koala.experiments.koala2005.data import STABLE, UNSTABLE, Koala2005Data, cells_of
 from koala.experiments.koala2005.figures import figures
 from koala.experiments.koala2005.utilisation import UtilisationRecorder
 from koala.model.grid import Grid, SiteFaults
 from koala.simulator import Workload, simulate
+from koala.simulator.examples import example_grid, example_workload, fingerprint
 from koala.simulator.workloads.generators import workload_from_file
 
 GRID = "das2-2005"
@@ -113,7 +113,7 @@ class Koala2005(Experiment[Koala2005Parameters]):
 
     def run(self, unit: Unit) -> dict[str, Any]:
         work = unit.work
-        grid = shipped_grid(GRID)
+        grid = example_grid(GRID)
         if work["system"] == STABLE:
             grid = _stable(grid, work["component_failure"])
         return measures(grid, _workload(work["jobs"]), work["seed"])
@@ -139,7 +139,7 @@ def _removal_note(data: Koala2005Data) -> str:
 
 
 def _workload(jobs: int) -> Workload:
-    return workload_from_file(varied(shipped_workload(WORKLOAD), jobs=jobs))
+    return workload_from_file(varied(example_workload(WORKLOAD), jobs=jobs))
 
 
 def _stable(grid: Grid, component_failure: float) -> Grid:

@@ -15,7 +15,6 @@ import msgspec
 from koala.experiments.frame.claims import ClaimVerdict, PaperClaim
 from koala.experiments.frame.experiment import Conclusion, Experiment, FinishedUnit, Parameters, ReportTable, Unit
 from koala.experiments.frame.figures import ReportFigure, new_grid
-from koala.experiments.frame.shipped import fingerprint, shipped_workload
 from koala.experiments.koala2006.claims import claims
 from koala.experiments.koala2006.data import Koala2006Data
 from koala.experiments.koala2006.study import (
@@ -30,6 +29,7 @@ from koala.experiments.koala2006.study import (
     with_applications,
 )
 from koala.model.grid import BandOver
+from koala.simulator.examples import example_workload, fingerprint
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -118,7 +118,7 @@ class Sensitivity(Experiment[SensitivityParameters]):
 
     def run(self, unit: Unit) -> dict[str, Any]:
         work = unit.work
-        text = shipped_workload(WORKLOADS[work["workload"]]).text
+        text = example_workload(WORKLOADS[work["workload"]]).text
         text = with_applications(text, execution_times(work["t1_s"], work["beta"], work["power"]), unit.label)
         grid = das2_as_read(Scheduled(work["scheduled"]), BandOver.GRID, work["startup"])
         return run_until_it_counts(grid, text, work["jobs"], work["seed"])

@@ -22,12 +22,12 @@ from koala.descriptions.workload.form import ApplicationModelText, RequestKind, 
 from koala.descriptions.yaml.text import read_document
 from koala.experiments.frame.experiment import Conclusion, Experiment, FinishedUnit, Parameters, Unit
 from koala.experiments.frame.measures import done_rows, means, number, varied
-from koala.experiments.frame.shipped import fingerprint, shipped_grid, shipped_workload
 from koala.experiments.koala2006.claims import claims
 from koala.experiments.koala2006.data import Koala2006Data
 from koala.experiments.koala2006.figures import figures
 from koala.model.grid import BandOver, Grid
 from koala.simulator import JobRow, Result, simulate
+from koala.simulator.examples import example_grid, example_workload, fingerprint
 
 GRID = "das2"
 PROCESSORS_PER_NODE = 2
@@ -172,7 +172,7 @@ class Koala2006(Experiment[Koala2006Parameters]):
         ]
 
     def _applications(self, parameters: Koala2006Parameters, example: str) -> dict[str, Any]:
-        text = shipped_workload(example).text
+        text = example_workload(example).text
         if not parameters.model:
             return applications_as_json(text.applications)
         applications = applications_as_json(read_execution_model(Path(parameters.model)).applications)
@@ -182,7 +182,7 @@ class Koala2006(Experiment[Koala2006Parameters]):
     def run(self, unit: Unit) -> dict[str, Any]:
         """All policies on one workload under one seed, again under another while a run is void."""
         work = unit.work
-        text = shipped_workload(WORKLOADS[work["workload"]]).text
+        text = example_workload(WORKLOADS[work["workload"]]).text
         text = with_applications(text, work["applications"], unit.label)
         grid = das2_as_read(Scheduled(work["scheduled"]), BandOver(work["band"]), work["startup"])
         return run_until_it_counts(grid, text, work["jobs"], work["seed"])
@@ -223,7 +223,7 @@ def run_until_it_counts(grid: Grid, text: WorkloadText, jobs: int, first_seed: i
 
 def das2_as_read(scheduled: Scheduled, band: BandOver, startup: float) -> Grid:
     """The DAS-2 of 2006 in one of its readings, with its start-up times multiplied."""
-    grid = shipped_grid(GRID)
+    grid = example_grid(GRID)
     sites = grid.sites
     if scheduled is Scheduled.NODES:
         sites = tuple(

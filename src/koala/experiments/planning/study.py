@@ -14,7 +14,6 @@ import msgspec
 from koala.descriptions.workload.form import RequestKind
 from koala.experiments.frame.experiment import Conclusion, Experiment, FinishedUnit, ParameterError, Parameters, Unit
 from koala.experiments.frame.measures import done_rows, number, varied
-from koala.experiments.frame.shipped import fingerprint, shipped_grid, shipped_workload
 from koala.experiments.planning.findings import EASY, PlanningFindings
 from koala.experiments.planning.worlds import (
     ALL,
@@ -34,6 +33,7 @@ from koala.experiments.planning.worlds import (
 )
 from koala.model.grid import PLAN_DEPTH_MAX
 from koala.simulator import Result, simulate
+from koala.simulator.examples import example_grid, example_workload, fingerprint
 from koala.simulator.workloads.generators import workload_from_file
 
 if TYPE_CHECKING:
@@ -165,10 +165,10 @@ def _check(parameters: PlanningParameters) -> None:
 
 
 def _on_das2(work: dict[str, Any]) -> dict[str, Any]:
-    grid = with_plans(shipped_grid(DAS2_GRID), depth_of(work["depth"]))
+    grid = with_plans(example_grid(DAS2_GRID), depth_of(work["depth"]))
     kind = RequestKind.FLEXIBLE if work["policy"] == "FCM" else RequestKind.NON_FIXED
     gap_s = work["interarrival_s"]
-    jobs = varied(shipped_workload(DAS2_WORKLOAD), jobs=work["jobs"], interarrival_s=gap_s, request=kind)
+    jobs = varied(example_workload(DAS2_WORKLOAD), jobs=work["jobs"], interarrival_s=gap_s, request=kind)
     result = simulate(grid, workload_from_file(jobs), policy=work["policy"], seed=work["seed"])
     return {**measures(result), "too_large": 0}
 

@@ -29,11 +29,11 @@ from koala.descriptions.study.form import (
 from koala.descriptions.workload.form import RequestKind, WorkloadFile, read_workload
 from koala.descriptions.yaml.problems import nearest
 from koala.descriptions.yaml.text import Document
-from koala.experiments.frame.shipped import shipped_names, shipped_text
 from koala.model.grid import Grid, PolicyFile
 from koala.policies import Catalogue, PolicyFileError, UnknownPolicyError
 from koala.policies.forms import Form
 from koala.policies.policy_file import read_policy_file
+from koala.simulator.examples import example_names, example_text
 
 if TYPE_CHECKING:
     from koala.simulator.traces.reader import Trace
@@ -257,9 +257,9 @@ def _file_or_example(document: Document[StudyText], here: Place, kind: str, name
     path = folder / name
     if path.is_file():
         return FileContent(decoded(path.read_bytes(), str(path)), str(path))
-    known = shipped_names(f"{kind}s")
+    known = example_names(f"{kind}s")
     if name in known:
-        return FileContent(shipped_text(f"{kind}s", name), f"{name}.yaml")
+        return FileContent(example_text(f"{kind}s", name), f"{name}.yaml")
     raise document.error(
         here, f"there is no file {shown(str(path))}, and no example {kind} {shown(name)}", nearest(name, known)
     )

@@ -107,7 +107,7 @@ def _part(
     if trace.jobs:
         trace = dataclasses.replace(trace, submit_s=trace.submit_s - trace.submit_s[0])
     fitting, too_large = divided_by_size(trace, grid, divides=all_divide)
-    workload = trace_workload(fitting, divides=contender.divides, walltimes=grid.scheduler.plan_depth > 0)
+    workload = trace_workload(fitting, divides=contender.divides)
     return workload, too_large.jobs.jobs
 
 

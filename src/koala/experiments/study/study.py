@@ -32,7 +32,16 @@ class StudyParameters(Parameters, frozen=True, kw_only=True):
 
 
 class Study(Experiment[StudyParameters]):
-    """Every policy of a study file with all jobs on all grids, under the same seeds."""
+    """Every policy of a study file with all jobs on all grids, under the same seeds; made by ``read_study``.
+
+    ``matrix`` has what the file says: policies, grids, jobs, seeds, metrics and expectations.
+
+    >>> from koala.experiments.study import read_study
+    >>> text = "{study: spread, policies: [WF, CM], grids: [das2], workloads: [koala2006-w1]}"
+    >>> study = read_study("spread", text=text)
+    >>> study.name, [contender.label for contender in study.matrix.contenders]
+    ('spread', ['WF', 'CM'])
+    """
 
     parameters_type = StudyParameters
     claim_word = "expectation"
@@ -133,7 +142,13 @@ def read_study(source: Path | str, *, text: str | None = None, parquet: bool = F
     """The study in a file. Files that it names are looked for from its folder.
 
     With ``text`` nothing is read from ``source``, which is then only what to call it, and files are looked for from
-    the current folder. DescriptionError says every problem with its line; ``parquet`` writes runs.parquet too.
+    the current folder. ``parquet`` makes the report write ``runs.parquet`` too. Raises ``DescriptionError`` with
+    every problem of the file.
+
+    >>> from koala.experiments.study import read_study
+    >>> text = "{study: spread, policies: [WF, CM], grids: [das2, 4x32], workloads: [koala2006-w1]}"
+    >>> print(read_study("spread", text=text).matrix.in_words())
+    2 policies x 2 grids x 1 workload or trace x 20 seeds: 80 runs at first
     """
     path = Path(source)
     folder = path.parent if text is None else Path()
@@ -151,11 +166,19 @@ def run_study(
     fresh: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> WholeRun:
-    """Run a study and write its report into the folder; what an earlier run of it finished there is not run again.
+    """Run a study and write its report into a folder. What an earlier run of it finished there is not run again.
 
-    It takes one process for each core, so many ``processes``, or the ``computer`` of a Dask cluster. A script that
-    calls it has to guard its own beginning with ``if __name__ == "__main__"``, as for everything that starts
-    processes in Python, unless ``processes`` is 1.
+    - ``quick``: a first look, with three seeds and few jobs, which decides nothing;
+    - ``processes``: how many processes to use, by default one for each core; or ``computer``, a Dask cluster. A
+      script that starts processes has to guard its own beginning with ``if __name__ == "__main__"``;
+    - ``fresh``: run everything anew;
+    - ``progress``: called with the number of runs that are done, and of all runs.
+
+    >>> from koala.experiments.study import read_study, run_study
+    >>> text = "{study: spread, policies: [WF, CM], grids: [das2], workloads: [{workload: koala2006-w1, jobs: 10}]}"
+    >>> done = run_study(read_study("spread", text=text), "spread-results", quick=True, processes=1)
+    >>> done.written.html_path.name
+    'report.html'
     """
     parameters = StudyParameters()
     return run_to_report(

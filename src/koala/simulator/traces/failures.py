@@ -54,7 +54,17 @@ Progress = Callable[[int, int], None]
 
 
 class FailureTraceError(ValueError):
-    """A failure trace that cannot be used: names the file, the line where there is one, and what to do."""
+    """A failure trace that cannot be used: names the file, the line where there is one, and what to do.
+
+    >>> from pathlib import Path
+    >>> from koala.simulator import FailureTraceError, read_failure_trace
+    >>> _ = Path("event_trace.tab").write_text("1\\t2\\t3\\n")
+    >>> try:
+    ...     read_failure_trace("event_trace.tab")
+    ... except FailureTraceError as error:
+    ...     print(error)
+    event_trace.tab, line 1: 3 columns where at least 8 are wanted; columns are separated by tabs
+    """
 
     def __init__(self, path: Path, problem: str, line: int | None = None) -> None:
         where = str(path) if line is None else f"{path}, line {line}"
@@ -81,7 +91,15 @@ class TraceNode:
 
 
 class FailureTrace(NamedTuple):
-    """All nodes in the order of their first events, how many events there were, and the time that they span."""
+    """What a failure trace says: its nodes in the order of their first events, and the time that the events span.
+
+    >>> from pathlib import Path
+    >>> from koala.simulator import read_failure_trace
+    >>> _ = Path("event_trace.tab").write_text("0\\t0\\t0\\t1\\tG/delft/n1\\t0\\t1200\\t4800\\tNULL\\n")
+    >>> trace = read_failure_trace("event_trace.tab")
+    >>> [node.name for node in trace.nodes], trace.events, trace.end_s - trace.begin_s
+    (['G/delft/n1'], 1, 3600.0)
+    """
 
     nodes: tuple[TraceNode, ...]
     events: int
@@ -89,15 +107,23 @@ class FailureTrace(NamedTuple):
     end_s: float
 
 
-def read_failure_trace(path: Path, progress: Progress | None = None) -> FailureTrace:
-    """Read the events of a trace, and the file of nodes beside them where there is one.
+def read_failure_trace(path: str | Path, progress: Progress | None = None) -> FailureTrace:
+    """A trace of the Failure Trace Archive, from its file of events and the file of nodes beside it.
 
-    The file may be plain, .gz or .xz. A file of states (``event_state``) has no times of its own: the events beside
-    it are read. A node is unavailable while any of its components is; times without an event count as available.
-    ``progress`` is told from time to time how many bytes of the file have been read, of how many. Raises
-    FailureTraceError for what is no such trace, and OSError for a file that cannot be read.
+    The files may be plain, ``.gz`` or ``.xz``.
+
+    A file of states (``event_state``) has no times of its own: the events beside it are read. A node is unavailable
+    while any of its components is; times without an event count as available. ``progress`` is called now and then
+    with the bytes read, and those of the whole file. Raises ``FailureTraceError`` for what is no such trace, and
+    ``OSError`` for a file that cannot be read. ``SiteFailures`` puts the nodes onto a grid.
+
+    >>> from pathlib import Path
+    >>> from koala.simulator import read_failure_trace
+    >>> _ = Path("event_trace.tab").write_text("0\\t0\\t0\\t1\\tG/delft/n1\\t0\\t1200\\t4800\\tNULL\\n")
+    >>> [list(node.down_s) for node in read_failure_trace("event_trace.tab").nodes]
+    [[1200.0, 4800.0]]
     """
-    path = _events_of(path)
+    path = _events_of(Path(path))
     node_file = _beside(path, "event_trace", "node")
     known = {} if node_file is None else _read_nodes(node_file)
     events = _Events(path, known)

@@ -34,9 +34,23 @@ class NodeChange(NamedTuple):
 
 
 class SiteFailures:
-    """The failures of a grid's nodes. Processors of a site that have no node of the trace never fail.
+    """The nodes of a failure trace on the sites of a grid, for ``simulate``.
 
-    Time 0 is ``from_s`` after the trace begins; when the trace ends every node works.
+    A site named like a cluster of the trace gets that cluster's nodes, and the other sites the clusters that are
+    left. Processors of a site for which the trace has no node never fail. Time 0 is ``from_s`` after the trace
+    begins; when the trace ends every node works.
+
+    >>> from pathlib import Path
+    >>> from koala.simulator import SiteFailures, Workload, clusters_in_short, read_failure_trace, simulate
+    >>> _ = Path("event_trace.tab").write_text(
+    ...     "0\\t0\\t0\\t1\\tc1/n1\\t1\\t0\\t30\\tNULL\\n"
+    ...     "1\\t0\\t0\\t1\\tc1/n1\\t0\\t30\\t90\\tNULL\\n"
+    ... )
+    >>> grid = clusters_in_short("1x1")
+    >>> failures = SiteFailures(read_failure_trace("event_trace.tab"), grid)
+    >>> one_job = Workload.from_arrays([0], [1], [60])
+    >>> [(row.failures, row.finished) for row in simulate(grid, one_job, failures=failures).rows()]
+    [(1, 150.0)]
     """
 
     def __init__(self, trace: FailureTrace, grid: Grid, *, from_s: float = 0.0) -> None:

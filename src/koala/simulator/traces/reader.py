@@ -52,7 +52,17 @@ _ID, _SUBMIT, _RUN, _ALLOCATED, _REQUESTED, _REQUESTED_TIME = range(len(_FIELDS)
 
 
 class TraceError(ValueError):
-    """A trace that cannot be used: names the file, the line where there is one, and what is wrong."""
+    """A trace that cannot be used: names the file, the line where there is one, and what is wrong.
+
+    >>> from pathlib import Path
+    >>> from koala.simulator import TraceError, read_trace
+    >>> _ = Path("short.swf").write_text("1 0 -1 60 4\\n")
+    >>> try:
+    ...     read_trace("short.swf")
+    ... except TraceError as error:
+    ...     print(error)
+    short.swf, line 1: 5 fields where SWF has 18; is it a trace in SWF?
+    """
 
     def __init__(self, path: Path | str, problem: str, line: int | None = None) -> None:
         where = str(path) if line is None else f"{path}, line {line}"
@@ -85,14 +95,25 @@ class Skipped(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, eq=False, kw_only=True)
 class Trace:
-    """The jobs of a trace by submission, in columns of one length; jobs of one instant stay as in the file.
+    """The jobs of a trace by submission, in columns (numpy arrays) of one length.
 
-    - ``submit_s`` counts from the beginning of the trace, which is ``start_unix_s`` where that is known;
-    - ``size`` is the allocated processors, where unknown the requested ones;
-    - ``requested_s`` is the user's estimate, where unknown the run time;
-    - ``users`` are whose the jobs are, as the file calls them, if that was asked for;
-    - ``skipped`` are the jobs of the file that are not here, ``reordered`` those that stood behind a later one;
-    - ``header`` is what the comments say, by name: MaxProcs, UnixStartTime and others.
+    - ``ids``: the numbers of the jobs in the file;
+    - ``submit_s``: since the beginning of the trace, which is ``start_unix_s`` where that is known;
+    - ``run_s``: the run time;
+    - ``size``: the allocated processors, where unknown the requested ones;
+    - ``requested_s``: the user's estimate, where unknown the run time;
+    - ``users``: whose the jobs are, as the file calls them, if that was asked for;
+    - ``skipped``: the jobs of the file that cannot be run, by reason; ``reordered``: how many stood behind a later
+      one;
+    - ``header``: what the comments say, by name: MaxProcs, UnixStartTime and others.
+
+    >>> from koala.simulator import poisson
+    >>> trace = poisson(1000, 1, interarrival_mean_s=60, run_mean_s=600, size_min=1, size_max=16, nodes=100)
+    >>> trace.jobs, trace.processors
+    (1000, 100)
+    >>> large = trace.chosen(trace.size > 8)
+    >>> int(large.size.min())
+    9
     """
 
     name: str
@@ -129,11 +150,23 @@ class Trace:
 
 
 def read_trace(path: str | Path, *, users: bool = False) -> Trace:
-    """Read a trace, with its users if they are wanted. Raises TraceError for what is none, and OSError for a file
-    that cannot be read.
+    """The trace in a file, in SWF or GWF, plain or packed with gzip, xz or bzip2; needs numpy.
 
-    A job without a submit time, run time or size (written as -1) cannot be run and is counted in ``skipped``;
-    a job that stands behind a later one is put in its place and counted in ``reordered``.
+    A job without a submit time, run time or size (written as -1) cannot be run and is counted in ``skipped``; a job
+    that stands behind a later one is put in its place and counted in ``reordered``. ``users`` reads whose the jobs
+    are as well. Raises ``TraceError`` for what is no trace, and ``OSError`` for a file that cannot be read.
+
+    >>> from pathlib import Path
+    >>> from koala.simulator import read_trace
+    >>> lines = [
+    ...     "; MaxProcs: 8",
+    ...     "1 0 -1 60 8 -1 -1 8 90 -1 1 7 -1 -1 -1 -1 -1 -1",
+    ...     "2 5 -1 60 4 -1 -1 4 90 -1 1 7 -1 -1 -1 -1 -1 -1",
+    ... ]
+    >>> _ = Path("two.swf").write_text("\\n".join(lines))
+    >>> trace = read_trace("two.swf")
+    >>> trace.jobs, trace.processors, trace.run_s.tolist()
+    (2, 8, [60.0, 60.0])
     """
     path = Path(path)
     lines = _content(path).split("\n")

@@ -12,8 +12,16 @@ PERCENTILES = (5, 25, 50, 75, 95)
 
 
 def trace_summary(trace: Trace) -> dict[str, Any]:
-    """Ready for JSON. The load is the work of all jobs over what the machine could do while they were submitted;
-    None where the trace does not say how large the machine is."""
+    """What ``koala trace show`` prints of a trace, ready for JSON: jobs, span, load, and how sizes and times spread.
+
+    The load is the work of all jobs over what the machine could do while they were submitted; None where the trace
+    does not say how large the machine is.
+
+    >>> from koala.simulator import lublin, trace_summary
+    >>> summary = trace_summary(lublin(1500, seed=1))
+    >>> summary["jobs"], round(summary["load"], 2), summary["size"]["p50"]
+    (1500, 0.96, 4.0)
+    """
     span_s = float(trace.submit_s[-1] - trace.submit_s[0]) if trace.jobs else 0.0
     work = float((trace.size * trace.run_s).sum())
     known = trace.processors is not None and span_s > 0

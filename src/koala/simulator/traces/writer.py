@@ -14,7 +14,14 @@ from koala.simulator.traces.reader import Floats, Trace
 
 
 def swf_bytes(trace: Trace, *, packed: bool = False) -> bytes:
-    """The whole file; ``packed`` with gzip, without a date of its own."""
+    """A trace as a file in SWF, which ``read_trace`` reads back; ``packed`` with gzip. Equal traces give equal bytes.
+
+    >>> from pathlib import Path
+    >>> from koala.simulator import lublin, read_trace, swf_bytes
+    >>> _ = Path("model.swf.gz").write_bytes(swf_bytes(lublin(100, seed=1), packed=True))
+    >>> read_trace("model.swf.gz").jobs
+    100
+    """
     text = "".join(f"{line}\n" for line in _lines(trace)).encode("latin-1", errors="replace")
     return gzip.compress(text, mtime=0) if packed else text
 

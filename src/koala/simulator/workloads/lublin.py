@@ -75,10 +75,15 @@ INTERACTIVE = Population(
 
 
 def lublin(jobs: int, seed: int, *, nodes: int = 128, by_type: bool = False) -> Trace:
-    """A workload of the model, from midnight on, for a machine of this many nodes; the paper's has 128.
+    """A trace drawn from Lublin and Feitelson's model of 2003, from midnight on, for a machine of ``nodes``.
 
     ``by_type`` draws batch and interactive jobs apart, each with its own arrivals, and merges them by time; otherwise
-    all jobs are of the one kind that was fitted to both together. There are no estimates in the model.
+    all jobs are of the one kind that was fitted to both together. The model has no estimates. Needs numpy.
+
+    >>> from koala.simulator import lublin
+    >>> trace = lublin(1500, seed=1, nodes=128)
+    >>> trace.jobs, int(trace.size.max())
+    (1500, 128)
     """
     if nodes < NODES_MIN:
         raise SyntheticError(

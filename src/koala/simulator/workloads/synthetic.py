@@ -20,7 +20,15 @@ CYCLE_DAYS_MIN = 2.0
 
 
 class SyntheticError(ValueError):
-    """A workload that cannot be drawn: says which number is wrong and what to give instead."""
+    """A trace that cannot be drawn: says which number is wrong and what to give instead.
+
+    >>> from koala.simulator import SyntheticError, lublin
+    >>> try:
+    ...     lublin(100, seed=1, nodes=1)
+    ... except SyntheticError as error:
+    ...     print(error)
+    a machine of 1 is too small for the model's sizes; give 8 nodes or more
+    """
 
     def for_user(self) -> str:
         """The message itself."""
@@ -60,9 +68,15 @@ def _by_day(values_s: Floats, before_s: Floats, after_s: Floats) -> Floats:
 def poisson(
     jobs: int, seed: int, *, interarrival_mean_s: float, run_mean_s: float, size_min: int, size_max: int, nodes: int
 ) -> Trace:
-    """A Poisson stream of jobs with exponential run times and uniform sizes; times are whole seconds.
+    """A trace of a Poisson stream of jobs with exponential run times and uniform sizes; times are whole seconds.
 
-    The mini-grid paper's clusters have such streams: sizes 10 to 50, run times of 450 s, one job in 150 s.
+    The mini-grid paper's clusters have such streams: sizes 10 to 50, run times of 450 s, one job in 150 s. Needs
+    numpy.
+
+    >>> from koala.simulator import poisson
+    >>> trace = poisson(1000, 1, interarrival_mean_s=150, run_mean_s=450, size_min=10, size_max=50, nodes=100)
+    >>> trace.jobs, round(float(trace.run_s.mean()))
+    (1000, 437)
     """
     if not 1 <= size_min <= size_max <= nodes:
         raise SyntheticError(
@@ -81,7 +95,7 @@ def poisson(
 
 
 def fitted(original: Trace, jobs: int, seed: int, *, nodes: int | None = None) -> Trace:
-    """A new workload that looks like a trace, by resampling it.
+    """A new trace that looks like another one, by resampling it; needs numpy.
 
     - sizes are drawn from those of the trace;
     - run time and estimate are drawn, as a pair, from the jobs of the same size class (1, 2, 3-4, 5-8, ...);
@@ -89,6 +103,11 @@ def fitted(original: Trace, jobs: int, seed: int, *, nodes: int | None = None) -
 
     What binds jobs that follow each other, such as a user's session, is lost. ``nodes`` is by default the trace's;
     it must hold the largest job.
+
+    >>> from koala.simulator import fitted, lublin
+    >>> longer = fitted(lublin(500, seed=1), 2000, seed=7)
+    >>> longer.jobs, longer.processors
+    (2000, 128)
     """
     if original.jobs < 2:
         raise SyntheticError(

@@ -18,10 +18,20 @@ from koala.policies import Catalogue
 
 
 class Arrival(NamedTuple):
-    """One job on its way: ``execution_s`` on one cluster, and by which fraction each further one slows it down.
+    """One job of a workload: when it comes, what it asks for, and how long it runs.
 
-    That fraction is over the reference link; the shares of it that go with bandwidth and latency change with the
-    links combined, see ``koala.simulator.world.wide_area``.
+    - ``execution_s``: on one cluster; each further one lengthens it by the fraction ``per_extra_cluster``;
+    - ``bandwidth_share``, ``latency_share``: the parts of that fraction that go with the links between the clusters;
+    - ``owner``: whose job it is; ``guest``: whether sites may preempt it;
+    - ``spawns``: for a job of tasks, how long after its first start which more come;
+    - ``breaks``: the exit code with which its application fails wherever it runs, 0 for none.
+
+    >>> from koala.descriptions import read_job
+    >>> from koala.simulator import Arrival, Workload, clusters_in_short, simulate
+    >>> wide = read_job("components: [{processors: 6, count: 2}]", "wide.yaml")
+    >>> workload = Workload.from_arrivals([Arrival(0.0, wide, 100.0, per_extra_cluster=0.5)])
+    >>> [(row.sites, row.execution_s) for row in simulate(clusters_in_short("2x8"), workload).rows()]
+    [('c1+c2', 150.0)]
     """
 
     at_s: float
@@ -32,9 +42,8 @@ class Arrival(NamedTuple):
     latency_share: float = 0.0
     guest: bool = False
     owner: str = ""
-    # Of a job of tasks: how long after its first start which more come.
     spawns: tuple[tuple[float, SpawnedTasks], ...] = ()
-    breaks: int = 0  # with this exit code its application fails wherever it runs; 0 does well
+    breaks: int = 0
 
 
 Source: TypeAlias = Callable[[Grid, int], Iterator[Arrival]]
@@ -43,9 +52,18 @@ Check: TypeAlias = Callable[[Grid, Catalogue], None]
 
 
 class WorkloadError(ValueError):
-    """A workload that cannot be: says which job or which numbers, and what to change."""
+    """A workload that cannot be run: says which job or which numbers, and what to change.
+
+    >>> from koala.simulator import Workload, WorkloadError
+    >>> try:
+    ...     Workload.from_arrays([0.0, 5.0], [4], [60.0, 60.0])
+    ... except WorkloadError as error:
+    ...     print(error)
+    arrays: the columns have 2, 1 and 2 rows; give one submission time, size and execution time for each job
+    """
 
     def for_user(self) -> str:
+        """The message itself."""
         return str(self)
 
 
@@ -62,10 +80,16 @@ def _no_check(_grid: Grid, _catalogue: Catalogue) -> None:
 
 
 class Workload:
-    """Jobs from one or more sources, merged by time; ``jobs`` is how many there are in all.
+    """The jobs of a run, ``jobs`` in number, from one or more sources, merged by time.
 
-    With ``hold_when_waiting`` the submission is held back, and all that follows it shifts, while that many
-    jobs wait in the placement queues.
+    A source gives the jobs for a grid and a seed, in order of time. Most workloads are made by ``from_arrays``,
+    ``from_arrivals`` or ``trace_workload``. With ``hold_when_waiting`` a submission is held back, and all that
+    follows it shifts, while that many jobs wait for places.
+
+    >>> from koala.simulator import Workload, clusters_in_short, simulate
+    >>> workload = Workload.from_arrays(submit_s=[0, 10, 20], processors=[8, 8, 4], execution_s=[60, 60, 60])
+    >>> [row.wait_s for row in simulate(clusters_in_short("1x8"), workload).rows()]
+    [0.0, 50.0, 100.0]
     """
 
     def __init__(
