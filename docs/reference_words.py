@@ -148,6 +148,8 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
         "EXIT_CODE_MAX",
         "the highest exit code, and how many one list may have",
     ),
+    ("koala.model.forecast", "MEASURED_BYTES_MIN", "bytes below which a transfer is no measurement of a link"),
+    ("koala.model.forecast", "MEASURED_S_MIN", "seconds below which a transfer is no measurement of a link"),
     ("koala.model.forecast", "MEASUREMENTS_MAX", "measurements of one direction of a link that are kept"),
     ("koala.model.forecast", "TELLING_BYTES", "bytes below which a transfer weighs less as a measurement"),
     ("koala.model.forecast", "TELLING_S", "seconds below which a transfer weighs less as a measurement"),

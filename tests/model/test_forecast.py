@@ -84,7 +84,8 @@ def test_of_equally_good_predictors_the_first_wins() -> None:
 
 
 @pytest.mark.parametrize(
-    ("size_bytes", "flowing_s", "weight"), [(340, 5.0, 0.000_34), (4_000_000, 0.5, 0.1), (10**10, 900.0, 1.0)]
+    ("size_bytes", "flowing_s", "weight"),
+    [(340, 5.0, 0.0), (200_000, 5.0, 0.2), (4_000_000, 0.05, 0.0), (4_000_000, 0.5, 0.1), (10**10, 900.0, 1.0)],
 )
 def test_what_a_transfer_tells_goes_by_its_bytes_and_its_time(
     size_bytes: int, flowing_s: float, weight: float

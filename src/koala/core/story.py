@@ -20,7 +20,7 @@ from koala.core.state.sites import Sites
 from koala.model.dependency import Condition, in_words
 from koala.model.job_array import ElementCounts
 from koala.model.messages import JobCounts, JobOutcome
-from koala.model.network import BIT_S_PER_MBIT_S
+from koala.model.network import BIT_S_PER_MBIT_S, bandwidth_text, latency_text
 from koala.model.nodes import TaskShape
 from koala.model.request import JobId, Refusal, SiteName
 from koala.policies.interface import Spots
@@ -419,8 +419,8 @@ def _believed_links(names: Sequence[SiteName], links: Sequence[BelievedLink]) ->
 
 def _believed_link(names: Sequence[SiteName], link: BelievedLink) -> str:
     source, target, bytes_per_s, predictor, rates, latency_s, latency_predictor, latencies = link
-    rate = f"{bytes_per_s * 8 / 1e6:.4g} Mbit/s ({_why_believed(predictor, rates)})"
-    latency = f"{latency_s * 1000:.3g} ms ({_why_believed(latency_predictor, latencies)})"
+    rate = f"{bandwidth_text(bytes_per_s * 8 / 1e6)} ({_why_believed(predictor, rates)})"
+    latency = f"{latency_text(latency_s)} ({_why_believed(latency_predictor, latencies)})"
     return f"{names[source]} to {names[target]} {rate}, {latency}"
 
 
@@ -515,7 +515,7 @@ _WORDS: dict[str, Callable[..., str]] = {
     "spawn_refused": lambda _, tasks, reason: f"did not spawn {_tasks(tasks)}: {reason}",
     "spawn_withdrawn": lambda _, tasks, reason: f"the spawned {_tasks(tasks)} never began, and left it: {reason}",
     "started": lambda _: "the barrier opened: all components started together",
-    "traffic": lambda _, bit_s: f"measured: it sends {bit_s / BIT_S_PER_MBIT_S:.3g} Mbit/s between its sites",
+    "traffic": lambda _, bit_s: f"measured: it sends {bandwidth_text(bit_s / BIT_S_PER_MBIT_S)} between its sites",
     "collecting": lambda names, sites: (
         f"every component is done; what it made is collected on {', '.join(names[site] for site in sites)}"
     ),

@@ -20,6 +20,9 @@ MEASUREMENTS_MAX = 32
 # A transfer of fewer bytes, or one that took less time, weighs as much less: setting it up took a part of its time.
 TELLING_BYTES = 1_000_000
 TELLING_S = 5.0
+# One of fewer bytes, or that took less time, is no measurement at all: it is nothing but setting up.
+MEASURED_BYTES_MIN = 100_000
+MEASURED_S_MIN = 0.1
 # A transfer that is overdue may be slow or lost: it weighs so much of what it would if it had arrived.
 OVERDUE_WEIGHT = 0.3
 # What a predictor was wrong by weighs so much at the next measurement: a link may change, and what was best before.
@@ -56,7 +59,9 @@ class Forecast(NamedTuple):
 
 
 def transfer_weight(size_bytes: int, flowing_s: float) -> float:
-    """How much a transfer of a file tells of the bandwidth."""
+    """How much a transfer of a file tells of the bandwidth; 0 where it tells nothing."""
+    if size_bytes < MEASURED_BYTES_MIN or flowing_s < MEASURED_S_MIN:
+        return 0.0
     return min(1.0, size_bytes / TELLING_BYTES, flowing_s / TELLING_S)
 
 

@@ -1,10 +1,10 @@
 """Links that co-allocated jobs share: what each job demands of them, what it is granted, and how long it then takes.
 
-Plain functions over numbers that run as Python and compile with numba unchanged. Bandwidths are whole bits per
-second, so that sums are exact and the order of the jobs never matters. Every site has a link of its own to the rest
-of the grid, which has the index of the site; with no others this is a star. Links that several sites share come
-behind them, with a list for every pair of sites of those between the two. How a grid file says it is in
-``koala.model.grid``.
+Plain functions over numbers that run as Python and compile with numba unchanged; words for such numbers come last.
+Bandwidths are whole bits per second, so that sums are exact and the order of the jobs never matters. Every site has a
+link of its own to the rest of the grid, which has the index of the site; with no others this is a star. Links that
+several sites share come behind them, with a list for every pair of sites of those between the two. How a grid file
+says it is in ``koala.model.grid``.
 """
 
 from __future__ import annotations
@@ -13,6 +13,10 @@ from collections.abc import MutableSequence, Sequence
 from math import inf
 
 BIT_S_PER_MBIT_S = 1_000_000
+# Numbers for people have so many digits, and the unit in which they are neither tiny nor huge.
+_DIGITS = 3
+_RATES = ("bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s")
+_TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 # The capacity of a link that never slows anybody down.
 UNLIMITED_BIT_S = 2**62
 
@@ -317,3 +321,31 @@ def work_left_s(work_s: float, elapsed_s: float, stretched: float) -> float:
     Computation and communication go on in proportion to what is left of each.
     """
     return max(0.0, work_s - elapsed_s / stretched)
+
+
+# ----------------------------------------------------------------------------------------------- words
+
+
+def bandwidth_text(mbit_s: float) -> str:
+    """A bandwidth: ``16 bit/s``, ``37.2 Mbit/s``, ``2.5 Gbit/s``."""
+    value = mbit_s * 1e6
+    for unit in _RATES[:-1]:
+        if value < 999.5:
+            return f"{_three_digits(value)} {unit}"
+        value /= 1_000.0
+    return f"{_three_digits(value)} {_RATES[-1]}"
+
+
+def latency_text(seconds: float) -> str:
+    """A latency: ``50 µs``, ``12.5 ms``, ``1.2 s``."""
+    for scale, unit in _TIMES:
+        if seconds >= 0.9995 * scale:
+            return f"{_three_digits(seconds / scale)} {unit}"
+    return f"{_three_digits(seconds * 1e6)} µs" if seconds > 0.0 else "0 ms"
+
+
+def _three_digits(value: float) -> str:
+    """No exponent, and no zeros behind the point."""
+    whole = len(f"{value:.0f}")
+    text = f"{value:.{max(0, _DIGITS - whole)}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text

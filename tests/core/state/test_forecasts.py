@@ -60,6 +60,15 @@ def test_an_overdue_transfer_never_makes_a_link_faster() -> None:
     assert found.series[0, 2].bandwidth[-1].by is MeasuredBy.OVERDUE
 
 
+@pytest.mark.parametrize(("size_bytes", "took_s"), [(8, 1.0), (8, 0.010001), (10**9, 0.02), (99_999, 50.0)])
+@pytest.mark.parametrize("arrived", [True, False])
+def test_a_transfer_that_is_all_setting_up_is_no_measurement(size_bytes: int, took_s: float, arrived: bool) -> None:
+    found = some_forecasts()
+    found.transferred(0, 2, at=9.0, size_bytes=size_bytes, took_s=took_s, arrived=arrived)
+    assert found.view.bytes_per_s.at(0, 2) == DECLARED
+    assert not found.series
+
+
 def test_only_the_last_measurements_and_links_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(forecasts_module, "LINKS_MEASURED_MAX", 2)
     found = some_forecasts(4)

@@ -118,10 +118,12 @@ def test_the_network_tells_what_is_believed_and_what_was_measured(reader: httpx.
     html = reader.get("/network").text
     assert "3 measurements, the newest at the end: 90 Mbit/s, 90 Mbit/s, 42 Mbit/s" in html
     page = text_of(html)
-    assert "7 tides delft, vrije 40 Mbit/s 23.4 Mbit/s 23.4 Mbit/s measured vrije: it has not reported yet" in page
+    assert (
+        "7 tides delft, vrije 40 Mbit/s 23.4 Mbit/s 23.4 Mbit/s a measurement vrije: it has not reported yet" in page
+    )
     assert "42 Mbit/s 12.3 ms" in page
     assert "100 Mbit/s 5 ms" in page
-    assert "bandwidth 42 Mbit/s median of 5 7" in page
+    assert "delft bandwidth 42 Mbit/s median of 5, 7 measured 1.5 Mbit/s 42 Mbit/s a probe" in page
     assert "could not be probed: delft: no route to host" in page
 
 

@@ -11,6 +11,7 @@ from koala.cli.connection import complete_site, with_client
 from koala.cli.errors import FailedError, UserError
 from koala.cli.terminal.output import console, counted, print_json
 from koala.cli.terminal.words import clean, clock, size, span
+from koala.model.network import bandwidth_text, latency_text
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -29,8 +30,6 @@ JOBS_LISTED_MAX = 20
 # So many reasons are told why links are not probed.
 REASONS_TOLD_MAX = 4
 _SPARKS = "▁▂▃▄▅▆▇█"
-_MBIT_S_PER_GBIT_S = 1_000.0
-_MS_PER_S = 1_000.0
 
 
 @click.command()
@@ -64,18 +63,6 @@ def network(client: Client, /, sites: tuple[str, ...], probe: bool, as_json: boo
         raise FailedError(f"{_between(history.link)} could not be probed: {clean(history.link.probe_failure)}")
 
 
-def bandwidth(mbit_s: float) -> str:
-    """A bandwidth with its unit: 94.2 Mbit/s, 10 Gbit/s."""
-    if mbit_s >= _MBIT_S_PER_GBIT_S:
-        return f"{mbit_s / _MBIT_S_PER_GBIT_S:.3g} Gbit/s"
-    return f"{mbit_s:.3g} Mbit/s"
-
-
-def latency(seconds: float) -> str:
-    """A latency with its unit: 0.05 ms, 12.5 ms, 1.2 s."""
-    return f"{seconds:.3g} s" if seconds >= 1.0 else f"{seconds * _MS_PER_S:.3g} ms"
-
-
 def _print_network(found: NetworkInfo) -> None:
     out = console()
     if len(found.sites) < 2:
@@ -84,7 +71,7 @@ def _print_network(found: NetworkInfo) -> None:
     if len(found.sites) <= MATRIX_SITES_MAX:
         out.print(_matrix(found))
     else:
-        default = f"{bandwidth(found.default_bandwidth_mbit_s)}, {latency(found.default_latency_s)}"
+        default = f"{bandwidth_text(found.default_bandwidth_mbit_s)}, {latency_text(found.default_latency_s)}"
         out.print(f"Links that are not named here are as declared: {default}.", markup=False)
         out.print(_listed(found.links[:LINKS_LISTED_MAX]))
         if len(found.links) > LINKS_LISTED_MAX:
@@ -138,7 +125,7 @@ def _cell(link: LinkState) -> Text:
     from rich.text import Text
 
     cell = Text()
-    for words, quantity in ((bandwidth, link.bandwidth_mbit_s), (latency, link.latency_s)):
+    for words, quantity in ((bandwidth_text, link.bandwidth_mbit_s), (latency_text, link.latency_s)):
         cell.append("\n" if cell else "")
         cell.append(words(quantity.believed), "dim" if quantity.origin == "declared" else "bold")
     return cell
@@ -150,7 +137,7 @@ def _listed(links: Sequence[LinkState]) -> Table:
 
     table = Table("from", "to", "bandwidth", "latency", box=None, pad_edge=False)
     for link in links:
-        words = (bandwidth(link.bandwidth_mbit_s.believed), latency(link.latency_s.believed))
+        words = (bandwidth_text(link.bandwidth_mbit_s.believed), latency_text(link.latency_s.believed))
         table.add_row(Text(clean(link.source)), Text(clean(link.target)), *words)
     return table
 
@@ -170,7 +157,7 @@ def _measured_table(links: Sequence[LinkState], now: float) -> Table:
         table.add_column(name, no_wrap=True, justify="right" if name in ("forecast", "of", "last") else "left")
     for link in links:
         between = _between(link)
-        for words, quantity in ((bandwidth, link.bandwidth_mbit_s), (latency, link.latency_s)):
+        for words, quantity in ((bandwidth_text, link.bandwidth_mbit_s), (latency_text, link.latency_s)):
             if quantity.measured is not None and quantity.measured_at is not None:
                 told = (words(quantity.believed), quantity.predictor, str(quantity.measurements))
                 last = (words(quantity.measured), quantity.measured_by, span(now - quantity.measured_at))
@@ -198,8 +185,8 @@ def _print_history(history: LinkHistory) -> None:
     if link.not_probed:
         out.print(f"not probed: {clean(link.not_probed)}", style="dim", markup=False, soft_wrap=True)
     for name, words, quantity, measured in (
-        ("bandwidth", bandwidth, link.bandwidth_mbit_s, history.bandwidth_mbit_s),
-        ("latency", latency, link.latency_s, history.latency_s),
+        ("bandwidth", bandwidth_text, link.bandwidth_mbit_s, history.bandwidth_mbit_s),
+        ("latency", latency_text, link.latency_s, history.latency_s),
     ):
         origin = _origin(quantity, words(quantity.error))
         believed, declared = words(quantity.believed), words(quantity.declared)

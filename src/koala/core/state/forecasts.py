@@ -70,10 +70,10 @@ class LinkForecasts:
     ) -> None:
         """A file of a job took so long, or has taken so long already and has not arrived."""
         flowing_s = took_s - self.view.latency_s.at(source, target)
-        if source == target or size_bytes == 0 or flowing_s <= 0:
+        weight = transfer_weight(size_bytes, flowing_s)
+        if source == target or weight == 0.0:
             return
         bytes_per_s = size_bytes / flowing_s
-        weight = transfer_weight(size_bytes, flowing_s)
         by = MeasuredBy.TRANSFER
         if not arrived:
             by = MeasuredBy.OVERDUE

@@ -18,7 +18,9 @@ STEPS_DRAWN_MAX = 500
 AREA_WIDTH, AREA_HEIGHT = 1_000, 100
 LINE_WIDTH, LINE_HEIGHT = 100, 20
 LINE_VALUES_TOLD_MAX = 10
+# Between cells: so much of a cell, and of the bar at most, both in its width.
 _GAP_OF_CELL = 0.12
+_GAP_PERCENT_MAX = 0.8
 
 
 class Piece(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,7 +32,8 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProcessorBar(msgspec.Struct, frozen=True, kw_only=True):
-    """Who holds a site's processors. ``pieces`` are single processors where they are few, else one for each kind."""
+    """Who holds a site's processors, as many as it has. ``pieces`` are single processors where they are few, else one
+    for each kind."""
 
     shares: tuple[tuple[str, int], ...]
     pieces: tuple[Piece, ...]
@@ -40,12 +43,13 @@ class ProcessorBar(msgspec.Struct, frozen=True, kw_only=True):
 def processor_bar(site: SiteInfo) -> ProcessorBar:
     """The bar of a site now, the kinds in the order ours, others, earmarked, idle, kept (free but not for us: outside
     the quota, or the site is out of use)."""
-    free = max(0, site.processors - site.ours - site.others)
+    ours, others = _held(site)
+    free = site.processors - ours - others
     earmarked = min(site.earmarked, free)
     idle = min(site.idle, free - earmarked)
     shares = [
-        ("ours", max(0, site.ours)),
-        ("others", max(0, site.others)),
+        ("ours", ours),
+        ("others", others),
         ("earmarked", earmarked),
         ("idle", idle),
         ("kept", free - earmarked - idle),
@@ -62,11 +66,25 @@ def processor_bar(site: SiteInfo) -> ProcessorBar:
 _WORDS = {"ours": "ours", "others": "others'", "earmarked": "earmarked", "idle": "idle", "kept": "not available"}
 
 
+def _held(now: SiteInfo | UsagePoint) -> tuple[int, int]:
+    """How many of its processors are ours, and how many of the rest are others'. What the daemon counts and what the
+    site last reported are of different moments, so that together they may be more than there are."""
+    ours = min(max(0, now.ours), now.processors)
+    return ours, min(max(0, now.others), now.processors - ours)
+
+
+def _within(point: UsagePoint) -> UsagePoint:
+    """The point with no more held than there is."""
+    ours, others = _held(point)
+    return point.model_copy(update={"ours": ours, "others": others})
+
+
 def _cells(shares: Sequence[tuple[str, int]], total: int) -> list[Piece]:
     kinds = [kind for kind, size in shares for _ in range(size)]
-    width = 100.0 / total
+    gap = min(_GAP_OF_CELL * 100.0 / total, _GAP_PERCENT_MAX)
+    step = (100.0 + gap) / total
     return [
-        Piece(kind=kind, left=round(number * width, 3), width=round(width * (1 - _GAP_OF_CELL), 3))
+        Piece(kind=kind, left=round(number * step, 3), width=round(step - gap, 3))
         for number, kind in enumerate(kinds)
     ]
 
@@ -97,9 +115,9 @@ class UsageChart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def usage_chart(history: SiteHistory, axis: Axis) -> UsageChart:
-    """The areas from below: ours, then others'. The line above them is what the site has."""
-    steps = _thinned(_on_axis(history.points, axis), axis)
-    top = max((max(each.processors, each.ours + each.others) for each in steps), default=0)
+    """The areas from below: ours, then others'. The line above them is what the site has, which they never cross."""
+    steps = [_within(each) for each in _thinned(_on_axis(history.points, axis), axis)]
+    top = max((each.processors for each in steps), default=0)
     scale = AREA_HEIGHT / top if top else 0.0
     bounds = [_x(each.at, axis) for each in steps] + [float(AREA_WIDTH)]
     flat = [0.0] * len(steps)

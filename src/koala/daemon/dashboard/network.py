@@ -11,8 +11,9 @@ from collections.abc import Sequence
 
 import msgspec
 
-from koala.daemon.dashboard.words import amount, bandwidth, condition, shortened
+from koala.daemon.dashboard.words import amount, condition, shortened
 from koala.model.api import LinkInfo, Overview, SiteInfo, TransferInfo
+from koala.model.network import bandwidth_text
 
 WIDTH, HEIGHT = 400, 260
 NODES_MAX = 12
@@ -130,7 +131,7 @@ def _node(site: SiteInfo, spot: tuple[float, float]) -> DiagramNode:
 
 def _line(link: LinkInfo, spots: dict[str, tuple[float, float]], labelled: bool) -> DiagramLine:
     (x1, y1), (x2, y2) = (spots[name] for name in link.between)
-    believed = bandwidth(link.believed_mbit_s)
+    believed = bandwidth_text(link.believed_mbit_s)
     return DiagramLine(
         x1=x1,
         y1=y1,
@@ -140,7 +141,7 @@ def _line(link: LinkInfo, spots: dict[str, tuple[float, float]], labelled: bool)
         label_y=round(y1 + (y2 - y1) * _LABEL_AT, 1),
         label=believed if labelled else "",
         told=f"{link.between[0]} and {link.between[1]}: {believed} of late, "
-        f"{bandwidth(link.bandwidth_mbit_s)} by the grid file",
+        f"{bandwidth_text(link.bandwidth_mbit_s)} by the grid file",
     )
 
 

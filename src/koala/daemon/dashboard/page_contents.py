@@ -20,7 +20,7 @@ from koala.daemon.dashboard.axis import life, recent
 from koala.daemon.dashboard.charts import measured_line, processor_bar, usage_chart
 from koala.daemon.dashboard.network import network
 from koala.daemon.dashboard.timeline import component_rows, job_row, rows_at_site
-from koala.daemon.dashboard.words import bandwidth, counted, expected, latency, with_its_time
+from koala.daemon.dashboard.words import counted, expected, with_its_time
 from koala.daemon.service.principal import Principal
 from koala.model.api import (
     JobDetail,
@@ -35,6 +35,7 @@ from koala.model.api import (
     TransferInfo,
 )
 from koala.model.errors import ClientError, NotFoundError
+from koala.model.network import bandwidth_text, latency_text
 from koala.store import ChosenJobs
 
 if TYPE_CHECKING:
@@ -254,8 +255,8 @@ class PageContents:
         for link in measured:
             history = await self._service.grid.link(who, link.source, link.target)
             ends = link.source, link.target
-            lines[*ends, "bandwidth"] = measured_line(history.bandwidth_mbit_s, bandwidth)
-            lines[*ends, "latency"] = measured_line(history.latency_s, latency)
+            lines[*ends, "bandwidth"] = measured_line(history.bandwidth_mbit_s, bandwidth_text)
+            lines[*ends, "latency"] = measured_line(history.latency_s, latency_text)
         return {
             "network": found,
             "lines": lines,
@@ -264,8 +265,6 @@ class PageContents:
             "measured": measured,
             "failed": [link for link in found.links if link.probe_failure][:LINKS_MAX],
             "not_probed": sorted({link.not_probed for link in found.links if link.not_probed})[:REASONS_MAX],
-            "bandwidth_words": bandwidth,
-            "latency_words": latency,
             "now": found.now,
             "refresh_s": 10,
         }

@@ -21,6 +21,7 @@ from koala.daemon.dashboard.network import HEIGHT, NODE_RADIUS, WIDTH
 from koala.daemon.dashboard.timeline import PHASE_MEANING, told
 from koala.model.api import WHY_CHARACTERS_MAX
 from koala.model.job_array import element_tail
+from koala.model.network import bandwidth_text, latency_text
 from koala.model.nodes import gpu_time_text, memory_text
 
 _HERE = files("koala.daemon.dashboard")
@@ -69,8 +70,8 @@ def _environment() -> Environment:
     )
     environment.filters.update(
         amount=words.amount,
-        bandwidth=words.bandwidth,
-        latency=words.latency,
+        bandwidth=bandwidth_text,
+        latency=latency_text,
         clock_time=words.clock_time,
         expected=words.expected,
         condition=words.condition,
@@ -90,6 +91,8 @@ def _environment() -> Environment:
         condition_meaning=words.CONDITION_MEANING,
         counted=words.counted,
         element_tail=element_tail,
+        known_from=words.KNOWN_FROM,
+        measured_by=words.MEASURED_BY,
         network_box=(WIDTH, HEIGHT),
         node_radius=NODE_RADIUS,
         phases=PHASE_MEANING,

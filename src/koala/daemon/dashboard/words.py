@@ -78,18 +78,6 @@ def amount(size_bytes: float) -> str:
     return f"{size_bytes:.1f} PB"
 
 
-def bandwidth(mbit_s: float) -> str:
-    """A bandwidth: ``100 Mbit/s``, ``2.5 Gbit/s``."""
-    if mbit_s >= 1_000:
-        return f"{mbit_s / 1_000:.3g} Gbit/s"
-    return f"{mbit_s:.3g} Mbit/s"
-
-
-def latency(seconds: float) -> str:
-    """A latency: ``0.05 ms``, ``12.5 ms``, ``1.2 s``."""
-    return f"{seconds:.3g} s" if seconds >= 1.0 else f"{seconds * 1_000:.3g} ms"
-
-
 def counted(number: int, thing: str, things: str = "") -> str:
     """A number with its thing: ``1 job``, ``2 jobs``."""
     return f"{number:,} {thing if number == 1 else things or thing + 's'}"
@@ -124,6 +112,14 @@ def condition(site: SiteInfo) -> str:
     return site.trust
 
 
+# How a measurement of a link was made, and how it is known what a job sends between its sites.
+MEASURED_BY = {"transfer": "a file", "overdue": "a file that is overdue", "probe": "a probe"}
+KNOWN_FROM = {
+    "declared": "what it declared",
+    "learned": "jobs of its name",
+    "measured": "a measurement",
+    "unknown": "nothing: it counts as sending nothing",
+}
 CONDITION_MEANING = {
     "silent": "It does not answer; what it holds is not known.",
     "lost": "Nobody waits for it any more: its jobs start again elsewhere; what it still runs counts for nothing.",

@@ -61,7 +61,7 @@ from koala.model.messages import (
     UnholdAsked,
     Wish,
 )
-from koala.model.network import BIT_S_PER_MBIT_S
+from koala.model.network import BIT_S_PER_MBIT_S, bandwidth_text, latency_text
 
 _BYTES_PER_S_PER_MBIT_S = 125_000.0
 # A sentence names at most so many things of one kind; the rest are counted.
@@ -127,15 +127,15 @@ def _probed(body: LinkProbed) -> str:
     link = f"the link from {body.source} to {body.target}"
     if body.reason:
         return f"{link} could not be probed{_because(body.reason)}"
-    told = [] if body.bytes_per_s is None else [f"{body.bytes_per_s / _BYTES_PER_S_PER_MBIT_S:.3g} Mbit/s"]
-    told += [] if body.latency_s is None else [f"{body.latency_s * 1_000:.3g} ms"]
+    told = [] if body.bytes_per_s is None else [bandwidth_text(body.bytes_per_s / _BYTES_PER_S_PER_MBIT_S)]
+    told += [] if body.latency_s is None else [latency_text(body.latency_s)]
     return f"{link} was probed: {_names(told)}"
 
 
 def _traffic(body: TrafficMeasured) -> str:
     if body.reason:
         return f"what component {body.token} sends to other sites is not measured{_because(body.reason)}"
-    sent, received = (f"{bit_s / BIT_S_PER_MBIT_S:.3g} Mbit/s" for bit_s in (body.sent_bit_s, body.received_bit_s))
+    sent, received = (bandwidth_text(bit_s / BIT_S_PER_MBIT_S) for bit_s in (body.sent_bit_s, body.received_bit_s))
     return f"component {body.token} sends {sent} to other sites, and receives {received}"
 
 

@@ -14,6 +14,7 @@ from koala.model.api.common import (
     Question,
 )
 from koala.model.api.files import OutputInfo
+from koala.model.network import bandwidth_text
 from koala.model.request import Priority
 from koala.model.travelling import MANIFEST_CHARACTERS_MAX
 
@@ -161,17 +162,18 @@ class TrafficInfo(Answer):
     @property
     def in_words(self) -> str:
         """All of it in a sentence or two."""
-        declared = "" if self.declared_mbit_s is None else f", and declared {self.declared_mbit_s:.3g}"
+        declared = "" if self.declared_mbit_s is None else f", and declared {bandwidth_text(self.declared_mbit_s)}"
         if self.measured_mbit_s is not None:
             counts = ""
             if abs(self.believed_mbit_s - self.measured_mbit_s) > 0.01 * self.measured_mbit_s:
-                counts = f"; a link of it is full, so that {self.believed_mbit_s:.3g} counts"
-            told = f"It was measured to send {self.measured_mbit_s:.3g} Mbit/s between its sites{declared}{counts}."
+                counts = f"; a link of it is full, so that {bandwidth_text(self.believed_mbit_s)} counts"
+            sends = bandwidth_text(self.measured_mbit_s)
+            told = f"It was measured to send {sends} between its sites{declared}{counts}."
         elif self.belief == "unknown":
             told = "What it sends between its sites is not known: it declared nothing."
         else:
             by = "by what it declared" if self.belief == "declared" else "by what was measured of jobs of its name"
-            told = f"It counts as sending {self.believed_mbit_s:.3g} Mbit/s between its sites, {by}."
+            told = f"It counts as sending {bandwidth_text(self.believed_mbit_s)} between its sites, {by}."
         why = "; ".join(f"{', '.join(sites)}: {reason}" for reason, sites in self.reasons.items())
         return f"{told} Not measured at {why}." if why else told
 
