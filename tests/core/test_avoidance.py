@@ -8,6 +8,7 @@ import pytest
 
 from koala.core import JobState, Scheduler, decode_snapshot, encode_snapshot
 from koala.core.failures.avoidance import AVOIDED_MAX
+from koala.model.errors import Fault
 from koala.model.grid import RESTART_REST_S_MAX
 from koala.model.messages import ChangeAsked, JobOutcome, JobPlaced, Outcome, SiteDrained, SiteResumed, StartComponent
 from koala.model.request import Priority
@@ -125,7 +126,7 @@ def test_restarts_rest_twice_as_long_each_time_up_to_a_bound() -> None:
 def test_what_the_site_says_was_its_own_doing_restarts_at_once_and_anywhere() -> None:
     driver = CoreDriver({"a": 10, "b": 9}, scan_interval_s=0.0, restart_rest_s=100.0)
     driver.run(ask(5))
-    driver.end(*driver.tokens(1), outcome=Outcome.SITE_FAILED, by_site=True)
+    driver.end(*driver.tokens(1), outcome=Outcome.SITE_FAILED, fault=Fault.SITE)
     driver.pass_time(1.0)
     assert driver.job(1).places == (("a", 5),)
 

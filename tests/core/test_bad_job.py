@@ -6,15 +6,8 @@ import pytest
 
 from koala.core import JobState, Scheduler, decode_snapshot, encode_snapshot
 from koala.core.state.site_belief import Trust
-from koala.model.messages import (
-    ComponentEnded,
-    JobEnded,
-    JobOutcome,
-    Outcome,
-    SiteDrained,
-    SiteResumed,
-    StartComponent,
-)
+from koala.model.errors import Fault
+from koala.model.messages import JobEnded, JobOutcome, Outcome, SiteDrained, SiteResumed, StartComponent
 from tests.support.core_driver import CoreDriver, ask, assert_clean, assert_ledger_balances, part
 
 
@@ -167,9 +160,7 @@ def test_where_sites_say_that_their_nodes_failed_the_job_is_not_to_blame() -> No
         assert claim is not None
         driver.ready(claim.token)
         where.append(driver.ledger.names[claim.site])
-        driver.send(
-            ComponentEnded(at=driver.now, token=claim.token, outcome=Outcome.SITE_FAILED, reason="x", by_site=True)
-        )
+        driver.end(claim.token, outcome=Outcome.SITE_FAILED, reason="x", fault=Fault.SITE)
     assert set(where) == {"a", "b"}
     assert driver.job(1).to_blame == ""
     assert driver.job(1).state is not JobState.FAILED

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from koala.core.failures.avoidance import SiteAvoidance
+from koala.core.failures.avoidance import SiteAvoidance, after_restarts
 from koala.core.lifecycle import GIVEN_BACK, IN_CLAIMING_QUEUE, JobState
 from koala.core.state.checkpoints import grace_s, is_saving, still_runs
 from koala.core.state.encoded import NO_ENTRIES, NO_ITEMS
@@ -94,6 +94,18 @@ class JobEnding:
         if limit is None or job.claiming_tries_in_row < limit:
             return False
         self.end(job, JobState.FAILED, f"not all components could be claimed in {tries_in_words(limit)}")
+        return True
+
+    def failed_by_itself(self, job: Job, reason: str, said: str = "") -> bool:
+        """What failed is no site's fault: it counts against the job, which ends when it may not start again."""
+        parameters = self.ledger.parameters
+        job.failures += 1
+        job.application_failures += 1
+        limit = first_given(job.request.restarts_max, parameters.restarts_max)
+        limit = first_given(limit, parameters.site_restarts_max)
+        if limit is None or job.application_failures <= limit:
+            return False
+        self.end(job, JobState.FAILED, f"{reason}{after_restarts(limit)}{said}")
         return True
 
     def end(self, job: Job, state: JobState, reason: str = "") -> None:

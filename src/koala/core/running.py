@@ -21,6 +21,7 @@ from koala.core.state.link_use import sent_between_sites_bit_s
 from koala.core.state.site_belief import ERROR_CHARACTERS_MAX
 from koala.core.state.timers import Alarm
 from koala.model.checkpoint import CheckpointSource
+from koala.model.errors import Fault
 from koala.model.launch import BARRIER_TIMEOUT_S_MAX
 from koala.model.messages import (
     NEVER_HELD,
@@ -50,6 +51,9 @@ UNMEASURED_CHARACTERS_MAX = 200
 
 _NEVER_STARTED = frozenset({Outcome.REFUSED, Outcome.ABSENT})
 _ERRORS_OF_SITES = frozenset({Outcome.REFUSED, Outcome.ABSENT, Outcome.SITE_FAILED})
+
+# Whose a failure is that counts against its site: the site's, or nobody's that is known.
+_OF_SITES = (Fault.SITE, None)
 
 _STARTING = JobState.STARTING
 _RUNNING = JobState.RUNNING
@@ -401,7 +405,7 @@ class JobRunning:
         if claim.held_at != INFINITY and outcome not in NEVER_HELD:
             ledger.count_held(claim)
         sites.free(claim)
-        if outcome in _ERRORS_OF_SITES:
+        if outcome in _ERRORS_OF_SITES and event.fault in _OF_SITES:
             error = event.reason or str(outcome)
             site.last_error = error[:ERROR_CHARACTERS_MAX]
             site.last_error_of = job.submitter
@@ -457,7 +461,7 @@ class JobRunning:
             job.ready -= 1
         if job.state is _RUNNING and claim.phase is not _CLAIM_RUNNING:
             # Spawned tasks that have not begun: the run of the others goes on.
-            if event.outcome in _ERRORS_OF_SITES:
+            if event.outcome in _ERRORS_OF_SITES and event.fault in _OF_SITES:
                 ledger.site_error(claim.site)
             elif event.outcome is Outcome.UNSUITABLE:
                 self._bar_spawned(job, claim, event.reason or "it does not say why")
@@ -465,29 +469,33 @@ class JobRunning:
         elif event.outcome is Outcome.TIMED_OUT:
             self._given_back(job, claim)
             self.ending.end(job, JobState.FAILED, f"it ran longer than its walltime on {site}{said_last(event)}")
-        elif event.outcome is Outcome.FAILED:
-            self._given_back(job, claim)
-            self._application_failed(job, claim, event)
         elif event.outcome is Outcome.UNSUITABLE and job.state is not _RUNNING:
             self._given_back(job, claim)
             self._bar(job, claim, event.reason or "it does not say why")
+        elif event.fault is not None and event.fault.is_own:
+            self._given_back(job, claim)
+            self._job_failed(job, claim, event)
+        elif event.outcome is Outcome.FAILED:
+            self._given_back(job, claim)
+            self._application_failed(job, claim, event)
         elif event.outcome in _NEVER_STARTED and job.state is not _RUNNING:
-            ledger.site_error(claim.site)
+            if event.fault in _OF_SITES:
+                ledger.site_error(claim.site)
             self._not_taken(job, claim, event.reason or "it does not have it")
         else:
             self._site_failed(job, claim, event)
 
     def _site_failed(self, job: Job, claim: ComponentClaim, event: ComponentEnded) -> None:
-        """The component broke at its site: the site's failure, unless the job is known to break its components and
-        the site does not say that it was its own doing."""
-        ledger, by_site, said = self.ledger, event.by_site, said_last(event)
+        """The component broke at its site: the site's failure, unless it is known to be ours, or the job is known to
+        break its components and the site does not say that it was its own doing."""
+        ledger, said, unknown = self.ledger, said_last(event), event.fault is None
         reason = event.reason or str(event.outcome)
         ran = claim.phase is _CLAIM_RUNNING
         blamed_before = bool(job.to_blame)
-        blamed = ran and not by_site and (blamed_before or self._blame(job, claim))
-        if not blamed:
-            ledger.site_error(claim.site, job.id if ran and not by_site else None)
-        if ran and not by_site:
+        blamed = ran and unknown and (blamed_before or self._blame(job, claim))
+        if not blamed and event.fault in _OF_SITES:
+            ledger.site_error(claim.site, job.id if ran and unknown else None)
+        if ran and unknown:
             self.blame.component_broke(job, claim)
         self._given_back(job, claim)
         job.failures += 1
@@ -506,7 +514,7 @@ class JobRunning:
         if limit is not None and count > limit:
             self.ending.end(job, JobState.FAILED, f"{reason}{after_restarts(limit)}{said}")
         else:
-            if ran and not by_site:
+            if ran and event.fault is not Fault.SITE:
                 self.ending.avoidance.failed_at(job, ledger.names[claim.site])
             self.ending.back_to_queue(job, reason)
 
@@ -580,6 +588,15 @@ class JobRunning:
         else:
             self.ending.avoidance.failed_at(job, ledger.names[claim.site])
             self.ending.back_to_queue(job, reason)
+
+    def _job_failed(self, job: Job, claim: ComponentClaim, event: ComponentEnded) -> None:
+        """The component cannot run, by the job's own fault or that of whoever removed what it needs."""
+        site, said = self.ledger.names[claim.site], said_last(event)
+        reason = event.reason or str(event.outcome)
+        job.tell(self.ledger.now, "component_failed", claim.component, claim.site, f"{reason}{said}")
+        if not self.ending.failed_by_itself(job, f"component {claim.component} failed on {site}: {reason}", said):
+            self.ending.avoidance.failed_at(job, site)
+            self.ending.back_to_queue(job, f"component {claim.component} failed on {site}: {reason}")
 
     def _not_taken(self, job: Job, claim: ComponentClaim, reason: str) -> None:
         """A site did not take a component: claim it again while there is time, else give the claim up."""

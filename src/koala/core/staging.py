@@ -8,6 +8,7 @@ from koala.core.running import JobRunning
 from koala.core.state.job import FileTransfer, Job
 from koala.core.state.ledger import Ledger
 from koala.core.state.timers import Alarm
+from koala.model.errors import Fault
 from koala.model.messages import CancelTransfer, FileChanged, TransferEnded, TransferId
 from koala.policies.interface import FileAt, inputs
 
@@ -78,7 +79,7 @@ class JobStaging:
         assert transfer.timer is not None
         transfer.timer.cancel()
         if not event.ok:
-            self._broke(transfer, event.reason or "the transfer broke")
+            self._broke(transfer, event.reason or "the transfer broke", event.fault)
             return
         ledger.transfers.arrived(transfer, ledger.now)
         for job in jobs:
@@ -88,7 +89,7 @@ class JobStaging:
             if job.state is JobState.STARTING:
                 self.running.open_barrier_if_complete(job)
 
-    def _broke(self, transfer: FileTransfer, reason: str) -> None:
+    def _broke(self, transfer: FileTransfer, reason: str, fault: Fault | None = None) -> None:
         ledger = self.ledger
         file, _, target = transfer.key
         jobs = [ledger.jobs[job_id] for job_id in transfer.jobs]
@@ -100,7 +101,12 @@ class JobStaging:
             return
         for job in jobs:
             ledger.about = (job,)
-            self.ending.back_to_queue(job, f"file {file} could not be brought to {ledger.names[target]}: {reason}")
+            why = f"file {file} could not be brought to {ledger.names[target]}: {reason}"
+            if fault is not None and fault.is_own:
+                if self.ending.failed_by_itself(job, why):
+                    continue
+                self.ending.avoidance.rest(job)
+            self.ending.back_to_queue(job, why)
 
     def on_file_changed(self, event: FileChanged) -> None:
         ledger = self.ledger

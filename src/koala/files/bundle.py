@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from koala.files.checksums import of_path
 from koala.files.errors import FilesError
+from koala.model.errors import Fault
 from koala.model.travelling import TravellingFile, write_manifest
 
 # Whoever runs a job must be able to read, write and remove what travelled with it.
@@ -68,9 +69,11 @@ def _add(archive: tarfile.TarFile, each: TravellingFile, content: Callable[[str]
         try:
             with content(each.checksum).open("rb") as data:
                 if os.fstat(data.fileno()).st_size != each.size_bytes:
-                    raise FilesError(each.path, "the daemon", "its content has changed there; submit the job again")
+                    raise FilesError(
+                        each.path, "the daemon", "its content has changed there; submit the job again", Fault.OURS
+                    )
                 archive.addfile(entry, data)
         except FileNotFoundError:
             raise FilesError(
-                each.path, "the daemon", "its content is not there any more; submit the job again"
+                each.path, "the daemon", "its content is not there any more; submit the job again", Fault.OURS
             ) from None

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import errno
+from typing import ClassVar
+
+from koala.model.errors import Fault
 from koala.model.request import FileName, SiteName
 
 
 class FilesError(ValueError):
-    """A file cannot be had as asked. What was begun has left nothing behind, unless a subclass says so."""
+    """A file cannot be had as asked. What was begun has left nothing behind, unless a subclass says so. ``fault`` is
+    whose that is: most often of whoever registered, altered or removed the file."""
 
-    def __init__(self, file: FileName, site: SiteName, message: str) -> None:
+    usual_fault: ClassVar[Fault] = Fault.USER
+
+    def __init__(self, file: FileName, site: SiteName, message: str, fault: Fault | None = None) -> None:
         super().__init__(f"file {file!r} at {site}: {message}")
         self.file = file
         self.site = site
         self.message = message
+        self.fault = self.usual_fault if fault is None else fault
 
     def for_user(self) -> str:
         """The file, the site, what is wrong and what to do."""
@@ -34,21 +42,31 @@ class ChecksumError(FilesError):
 class NoSpaceError(FilesError):
     """The target has no room for the file."""
 
+    usual_fault = Fault.SITE
+
 
 class UnwritableError(FilesError):
     """The target cannot be written, for another reason than room."""
+
+    usual_fault = Fault.SITE
 
 
 class UnreachableSiteError(FilesError):
     """The bytes do not get from the source to the target, though both may be well."""
 
+    usual_fault = Fault.SITE
+
 
 class TransferCancelledError(FilesError):
     """The transfer was cancelled while it was awaited."""
 
+    usual_fault = Fault.OURS
+
 
 class TransferInterruptedError(FilesError):
     """The mover was closed. What has arrived stays, and the same order later continues there."""
+
+    usual_fault = Fault.OURS
 
 
 class LargeOutputError(Exception):
@@ -65,12 +83,27 @@ class PathError(ValueError):
 
 # What is said of a file in more than one place.
 
+# What goes wrong with one file because of its name or what stands there, and not because of the site's disk.
+_OF_THE_FILE = frozenset(
+    {
+        errno.EACCES,
+        errno.EISDIR,
+        errno.ELOOP,
+        errno.ENAMETOOLONG,
+        errno.ENOENT,
+        errno.ENOTDIR,
+        errno.ENXIO,
+        errno.EPERM,
+    }
+)
+
 
 def unreadable(file: FileName, site: SiteName, error: OSError) -> MissingReplicaError:
     """What a failure to read a file at a site means for its user."""
     if isinstance(error, FileNotFoundError):
         return MissingReplicaError(file, site, "it is not there; forget this replica or bring it back")
-    return MissingReplicaError(file, site, f"it cannot be read: {error.strerror or error}; check this site's disk")
+    why = f"it cannot be read: {error.strerror or error}; check this site's disk"
+    return MissingReplicaError(file, site, why, Fault.USER if error.errno in _OF_THE_FILE else Fault.SITE)
 
 
 def of_another_size(file: FileName, site: SiteName, there_bytes: int, wanted_bytes: str) -> ChangedFileError:

@@ -20,6 +20,7 @@ from typing import Any, Protocol
 import msgspec
 
 from koala.files.errors import FilesError
+from koala.model.errors import Fault
 from koala.model.request import FileName, SiteName
 
 # Others may read the files of the machine that the driver runs on, past every site's area, as archives do.
@@ -115,7 +116,7 @@ class _Url:
             if error.name != "fsspec":
                 raise self._missing(file, site, error) from None
             message = f"{url!r} is {done} by the library fsspec, which is missing; install koala-scheduler[fsspec]"
-            raise FilesError(file, site, message) from None
+            raise FilesError(file, site, message, Fault.OURS) from None
         except ImportError as error:
             raise self._missing(file, site, error) from None
         except ValueError as error:
@@ -125,7 +126,7 @@ class _Url:
         """What fsspec says that this scheme needs, which is with no extra of ours."""
         scheme = self._url.partition("://")[0]
         message = f"{self._url!r} needs what fsspec has no {scheme} without: {error}; install that beside Koala"
-        return FilesError(file, site, message)
+        return FilesError(file, site, message, Fault.OURS)
 
 
 class UrlSource(_Url):

@@ -1,8 +1,9 @@
 """Why a call of the daemon was not carried out: one family of errors, which the daemon raises, the API tells by code
-and HTTP status, and the client raises again."""
+and HTTP status, and the client raises again. And whose the failure of a component or a transfer is."""
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
@@ -108,3 +109,30 @@ class UnavailableError(ClientError):
 
     default_code = "unavailable"
     http_status = 503
+
+
+class Fault(enum.StrEnum):
+    """Whose a failure is. Only its own counts against a site."""
+
+    JOB = "job"  # what it asks for cannot be done, or its application did it
+    USER = "user"  # what somebody did with what it needs: a file of it was forgotten, removed or altered
+    SITE = "site"  # the site, its batch system or a node
+    OURS = "ours"  # the machine of the daemon, what Koala keeps, or the order in which it told of things
+
+    @property
+    def is_own(self) -> bool:
+        """Whether the job would fail at any site: it ends when that has happened too often."""
+        return self in (Fault.JOB, Fault.USER)
+
+    @property
+    def in_words(self) -> str:
+        """For people."""
+        return _IN_WORDS[self]
+
+
+_IN_WORDS = {
+    Fault.JOB: "the job's own fault",
+    Fault.USER: "for what became of what it needs",
+    Fault.SITE: "the site's fault",
+    Fault.OURS: "the fault of Koala or of its machine",
+}

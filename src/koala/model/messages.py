@@ -28,6 +28,7 @@ import msgspec
 
 from koala.model.checkpoint import CheckpointSource
 from koala.model.dependency import Dependency
+from koala.model.errors import Fault
 from koala.model.nodes import NodeClass
 from koala.model.outputs import JobOutput, MadeOutput
 from koala.model.request import FileName, JobId, Priority, Request, SiteName
@@ -227,17 +228,17 @@ class ComponentRunning(Event, frozen=True, kw_only=True, tag=True):
 
 
 class ComponentEnded(Event, frozen=True, kw_only=True, tag=True):
-    """The component holds nothing any more, and never will under this token. ``by_site``: the site itself says
-    that it ended it or lost its node, so that it is no doing of the job. ``nodes`` are those of the site that it ran
-    on, by the names that the site's batch system gives them, ``ENDED_NODES_MAX`` of them at most; none where the site
-    does not tell. ``stderr_line`` is the last line that an application that failed wrote to its standard error, made
-    printable and cut after ``STDERR_LINE_BYTES_MAX``; empty where nobody knows it."""
+    """The component holds nothing any more, and never will under this token. ``fault`` is whose it is that it failed,
+    by the word of whoever saw it; None where nobody knows, which counts as the site's before the barrier. ``nodes``
+    are those of the site that it ran on, as its batch system calls them, ``ENDED_NODES_MAX`` of them at most.
+    ``stderr_line`` is the last line that one that failed wrote to its standard error, made printable and cut after
+    ``STDERR_LINE_BYTES_MAX``; empty where nobody knows it."""
 
     token: Token
     outcome: Outcome
     reason: str = ""
     exit_code: int | None = None
-    by_site: bool = False
+    fault: Fault | None = None
     nodes: tuple[str, ...] = ()
     stderr_line: str = ""
 
@@ -267,11 +268,12 @@ class OutputsCollected(Event, frozen=True, kw_only=True, tag=True):
 
 
 class TransferEnded(Event, frozen=True, kw_only=True, tag=True):
-    """A transfer arrived whole, or broke and left nothing behind."""
+    """A transfer arrived whole, or broke and left nothing behind; ``fault`` is whose that is."""
 
     transfer: TransferId
     ok: bool
     reason: str = ""
+    fault: Fault | None = None
 
 
 class FileChanged(Event, frozen=True, kw_only=True, tag=True):

@@ -6,6 +6,7 @@ import enum
 import re
 from typing import TypeAlias
 
+from koala.model.errors import Fault
 from koala.model.launch import ABORTED, EXIT, EXITED, GAVE_UP, KILLED, NO_NODES, UNWRITTEN, Launch
 from koala.model.messages import (
     STDERR_LINE_BYTES_MAX,
@@ -18,8 +19,8 @@ from koala.model.messages import (
 )
 from koala.sites.component_directory import EXIT_BYTES_MAX, OVERLONG, AbortRecord, overlong
 
-# Outcome, reason and the application's exit code.
-Ending: TypeAlias = tuple[Outcome, str, int | None]
+# Outcome, reason, the application's exit code, and whose failure it is, where that is known.
+Ending: TypeAlias = tuple[Outcome, str, int | None, Fault | None]
 
 # Exit codes above this are how a shell says that a signal ended a program.
 SIGNALLED = 128
@@ -87,7 +88,7 @@ class LiveComponent:
     def timed_out(self) -> AbortRecord:
         """What is said of it when its walltime is over."""
         reason = f"it ran longer than its walltime of {self.launch.walltime_s:g} s"
-        return AbortRecord(outcome=Outcome.TIMED_OUT, reason=reason)
+        return AbortRecord(outcome=Outcome.TIMED_OUT, reason=reason, fault=Fault.JOB)
 
 
 def ending(launch: Launch, abort: AbortRecord | None, exit_words: list[str] | None, unrecorded: str) -> Ending:
@@ -96,36 +97,42 @@ def ending(launch: Launch, abort: AbortRecord | None, exit_words: list[str] | No
     ``exit_words`` is what its script recorded; None if it recorded nothing, of which ``unrecorded`` tells why.
     """
     if abort is not None:
-        return abort.outcome, abort.reason or "aborted", recorded_exit_code(exit_words)
+        return abort.outcome, abort.reason or "aborted", recorded_exit_code(exit_words), abort.fault
     if exit_words is None:
-        return Outcome.SITE_FAILED, unrecorded, None
+        return Outcome.SITE_FAILED, unrecorded, None, None
     exit_code = recorded_exit_code(exit_words)
     match exit_words[:1]:
         case [word] if word == EXITED and exit_code is not None:
             return _of_exit_code(exit_code)
         case [word] if word == ABORTED:
-            return Outcome.ABORTED, "aborted", None
+            return Outcome.ABORTED, "aborted", None, None
         case [word] if word == GAVE_UP:
             limit_s = launch.barrier_timeout_s
-            return Outcome.ABORTED, f"it was not released within its barrier timeout of {limit_s:g} s", None
+            return (
+                Outcome.ABORTED,
+                f"it was not released within its barrier timeout of {limit_s:g} s",
+                None,
+                Fault.OURS,
+            )
         case [word] if word == KILLED:
-            return Outcome.SITE_FAILED, "a signal ended it at the barrier", None
+            return Outcome.SITE_FAILED, "a signal ended it at the barrier", None, Fault.SITE
         case [word] if word == NO_NODES:
             why = "the site did not tell which nodes it has; the log in its directory says why"
-            return Outcome.SITE_FAILED, why, None
+            return Outcome.SITE_FAILED, why, None, Fault.SITE
         case [word] if word == OVERLONG:
-            return Outcome.FAILED, overlong(EXIT, EXIT_BYTES_MAX, "EXIT_BYTES_MAX"), None
+            return Outcome.FAILED, overlong(EXIT, EXIT_BYTES_MAX, "EXIT_BYTES_MAX"), None, Fault.JOB
         case [word] if word == UNWRITTEN:
-            return Outcome.SITE_FAILED, "it could not write in its directory: the disk was full, or read-only", None
-    return Outcome.SITE_FAILED, f"its record of the exit makes no sense: {' '.join(exit_words)!r}", None
+            why = "it could not write in its directory: the disk was full, or read-only"
+            return Outcome.SITE_FAILED, why, None, Fault.SITE
+    return Outcome.SITE_FAILED, f"its record of the exit makes no sense: {' '.join(exit_words)!r}", None, None
 
 
 def _of_exit_code(exit_code: int) -> Ending:
     if exit_code == 0:
-        return Outcome.DONE, "", 0
+        return Outcome.DONE, "", 0, None
     if exit_code > SIGNALLED:
-        return Outcome.FAILED, f"exit code {exit_code} (signal {exit_code - SIGNALLED})", exit_code
-    return Outcome.FAILED, f"exit code {exit_code}", exit_code
+        return Outcome.FAILED, f"exit code {exit_code} (signal {exit_code - SIGNALLED})", exit_code, None
+    return Outcome.FAILED, f"exit code {exit_code}", exit_code, None
 
 
 def recorded_exit_code(exit_words: list[str] | None) -> int | None:

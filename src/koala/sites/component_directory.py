@@ -14,6 +14,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from koala.model.errors import Fault
 from koala.model.launch import (
     ABORT,
     GO,
@@ -60,6 +61,7 @@ class AbortRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     outcome: Outcome = Outcome.ABORTED
     reason: str = ""
+    fault: Fault | None = None
 
 
 class AcceptanceRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,9 +87,9 @@ class RecordedComponent(msgspec.Struct, kw_only=True):
     by_job: bool = False
 
     @property
-    def spoilt_outcome(self) -> Outcome:
-        """How a component ended of which something makes no sense: whose failure that is."""
-        return Outcome.FAILED if self.by_job else Outcome.SITE_FAILED
+    def spoilt_fault(self) -> Fault | None:
+        """Whose it is that something of it makes no sense, where that is known."""
+        return Fault.JOB if self.by_job else None
 
     @property
     def problem(self) -> str:

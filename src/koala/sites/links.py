@@ -8,7 +8,10 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Sequence
 
+from koala.model.errors import Fault
 from koala.model.launch import InputLink
+from koala.model.request import SiteName
+from koala.sites.protocol import SiteError
 from koala.sites.shell_script import assign, function, quoted, shell_file
 
 # How many links may lead from one to the next.
@@ -31,14 +34,24 @@ def stage(links: Sequence[InputLink]) -> str:
     return f"{assign(koala_hops_max=LINK_HOPS_MAX)}{shell_file(__package__, 'links.sh')}{every}"
 
 
-def complaint(what: str, link: InputLink) -> str:
-    """A section ``trouble`` in words, with what to do."""
+def refused(site: SiteName, what: str, link: InputLink) -> SiteError:
+    """A section ``trouble`` in words, with what to do, and whose fault it is."""
     source, destination = repr(link.source), repr(posixpath.normpath(link.destination))
+    fault = Fault.JOB
     match what:
         case "missing":
-            return f"input file {source} is not in the site's file area; bring it there first"
+            why = f"input file {source} is not in the site's file area; bring it there first"
+            fault = Fault.USER
         case "outside":
-            return f"input file {source} leads out of the site's file area; register it there"
+            why = f"input file {source} leads out of the site's file area; register it there"
+            fault = Fault.USER
         case "taken":
-            return f"{destination} is taken in the component's directory; choose another path"
-    return f"{destination} leads out of the component's directory; choose another path"
+            why = f"{destination} is taken in the component's directory; choose another path"
+        case "unlinkable":
+            why = f"{destination} is no path that the site can make in the component's directory; choose another path"
+        case "unwritable":
+            why = f"{destination} cannot be linked, as its directory cannot be written; check this site's disk"
+            fault = Fault.SITE
+        case _:
+            why = f"{destination} leads out of the component's directory; choose another path"
+    return SiteError(site, why, fault)

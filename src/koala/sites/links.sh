@@ -31,7 +31,18 @@ koala_link() {
     koala_check "$1" "$2" "$3" || return 1
     if [ -z "$koala_there" ]; then
         koala_above=$koala_work/$2
-        mkdir -p "${koala_above%/*}" && ln -s "$koala_wanted" "$koala_above"
+        { mkdir -p "${koala_above%/*}" && ln -s "$koala_wanted" "$koala_above"; } || koala_unlinked "$3"
+    fi
+}
+
+# koala_unlinked NUMBER: a link could not be made. Where another can be made, it is for its path; else nothing can be
+# written there.
+koala_unlinked() {
+    koala_try=$koala_work/.koala.try.$$
+    if ln -s "$koala_wanted" "$koala_try" && rm "$koala_try"; then
+        koala_complain unlinkable "$1"
+    else
+        koala_complain unwritable "$1"
     fi
 }
 

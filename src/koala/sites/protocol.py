@@ -12,6 +12,7 @@ from typing import Protocol, TypeAlias
 
 import msgspec
 
+from koala.model.errors import Fault
 from koala.model.launch import Go, Launch, NodeShare
 from koala.model.messages import AnyEvent, Outcome, SiteReported, Token
 
@@ -23,12 +24,14 @@ Emit: TypeAlias = Callable[[AnyEvent], None]
 
 
 class SiteError(ValueError):
-    """A site cannot do what it was asked, and says what would help. Nothing was changed."""
+    """A site cannot do what it was asked, and says what would help. Nothing was changed. ``fault`` is whose that is:
+    what it refuses on account of a job is no failure of the site."""
 
-    def __init__(self, site: str, message: str) -> None:
+    def __init__(self, site: str, message: str, fault: Fault = Fault.SITE) -> None:
         super().__init__(f"site {site}: {message}")
         self.site = site
         self.message = message
+        self.fault = fault
 
     def for_user(self) -> str:
         """The site, what is wrong and what to do."""
@@ -110,11 +113,13 @@ class LiveSite(Protocol):
         """
         ...
 
-    async def abort(self, token: Token, *, outcome: Outcome = Outcome.ABORTED, reason: str = "") -> None:
+    async def abort(
+        self, token: Token, *, outcome: Outcome = Outcome.ABORTED, reason: str = "", fault: Fault | None = None
+    ) -> None:
         """End a component wherever it is; answered by ``ComponentEnded``, at once or when the last process is gone.
 
-        That event tells ``outcome`` and ``reason``, which the site keeps from the return of this call on; without a
-        reason it says where the abort found the component. Aborted twice, the first outcome and reason stand. A token
+        That event tells ``outcome``, ``reason`` and ``fault``, which the site keeps from the return of this call on;
+        without a reason it says where the abort found the component. Aborted twice, the first ones stand. A token
         never heard of is remembered, so that it can never start. One that has ended keeps its end.
         """
         ...
@@ -127,8 +132,9 @@ class LiveSite(Protocol):
         """Open the barrier for one component: its input files appear, then it starts the application.
 
         Emits nothing, as the application's end will be reported. For a component that has ended, is being aborted or
-        was never heard of it does nothing. Released twice, the first ``go`` stands. Raises ``SiteError`` when an
-        input file is missing or a path leads out of the site's file area; then nothing was released.
+        was never heard of it does nothing. Released twice, the first ``go`` stands. Raises ``SiteError``, with whose
+        fault it is, when an input file is missing or cannot be linked, or a path leads out of the site's file area;
+        then nothing was released.
         """
         ...
 

@@ -77,7 +77,7 @@ class RecentlyEnded(NamedTuple):
 class ComponentRow(msgspec.Struct, frozen=True, kw_only=True):
     """One start of one component. ``run`` counts from 1: which opening of the job's barrier it belongs to.
     ``keep_for_s`` is how long its workspace is kept after its end, where its job says so; ``stderr_line`` is what one
-    that failed wrote last to its standard error."""
+    that failed wrote last to its standard error, ``fault`` whose its failure is (``Fault``), where that is known."""
 
     token: Token
     job: JobId
@@ -92,6 +92,7 @@ class ComponentRow(msgspec.Struct, frozen=True, kw_only=True):
     ended_at: float | None = None
     outcome: str | None = None
     exit_code: int | None = None
+    fault: str | None = None
     reason: str = ""
     keep_for_s: float | None = None
     stderr_line: str = ""
@@ -109,6 +110,7 @@ class TransferRow(msgspec.Struct, frozen=True, kw_only=True):
     started_at: float
     ended_at: float | None = None
     ok: bool | None = None
+    fault: str | None = None
     reason: str = ""
     jobs: tuple[JobId, ...] = ()
 

@@ -109,12 +109,27 @@ def test_an_unaltered_replica_is_read_once_for_all_jobs_and_an_altered_one_is_ne
             alter(local_areas(world.engine)["a"])
             bad = await world.submit(request)
             ended = await failed_twice(world, bad)
-            assert {row.outcome for row in ended} == {"site_failed"}
+            assert {(row.outcome, row.fault) for row in ended} == {("failed", "user")}
             assert all("file 'data' at a: its SHA-256 is" in row.reason for row in ended)
             assert all("it is damaged" in row.reason for row in ended)
             assert readings.paths == [replica] * 2, "what it is now is remembered as well"
             await cancelled(world, bad)
             assert len((root / "log").read_text().split()) == 4, "it never ran"
+            await world.all_given_back()
+
+    asyncio.run(scenario())
+
+
+def test_a_file_that_is_gone_is_its_jobs_failure_and_no_error_of_the_site(root: Path) -> None:
+    async def scenario() -> None:
+        async with open_engine(root, local_grid(error_threshold=1, restart_rest_s=0.0, restarts_max=1)) as world:
+            await world.register("data", DATA, "a")
+            local_areas(world.engine)["a"].replica("data").unlink()
+            row = await world.run(a_request("cat data", (1,), "a", ["data"]))
+            assert (row.state, row.failures) == ("failed", 2)
+            assert row.reason.endswith("forget this replica or bring it back, after 1 restart")
+            assert {(each.outcome, each.fault) for each in world.store.components(row.id)} == {("failed", "user")}
+            assert world.engine.scheduler.ledger.sites.sites[0].errors == 0
             await world.all_given_back()
 
     asyncio.run(scenario())
@@ -220,7 +235,7 @@ def test_a_part_that_says_that_it_waits_is_not_let_go_when_the_replica_of_anothe
             await world.until(lambda: len(waiting.asked) >= asked + 5)
             assert released == []
             ended.mute = False
-            assert {row.outcome for row in await failed_twice(world, job) if row.site == "b"} == {"site_failed"}
+            assert {row.outcome for row in await failed_twice(world, job) if row.site == "b"} == {"failed"}
             await cancelled(world, job)
             assert released == []
             await world.all_given_back()

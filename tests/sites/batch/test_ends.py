@@ -51,7 +51,7 @@ def test_the_outcome_of_an_end(words: str | None, told: BatchEnd | None, outcome
 def test_an_abort_says_what_it_was_told_to_say_whatever_else_happened() -> None:
     verdict = AbortRecord(outcome=Outcome.FAILED, reason="enough")
     evidence = EndEvidence(launch=LAUNCH, abort=verdict, exit_words=["exited", "0"], end=end(EndKind.CANCELLED))
-    assert evidence.ending() == (Outcome.FAILED, "enough", 0)
+    assert evidence.ending() == (Outcome.FAILED, "enough", 0, None)
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
 from pathlib import Path
 
 import pytest
 
+from koala.model.errors import Fault
 from koala.model.launch import Go, InputLink, LaunchError
 from koala.model.messages import Outcome
 from koala.sites import SiteError
@@ -26,17 +29,17 @@ def test_input_files_are_there_when_the_application_starts(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("links", "named"),
+    ("links", "named", "fault"),
     [
-        ([("missing", "x")], "not in the site's file area"),
-        ([("way-out", "x")], "leads out of the site's file area"),
-        ([("data", "a/..")], "leads out of the component's directory"),
-        ([("data", "x"), ("other", "x")], "is taken"),
-        ([("directory", "d"), ("data", "d/x")], "leads out of the component's directory"),
+        ([("missing", "x")], "not in the site's file area", Fault.USER),
+        ([("way-out", "x")], "leads out of the site's file area", Fault.USER),
+        ([("data", "a/..")], "leads out of the component's directory", Fault.JOB),
+        ([("data", "x"), ("other", "x")], "is taken", Fault.JOB),
+        ([("directory", "d"), ("data", "d/x")], "leads out of the component's directory", Fault.JOB),
     ],
 )
-def test_a_path_that_leads_elsewhere_is_refused_and_nothing_is_released(
-    tmp_path: Path, links: list[tuple[str, str]], named: str
+def test_a_path_that_leads_elsewhere_is_refused_as_no_fault_of_the_site_and_nothing_is_released(
+    tmp_path: Path, links: list[tuple[str, str]], named: str, fault: Fault
 ) -> None:
     async def scenario() -> None:
         async with opened(tmp_path / "a") as one:
@@ -51,6 +54,7 @@ def test_a_path_that_leads_elsewhere_is_refused_and_nothing_is_released(
             with pytest.raises(SiteError, match=named) as caught:
                 await one.site.release("1.1", go)
             assert caught.value.for_user().startswith("site a: ")
+            assert caught.value.fault is fault
             assert not (tmp_path / "a/components/1.1/go").exists()
             assert [path.name for path in (one.site.files / "directory").iterdir()] == ["inside"]
             await one.site.abort("1.1")
@@ -86,6 +90,44 @@ def test_links_that_the_disk_does_not_take_are_an_error_of_the_site_and_nothing_
             (tmp_path / "moved").rename(one.site.files)
             await one.site.release("1.1", go)
             assert (await one.ended("1.1")).outcome is Outcome.DONE
+
+    asyncio.run(scenario())
+
+
+TOO_LONG = """case $3 in */.koala.try.*) exec {ln} "$@" ;; esac
+echo 'ln: File name too long' >&2
+exit 1"""
+FULL = """echo 'ln: No space left on device' >&2
+exit 1"""
+
+
+@pytest.mark.parametrize(
+    ("does", "named", "fault"),
+    [
+        (TOO_LONG, "no path that the site can make in the component's directory", Fault.JOB),
+        (FULL, "cannot be linked, as its directory cannot be written", Fault.SITE),
+    ],
+    ids=["its name", "the disk"],
+)
+def test_a_link_that_cannot_be_made_is_the_jobs_fault_where_others_can_and_the_sites_where_none_can(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, does: str, named: str, fault: Fault
+) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path / "a") as one:
+            (one.site.files / "data").touch()
+            await one.start(launch())
+            await one.ready("1.1")
+            programs = tmp_path / "programs"
+            programs.mkdir()
+            (programs / "ln").write_text(f"#!/bin/sh\n{does.format(ln=shutil.which('ln'))}\n")
+            (programs / "ln").chmod(0o700)
+            with monkeypatch.context() as patched:
+                patched.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+                with pytest.raises(SiteError, match=named) as caught:
+                    await one.site.release("1.1", Go(links=(InputLink(source="data", destination="x"),)))
+            assert caught.value.fault is fault
+            await one.site.abort("1.1")
+            await one.ended("1.1")
 
     asyncio.run(scenario())
 

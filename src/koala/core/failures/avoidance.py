@@ -44,6 +44,11 @@ class SiteAvoidance:
             while len(job.avoided) > AVOIDED_MAX:
                 del job.avoided[next(iter(job.avoided))]
             self.ledger.avoiders[job.id] = None
+        self.rest(job)
+
+    def rest(self, job: Job) -> None:
+        """The job failed: it rests before it is placed again, twice as long each time."""
+        parameters = self.ledger.parameters
         least_s = parameters.restart_rest_s
         longest_s = max(least_s, RESTART_REST_S_MAX)
         job.rest_s = min(least_s * 2.0 ** min(job.restart_rests, _DOUBLINGS_MAX), longest_s)

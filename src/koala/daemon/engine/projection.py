@@ -91,7 +91,10 @@ class Projector:
         if isinstance(event, TransferEnded):
             transfer = draft.transfer(event.transfer)
             if transfer is not None and transfer.ended_at is None:
-                draft.transfers[transfer.id] = replace(transfer, ended_at=event.at, ok=event.ok, reason=event.reason)
+                fault = None if event.fault is None else str(event.fault)
+                draft.transfers[transfer.id] = replace(
+                    transfer, ended_at=event.at, ok=event.ok, fault=fault, reason=event.reason
+                )
                 if not event.ok:
                     draft.transfers_over.add(transfer.id)
                 touched.update(dict.fromkeys(transfer.jobs))
@@ -114,6 +117,7 @@ class Projector:
                 ended_at=event.at,
                 outcome=str(event.outcome),
                 exit_code=event.exit_code,
+                fault=None if event.fault is None else str(event.fault),
                 reason=event.reason,
                 stderr_line=event.stderr_line,
             )

@@ -30,6 +30,7 @@ from koala.files import (
 from koala.files.area.layout import replica_path
 from koala.files.errors import damaged, unreadable
 from koala.model.checkpoint import CHECKPOINT_ARCHIVE, CheckpointSource
+from koala.model.errors import Fault
 from koala.model.launch import Go, InputLink, LaunchError, NodeShare, Peer
 from koala.model.messages import InputSource, JobPlaced, JobQuarantined, Outcome, ReleaseBarrier, Token
 from koala.model.request import Component, FileName, JobId, Request, SiteName
@@ -188,10 +189,10 @@ class BarrierOpener:
         try:
             gos = await self._gos(command.job, request, rows, wanted)
         except _TooFewError as error:
-            await self._end(error.row, Outcome.SITE_FAILED, error.reason)
+            await self._end(error.row, Fault.SITE, error.reason)
             return False
         except LaunchError as error:
-            await asyncio.gather(*(self._end(row, Outcome.FAILED, error.for_user()) for row in mine))
+            await asyncio.gather(*(self._end(row, Fault.JOB, error.for_user()) for row in mine))
             return False
         saved = dict(zip(command.tokens, command.checkpoints, strict=False))
         links_of = (
@@ -202,7 +203,7 @@ class BarrierOpener:
         missing = [(row, error) for row, error in broken if not isinstance(error, TransferCancelledError)]
         if missing:
             # Nobody is released: a component must not run when it is known that another of its job cannot.
-            ends = [self._end(row, Outcome.SITE_FAILED, error.for_user()) for row, error in missing]
+            ends = [self._end(row, error.fault, error.for_user()) for row, error in missing]
             _raise_first(await asyncio.gather(*ends, return_exceptions=True))
             return False
         _raise_first([each for each in found if not isinstance(each, FilesError)])
@@ -219,15 +220,16 @@ class BarrierOpener:
             told = Go(environment=go.environment, links=links)
             await self._call(row.site, self._sites[row.site].release(row.token, told))
         except LaunchError as error:
-            await self._end(row, Outcome.FAILED, error.for_user())
+            await self._end(row, Fault.JOB, error.for_user())
         except SiteError as error:
-            await self._end(row, Outcome.SITE_FAILED, error.message)
+            await self._end(row, error.fault, error.message)
 
-    async def _end(self, row: ComponentRow, outcome: Outcome, reason: str) -> None:
+    async def _end(self, row: ComponentRow, fault: Fault, reason: str) -> None:
         """The component cannot run: the site lets go of it, and keeps why for its end to say."""
         _log.warning("component %s at %s cannot be released: %s", row.token, row.site, reason)
+        outcome, site = Outcome.FAILED if fault.is_own else Outcome.SITE_FAILED, self._sites[row.site]
         try:
-            await self._call(row.site, self._sites[row.site].abort(row.token, outcome=outcome, reason=reason))
+            await self._call(row.site, site.abort(row.token, outcome=outcome, reason=reason, fault=fault))
         except SiteError as error:
             raise _Unreachable(row.site, error.message) from None
 
@@ -328,7 +330,8 @@ class BarrierOpener:
             if source.transfer is not None:
                 path = self._transfers.path_of(source.transfer)
                 if path is None or await self._size_bytes(row.site, source.file, path) is None:
-                    raise MissingReplicaError(source.file, row.site, "its copy has gone; it is brought again")
+                    why = "its copy has gone; it is brought again"
+                    raise MissingReplicaError(source.file, row.site, why, Fault.OURS)
             elif self._find_file(source.file) is None:
                 raise MissingReplicaError(source.file, row.site, "it was forgotten; register it again")
             else:

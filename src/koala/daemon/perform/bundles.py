@@ -10,6 +10,7 @@ from collections.abc import Collection
 from koala.files.bundle import Bundle, bundle_key, make_bundle
 from koala.files.contents import ContentStore
 from koala.files.errors import NoSpaceError
+from koala.model.errors import Fault
 from koala.model.travelling import TravellingFile
 
 
@@ -42,7 +43,7 @@ class Bundles:
             return await asyncio.to_thread(make_bundle, files, self._contents.path, path)
         except OSError as error:
             why = f"its archive cannot be written: {error.strerror or error}; make room in the state directory"
-            raise NoSpaceError(files[0].path, "the daemon", why) from None
+            raise NoSpaceError(files[0].path, "the daemon", why, Fault.OURS) from None
 
     async def keep_only(self, live: Collection[str]) -> None:
         """Drop all but the archives with these keys, at once: whoever asks from now on gets one that stays."""

@@ -10,6 +10,7 @@ from typing import Any
 from koala.daemon.perform.components import ComponentRegister
 from koala.daemon.perform.interface import SITE_CALL_S
 from koala.daemon.perform.retry import retry_until_done
+from koala.model.errors import Fault
 from koala.model.launch import LaunchError
 from koala.model.messages import Outcome
 from koala.model.request import SiteName
@@ -69,7 +70,8 @@ class MpiRelay:
 
         async def attempt() -> None:
             async with asyncio.timeout(self._call_s):
-                await self._sites[row.site].abort(row.token, outcome=Outcome.FAILED, reason=reason)
+                site = self._sites[row.site]
+                await site.abort(row.token, outcome=Outcome.FAILED, reason=reason, fault=Fault.JOB)
 
         await self._keep_trying(row, "could not be ended", attempt)
 

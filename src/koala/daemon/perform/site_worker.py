@@ -19,6 +19,7 @@ from koala.daemon.launches import launch_for
 from koala.daemon.perform.components import ComponentRegister
 from koala.daemon.perform.interface import SITE_CALL_S, EngineInterface, Silences, SiteDefects
 from koala.daemon.perform.retry import DEFECT_TRIES_MAX, RETRY_FIRST_S, RETRY_MOST_S
+from koala.model.errors import Fault
 from koala.model.grid import Site
 from koala.model.launch import LaunchError
 from koala.model.messages import (
@@ -313,7 +314,7 @@ class SiteWorker:
     async def _start(self, command: StartComponent, request: Request) -> None:
         try:
             launch = launch_for(command, request, self._description)
-            script = component_script(launch)
+            await self._site.start(launch, component_script(launch))
         except LaunchError as error:
             self._engine.report(
                 ComponentEnded(
@@ -321,10 +322,9 @@ class SiteWorker:
                     token=command.token,
                     outcome=Outcome.REFUSED,
                     reason=error.for_user(),
+                    fault=Fault.JOB,
                 )
             )
-            return
-        await self._site.start(launch, script)
 
     async def _reconcile(self) -> None:
         """Ask about what is on record as held, and end what is not."""

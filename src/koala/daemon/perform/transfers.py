@@ -28,6 +28,7 @@ from koala.files import (
     order_for,
 )
 from koala.files.area.workspace import CollectedFile
+from koala.model.errors import Fault
 from koala.model.messages import CancelTransfer, StartTransfer, Token, TransferEnded, TransferId
 from koala.model.request import FileName, SiteName
 from koala.model.travelling import TravellingFile
@@ -148,16 +149,16 @@ class TransferWorker:
         except (TransferCancelledError, TransferInterruptedError):
             return
         except FilesError as error:
-            ended = self._broken(command.transfer, error.for_user())
+            ended = self._broken(command.transfer, error.for_user(), error.fault)
         except Exception as error:
             _log.exception("transfer %s broke in a way that nobody foresaw", command.transfer)
-            ended = self._broken(command.transfer, repr(error))
+            ended = self._broken(command.transfer, repr(error), Fault.OURS)
         self._engine.report(ended)
 
-    def _broken(self, transfer: TransferId, reason: str) -> TransferEnded:
+    def _broken(self, transfer: TransferId, reason: str, fault: Fault) -> TransferEnded:
         """It has ended, and should have left nothing; whatever it did leave goes."""
         self._cancel_soon(transfer, None)
-        return TransferEnded(at=self._engine.now(), transfer=transfer, ok=False, reason=reason)
+        return TransferEnded(at=self._engine.now(), transfer=transfer, ok=False, reason=reason, fault=fault)
 
     async def _transfer(self, order: Order) -> str:
         def progress(transferred_bytes: int) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from koala.model.dependency import in_words
+from koala.model.errors import Fault
 from koala.model.messages import (
     AbortComponent,
     AnyCommand,
@@ -97,13 +98,19 @@ def _ended(body: ComponentEnded) -> str:
     reason = "" if code.endswith(f" {body.reason}") else body.reason  # many sites say the exit code once more
     where = f" on {'node' if len(body.nodes) == 1 else 'nodes'} {_cut(', '.join(body.nodes))}" if body.nodes else ""
     said = f"; stderr: {_cut(body.stderr_line)}" if body.stderr_line else ""
-    return f"component {body.token} {_ENDINGS[body.outcome]}{code}{where}{_because(reason)}{said}"
+    broke = "broke" if body.fault is Fault.OURS else _ENDINGS[body.outcome]
+    return f"component {body.token} {broke}{code}{where}{_whose(body.fault)}{_because(reason)}{said}"
+
+
+def _whose(fault: Fault | None) -> str:
+    """Whose a failure is, where that is known and not the site's, of which the sentence tells."""
+    return "" if fault is None or fault is Fault.SITE else f", {fault.in_words}"
 
 
 def _transfer_ended(body: TransferEnded) -> str:
-    return (
-        f"transfer {body.transfer} arrived" if body.ok else f"transfer {body.transfer} broke{_because(body.reason)}"
-    )
+    if body.ok:
+        return f"transfer {body.transfer} arrived"
+    return f"transfer {body.transfer} broke{_whose(body.fault)}{_because(body.reason)}"
 
 
 def _file_changed(body: FileChanged) -> str:

@@ -27,6 +27,7 @@ from koala.files.transfer.methods import (
 )
 from koala.files.transfer.piece import Clock
 from koala.files.transfer.route import TransferRoute
+from koala.model.errors import Fault
 from koala.model.request import SiteName
 
 # What was found out about a pair is tried again after so long, as keys and networks change.
@@ -133,6 +134,7 @@ class MethodChooser:
             endpoints.target.site,
             f"neither this site nor the daemon's machine has {CLIENT}; install globus-gass-copy-progs, or take "
             "file_server out of the grid file to have files moved by ssh",
+            Fault.SITE,
         )
 
 

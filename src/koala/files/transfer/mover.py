@@ -29,6 +29,7 @@ from koala.files.transfer.order import Order, Progress, TransferResult
 from koala.files.transfer.piece import Clock, Pause, PieceWork, writing_error
 from koala.files.transfer.piece_factory import PieceFactory
 from koala.files.transfer.remote_piece import FRUITLESS_TRIES_MAX
+from koala.model.errors import Fault
 from koala.model.grid import Site
 from koala.model.messages import TransferId
 from koala.model.request import FileName, SiteName
@@ -200,7 +201,10 @@ class FileMover:
         key = (order.target, copy_name(order.file, order.chunk, order.checksum))
         if self._key_of.get(order.transfer, key) != key:
             raise FilesError(
-                order.file, order.target, f"transfer {order.transfer} is for something else; use a new id for this"
+                order.file,
+                order.target,
+                f"transfer {order.transfer} is for something else; use a new id for this",
+                Fault.OURS,
             )
         running = await self._joined(order, key, area)
         if progress is not None:
@@ -366,7 +370,9 @@ class FileMover:
         for site in (order.target, order.source):
             if site not in self._areas and (site == order.target or order.url is None):
                 known = ", ".join(sorted(self._areas)) or "none"
-                raise FilesError(order.file, site, f"the mover knows no file area of that site; it knows: {known}")
+                raise FilesError(
+                    order.file, site, f"the mover knows no file area of that site; it knows: {known}", Fault.OURS
+                )
         return self._areas[order.target]
 
     def _note_all(self, area: FileArea, held: dict[str, set[TransferId]]) -> None:

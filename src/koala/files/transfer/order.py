@@ -9,6 +9,7 @@ import msgspec
 
 from koala.files.catalogue import CatalogueEntry
 from koala.files.errors import FilesError, MissingReplicaError
+from koala.model.errors import Fault
 from koala.model.messages import StartTransfer, TransferId
 from koala.model.request import FileName, SiteName
 
@@ -40,10 +41,14 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 self.file,
                 self.target,
                 f"{self.size_bytes} bytes of chunk {self.chunk} make no piece of a file; check the order",
+                Fault.OURS,
             )
         if self.rate_bytes_s is not None and not self.rate_bytes_s > 0:
             raise FilesError(
-                self.file, self.target, f"{self.rate_bytes_s} bytes/s never arrive; write a rate above zero"
+                self.file,
+                self.target,
+                f"{self.rate_bytes_s} bytes/s never arrive; write a rate above zero",
+                Fault.OURS,
             )
 
     @property

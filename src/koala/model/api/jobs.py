@@ -95,7 +95,8 @@ class TaskInfo(Answer):
 class ComponentRun(Answer):
     """One start of one component: claimed, ready at the barrier, released into its application, ended. ``run`` is the
     opening of the barrier that it belongs to, counted from 1; ``workspace`` the directory at its site in which it
-    started, as long as that is kept. ``stderr_line`` is what one that failed wrote last to its standard error."""
+    started, as long as that is kept. ``stderr_line`` is what one that failed wrote last to its standard error;
+    ``fault`` whose the failure is, where that is known: job, user, site or ours."""
 
     token: str
     run: int = 1
@@ -108,13 +109,15 @@ class ComponentRun(Answer):
     ended_at: float | None = None
     outcome: str | None = None
     exit_code: int | None = None
+    fault: str | None = None
     reason: str = ""
     stderr_line: str = ""
     workspace: str = ""
 
 
 class TransferInfo(Answer):
-    """A transfer of a file, or of a chunk of it, to a site for the jobs that need it there; running, or ended."""
+    """A transfer of a file, or of a chunk of it, to a site for the jobs that need it there; running, or ended.
+    ``fault`` is whose it is that it broke, where that is known: job, user, site or ours."""
 
     id: str
     file: str
@@ -125,6 +128,7 @@ class TransferInfo(Answer):
     started_at: float
     ended_at: float | None = None
     ok: bool | None = None
+    fault: str | None = None
     reason: str = ""
     jobs: list[int] = []
 

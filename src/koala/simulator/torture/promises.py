@@ -194,7 +194,7 @@ class PromiseChecker:
         alone = all(command.job == job_id for command in commands if isinstance(command, JobRequeued))
         errors = self.ledger.sites.sites[self.ledger.index[site]].errors
         ran = event.token in self.released.get(job_id, ())
-        if event.by_site or not alone or not ran or errors <= self.errors_before.get(site, 0):
+        if event.fault is not None or not alone or not ran or errors <= self.errors_before.get(site, 0):
             return  # the run did not break, or what is due at this moment may have been the error
         if self.cost.setdefault(job_id, site) != site:
             self.fail(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from koala.model.errors import Fault
 from koala.model.grid import Grid
 from koala.model.messages import (
     AbortComponent,
@@ -144,11 +145,13 @@ class SimulatedComponents:
         self.components[token] = component
         if job is None or component.processors > site.installed:
             why = "no such job" if job is None else f"{site.name} has {site.installed} processors"
-            self._remember_end(component, Outcome.REFUSED, why, now)
+            self._remember_end(component, Outcome.REFUSED, why, now, Fault.SITE)
             return
         component.shape = job.request.components[command.component].shape
         if component.shape is not None and site.never_has_places(component.shape, component.processors):
-            self._remember_end(component, Outcome.UNSUITABLE, f"{site.name} has no nodes for its tasks", now)
+            self._remember_end(
+                component, Outcome.UNSUITABLE, f"{site.name} has no nodes for its tasks", now, Fault.JOB
+            )
             return
         job.tokens.append(token)
         self.alive += 1
@@ -165,7 +168,7 @@ class SimulatedComponents:
     def _start_again(self, known: SimulatedComponent, now: float) -> None:
         """A start that comes twice starts nothing; one that comes after an abort is refused."""
         if known.job is None:
-            self._remember_end(known, Outcome.REFUSED, "its abort or a question about it came first", now)
+            self._remember_end(known, Outcome.REFUSED, "its abort or a question about it came first", now, Fault.OURS)
         else:
             self._delivery.repeat(self._newest(known, now), now)
 
@@ -291,7 +294,7 @@ class SimulatedComponents:
 
     def _reach_barrier(self, component: SimulatedComponent, now: float) -> None:
         if component.fails_at is not None and component.fails_at < 0.0 and now < self._heal_at_s:
-            self._end(component, _SITE_FAILED, "broke on its way to the barrier", None, now)
+            self._end(component, _SITE_FAILED, "broke on its way to the barrier", None, now, Fault.SITE)
             return
         component.state = _READY
         component.newest = ready = ComponentReady(at=now, token=component.token)
@@ -378,12 +381,18 @@ class SimulatedComponents:
         elif outcome is Outcome.ABORTED:
             self._end(component, outcome, "it has saved its state", None, at)
         elif outcome is Outcome.TIMED_OUT:
-            self._end(component, outcome, "it ran into its walltime", None, at)
+            self._end(component, outcome, "it ran into its walltime", None, at, Fault.JOB)
         else:
             self._end(component, outcome, "a node broke", None, at)
 
     def _end(
-        self, component: SimulatedComponent, outcome: Outcome, reason: str, exit_code: int | None, now: float
+        self,
+        component: SimulatedComponent,
+        outcome: Outcome,
+        reason: str,
+        exit_code: int | None,
+        now: float,
+        fault: Fault | None = None,
     ) -> None:
         site = component.site
         nodes: tuple[str, ...] = ()
@@ -395,7 +404,7 @@ class SimulatedComponents:
             site.release(component, now)
         if outcome is _SITE_FAILED:
             self.failures += 1
-        self._mark_ended(component, outcome, reason, exit_code, now, nodes=nodes)
+        self._mark_ended(component, outcome, reason, exit_code, now, fault=fault, nodes=nodes)
         self.alive -= 1
         assert component.newest is not None
         self._say(component, component.newest)
@@ -423,7 +432,7 @@ class SimulatedComponents:
         exit_code: int | None,
         now: float,
         *,
-        by_site: bool = False,
+        fault: Fault | None = None,
         nodes: tuple[str, ...] = (),
     ) -> None:
         if component.progress is not None and component.state is _RUNNING:
@@ -438,13 +447,20 @@ class SimulatedComponents:
             outcome=outcome,
             reason=reason,
             exit_code=exit_code,
-            by_site=by_site,
+            fault=fault,
             nodes=nodes,
         )
 
-    def _remember_end(self, component: SimulatedComponent, outcome: Outcome, reason: str, now: float) -> None:
+    def _remember_end(
+        self,
+        component: SimulatedComponent,
+        outcome: Outcome,
+        reason: str,
+        now: float,
+        fault: Fault | None = None,
+    ) -> None:
         """The end of something that never held processors here."""
-        self._mark_ended(component, outcome, reason, None, now)
+        self._mark_ended(component, outcome, reason, None, now, fault=fault)
         assert component.newest is not None
         self._delivery.answer(component.newest)
 
@@ -517,7 +533,7 @@ class SimulatedComponents:
         ours = []
         for job in jobs:
             if isinstance(job, SimulatedComponent):
-                self._mark_ended(job, _SITE_FAILED, reason, None, now, by_site=True)
+                self._mark_ended(job, _SITE_FAILED, reason, None, now, fault=Fault.SITE)
                 self.alive -= 1
                 self.failures += 1
                 ours.append(job)

@@ -7,10 +7,10 @@ a time limit. Where the two differ in this, the batch system is right.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeAlias
 
 import msgspec
 
+from koala.model.errors import Fault
 from koala.model.launch import EXIT, KILLED, READY, Launch
 from koala.model.messages import Outcome, Token
 from koala.sites.batch.scripts.directory import AwaitedFiles
@@ -21,8 +21,6 @@ from koala.sites.component_directory import AbortRecord, RecordedComponent
 # The exit code of a start of a component that came second; it says nothing about the component.
 _NOT_FIRST = 75
 
-# An end, and whether the batch system says that it was its doing.
-BatchEnding: TypeAlias = Ending | tuple[Outcome, str, int | None, bool]
 _FORCED = (EndKind.CANCELLED, EndKind.TIME_LIMIT, EndKind.PREEMPTED, EndKind.SITE)
 _WORDS = {
     EndKind.CANCELLED: "it was cancelled in the batch system",
@@ -70,13 +68,14 @@ class EndEvidence(msgspec.Struct, frozen=True, kw_only=True):
         code = recorded_exit_code(self.exit_words)
         return self.exit_words is not None and self.exit_words[:1] != [KILLED] and (code is None or code <= SIGNALLED)
 
-    def ending(self) -> BatchEnding:
+    def ending(self) -> Ending:
         """What the end means, with what is known of it."""
         end = self.end
         if end is None or end.kind not in _FORCED or self.abort is not None or self._is_by_itself:
             return ending(self.launch, self.abort, self.exit_words, _why_unrecorded(end))
-        outcome = Outcome.TIMED_OUT if end.kind is EndKind.TIME_LIMIT else Outcome.SITE_FAILED
-        return outcome, _told(end), recorded_exit_code(self.exit_words), True
+        timed_out = end.kind is EndKind.TIME_LIMIT
+        outcome, fault = (Outcome.TIMED_OUT, Fault.JOB) if timed_out else (Outcome.SITE_FAILED, Fault.SITE)
+        return outcome, _told(end), recorded_exit_code(self.exit_words), fault
 
 
 class BatchComponent(LiveComponent):
@@ -154,8 +153,10 @@ class BatchComponent(LiveComponent):
 def never_starts(end: BatchEnd) -> AbortRecord:
     """What is said of a component whose job waits for something that will not come."""
     why = f": {end.reason}" if end.reason else ""
-    outcome = Outcome.UNSUITABLE if end.kind is EndKind.UNSUITABLE else Outcome.SITE_FAILED
-    return AbortRecord(outcome=outcome, reason=f"its job can never start{why}")
+    reason = f"its job can never start{why}"
+    if end.kind is EndKind.UNSUITABLE:
+        return AbortRecord(outcome=Outcome.UNSUITABLE, reason=reason, fault=Fault.JOB)
+    return AbortRecord(outcome=Outcome.SITE_FAILED, reason=reason, fault=Fault.SITE)
 
 
 def best_end(jobs: Sequence[BatchJob], known: BatchId | None = None) -> BatchEnd | None:

@@ -13,10 +13,11 @@ from collections.abc import Collection, Mapping, Sequence
 
 import msgspec
 
+from koala.model.errors import Fault
 from koala.model.launch import Launch, LaunchError, check_mail_name
 from koala.model.messages import ComponentEnded, ComponentReady, ComponentStarting, Outcome, Token
 from koala.model.request import Application
-from koala.sites.batch.component import BatchComponent, BatchEnding, best_end, never_starts
+from koala.sites.batch.component import BatchComponent, best_end, never_starts
 from koala.sites.batch.parse import ComponentStatus, parse_statuses
 from koala.sites.batch.scripts import directory
 from koala.sites.batch.scripts.runner import BATCH_S, ScriptRunner, offload_if_large
@@ -31,7 +32,7 @@ from koala.sites.batch.system import (
     BatchSystem,
 )
 from koala.sites.batch.timings import BatchTimings
-from koala.sites.component import TOLD_STDERR, LivePhase
+from koala.sites.component import TOLD_STDERR, Ending, LivePhase
 from koala.sites.component_directory import BATCH, MAILS_MAX, AbortRecord, AcceptanceRecord, RecordedComponent
 from koala.sites.protocol import Clock, Deliver, Emit, Mail
 from koala.sites.remote_shell import ShellError, ShellTimeoutError
@@ -114,7 +115,7 @@ class BatchComponents:
         if found.record is None or found.record.launch.token != found.token:
             found = msgspec.structs.replace(found, record=AcceptanceRecord(sequence=0, launch=_unknown(found.token)))
         component = self.adopt(found)
-        self.lose(component, why, found.spoilt_outcome)
+        self.lose(component, why, found.spoilt_fault)
         return component
 
     def add(self, launch: Launch, batch_id: BatchId | None, reservation: str | None) -> BatchComponent:
@@ -209,14 +210,15 @@ class BatchComponents:
         section = (await self._runner.run(directory.mail(self.root, token, name))).section("mail")
         return None if section is None else section.body
 
-    def lose(self, component: BatchComponent, why: str = _GONE, outcome: Outcome = Outcome.SITE_FAILED) -> bool:
+    def lose(self, component: BatchComponent, why: str = _GONE, fault: Fault | None = None) -> bool:
         """Its directory is of no use any more, so nothing it does can be known: it is ended. Whether that is news."""
         if component.lost:
             return False
         _log.warning("component %s is ended: %s", component.token, why)
         component.lost = True
         if component.abort is None:
-            component.abort = AbortRecord(outcome=outcome, reason=why)
+            outcome = Outcome.FAILED if fault is Fault.JOB else Outcome.SITE_FAILED
+            component.abort = AbortRecord(outcome=outcome, reason=why, fault=fault)
         return True
 
     # ------------------------------------------------------------------------- what the batch system shows
@@ -229,7 +231,7 @@ class BatchComponents:
         by_tag: dict[Token, list[BatchJob]] = {}
         for job in listing.jobs:
             by_tag.setdefault(job.token, []).append(job)
-        over: list[tuple[BatchComponent, BatchEnding]] = []
+        over: list[tuple[BatchComponent, Ending]] = []
         doubtful: list[BatchComponent] = []
         cancel = self._strays(listing, busy)
         for component in [each for each in self.alive.values() if each.known_since <= began]:
@@ -318,7 +320,7 @@ class BatchComponents:
 
     async def _ask_how_they_ended(
         self, doubtful: Sequence[BatchComponent], by_tag: Mapping[Token, Sequence[BatchJob]]
-    ) -> list[tuple[BatchComponent, BatchEnding]]:
+    ) -> list[tuple[BatchComponent, Ending]]:
         """The ends that the batch system tells, and those that it has not told, or whose scripts have not recorded
         them, for long enough. Those come first that were not asked about for longest, and the others at the next
         listing."""
@@ -369,7 +371,7 @@ class BatchComponents:
 
     # ---------------------------------------------------------------------------------------------- ending
 
-    async def settle(self, over: Sequence[tuple[BatchComponent, BatchEnding]]) -> None:
+    async def settle(self, over: Sequence[tuple[BatchComponent, Ending]]) -> None:
         """These hold nothing any more: reservations are given back, ends put on record, all in one script, and then
         told. Of what fails there nothing is told, and the next listing brings it here again."""
         if not over:
@@ -405,7 +407,7 @@ class BatchComponents:
         outcome: Outcome,
         reason: str,
         exit_code: int | None = None,
-        by_site: bool = False,  # the last of a ``BatchEnding``
+        fault: Fault | None = None,  # the last of an ``Ending``
         *,
         nodes: tuple[str, ...] = (),
         stderr_line: str = "",
@@ -418,7 +420,7 @@ class BatchComponents:
             outcome=outcome,
             reason=reason,
             exit_code=exit_code,
-            by_site=by_site,
+            fault=fault,
             nodes=nodes,
             stderr_line=stderr_line if outcome in TOLD_STDERR else "",
         )

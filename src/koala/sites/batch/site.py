@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 
+from koala.model.errors import Fault
 from koala.model.grid import BatchSettings, Claims, SchedulerParameters
 from koala.model.launch import (
     MAIL_BYTES_MAX,
@@ -39,7 +40,7 @@ from koala.sites.batch.scripts.runner import BATCH_S, REMOVE_S, ScriptRunner
 from koala.sites.batch.submit import BatchSubmitter, is_same
 from koala.sites.batch.system import BatchSystem
 from koala.sites.batch.timings import DEFAULT_TIMINGS, BatchTimings
-from koala.sites.component import LivePhase
+from koala.sites.component import Ending, LivePhase
 from koala.sites.component_directory import AbortRecord, RecordedComponent, is_token, output_paths, parse_time
 from koala.sites.protocol import OUTPUT_BYTES_MAX, Clock, Deliver, Emit, Found, NotNowError, SiteError, Stream
 from koala.sites.remote_shell import RemoteShell, ShellError, ShellTimeoutError
@@ -238,7 +239,7 @@ class BatchSite:
         if isinstance(outcome, RecordedComponent):
             await self._meet(launch, outcome)
         elif isinstance(outcome, str):
-            await self._settle(self._components.end_event(launch.token, self._refused(outcome), outcome))
+            await self._settle(self._components.end_event(launch.token, *self._refused(outcome)))
         else:
             self._tell(outcome.newest(self._clock()))
         self._components.unclear.discard(launch.token)
@@ -263,7 +264,7 @@ class BatchSite:
             f"token {launch.token} is taken at {self._name}, by {what}, of another database; give the site a "
             "work_directory of its own, or go back to that database"
         )
-        self._tell(self._components.end_event(launch.token, Outcome.REFUSED, why))
+        self._tell(self._components.end_event(launch.token, Outcome.REFUSED, why, fault=Fault.OURS))
 
     def _refusal(self, launch: Launch) -> str:
         """Why a component can never run here; empty if it can."""
@@ -274,12 +275,14 @@ class BatchSite:
             return f"its walltime is {launch.walltime_s:g} s and {self._name} runs no job longer than {limit_s:g} s"
         return ""
 
-    def _refused(self, refusal: str) -> Outcome:
+    def _refused(self, refusal: str) -> Ending:
         """What the batch system's refusal of a submission means."""
-        return Outcome.UNSUITABLE if self._system.is_for_what_it_asks(refusal) else Outcome.REFUSED
+        if self._system.is_for_what_it_asks(refusal):
+            return Outcome.UNSUITABLE, refusal, None, Fault.JOB
+        return Outcome.REFUSED, refusal, None, Fault.SITE
 
     async def _refuse(self, launch: Launch, why: str) -> None:
-        event = self._components.end_event(launch.token, Outcome.UNSUITABLE, why)
+        event = self._components.end_event(launch.token, Outcome.UNSUITABLE, why, fault=Fault.JOB)
         found = parse_found((await self._runner.run(directory.ask(self._components.root, [event]))).sections)
         await self._meet(launch, found[0])
 
@@ -297,7 +300,7 @@ class BatchSite:
             self._tell(found.ended)
         else:
             why = "its abort or a question about it came first"
-            await self._settle(self._components.end_event(launch.token, Outcome.REFUSED, why))
+            await self._settle(self._components.end_event(launch.token, Outcome.REFUSED, why, fault=Fault.OURS))
 
     def _tell_newest(self, token: Token) -> None:
         component = self._components.alive.get(token)
@@ -327,15 +330,17 @@ class BatchSite:
             return
         refusal = await self._submitter.submit(component)
         if refusal is not None:
-            await self._components.settle([(component, (self._refused(refusal), refusal, None))])
+            await self._components.settle([(component, self._refused(refusal))])
 
-    async def abort(self, token: Token, *, outcome: Outcome = Outcome.ABORTED, reason: str = "") -> None:
+    async def abort(
+        self, token: Token, *, outcome: Outcome = Outcome.ABORTED, reason: str = "", fault: Fault | None = None
+    ) -> None:
         """End a component wherever it is. See ``LiveSite.abort``."""
         async with self._turn(token):
             component = self._components.alive.get(token)
             if component is not None and component.lost:
                 return
-            await self._end(token, AbortRecord(outcome=outcome, reason=reason))
+            await self._end(token, AbortRecord(outcome=outcome, reason=reason, fault=fault))
 
     async def _time_out(self, component: BatchComponent) -> None:
         async with self._turn(component.token):
@@ -346,7 +351,8 @@ class BatchSite:
         component = self._components.alive.get(token)
         if component is not None and component.phase is LivePhase.QUEUED and not abort.reason:
             abort = msgspec.structs.replace(abort, reason="aborted in the site's queue")
-        unknown = self._components.end_event(token, abort.outcome, abort.reason or "aborted before it came")
+        why = abort.reason or "aborted before it came"
+        unknown = self._components.end_event(token, abort.outcome, why, fault=abort.fault)
         ids = [component.batch_id] if component is not None and component.batch_id is not None else []
         cancel = self._system.cancel(self._components.tag(token), ids)
         done, error = await self._runner.try_to_run(
@@ -383,7 +389,10 @@ class BatchSite:
             unknown = [token for token in dict.fromkeys(tokens) if token not in self._components.alive]
             ends: dict[Token, ComponentEnded] = {}
             if unknown:
-                events = [self._components.end_event(token, Outcome.ABSENT, "never heard of") for token in unknown]
+                events = [
+                    self._components.end_event(token, Outcome.ABSENT, "never heard of", fault=Fault.SITE)
+                    for token in unknown
+                ]
                 done = await self._runner.run(directory.ask(self._components.root, events))
                 for found in parse_found(done.sections):
                     self._learn(found, ends)
@@ -418,7 +427,7 @@ class BatchSite:
             if done.section("lost") is not None:
                 self._components.lose(component)
             elif trouble is not None:
-                raise SiteError(self._name, links.complaint(trouble.words[1], go.links[int(trouble.words[2])]))
+                raise links.refused(self._name, trouble.words[1], go.links[int(trouble.words[2])])
             elif released is not None:
                 component.released_at = parse_time(released.text) or now
             elif component.abort is None:

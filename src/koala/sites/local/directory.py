@@ -17,6 +17,7 @@ from pathlib import Path
 
 import msgspec
 
+from koala.model.errors import Fault
 from koala.model.launch import (
     ABORT,
     EXIT,
@@ -31,7 +32,7 @@ from koala.model.launch import (
     WORK,
     Go,
 )
-from koala.model.messages import ComponentEnded, Outcome, Token
+from koala.model.messages import ComponentEnded, Token
 from koala.model.request import Application
 from koala.sites.component import stderr_line
 from koala.sites.component_directory import (
@@ -86,9 +87,9 @@ def is_spoilt(error: OSError) -> bool:
 class UnreadableError(ValueError):
     """A file of a component's directory is not what the site has written there: that is how the component ended."""
 
-    def __init__(self, problem: str, outcome: Outcome = Outcome.SITE_FAILED) -> None:
+    def __init__(self, problem: str, fault: Fault | None = None) -> None:
         super().__init__(problem)
-        self.outcome = outcome
+        self.fault = fault
 
 
 class ComponentDirectory:

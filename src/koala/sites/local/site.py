@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
+from koala.model.errors import Fault
 from koala.model.launch import Go, Launch, NodeShare
 from koala.model.messages import AnyEvent, Outcome, SiteReported, SiteSilent, Token
 from koala.model.nodes import NodeClass
@@ -226,9 +227,11 @@ class LocalSite:
         """Take a component, once. See ``LiveSite.start``."""
         await self._do(LocalWorker.start, launch, script)
 
-    async def abort(self, token: Token, *, outcome: Outcome = Outcome.ABORTED, reason: str = "") -> None:
+    async def abort(
+        self, token: Token, *, outcome: Outcome = Outcome.ABORTED, reason: str = "", fault: Fault | None = None
+    ) -> None:
         """End a component wherever it is. See ``LiveSite.abort``."""
-        await self._do(LocalWorker.abort, token, AbortRecord(outcome=outcome, reason=reason))
+        await self._do(LocalWorker.abort, token, AbortRecord(outcome=outcome, reason=reason, fault=fault))
 
     async def ask(self, tokens: Sequence[Token]) -> None:
         """Emit the newest event of each token. See ``LiveSite.ask``."""

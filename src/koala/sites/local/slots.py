@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from koala.model.errors import Fault
 from koala.model.launch import LOG, SCRIPT, Launch
 from koala.model.messages import ComponentEnded, ComponentReady, Outcome, Token
 from koala.model.nodes import TASK_MEMORY_BYTES_MIN, NodeSize
@@ -181,7 +182,7 @@ class Slots:
             component.child = processes.spawn(component.directory.home, SCRIPT, LOG, environment, SUPERVISOR)
         except OSError as error:
             why = f"the site could not start a process: {error.strerror}"
-            self.condemn(component, AbortRecord(outcome=Outcome.SITE_FAILED, reason=why))
+            self.condemn(component, AbortRecord(outcome=Outcome.SITE_FAILED, reason=why, fault=Fault.SITE))
             self.inspect(component)
 
     def _with_needs(self, component: LocalComponent) -> Mapping[str, str]:
@@ -205,7 +206,8 @@ class Slots:
     def begin_end(self, component: LocalComponent, abort: AbortRecord) -> None:
         """Ask its processes to end; those that have not when their time is up are ended by force."""
         if component.phase is LivePhase.QUEUED:
-            self.settle(component, abort.outcome, abort.reason or "aborted in the site's queue", None)
+            why = abort.reason or "aborted in the site's queue"
+            self.settle(component, abort.outcome, why, None, abort.fault)
             return
         if component.abort is not None:
             return
@@ -227,7 +229,13 @@ class Slots:
         self._inspect_lost(component)
 
     def settle(
-        self, component: LocalComponent, outcome: Outcome, reason: str, exit_code: int | None, stderr_line: str = ""
+        self,
+        component: LocalComponent,
+        outcome: Outcome,
+        reason: str,
+        exit_code: int | None,
+        fault: Fault | None,
+        stderr_line: str = "",
     ) -> None:
         """It holds nothing any more: on record first, then told, then its slots go to others."""
         event = ComponentEnded(
@@ -236,6 +244,7 @@ class Slots:
             outcome=outcome,
             reason=reason,
             exit_code=exit_code,
+            fault=fault,
             stderr_line=stderr_line,
         )
         component.directory.settle(event)

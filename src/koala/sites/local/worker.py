@@ -15,6 +15,7 @@ import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from koala.model.errors import Fault
 from koala.model.launch import ABORT, MAIL_BYTES_MAX, Go, InputLink, Launch, LaunchError, check_mail_name, check_token
 from koala.model.messages import (
     ComponentAccepted,
@@ -156,7 +157,7 @@ class LocalWorker:
         if recorded.ended is not None:
             return []
         if recorded.record is None or recorded.problem:
-            raise UnreadableError(recorded.problem, recorded.spoilt_outcome)
+            raise UnreadableError(recorded.problem, recorded.spoilt_fault)
         component = LocalComponent(recorded.record.launch, directory)
         component.released_at = recorded.released_at
         if directory.was_spawned():
@@ -177,9 +178,9 @@ class LocalWorker:
         _log.error("site %s: component %s cannot be found again: %s", self._name, directory.token, error)
         with contextlib.suppress(OSError):
             processes.end(directory.identity(), directory.home, by_force=True)
-        outcome = error.outcome if isinstance(error, UnreadableError) else Outcome.SITE_FAILED
+        fault = error.fault if isinstance(error, UnreadableError) else None
         try:
-            self._settle(directory, outcome, f"what the site kept about it cannot be read: {error}")
+            self._settle_spoilt(directory, str(error), fault)
         except OSError as again:
             _log.error("site %s: nor can its end be put on record: %s", self._name, again)
 
@@ -207,18 +208,18 @@ class LocalWorker:
             return
         if directory.exists():
             if not directory.has_record():
-                self._settle(directory, Outcome.REFUSED, "its abort or a question about it came first")
+                self._settle(directory, Outcome.REFUSED, "its abort or a question about it came first", Fault.OURS)
                 return
             if self._tell_end(directory):
                 return
             # The disk failed when it was all but accepted, and the driver was told so.
         if launch.processors > self._processors:
             why = f"it asks for {launch.processors} processors and {self._name} has {self._processors}"
-            self._settle(directory, Outcome.REFUSED, why)
+            self._settle(directory, Outcome.REFUSED, why, Fault.SITE)
             return
         if launch.needs is not None and not self._could_ever_run(launch):
             why = f"{self._name} has no place for {launch.task_count} tasks of {launch.shape}"
-            self._settle(directory, Outcome.UNSUITABLE, why)
+            self._settle(directory, Outcome.UNSUITABLE, why, Fault.JOB)
             return
         if not directory.exists():
             self._sequence += 1
@@ -237,7 +238,7 @@ class LocalWorker:
         component = self.slots.alive.get(token)
         if component is None:
             if not self._tell_end(directory):
-                self._settle(directory, abort.outcome, abort.reason or "aborted before it came")
+                self._settle(directory, abort.outcome, abort.reason or "aborted before it came", abort.fault)
             return
         self.slots.inspect(component)
         if component.phase is LivePhase.ENDED or component.lost:
@@ -262,7 +263,7 @@ class LocalWorker:
             if token in self.slots.alive:
                 self._emit(self.slots.alive[token].newest(self._clock()))
             elif not directory.exists():
-                self._settle(directory, Outcome.ABSENT, "never heard of")
+                self._settle(directory, Outcome.ABSENT, "never heard of", Fault.SITE)
             elif not self._tell_end(directory):
                 self._settle(directory, Outcome.SITE_FAILED, "the site has lost what it kept about it")
 
@@ -294,7 +295,7 @@ class LocalWorker:
         for section in script.sections(printed):
             match section.words:
                 case ["trouble", what, index]:
-                    raise SiteError(self._name, links.complaint(what, wanted[int(index)]))
+                    raise links.refused(self._name, what, wanted[int(index)])
                 case ["lost"]:
                     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), token)
                 case ["staged"]:
@@ -404,13 +405,18 @@ class LocalWorker:
         """Emit how a component ended that does not live; whether that is on record."""
         recorded = directory.recorded(ENDED)
         if recorded.spoilt:
-            why = f"what the site kept about it cannot be read: {recorded.spoilt}"
-            self._settle(directory, recorded.spoilt_outcome, why)
+            self._settle_spoilt(directory, recorded.spoilt, recorded.spoilt_fault)
         elif recorded.ended is not None:
             self._emit(recorded.ended)
         return bool(recorded.spoilt) or recorded.ended is not None
 
-    def _settle(self, directory: ComponentDirectory, outcome: Outcome, reason: str) -> None:
-        event = ComponentEnded(at=self._clock(), token=directory.token, outcome=outcome, reason=reason)
+    def _settle_spoilt(self, directory: ComponentDirectory, problem: str, fault: Fault | None) -> None:
+        outcome = Outcome.FAILED if fault is Fault.JOB else Outcome.SITE_FAILED
+        self._settle(directory, outcome, f"what the site kept about it cannot be read: {problem}", fault)
+
+    def _settle(
+        self, directory: ComponentDirectory, outcome: Outcome, reason: str, fault: Fault | None = None
+    ) -> None:
+        event = ComponentEnded(at=self._clock(), token=directory.token, outcome=outcome, reason=reason, fault=fault)
         directory.settle(event)
         self._emit(event)
