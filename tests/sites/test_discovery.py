@@ -13,6 +13,7 @@ from koala.model.grid import SiteKind
 from koala.sites.discovery import (
     DISCOVERY_SCRIPT,
     QUEUES_TOLD_MAX,
+    ClusterNode,
     DiscoveryError,
     FoundClusters,
     FoundQueue,
@@ -89,6 +90,20 @@ def test_grid_engine_is_found_with_the_parallel_environments_of_its_queues(tmp_p
         FoundQueue(name="all.q", processors=6, environments=("mpi", "smp")),
         FoundQueue(name="long.q", processors=12),
     )
+
+
+def test_nodes_are_found_with_their_addresses_as_the_host_knows_them(tmp_path: Path, tools: Path) -> None:
+    listed = "printf '%s\\n' 'main|n1|10.0.0.1' 'low|n9|10.0.0.9' 'main|n2|gone'"
+    nodes = f"case $* in *%o*) {listed} ;; *) {SINFO} ;; esac"
+    hosts = f"case $1 in -sel) echo e1; echo e2; exit ;; esac\n{QCONF}"
+    answers = '10.*) echo "$2 STREAM"; echo "$2 RAW" ;; e1) echo 10.0.1.1 STREAM ;; e2) echo fe80::1 ;; *) exit 2 ;;'
+    getent = f"case $2 in {answers} esac"
+    programs = put(
+        tmp_path / "bin", sbatch="", sinfo=nodes, scontrol="", qsub="", qstat=SUMMARY, qconf=hosts, getent=getent
+    )
+    slurm, grid_engine = look(f"{programs}:{tools}", tmp_path).clusters
+    assert slurm.nodes == (ClusterNode("n1", "10.0.0.1"), ClusterNode("n2", None))
+    assert grid_engine.nodes == (ClusterNode("e1", "10.0.1.1"), ClusterNode("e2", None))
 
 
 def test_both_may_be_at_one_host(tmp_path: Path, tools: Path) -> None:

@@ -4,22 +4,30 @@ what it prints. Who is asked, and what becomes of the answer, is the caller's.
 
 from __future__ import annotations
 
+import ipaddress
+from collections.abc import Sequence
+
 import msgspec
 
 from koala.model.grid import SiteKind
-from koala.sites.shell_script import assign, shell_file
+from koala.sites.shell_script import assign, quoted, shell_file
 
 # Of a cluster with more, the first ones are told.
 QUEUES_TOLD_MAX = 50
+NODES_TOLD_MAX = 1000
 # The first line of an answer; whatever a login prints stands before it.
 _MARK = "koala-found"
 # What the programs need of a login's environment where a command by itself does not have it.
 _LOGIN_VARIABLES = ("PATH", "SLURM_CONF", "SGE_ROOT", "SGE_CELL", "SGE_QMASTER_PORT", "SGE_EXECD_PORT")
 
 _VALUES = assign(
-    koala_queues_max=QUEUES_TOLD_MAX, koala_found_mark=_MARK, koala_login_names=" ".join(_LOGIN_VARIABLES)
+    koala_queues_max=QUEUES_TOLD_MAX,
+    koala_nodes_max=NODES_TOLD_MAX,
+    koala_found_mark=_MARK,
+    koala_login_names=" ".join(_LOGIN_VARIABLES),
 )
-DISCOVERY_SCRIPT = f"{_VALUES}{shell_file(__package__, 'discovery.sh')}"
+_RESOLVE = shell_file(__package__, "resolve.sh")
+DISCOVERY_SCRIPT = f"{_VALUES}{_RESOLVE}{shell_file(__package__, 'discovery.sh')}koala_discover\n"
 
 
 class FoundQueue(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,10 +39,18 @@ class FoundQueue(msgspec.Struct, frozen=True, kw_only=True):
     environments: tuple[str, ...] = ()
 
 
+class ClusterNode(msgspec.Struct, frozen=True):
+    """A node, and its address as the host of its batch system knows it."""
+
+    name: str
+    address: str | None
+
+
 class FoundCluster(msgspec.Struct, frozen=True, kw_only=True):
     """A batch system that answers. ``identity`` is the same wherever the cluster is seen from.
 
-    ``environment`` is what commands there must be given, since they do not have it by themselves.
+    ``environment`` is what commands there must be given, since they do not have it by themselves. ``nodes`` are those
+    of the queue to use where the batch system tells that, of a large cluster some.
     """
 
     kind: SiteKind
@@ -42,6 +58,7 @@ class FoundCluster(msgspec.Struct, frozen=True, kw_only=True):
     identity: str
     queues: tuple[FoundQueue, ...]
     environment: tuple[tuple[str, str], ...] = ()
+    nodes: tuple[ClusterNode, ...] = ()
 
     @property
     def queue(self) -> FoundQueue:
@@ -78,16 +95,48 @@ def parse_discovery(printed: str) -> FoundClusters:
             name = " ".join(told.get(f"{kind}-name", [])[:1])
             master = " ".join(told.get(f"{kind}-master", []))
             login = _login_environment(kind, told.get("koala-login", []))
-            clusters.append(
-                FoundCluster(
-                    kind=kind, name=name, identity=f"{kind} {name} {master}", queues=tuple(queues), environment=login
-                )
+            cluster = FoundCluster(
+                kind=kind, name=name, identity=f"{kind} {name} {master}", queues=tuple(queues), environment=login
             )
+            nodes = _nodes(told.get(f"{kind}-node", []), cluster.queue.name)
+            clusters.append(msgspec.structs.replace(cluster, nodes=nodes))
         elif f"{kind}-silent" in told:
             silent.append(f"{kind} is there, but: {' '.join(told[f'{kind}-silent'][-1].split())}")
         elif f"{kind}-queue" in told:
             silent.append(f"{kind} is there, but: it has no queue with processors")
     return FoundClusters(tuple(clusters), tuple(silent))
+
+
+def resolving(names: Sequence[str]) -> str:
+    """A script that tells what a host knows these names of nodes by."""
+    lines = "".join(f"printf '%s\\n' \"$(koala_resolve {quoted([name])})\"\n" for name in names)
+    return f"{_RESOLVE}{assign(koala_found_mark=_MARK)}printf '%s\\n' \"$koala_found_mark\"\n{lines}"
+
+
+def parse_resolved(printed: str, names: Sequence[str]) -> dict[str, str | None]:
+    """What such a script printed: the addresses. Raises ``DiscoveryError`` where it did not get to its end."""
+    _, mark, rest = printed.rpartition(f"{_MARK}\n")
+    lines = rest.splitlines()
+    if not mark or len(lines) != len(names):
+        raise DiscoveryError("it runs no commands")
+    return {name: _address(line) for name, line in zip(names, lines, strict=True)}
+
+
+def _nodes(lines: list[str], queue: str) -> tuple[ClusterNode, ...]:
+    """Lines of queue, name and address; without a queue they are of every one."""
+    fields = [each.split("|") for each in lines]
+    return tuple(
+        ClusterNode(each[1], _address(each[2]))
+        for each in fields
+        if len(each) == 3 and each[0] in ("", queue) and each[1]
+    )
+
+
+def _address(text: str) -> str | None:
+    try:
+        return str(ipaddress.IPv4Address(text))
+    except ValueError:
+        return None
 
 
 def _login_environment(kind: SiteKind, lines: list[str]) -> tuple[tuple[str, str], ...]:

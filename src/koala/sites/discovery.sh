@@ -1,13 +1,21 @@
 # shellcheck shell=sh
 # What batch systems a host has: a line for each thing found, behind a first line that tells the answer from what a
-# login prints. A script sets koala_queues_max, koala_found_mark, and koala_login_names: variables that the programs
-# need of a login's environment where a command by itself does not have them.
+# login prints. A script sets koala_queues_max, koala_nodes_max, koala_found_mark, and koala_login_names: variables that
+# the programs need of a login's environment where a command by itself does not have them.
 
-: "${koala_queues_max?}" "${koala_found_mark?}" "${koala_login_names?}"
+: "${koala_queues_max?}" "${koala_nodes_max?}" "${koala_found_mark?}" "${koala_login_names?}"
 
 # The last line of a complaint that is not empty.
 koala_last_line() {
     printf '%s\n' "$1" | sed '/./!d' | sed -n '$p'
+}
+
+# koala_tell_nodes KIND: the address of each node on standard input, a line each of queue, name and address, as this host
+# knows it.
+koala_tell_nodes() {
+    while IFS='|' read -r koala_queue koala_name koala_address; do
+        printf '%s-node %s|%s|%s\n' "$1" "$koala_queue" "$koala_name" "$(koala_resolve "$koala_address")"
+    done
 }
 
 koala_find_slurm() {
@@ -15,6 +23,7 @@ koala_find_slurm() {
         printf '%s\n' "$koala_said" | sed -n -e 's/^/slurm-queue /p' -e "${koala_queues_max}q"
         scontrol show config 2>/dev/null |
             sed -n -e 's/^ClusterName *= */slurm-name /p' -e 's/^SlurmctldHost[^=]*= */slurm-master /p'
+        sinfo -h -N -o '%R|%N|%o' | sed "${koala_nodes_max}q" | koala_tell_nodes slurm
     else
         printf 'slurm-silent %s\n' "$(koala_last_line "$koala_said")"
     fi
@@ -34,6 +43,7 @@ koala_find_grid_engine() {
             printf 'grid_engine-offers %s %s\n' "$koala_each" \
                 "$(qconf -sq "$koala_each" | sed -n 's/^pe_list *//p')"
         done
+        qconf -sel | sed -n -e 's/.*/|&|&/p' -e "${koala_nodes_max}q" | koala_tell_nodes grid_engine
     else
         printf 'grid_engine-silent %s\n' "$(koala_last_line "$koala_said")"
     fi
@@ -81,5 +91,3 @@ KOALA_END
     *) printf '%s\n' "$koala_found_mark" "$koala_found" "$koala_again" ;;
     esac
 }
-
-koala_discover

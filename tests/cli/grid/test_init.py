@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 from click.testing import CliRunner, Result
 from hypothesis import given
@@ -14,7 +15,7 @@ from koala.cli import koala
 from koala.cli.grid.text import SurveyedHost, grid_text
 from koala.descriptions import read_grid
 from koala.model.grid import BatchSettings, Grid, Link, Links, SiteKind
-from koala.sites.discovery import FoundCluster, FoundClusters, FoundQueue
+from koala.sites.discovery import ClusterNode, FoundCluster, FoundClusters, FoundQueue
 
 SINFO = "printf '%s\\n' 'main*|up|2/6/0/8'"
 
@@ -100,6 +101,49 @@ def test_the_links_stand_there_as_a_comment_that_is_only_to_be_opened() -> None:
     assert read_grid(faster, "grid.yaml").links == Links(default=link)
 
 
+NAMED = "such as n1: what jobs over several sites need"
+
+
+@pytest.mark.parametrize(
+    ("addresses", "here", "there", "host", "network"),
+    [
+        (["10.1.0.5", "10.1.0.9"], "10.1.0.5", "10.1.0.5", None, None),  # every host knows their names
+        (["10.1.0.5", "10.1.0.9"], "10.1.0.5", None, None, "10.1.0.0/28"),
+        (["10.1.0.5", "10.1.0.9"], "10.1.0.5", "192.168.0.7", None, "10.1.0.0/28"),  # another host of that name
+        (["10.1.0.5", "10.1.2.5"], None, None, None, "10.1.0.0/22"),
+        (["10.1.0.5", "10.1.0.5"], None, None, "10.1.0.5", None),
+        (["10.1.0.5"], "10.1.0.5", None, "10.1.0.5", None),
+        (["10.1.0.5", "192.168.1.5"], None, None, None, None),
+        (["10.1.0.5", None], "10.1.0.5", None, None, None),
+        (["127.0.0.1", "127.0.0.1"], None, None, None, None),
+        (["127.0.0.1"], "127.0.0.1", "127.0.0.1", None, None),  # each host means itself
+    ],
+)
+def test_a_site_names_the_host_or_the_network_of_its_nodes_where_their_names_will_not_do(
+    addresses: list[str | None], here: str | None, there: str | None, host: str | None, network: str | None
+) -> None:
+    nodes = tuple(ClusterNode(f"n{number}", address) for number, address in enumerate(addresses, 1))
+    found = msgspec.structs.replace(cluster(), nodes=nodes)
+    surveyed = (SurveyedHost("near", FoundClusters((found,))), SurveyedHost("far", FoundClusters((cluster("beta"),))))
+    text, _ = grid_text(surveyed, "koala site check SITE", {"n1": [here, there]})
+    near, far = read_grid(text, "grid.yaml").sites
+    assert near.batch is not None
+    assert (near.batch.host, near.batch.network) == (host, network)
+    assert far.batch is not None
+    assert (far.batch.host, far.batch.network) == (None, None)
+    names_do = here == there == addresses[0] != "127.0.0.1"
+    assert (NAMED in text) is (host is not None or network is not None)
+    assert ("# host: ADDRESS, or network" in text) is not (names_do or NAMED in text)
+
+
+def test_clusters_of_this_machine_alone_reach_each_other_at_its_own_address() -> None:
+    found = msgspec.structs.replace(cluster(), nodes=(ClusterNode("n1", "127.0.0.1"), ClusterNode("n2", "127.0.0.1")))
+    text, _ = grid_text((SurveyedHost(None, FoundClusters((found,))),), "koala site check SITE", {"n1": [None]})
+    (site,) = read_grid(text, "grid.yaml").sites
+    assert site.batch is not None
+    assert site.batch.host == "127.0.0.1"
+
+
 words = st.text(st.characters(exclude_categories=["Cs", "Cc", "Z"], exclude_characters="\0"), min_size=1, max_size=12)
 hosts = st.from_regex(r"[A-Za-z0-9_.@:%\[\]][A-Za-z0-9_.@:%\[\]-]{0,8}", fullmatch=True)
 
@@ -168,6 +212,21 @@ def test_a_cluster_of_this_machine_is_written(programs: Path, tmp_path: Path) ->
     assert site.name == "here"
     assert site.batch is not None
     assert site.batch.environment == (("SLURM_CONF", "/etc/mine.conf"),)
+
+
+def test_a_cluster_whose_nodes_share_an_address_is_written_with_it(programs: Path, tmp_path: Path) -> None:
+    put_slurm(programs)
+    nodes = "case $* in *%o*) printf '%s\\n' 'main|n1|head' 'main|n2|head' 'other|x9|x9' ;; *) " + SINFO + " ;; esac"
+    (programs / "sinfo").write_text(f"#!/bin/sh\n{nodes}\n")
+    getent = "case $2 in head) printf '10.9.8.7  %s\\n' 'STREAM head' 'DGRAM' ;; *) exit 2 ;; esac"
+    (programs / "getent").write_text(f"#!/bin/sh\n{getent}\n")
+    (programs / "getent").chmod(0o755)
+    out = tmp_path / "grid.yaml"
+    result = run("--out", str(out), "--json", "--no-ssh")
+    assert result.exit_code == 0, result.output
+    (site,) = json.loads(result.stdout)["sites"]
+    assert (site["host"], site["network"]) == ("10.9.8.7", None)
+    assert NAMED in out.read_text()
 
 
 def test_a_file_that_is_there_is_kept(programs: Path, tmp_path: Path) -> None:

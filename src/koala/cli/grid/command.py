@@ -10,7 +10,7 @@ import asyncio
 import os
 import re
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +21,9 @@ from koala.cli.terminal.output import OutputFile, counted, print_json
 from koala.cli.terminal.words import clean
 
 if TYPE_CHECKING:
-    from koala.cli.grid.text import SurveyedHost
+    from koala.cli.grid.text import Known, SurveyedHost
     from koala.model.grid import Site
+    from koala.sites.remote_shell import ShellResult
 
 # How long one host may take to answer, and how many are asked at a time.
 HOST_TIMEOUT_S = 25.0
@@ -88,7 +89,7 @@ def init(out: Path, ssh_config: Path | None, no_ssh: bool, force: bool, as_json:
         raise FailedError(_nothing(surveyed))
     given = "" if ssh_config is None else f" --ssh-config {shlex.quote(str(ssh_config))}"
     check = f"koala site check SITE --run --grid {shlex.quote(str(out))}{given}"
-    text, left_out = grid_text(surveyed, check)
+    text, left_out = grid_text(surveyed, check, asyncio.run(_known(surveyed, ssh_config)))
     # What is written can be read: a name from a cluster that the reader refuses is found out here, not later.
     sites = read_grid(text, str(out)).sites
     with OutputFile("--out", out) as file:
@@ -136,23 +137,48 @@ async def _survey(hosts: Sequence[str], ssh_config: Path | None) -> list[Surveye
 async def _survey_host(host: str | None, ssh_config: Path | None) -> SurveyedHost:
     from koala.cli.grid.text import SurveyedHost
     from koala.sites.discovery import DISCOVERY_SCRIPT, DiscoveryError, FoundClusters, parse_discovery
-    from koala.sites.remote_shell import RemoteShell, ShellError, last_words
+    from koala.sites.remote_shell import ShellError, last_words
 
     own = {name: os.environ[name] for name in _OWN_VARIABLES if name in os.environ} if host is None else {}
     try:
-        shell = RemoteShell(ssh=host, environment=own, ssh_config=ssh_config)
-    except ValueError as error:  # a name that ssh itself could take for something else
-        return SurveyedHost(host, FoundClusters(silent=(str(error),)))
-    try:
-        answer = await shell.run(DISCOVERY_SCRIPT, timeout_s=HOST_TIMEOUT_S)
+        answer = await _answer(host, ssh_config, DISCOVERY_SCRIPT, own)
         found = parse_discovery(answer.stdout.decode(errors="replace"))
     except DiscoveryError as error:
         found = FoundClusters(silent=(f"no answer: {last_words(answer.stderr) or error}",))
     except ShellError as error:
         found = FoundClusters(silent=(f"no answer: {error.what}",))
+    except ValueError as error:  # a name that ssh itself could take for something else
+        found = FoundClusters(silent=(str(error),))
+    return SurveyedHost(host, found, environment=tuple(own.items()))
+
+
+async def _known(surveyed: Sequence[SurveyedHost], ssh_config: Path | None) -> Known | None:
+    """What the hosts of all clusters take the names of nodes for; nothing where one of them does not say."""
+    from koala.sites.discovery import DiscoveryError, parse_resolved, resolving
+    from koala.sites.remote_shell import ShellError
+
+    hosts = [host for host in surveyed if host.found.clusters]
+    names = list({cluster.nodes[0].name: None for host in hosts for cluster in host.found.clusters if cluster.nodes})
+    script = resolving(names)
+    try:
+        answers = await asyncio.gather(*(_answer(host.address, ssh_config, script) for host in hosts))
+        found = [parse_resolved(each.stdout.decode(errors="replace"), names) for each in answers]
+    except (DiscoveryError, ShellError):
+        return None
+    return {name: [each[name] for each in found] for name in names}
+
+
+async def _answer(
+    host: str | None, ssh_config: Path | None, script: str, environment: Mapping[str, str] | None = None
+) -> ShellResult:
+    """Raises ``ShellError``, or ``ValueError`` for what is no name of a host."""
+    from koala.sites.remote_shell import RemoteShell
+
+    shell = RemoteShell(ssh=host, environment=environment, ssh_config=ssh_config)
+    try:
+        return await shell.run(script, timeout_s=HOST_TIMEOUT_S)
     finally:
         await shell.close()
-    return SurveyedHost(host, found, environment=tuple(own.items()))
 
 
 def _as_json(site: Site) -> dict[str, Any]:
@@ -165,6 +191,8 @@ def _as_json(site: Site) -> dict[str, Any]:
         "processors": site.processors,
         "queue": settings.queue,
         "work_directory": settings.work_directory,
+        "host": settings.host,
+        "network": settings.network,
     }
 
 

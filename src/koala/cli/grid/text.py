@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
+from koala.cli.grid.reach import nodes_reached
 from koala.cli.terminal.output import counted
 from koala.descriptions.errors import printable
 from koala.descriptions.fields import NAME_CHARACTERS_MAX
@@ -44,6 +45,10 @@ class SurveyedHost(NamedTuple):
         return f"{self.name}: {'; '.join(words) or 'no Slurm and no Grid Engine'}"
 
 
+# What each host of a cluster takes the name of a node for.
+Known: TypeAlias = Mapping[str, Sequence[str | None]]
+
+
 class OmittedHost(NamedTuple):
     """A host that is in the file as a comment only, and why."""
 
@@ -51,9 +56,10 @@ class OmittedHost(NamedTuple):
     reason: str
 
 
-def grid_text(hosts: Sequence[SurveyedHost], check: str) -> tuple[str, list[OmittedHost]]:
+def grid_text(hosts: Sequence[SurveyedHost], check: str, known: Known | None = None) -> tuple[str, list[OmittedHost]]:
     """The file, which the reader of grid files reads, and what is not a site in it; ``check`` is the command that
-    the file tells its reader to begin with."""
+    the file tells its reader to begin with. ``known`` is what each host of a cluster takes names of nodes for."""
+    one_machine = all(host.address is None for host in hosts if host.found.clusters)
     names: set[str] = set()
     seen: dict[str, str] = {}  # cluster -> the site under which it stands
     entries: list[str] = []
@@ -69,6 +75,7 @@ def grid_text(hosts: Sequence[SurveyedHost], check: str) -> tuple[str, list[Omit
             names.add(name)
             seen[cluster.identity] = name
             entries += _entry(name, host, cluster)
+            entries += _reached(cluster, known, one_machine=one_machine)
         left_out += [OmittedHost(host.name, reason) for reason in host.found.silent]
         if host.address is not None and host.found == FoundClusters():
             left_out.append(OmittedHost(host.name, "no Slurm and no Grid Engine"))
@@ -106,6 +113,17 @@ def _entry(name: str, host: SurveyedHost, cluster: FoundCluster) -> Iterator[str
     yield _comment("a directory that all its nodes see; a scratch file system is better than a small home")
     if host.address is not None:
         yield _comment("search_path: [/opt/mpich/bin]  # where MPICH's mpiexec is there, for jobs of the type mpi")
+
+
+def _reached(cluster: FoundCluster, known: Known | None, *, one_machine: bool) -> Iterator[str]:
+    """By what others reach its nodes, where their names will not do."""
+    asked = None if known is None or not cluster.nodes else known.get(cluster.nodes[0].name)
+    key, why = nodes_reached(cluster, asked, one_machine=one_machine)
+    if key is not None:
+        yield f"    {key[0]}: {_quoted(key[1])}"
+        yield _comment(f"{why}: what jobs over several sites need")
+    elif why:
+        yield _comment(f"host: ADDRESS, or network: ADDRESS/BITS  # for jobs over several sites: {why}")
 
 
 def _own_environment(host: SurveyedHost, cluster: FoundCluster) -> dict[str, str]:

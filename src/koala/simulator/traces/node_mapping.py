@@ -42,10 +42,9 @@ class SiteFailures:
 
     >>> from pathlib import Path
     >>> from koala.simulator import SiteFailures, Workload, clusters_in_short, read_failure_trace, simulate
-    >>> _ = Path("event_trace.tab").write_text(
-    ...     "0\\t0\\t0\\t1\\tc1/n1\\t1\\t0\\t30\\tNULL\\n"
-    ...     "1\\t0\\t0\\t1\\tc1/n1\\t0\\t30\\t90\\tNULL\\n"
-    ... )
+    >>> fails = "0\\t0\\t0\\t1\\tc1/n1\\t1\\t0\\t30\\tNULL\\n"
+    >>> works = "1\\t0\\t0\\t1\\tc1/n1\\t0\\t30\\t90\\tNULL\\n"
+    >>> _ = Path("event_trace.tab").write_text(fails + works)
     >>> grid = clusters_in_short("1x1")
     >>> failures = SiteFailures(read_failure_trace("event_trace.tab"), grid)
     >>> one_job = Workload.from_arrays([0], [1], [60])

@@ -363,6 +363,9 @@ def test_real_clusters_here_and_over_ssh_become_a_grid_file(
     assert (here.queue, here.parallel_environment, here.ssh) == ("all.q", "mpi", None)
     assert dict(here.environment)["SGE_ROOT"] == cell.environment["SGE_ROOT"]
     assert (west.queue, west.ssh) == ("main", "west")
+    # No host knows its nodes by their names, and their address leads each host to itself.
+    assert (west.host, west.network) == (None, None)
+    assert "# host: ADDRESS, or network: ADDRESS/BITS" in text
     assert "#   east: the same slurm cluster as west" in text
     assert "#   shut: " in text
     assert "refused" in text
