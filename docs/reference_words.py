@@ -65,7 +65,8 @@ SBATCH_MEANING = {
     "job-name": "a name for tables",
     "time": "the walltime: minutes, MM:SS, HH:MM:SS, D-HH, D-HH:MM or D-HH:MM:SS",
     "chdir": "where to run, at the site",
-    "output": "the file for standard output; `%j`, `%A`, `%a`, `%x`, `%N` and `%u` are filled in",
+    "output": "the file for standard output; `%j` (what `SLURM_JOB_ID` is), `%A`, `%a`, `%x`, `%N` and `%u` are "
+    "filled in",
     "error": "the file for standard error, likewise",
     "input": "the file that is standard input",
     "export": "`NAME=VALUE,...` or `NONE`; `ALL` is noted, since the submitter's environment does not travel",

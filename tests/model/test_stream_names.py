@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from koala.model.launch import NO_INDEX, SitePart, filled_in, stream_parts, stream_problem
+from koala.model.launch import NO_INDEX, SitePart, SitePiece, filled_in, stream_parts, stream_problem
 
 
 def name(text: str, *, array: int | None = None, index: int | None = None) -> str:
@@ -19,12 +19,18 @@ def test_what_the_driver_knows_is_filled_in() -> None:
 
 
 def test_the_node_and_percent_signs_are_left_for_the_components_script() -> None:
-    assert stream_parts(name("%x.%N.out%%")) == ["a_b 100%.", SitePart.NODE, ".out%"]
+    assert stream_parts(name("%x.%N.out%%")) == ["a_b 100%.", SitePiece(SitePart.NODE), ".out%"]
     assert stream_parts("plain") == ["plain"]
-    assert stream_parts("/scratch/%u/out") == ["/scratch/", SitePart.USER, "/out"]
-    assert stream_parts("%%N%4N") == ["%N", SitePart.NODE]
+    assert stream_parts("/scratch/%u/out") == ["/scratch/", SitePiece(SitePart.USER), "/out"]
+    assert stream_parts("%%N%4N") == ["%N", SitePiece(SitePart.NODE)]
     assert stream_parts("100%.txt") == ["100%.txt"]
     assert stream_parts("") == []
+
+
+def test_the_number_of_a_batch_script_is_left_for_its_site() -> None:
+    left = filled_in("%x-%j.%4J", job=42, job_name="a", array=None, index=None, batch_script=True)
+    assert stream_parts(left) == ["a-", SitePiece(SitePart.JOB), ".", SitePiece(SitePart.JOB, 4)]
+    assert filled_in("%A_%a", job=42, job_name="a", array=40, index=7, batch_script=True) == "40_7"
 
 
 @pytest.mark.parametrize(("text", "wrong"), [("a.%q", "%q"), ("100%", "%"), ("%.txt", "%.")])

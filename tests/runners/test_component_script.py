@@ -124,6 +124,42 @@ def test_a_script_of_the_user_runs_as_it_is_with_its_own_interpreter(tmp_path: P
     assert (home / "stdout").read_text() == "it's $HOME `x`\n"
 
 
+NUMBER_IN_SCRIPT = [
+    ("#SBATCH -n 1", "SLURM_JOB_ID", "17"),
+    ("#$ -pe mpi 1", "JOB_ID", "17"),
+    ("#PBS -l nodes=1", "PBS_JOBID", "5"),
+]
+
+
+@shells
+@pytest.mark.parametrize(("options", "variable", "under_its_system"), NUMBER_IN_SCRIPT)
+@pytest.mark.parametrize("under", [True, False], ids=["under its batch system", "elsewhere"])
+def test_the_number_in_the_name_of_a_stream_is_the_one_that_a_batch_script_finds(
+    tmp_path: Path, shell: list[str], options: str, variable: str, under_its_system: str, under: bool
+) -> None:
+    text = f"#!/bin/sh\n{options}\necho ${variable}"
+    home = folder_with(tmp_path, launch(application=Application(script=text, stdout="out-%4j"), job=5), Go())
+    assert run_script(shell, home, **({"SLURM_JOB_ID": "17", "JOB_ID": "17"} if under else {})) == 0
+    number = under_its_system if under else "5"
+    assert (home / "workspace" / f"out-{int(number):04}").read_text() == f"{number}\n"
+    assert (home / "stdout").read_text() == f"{number}\n"
+
+
+def test_scripts_for_other_batch_systems_find_their_variables(tmp_path: Path) -> None:
+    said = {
+        "#PBS -l nodes=1:ppn=3": "$PBS_JOBID $PBS_JOBNAME $PBS_NP ${PBS_O_WORKDIR##*/} ${SLURM_JOB_ID-none}",
+        "#$ -pe mpi 3": "$JOB_ID $JOB_NAME $NSLOTS ${SGE_O_WORKDIR##*/} $SGE_TASK_ID",
+    }
+    for number, (options, words) in enumerate(said.items()):
+        one = launch(application=f'#!/bin/sh\n{options}\necho "{words}"', job=5, processors=3, name="flow")
+        directory = tmp_path / str(number)
+        directory.mkdir()
+        home = folder_with(directory, one, Go())
+        assert run_script(["sh"], home) == 0
+        told = (home / "stdout").read_text()
+        assert told == f"5 flow 3 workspace {('none', 'undefined')[number]}\n"
+
+
 @shells
 @pytest.mark.parametrize(
     ("program", "stream", "told"),

@@ -493,7 +493,7 @@ _NOT_UTF8 = "it holds bytes that are not UTF-8; rename it, or write it in UTF-8"
 _WHAT = {
     "user": "write 1 to 64 letters, digits, '.', '_', '@' and '-', beginning with a letter or a digit",
     "scopes": "give at least one of read, submit and operate",
-    "description": "write a job into it, in YAML, RSL or as a Slurm script",
+    "description": "write a job into it, in YAML, RSL or as a batch script",
 }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import posixpath
 import sys
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import msgspec
@@ -19,10 +19,12 @@ from koala.model.job_array import ArraySpec
 from koala.model.launch import (
     BARRIER_TIMEOUT_DEFAULT_S,
     STREAM_ADVICE,
+    BatchDialect,
     InputLink,
     Launch,
     LaunchError,
     check_path,
+    dialect_of,
     filled_in,
     stream_problem,
 )
@@ -30,7 +32,6 @@ from koala.model.messages import StartComponent
 from koala.model.request import Application, Component, InputFile, Request
 from koala.model.travelling import ARCHIVE_NAME, TravellingFile
 from koala.runners import component_script
-from koala.runners.script import is_batch_script
 from koala.store import NUMBER_MAX
 
 # Names the tasks that a component holds, in the order of their ranks, separated by blanks.
@@ -45,6 +46,10 @@ ARRAY_INDEX_VARIABLES = ("KOALA_ARRAY_INDEX", "SLURM_ARRAY_TASK_ID")
 ARRAY_SIZE_VARIABLES = ("KOALA_ARRAY_SIZE", "SLURM_ARRAY_TASK_COUNT")
 # Of its ends and its step batch scripts are told alone.
 ARRAY_ENDS_VARIABLES = ("SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_MAX", "SLURM_ARRAY_TASK_STEP")
+# Scripts for other batch systems look for these names beside those of Koala.
+PBS_INDEX_VARIABLES = ("PBS_ARRAY_INDEX", "PBS_ARRAYID")
+GRID_ENGINE_INDEX_VARIABLES = ("SGE_TASK_ID",)
+GRID_ENGINE_ENDS_VARIABLES = ("SGE_TASK_FIRST", "SGE_TASK_LAST", "SGE_TASK_STEPSIZE")
 
 # Stands for the source where only the destination of an input file is looked at.
 _SOMEWHERE = "replicas/file"
@@ -97,32 +102,47 @@ def _told(application: Application, command: StartComponent, request: Request) -
     """What the component runs, told which run it is and which tasks it holds; these win over what the user set. The
     names of its streams are filled in."""
     variables = [(RUN_VARIABLE, str(command.run))]
-    if command.run > 1 and is_batch_script(application):
+    dialect = dialect_of(application.script)
+    if command.run > 1 and dialect is BatchDialect.SLURM:
         variables.append((RESTARTS_VARIABLE, str(command.run - 1)))
     if command.index is not None:
-        variables += _array_variables(command, request.array, batch=is_batch_script(application))
+        variables += _array_variables(command, request.array, dialect)
     if command.tasks:
         variables.append((TASKS_VARIABLE, " ".join(command.tasks)))
     names = {name for name, _ in variables}
     others = tuple(pair for pair in application.environment if pair[0] not in names)
-    array = command.array if command.index is not None else None
+    fill_in = partial(
+        filled_in,
+        job=command.job,
+        job_name=request.name,
+        array=command.array if command.index is not None else None,
+        index=command.index,
+        batch_script=dialect is not None,
+    )
     streams = {
-        field: None
-        if (path := getattr(application, field)) is None
-        else filled_in(path, job=command.job, job_name=request.name, array=array, index=command.index)
+        field: None if (path := getattr(application, field)) is None else fill_in(path)
         for field in ("stdin", "stdout", "stderr")
     }
     return msgspec.structs.replace(application, environment=(*others, *variables), **streams)
 
 
-def _array_variables(command: StartComponent, array: ArraySpec | None, *, batch: bool) -> list[tuple[str, str]]:
+def _array_variables(
+    command: StartComponent, array: ArraySpec | None, dialect: BatchDialect | None
+) -> list[tuple[str, str]]:
     """What an element is told of itself and of its array."""
     told = [(name, str(command.array)) for name in ARRAY_JOB_VARIABLES]
-    told += [(name, str(command.index)) for name in ARRAY_INDEX_VARIABLES]
+    indices: tuple[str, ...] = ARRAY_INDEX_VARIABLES
+    if dialect is BatchDialect.PBS:
+        indices += PBS_INDEX_VARIABLES
+    elif dialect is BatchDialect.GRID_ENGINE:
+        indices += GRID_ENGINE_INDEX_VARIABLES
+    told += [(name, str(command.index)) for name in indices]
     if array is not None:
         told += [(name, str(array.size)) for name in ARRAY_SIZE_VARIABLES]
         ends = (array.index_at(0), array.index_at(array.size - 1), array.ranges[0][2])
-        told += [(name, str(end)) for name, end in zip(ARRAY_ENDS_VARIABLES, ends, strict=True) if batch]
+        if dialect is not None:
+            names = GRID_ENGINE_ENDS_VARIABLES if dialect is BatchDialect.GRID_ENGINE else ARRAY_ENDS_VARIABLES
+            told += [(name, str(end)) for name, end in zip(names, ends, strict=True)]
     return told
 
 

@@ -41,7 +41,8 @@ __all__ = [
 _YAML_ENDINGS = (".yaml", ".yml")
 _RSL_ENDINGS = (".rsl",)
 _GRAPH = re.compile(r"^jobs[ \t]*:", re.MULTILINE)
-_SCRIPT_ENDINGS = (".sbatch", ".slurm", ".sh")
+_SCRIPT_ENDINGS = (".sbatch", ".slurm", ".pbs", ".qsub", ".sge", ".sh")
+_SCRIPT_STARTS = ("#!", "#SBATCH ", "#PBS ", "#$ -")
 
 
 def is_graph(text: str, source: str) -> bool:
@@ -87,7 +88,7 @@ def read_job(
     known_sites: Collection[str] | None = None,
     known_policies: Collection[str] | None = None,
 ) -> Request:
-    """The job that a text describes, in YAML, RSL or as a Slurm script.
+    """The job that a text describes, in YAML, RSL or as a batch script.
 
     The ending of the source's name tells the format, or else the text's first character does. Where the known sites
     or policies are given, a job that names another is refused at the place of that name.
@@ -114,7 +115,7 @@ def _job_format(text: str, name: str) -> str:
         return "yaml"
     if name.endswith(_RSL_ENDINGS):
         return "rsl"
-    if name.endswith(_SCRIPT_ENDINGS) or text.removeprefix("\N{BYTE ORDER MARK}").startswith("#!"):
+    if name.endswith(_SCRIPT_ENDINGS) or text.removeprefix("\N{BYTE ORDER MARK}").startswith(_SCRIPT_STARTS):
         return "script"
     return "rsl" if text.lstrip("\N{BYTE ORDER MARK} \t\r\n").startswith(("+", "&", "(")) else "yaml"
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import enum
 import math
 import re
+from functools import lru_cache
+from typing import NamedTuple
 
 import msgspec
 
@@ -352,7 +354,7 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
 
 # The letters that stand for something, and what.
 STREAM_LETTERS = {
-    "j": "the number of the job",
+    "j": "the number of the job; in a batch script the one that it finds in SLURM_JOB_ID",
     "J": "the same",
     "A": "the number of its array, or of the job where it is no element of one",
     "a": "its index in its array",
@@ -367,7 +369,7 @@ STREAM_ADVICE = f"write one of {', '.join(f'%{letter}' for letter in STREAM_LETT
 NO_INDEX = "4294967294"
 # A digit pads a number with zeros to so many places.
 _PATTERN = re.compile(r"%(%|([0-9]?)([A-Za-z]))")
-_LEFT = re.compile(r"(%%|%[0-9]?[Nu])")
+_LEFT = re.compile(r"(%%|%[0-9]?[NujJ])")
 
 
 def stream_problem(name: str) -> str | None:
@@ -379,11 +381,13 @@ def stream_problem(name: str) -> str | None:
     return f"{rest[at : at + 2]} stands for nothing"
 
 
-def filled_in(name: str, *, job: int, job_name: str, array: int | None, index: int | None) -> str:
-    """The name with all that the driver knows; what stands for nothing stays as it is."""
+def filled_in(
+    name: str, *, job: int, job_name: str, array: int | None, index: int | None, batch_script: bool = False
+) -> str:
+    """The name with all that the driver knows; what stands for nothing stays as it is, as does the number of a batch
+    script: its batch system may give it another."""
     values = {
-        "j": str(job),
-        "J": str(job),
+        **({} if batch_script else {"j": str(job), "J": str(job)}),
         "A": str(job if array is None else array),
         "a": NO_INDEX if index is None else str(index),
         "x": job_name.replace("/", "_"),
@@ -405,18 +409,76 @@ class SitePart(enum.Enum):
 
     NODE = "N"
     USER = "u"
+    JOB = "j"
 
 
-def stream_parts(name: str) -> list[str | SitePart]:
+class SitePiece(NamedTuple):
+    """A piece of a name that its site knows; a number has so many places at least."""
+
+    part: SitePart
+    places: int = 0
+
+
+def stream_parts(name: str) -> list[str | SitePiece]:
     """A name that is filled in, in pieces of plain text and of what its site knows."""
-    found: list[str | SitePart] = []
+    found: list[str | SitePiece] = []
     for piece in filter(None, _LEFT.split(name)):
         if piece != "%%" and _LEFT.fullmatch(piece):
-            found.append(SitePart(piece[-1]))
+            part = SitePart(piece[-1].replace("J", "j"))
+            found.append(SitePiece(part, int(piece[1:-1] or 0) if part is SitePart.JOB else 0))
             continue
         text = "%" if piece == "%%" else piece
         if found and isinstance(found[-1], str):
             found[-1] += text
         else:
             found.append(text)
+    return found
+
+
+# ------------------------------------------------------------------------ the batch system that a script is for
+
+
+class BatchDialect(enum.Enum):
+    """The batch system that a script speaks to, and how its option lines begin."""
+
+    SLURM = "SBATCH"
+    PBS = "PBS"
+    GRID_ENGINE = "$"
+
+    @property
+    def title(self) -> str:
+        """Its name for people."""
+        return {"SBATCH": "Slurm", "PBS": "PBS", "$": "Grid Engine"}[self.value]
+
+
+# What stands behind the sign of Grid Engine is often prose.
+OPTION_LINE = re.compile(r"#(?:(SBATCH|PBS)(?=[ \t]|$)|(\$)(?=[ \t]+-))")
+
+
+def dialect_of_line(line: str) -> BatchDialect | None:
+    """For which batch system a line has options; None where it has none."""
+    found = OPTION_LINE.match(line)
+    return None if found is None else BatchDialect(found[1] or found[2])
+
+
+@lru_cache(maxsize=64)
+def dialect_of(script: str | None) -> BatchDialect | None:
+    """For which batch system a script is written; None where it has options for none.
+
+    Option lines count up to the first command. A script may carry those of several systems, for the one where it
+    happens to be: then those for Slurm count, or else the ones that stand first.
+    """
+    found: BatchDialect | None = None
+    at = 0
+    while script is not None and at < len(script):
+        end = script.find("\n", at)
+        end = len(script) if end < 0 else end
+        line = script[at:end]
+        if line.strip() and not line.lstrip().startswith("#"):
+            break  # the first command
+        dialect = dialect_of_line(line)
+        if dialect is BatchDialect.SLURM:
+            return dialect
+        found = found or dialect
+        at = end + 1
     return found

@@ -56,12 +56,21 @@ koala_open_streams() {
 }
 
 # The variables that a batch script relies on, where the batch system has not set them: they speak of the component, as
-# Slurm's own do at a site under Slurm. The name of the job and the directory from which it came are ours everywhere.
+# the batch system's own do where there is one. The name of the job and the directory from which it came are ours
+# everywhere.
 koala_batch_variables() {
-    [ -n "$koala_batch_job" ] || return 0
+    [ -n "$koala_batch_system" ] || return 0
+    koala_count_nodes
+    case $koala_batch_system in
+    slurm) koala_slurm_variables ;;
+    pbs) koala_pbs_variables ;;
+    grid-engine) koala_grid_engine_variables ;;
+    esac
+}
+
+koala_slurm_variables() {
     SLURM_JOB_NAME=$koala_job_name
     SLURM_SUBMIT_DIR=$koala_home/workspace
-    koala_count_nodes
     : "${SLURM_JOB_ID:=$koala_batch_job}" "${SLURM_NTASKS:=$koala_tasks}" "${SLURM_NPROCS:=$koala_tasks}" \
         "${SLURM_CPUS_PER_TASK:=$koala_processors_per_task}" "${SLURM_JOB_NUM_NODES:=$koala_node_count}" \
         "${SLURM_CPUS_ON_NODE:=$koala_first_processors}" \
@@ -73,6 +82,26 @@ koala_batch_variables() {
         : "${SLURM_GPUS_ON_NODE:=$((SLURM_CPUS_ON_NODE * koala_task_gpus / koala_processors_per_task))}"
         export SLURM_GPUS_ON_NODE
     fi
+}
+
+# No site is under PBS, so that these are ours. By PBS_ENVIRONMENT and PBS_NODEFILE launchers would take it for one.
+koala_pbs_variables() {
+    PBS_JOBID=$koala_batch_job
+    PBS_JOBNAME=$koala_job_name
+    PBS_O_WORKDIR=$koala_home/workspace
+    PBS_NP=$koala_processors
+    PBS_NUM_NODES=$koala_node_count
+    PBS_NUM_PPN=$koala_first_processors
+    NCPUS=$koala_first_processors
+    export PBS_JOBID PBS_JOBNAME PBS_O_WORKDIR PBS_NP PBS_NUM_NODES PBS_NUM_PPN NCPUS
+}
+
+koala_grid_engine_variables() {
+    JOB_NAME=$koala_job_name
+    SGE_O_WORKDIR=$koala_home/workspace
+    : "${JOB_ID:=$koala_batch_job}" "${NSLOTS:=$koala_processors}" "${NHOSTS:=$koala_node_count}" \
+        "${SGE_TASK_ID:=undefined}"
+    export JOB_NAME SGE_O_WORKDIR JOB_ID NSLOTS NHOSTS SGE_TASK_ID
 }
 
 # How many nodes there are, and how many processors the component has on the first.

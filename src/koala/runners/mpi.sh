@@ -239,7 +239,7 @@ koala_rank() {
     koala_enter || exit 126
     koala_rank_gpus
     koala_batch_variables
-    if [ -n "$koala_batch_job" ]; then
+    if [ "$koala_batch_system" = slurm ]; then
         # What the batch system said of the proxy is not true of its ranks.
         SLURM_PROCID=${PMI_RANK:-$SLURM_PROCID}
         SLURM_LOCALID=${MPI_LOCALRANKID:-$SLURM_LOCALID}

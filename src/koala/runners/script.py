@@ -9,12 +9,11 @@ from __future__ import annotations
 import functools
 import importlib.resources
 import math
-import re
 import shlex
 from typing import NamedTuple
 
 from koala.model.checkpoint import CheckpointSignal
-from koala.model.launch import Launch, SitePart, stream_parts
+from koala.model.launch import BatchDialect, Launch, SitePart, SitePiece, dialect_of, stream_parts
 from koala.model.messages import STDERR_LINE_BYTES_MAX
 from koala.model.request import Application
 from koala.runners.traffic import TRAFFIC_FIRST_S, TRAFFIC_REPORTS_MAX
@@ -36,9 +35,20 @@ _SIGNAL_NUMBERS = {
     CheckpointSignal.USR2: 12,
     CheckpointSignal.TERM: 15,
 }
-_DIRECTIVE = re.compile(r"^#SBATCH(?=[ \t])", re.MULTILINE)
-# What a site knows: the first node of a component, without its domain, and the user there.
-_SITE_PARTS = {SitePart.NODE: '"$(uname -n | sed "s/[.].*//")"', SitePart.USER: '"$(id -un)"'}
+# What a site knows: the first node of a component, without its domain, the user there, and the number of
+# a batch script.
+_SITE_PARTS = {
+    SitePart.NODE: '"$(uname -n | sed "s/[.].*//")"',
+    SitePart.USER: '"$(id -un)"',
+    SitePart.JOB: '"$(printf %0{places}d "{number}")"',
+}
+# The number by which a batch script knows its job: that of the batch system for which it is written, where it runs
+# under that one.
+_NUMBERS: dict[BatchDialect | None, str] = {
+    BatchDialect.SLURM: "${SLURM_JOB_ID:-$koala_batch_job}",
+    BatchDialect.GRID_ENGINE: "${JOB_ID:-$koala_batch_job}",
+}
+_DIALECTS = {None: "", BatchDialect.SLURM: "slurm", BatchDialect.PBS: "pbs", BatchDialect.GRID_ENGINE: "grid-engine"}
 _HEADER = "# shellcheck shell=sh\n"
 
 
@@ -73,6 +83,7 @@ TIMINGS = ScriptTimings()
 def component_script(launch: Launch, timings: ScriptTimings = TIMINGS) -> str:
     """The script of one component. It is run by ``sh`` in the component's own directory and works only there."""
     application = launch.application
+    dialect = dialect_of(application.script)
     values = {
         "job_type": launch.job_type.value,
         "component": launch.part,
@@ -91,18 +102,20 @@ def component_script(launch: Launch, timings: ScriptTimings = TIMINGS) -> str:
         "stderr_bytes": _STDERR_BYTES,
         **_container(launch),
         **_checkpoint(launch),
-        "batch_job": launch.job if is_batch_script(application) else "",
+        "batch_job": launch.job,
+        "batch_system": _DIALECTS[dialect],
         "job_name": launch.name,
         "tasks": launch.task_count,
         "site_in_names": "yes" if any(map(_is_named_there, _outputs(application))) else "",
         "processors_per_task": launch.shape.processors,
     }
-    streams = {name: getattr(application, name) or "" for name in ("stdin", "stdout", "stderr")}
+    number = _NUMBERS.get(dialect, "$koala_batch_job")
+    streams = {name: _stream(getattr(application, name) or "", number) for name in ("stdin", "stdout", "stderr")}
     head = [
         "#!/bin/sh",
         f"# Component {launch.part} of {launch.parts} of job {launch.job}.",
         *(f"koala_{name}={shlex.quote(str(value))}" for name, value in values.items()),
-        *(f"koala_{name}={_stream(text)}" for name, text in streams.items()),
+        *(f"koala_{name}={text}" for name, text in streams.items()),
     ]
     if launch.search_path:
         head.append(f"PATH={shlex.quote(':'.join(launch.search_path))}:$PATH")
@@ -110,23 +123,23 @@ def component_script(launch: Launch, timings: ScriptTimings = TIMINGS) -> str:
     return "\n".join([*head, _program(application), *map(_shell_file, _FILES)])
 
 
-def is_batch_script(application: Application) -> bool:
-    """Whether it is a script with options for Slurm, which relies on the variables that Slurm sets."""
-    return application.script is not None and _DIRECTIVE.search(application.script) is not None
-
-
 def _outputs(application: Application) -> tuple[str | None, str | None]:
     return application.stdout, application.stderr
 
 
-def _stream(name: str) -> str:
+def _stream(name: str, number: str) -> str:
     """The name of a stream for the shell; what its site knows comes in where the script runs."""
-    parts = stream_parts(name)
-    return "".join(_SITE_PARTS[part] if isinstance(part, SitePart) else shlex.quote(part) for part in parts) or "''"
+    return "".join(_stream_piece(piece, number) for piece in stream_parts(name)) or "''"
+
+
+def _stream_piece(piece: str | SitePiece, number: str) -> str:
+    if isinstance(piece, str):
+        return shlex.quote(piece)
+    return _SITE_PARTS[piece.part].format(places=max(1, piece.places), number=number)
 
 
 def _is_named_there(name: str | None) -> bool:
-    return any(isinstance(part, SitePart) for part in stream_parts(name or ""))
+    return any(isinstance(part, SitePiece) for part in stream_parts(name or ""))
 
 
 def _container(launch: Launch) -> dict[str, str]:

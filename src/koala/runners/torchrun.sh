@@ -41,7 +41,7 @@ koala_worker() {
     umask "$koala_umask"
     koala_enter || exit 126
     koala_batch_variables
-    if [ -n "$koala_batch_job" ]; then
+    if [ "$koala_batch_system" = slurm ]; then
         SLURM_PROCID=$1
         SLURM_NODEID=$1
         export SLURM_PROCID SLURM_NODEID

@@ -80,7 +80,7 @@ def submit(
     koala submit --wrap './solver mesh.dat > result' --with solver --with mesh.dat
     generate-job | koala submit -
 
-    JOB is a file (YAML, RSL or a Slurm script), the name of an example, or - for standard input. A YAML file with
+    JOB is a file (YAML, RSL or a batch script), the name of an example, or - for standard input. A YAML file with
     `jobs:` has several that wait for each other by name: all are taken, or none. When this returns
     the job is on record and outlives any crash of the daemon. A job that can never fit is accepted too, with a
     warning: the grid may grow.

@@ -80,7 +80,7 @@ def place(
     koala place job.yaml --grid das2
     koala place --grid minigrid --flexible 150 --bisection 300 --load C1=900 --policy B1
 
-    JOB is a file (YAML, RSL or a Slurm script) or the name of an example, see koala examples.
+    JOB is a file (YAML, RSL or a batch script) or the name of an example, see koala examples.
     Exits with 3 when the policy refuses, and says what is missing where.
     """
     if policy_name == "":

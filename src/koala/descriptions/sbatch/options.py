@@ -7,10 +7,13 @@ noted; those without which the job would be another are listed with what to do i
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 from koala.descriptions.errors import ProblemList, SourceText, shown
+from koala.descriptions.sbatch.grid_engine import GridEngineOptions
+from koala.descriptions.sbatch.option_words import MAIL, PRIORITY, SITE, SUBMITTER, Option, OptionWord
+from koala.descriptions.sbatch.pbs import PbsOptions
 from koala.descriptions.yaml.problems import nearest
+from koala.model.launch import BatchDialect, dialect_of, dialect_of_line
 
 # Long name -> the letter that also names it, where there is one. All of them take a value.
 SBATCH_OPTIONS: dict[str, str | None] = {
@@ -69,58 +72,56 @@ KOALA_OPTIONS: dict[str, str | None] = {
 }
 WITHOUT_VALUE = frozenset({"checkpoint-shared", "flexible", "hold", "requeue", "no-requeue"})
 REPEATABLE = frozenset({"files", "input-file", "outputs"})
+# Who reads the lines for other batch systems.
+FOREIGN = {BatchDialect.PBS: PbsOptions, BatchDialect.GRID_ENGINE: GridEngineOptions}
 # So many lines are named in a note.
 LINES_NAMED_MAX = 5
 
-_SITE = "the grid file says this for each site"
 _LAYOUT = "Koala counts processors, and the site lays them out over its nodes"
-_MAIL = "Koala sends no mail; koala job wait and koala events tell of a job"
-_PRIORITY = "Koala decides when and in which order jobs start; #KOALA --priority high or low says which come first"
-_SUBMITTER = "it is for the one who submits"
 # Options of Slurm that are taken and change nothing: long name -> (letter, why).
 NOTED_OPTIONS: dict[str, tuple[str | None, str]] = {
-    "account": ("A", _SITE),
-    "acctg-freq": (None, _SITE),
+    "account": ("A", SITE),
+    "acctg-freq": (None, SITE),
     "batch": (None, _LAYOUT),
     "comment": (None, "a job has a name and no comment"),
     "contiguous": (None, _LAYOUT),
     "core-spec": ("S", _LAYOUT),
     "cores-per-socket": (None, _LAYOUT),
-    "cpu-freq": (None, _SITE),
-    "delay-boot": (None, _SITE),
+    "cpu-freq": (None, SITE),
+    "delay-boot": (None, SITE),
     "distribution": ("m", _LAYOUT),
     "exclusive": (None, "a component may share its nodes with others; the grid file says otherwise for a site"),
-    "extra": (None, _SITE),
+    "extra": (None, SITE),
     "extra-node-info": ("B", _LAYOUT),
     "get-user-env": (None, "the environment of the one who submits does not travel to the sites"),
     "gpu-bind": (None, _LAYOUT),
-    "gpu-freq": (None, _SITE),
+    "gpu-freq": (None, SITE),
     "gres-flags": (None, _LAYOUT),
     "hint": (None, _LAYOUT),
-    "ignore-pbs": (None, "lines of #PBS are comments here"),
+    "ignore-pbs": (None, "lines of #PBS are comments beside those of #SBATCH"),
     "kill-on-invalid-dep": (None, "a job whose dependency can never come ends, always"),
-    "mail-type": (None, _MAIL),
-    "mail-user": (None, _MAIL),
-    "mcs-label": (None, _SITE),
+    "mail-type": (None, MAIL),
+    "mail-user": (None, MAIL),
+    "mcs-label": (None, SITE),
     "mem-bind": (None, _LAYOUT),
     "mincpus": (None, _LAYOUT),
-    "network": (None, _SITE),
-    "nice": (None, _PRIORITY),
+    "network": (None, SITE),
+    "nice": (None, PRIORITY),
     "no-kill": ("k", "a job whose node fails is started again, up to its restarts"),
     "ntasks-per-core": (None, _LAYOUT),
     "ntasks-per-socket": (None, _LAYOUT),
     "open-mode": (None, "each run writes its output anew"),
     "overcommit": ("O", _LAYOUT),
     "oversubscribe": ("s", _LAYOUT),
-    "parsable": (None, _SUBMITTER),
-    "power": (None, _SITE),
+    "parsable": (None, SUBMITTER),
+    "power": (None, SITE),
     "prefer": (None, _LAYOUT),
-    "priority": (None, _PRIORITY),
-    "profile": (None, _SITE),
-    "propagate": (None, _SITE),
-    "qos": ("q", _SITE),
-    "quiet": ("Q", _SUBMITTER),
-    "resv-ports": (None, _SITE),
+    "priority": (None, PRIORITY),
+    "profile": (None, SITE),
+    "propagate": (None, SITE),
+    "qos": ("q", SITE),
+    "quiet": ("Q", SUBMITTER),
+    "resv-ports": (None, SITE),
     "segment": (None, _LAYOUT),
     "sockets-per-node": (None, _LAYOUT),
     "spread-job": (None, _LAYOUT),
@@ -130,10 +131,10 @@ NOTED_OPTIONS: dict[str, tuple[str | None, str]] = {
     "time-min": (None, "the walltime is that of --time"),
     "tres-bind": (None, _LAYOUT),
     "use-min-nodes": (None, _LAYOUT),
-    "verbose": ("v", _SUBMITTER),
-    "wait": ("W", _SUBMITTER),
+    "verbose": ("v", SUBMITTER),
+    "wait": ("W", SUBMITTER),
     "wait-all-nodes": (None, "an application starts when all its components are there, always"),
-    "wckey": (None, _SITE),
+    "wckey": (None, SITE),
 }
 # Those of them that stand alone, or have their value behind a '='.
 NOTED_ALONE = frozenset(
@@ -164,53 +165,14 @@ UNSUPPORTED_OPTIONS: dict[str, tuple[str | None, str]] = {
 }
 
 # A comment that looks like a directive with a space too many; prose after the word is let alone.
-_SLIP = re.compile(r"#[ \t]+(SBATCH|KOALA)(?=[ \t]+(?:-|hetjob|packjob))")
-_DIRECTIVE = re.compile(r"#(SBATCH|KOALA)(?=[ \t]|$)")
+_SLIP = re.compile(r"#[ \t]+(SBATCH|KOALA|PBS)(?=[ \t]+(?:-|hetjob|packjob))")
+_KOALA = re.compile(r"#KOALA(?=[ \t]|$)")
 
 
 def _said(options: list[str]) -> str:
     """The options and the verb that goes with them."""
     *others, last = options
     return f"{', '.join(others)} and {last} have" if others else f"{last} has"
-
-
-@dataclass(frozen=True, slots=True)
-class OptionWord:
-    """A word of an option line without its quotes.
-
-    ``places`` are where its characters stand in the script, and ``quoted`` which of them stood in quotes.
-    """
-
-    text: str
-    index: int
-    places: tuple[int, ...] = ()
-    quoted: frozenset[int] = frozenset()
-
-    def part(self, start: int, end: int | None = None) -> OptionWord:
-        """The word from one of its characters to another."""
-        index = self.places[start] if start < len(self.places) else self.index + start
-        return OptionWord(self.text[start:end], index, self.places[start:end], self.quoted)
-
-    def between_commas(self) -> list[OptionWord]:
-        """The parts of the word between commas: A='x,y',B=1 and "A=1,B=2" have two each."""
-        parts: list[OptionWord] = []
-        start = 0
-        for at, character in enumerate(self.text):
-            # Quotes keep a comma inside a value; quotes that began before the part's name go around several parts.
-            kept = self.places[at] in self.quoted and self.places[start] not in self.quoted
-            if character == "," and not kept:
-                parts.append(self.part(start, at))
-                start = at + 1
-        return [*parts, self.part(start)]
-
-
-@dataclass(frozen=True, slots=True)
-class Option:
-    """An option as it was given: its long name, its value (empty where it takes none) and where it stands."""
-
-    name: str
-    value: OptionWord
-    index: int
 
 
 class OptionLines:
@@ -234,19 +196,39 @@ class OptionLines:
         started = False
         index = 0
         late: list[int] = []
+        beside: dict[BatchDialect, list[int]] = {}
+        dialect = dialect_of(self.content.text) or BatchDialect.SLURM
+        foreign = FOREIGN[dialect](self.content, self._note) if dialect in FOREIGN else None
         for number, line in enumerate(self.content.text.split("\n"), start=1):
-            found = _DIRECTIVE.match(line)
-            if found and started:
+            kind = dialect_of_line(line)
+            if (kind or _KOALA.match(line)) and started:
                 late.append(number)
-            elif found:
-                self._read_line(found[1], index, self._words(line, index, found.end()))
+            elif kind is dialect and foreign is not None:
+                words = self._words(line, index, len(kind.value) + 1)
+                self.given += len(words)
+                foreign.read_line(words)
+            elif kind is dialect:
+                self._read_line("SBATCH", index, self._words(line, index, len(kind.value) + 1))
+            elif kind is not None:
+                beside.setdefault(kind, []).append(number)
+            elif _KOALA.match(line):
+                self._read_line("KOALA", index, self._words(line, index, len("#KOALA")))
             elif not started and _SLIP.match(line):
                 self.slips.append(number)
             elif line.strip() and not line.lstrip().startswith("#"):
                 started = True
             index += len(line) + 1
+        if foreign is not None:
+            for option in foreign.finish():
+                self._add(option)
+            self.notes += foreign.notes
+            self._without_effect |= foreign.without_effect
         self._refuse_empty_component(self._hetjob_index)
         self.notes += [f"{_said(list(names))} no effect: {why}" for why, names in self._without_effect.items()]
+        for kind, numbers in beside.items():
+            self._note_lines(
+                numbers, f"options for {kind.title}, which have no effect beside those for {dialect.title}"
+            )
         # Slurm takes both for comments, and so do we: a script may write another one, or have an option switched off.
         self._note_lines(late, "after the first command, where options have no effect; move them up if meant")
         self._note_lines(

@@ -1,4 +1,5 @@
-"""Jobs as Slurm batch scripts: what the options on the ``#SBATCH`` and ``#KOALA`` lines mean, to a Request.
+"""Jobs as batch scripts: what the options on the ``#SBATCH`` and ``#KOALA`` lines mean, to a Request. Those for PBS
+and Grid Engine come in the words of Slurm.
 
 The script itself is what each component runs. What the first component says of directory, environment, files
 and streams holds for the later ones too, unless they say otherwise; what concerns the whole job stands there only.
@@ -34,7 +35,8 @@ from koala.descriptions.job.outputs import OutputText, outputs_of, pattern_probl
 from koala.descriptions.job.required import NOTHING_REQUIRED, required_by
 from koala.descriptions.sbatch.begin import BEGIN_ADVICE, begin_of
 from koala.descriptions.sbatch.needs import NEEDS_OPTIONS, Layout, NeedsError, gpus_of_task, needs_of
-from koala.descriptions.sbatch.options import Option, OptionLines, OptionWord
+from koala.descriptions.sbatch.option_words import Option, OptionWord
+from koala.descriptions.sbatch.options import OptionLines
 from koala.descriptions.sbatch.signals import SIGNAL_ADVICE, AskedSignal, asked_signal
 from koala.descriptions.yaml.problems import NAME_ADVICE, nearest
 from koala.model.checkpoint import DIRECTORY_DEFAULT, Checkpoint
