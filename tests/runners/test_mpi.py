@@ -111,6 +111,7 @@ def test_what_the_launcher_says_of_a_name_that_no_node_resolves_is_in_the_standa
         told = [(tmp_path / site / "components" / token / "stderr") for site, token in zip("ab", TOKENS, strict=True)]
         for path in told:
             assert "nowhere.invalid" in path.read_text(), path
+        assert any("does not know the name nowhere.invalid" in each.stderr_line for each in ended)
 
     in_world(tmp_path, scenario)
 

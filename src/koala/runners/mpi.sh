@@ -78,7 +78,24 @@ koala_proxy() {
     koala_stop_counting
     koala_signal_child KILL
     koala_code_in "$koala_ranks"
+    if [ "$koala_code" -ne 0 ] && [ ! -e "$koala_home/.ranks-ran" ]; then
+        koala_say_unresolved "$@" >&2
+    fi
     exit "${koala_failure:-$koala_code}"
+}
+
+# koala_say_unresolved WORDS...: of a proxy that did not come to mpiexec, whether this node knows the name of the node
+# where that is. Its own last words speak of firewalls.
+koala_say_unresolved() {
+    while [ "$#" -gt 1 ] && [ "$1" != --control-port ]; do
+        shift
+    done
+    koala_name=${2-}
+    koala_name=${koala_name%:*}
+    if [ -n "$koala_name" ] && command -v getent >/dev/null 2>&1 && ! getent ahosts "$koala_name" >/dev/null 2>&1; then
+        printf "node %s does not know the name %s, where mpiexec is: the grid file may say 'host' or 'network' for that site\n" \
+            "$koala_host" "$koala_name"
+    fi
 }
 
 # The exit code of a rank that failed, of those that have left notes in these directories, or nothing, in koala_failure.
