@@ -11,20 +11,32 @@ import httpx
 import pytest
 
 from koala.client.client import NO_TLS
+from koala.daemon.dashboard.glossary import TERMS
 from koala.daemon.dashboard.page_contents import (
     PAGE_JOBS,
-    QUEUE_JOBS_MAX,
     SITE_CHARTS_MAX,
     TAIL_BYTES,
     TIMELINE_ELEMENTS_MAX,
     TIMELINE_JOBS_MAX,
 )
+from koala.daemon.dashboard.queues import QUEUE_LINES_MAX
 from koala.daemon.dashboard.words import moment
 from koala.model.api import ElementCountsInfo, JobDetail, Output, PlanInfo, RefusalInfo, Scope
 from tests.support.grid_forms import NOW, component, job, overview, places, site
 from tests.support.painted_grid import PaintedService, Served, served
 
-PAGES = ("/", "/network", "/jobs", "/jobs/7", "/jobs/10", "/jobs/4", "/sites/delft", "/sites/vrije", "/login")
+PAGES = (
+    "/",
+    "/network",
+    "/jobs",
+    "/jobs/7",
+    "/jobs/10",
+    "/jobs/4",
+    "/sites/delft",
+    "/sites/vrije",
+    "/words",
+    "/login",
+)
 ALL = (Scope.READ, Scope.SUBMIT, Scope.OPERATE)
 # A moment that is told with its date, also if the tests began before midnight and this one runs after it.
 LATER = NOW + 2 * 86_400.0
@@ -299,8 +311,10 @@ def test_the_page_of_an_array_lists_its_elements_and_those_that_ended_are_jobs_o
     assert re.findall(r'data-key="element-(\d+)"', page) == ["23", "22", "21"]
     assert "number 4 in its queue" in page
     assert "2 on delft" in page
-    for path in ("/", "/sites/delft"):
-        assert "21 job-21" in text_of(operator.get(path).text)
+    assert "21 job-21" in text_of(operator.get("/sites/delft").text)
+    overview_page = text_of(operator.get("/").text)
+    assert "20 sweep 2 of 5 ended" in overview_page
+    assert "21 job-21" not in overview_page
     assert 'id="elements"' not in operator.get("/jobs/22").text
 
 
@@ -316,15 +330,73 @@ def test_the_elements_of_an_array_leave_room_for_other_jobs_that_ended(
     elements = [ended(101 + n, NOW - 1, name=f"sweep[{n}]", array=100, array_index=n) for n in range(60)]
     jobs = (array, *elements, ended(90, NOW - 300), ended(91, NOW - 200, "leiden"))
     server.paint(lambda service: service.painted.update({each.id: each for each in jobs}))
-    for path in ("/", "/sites/delft"):
-        page = text_of(operator.get(path).text)
-        assert "90 job-90" in page
-        assert page.count("sweep [") == TIMELINE_ELEMENTS_MAX
-        assert "160 sweep [59]" in page
+    page = text_of(operator.get("/sites/delft").text)
+    assert "90 job-90" in page
+    assert page.count("sweep [") == TIMELINE_ELEMENTS_MAX
+    assert "160 sweep [59]" in page
+    page = text_of(operator.get("/").text)
+    assert "90 job-90" in page
+    assert page.count("100 sweep 60 of 60 ended") == 1
+    assert "sweep [" not in page
     page = text_of(operator.get("/jobs/100").text)
     assert "0-59: 60 done" in page
     assert "0 waiting" not in page
     assert "its turn has come" not in page
+
+
+def sweeping() -> PaintedService:
+    """An array of 200 elements under way: 120 ended, 60 run, 20 wait; and one that has just been submitted."""
+    counts = ElementCountsInfo(indices="0-199", size=200, waiting=20, running=60, done=120)
+    array = job(100, "unfolding", name="sweep", elements=counts, standing="running", processors=1)
+    states = ["done"] * 120 + ["running"] * 60 + ["waiting"] * 20
+    elements = [
+        job(101 + n, state, name=f"sweep[{n}]", array=100, array_index=n, processors=1, places=places(("delft", 1)))
+        for n, state in enumerate(states)
+    ]
+    others = [job(7, "running", name="tides", places=places(("leiden", 4))), job(8, "waiting", name="urgent")]
+    return PaintedService(overview([site("delft", 64, ours=60), site("leiden")]), [*others, array, *elements])
+
+
+def test_the_overview_has_an_array_as_one_line_of_a_list_and_one_row_over_time(tmp_path: Path) -> None:
+    with served(tmp_path, sweeping) as server, caller(server) as operator:
+        page = operator.get("/").raise_for_status().text
+    assert re.findall(r'<li data-key="job-(\d+)"', page) == ["8", "100", "7", "100"]
+    assert re.findall(r'class="timeline-row" data-key="job-(\d+)"', page) == ["100", "8", "7"]
+    told = text_of(page)
+    assert "60 elements here: 60 on delft 200 elements: 20 waiting, 60 running, 120 done" in told
+    assert "100 sweep 120 of 200 ended running" in told
+    assert "sweep[" not in told
+
+
+def test_words_that_pages_underline_are_explained_on_a_page(reader: httpx.Client) -> None:
+    words = reader.get("/words").raise_for_status().text
+    used = {name for path in PAGES for name in re.findall(r'href="/words#([^"]+)"', reader.get(path).text)}
+    assert used >= {"ours", "earmark", "policy", "fixed-request"}
+    assert used <= set(re.findall(r'<div id="([^"]+)">', words))
+    for state in ("claiming", "quarantined", "misconfigured"):
+        assert f">{state}</span>" in words
+
+
+def test_the_words_of_the_pages_are_those_of_the_glossary() -> None:
+    glossary = (Path(__file__).parents[3] / "docs" / "glossary.md").read_text(encoding="utf-8")
+    assert [word for word in TERMS if f"| **{word.replace('-', ' ')}" not in glossary] == []
+
+
+def test_a_site_is_told_in_plain_words(server: Served, operator: httpx.Client) -> None:
+    server.service.paint_site("delft", man="west", wan="europe", gained_processor_s=87.0, wasted_processor_s=1.0)
+    alone = text_of(operator.get("/sites/delft").text)
+    assert "left to others until claimed 87 processor seconds" in alone
+    assert "held idle before starts 1 processor second " in alone
+    assert "near it" not in alone
+    server.service.paint_site("leiden", man="west", wan="europe")
+    assert "near it leiden" in text_of(operator.get("/sites/delft").text)
+
+
+def test_a_job_is_told_in_plain_words(server: Served, operator: httpx.Client) -> None:
+    server.paint(lambda service: service.paint_job(job(41, kind="fixed", gained_processor_s=36_000.0)))
+    told = text_of(operator.get("/jobs/41").text)
+    assert "sites named by the job" in told
+    assert "left to others until claimed 10.0 processor hours" in told
 
 
 def test_a_job_that_is_held_until_its_time_is_listed_with_it(server: Served, operator: httpx.Client) -> None:
@@ -397,11 +469,11 @@ def test_fifty_sites_and_a_thousand_waiting_jobs_stay_one_page(tmp_path: Path) -
         page = operator.get("/").raise_for_status().text
     assert len(re.findall('class="panel site"', page)) == 50
     assert len(re.findall('class="chart"', page)) == 0, f"charts are for {SITE_CHARTS_MAX} sites at most"
-    assert len(re.findall(r'<li data-key="job-\d+"', page)) == QUEUE_JOBS_MAX + 1
+    assert len(re.findall(r'<li data-key="job-\d+"', page)) == QUEUE_LINES_MAX + 1
     rows = re.findall(r'class="timeline-row" data-key="job-(\d+)"', page)
     assert len(rows) == TIMELINE_JOBS_MAX
     assert "1" in rows, "the job that runs is shown before those that wait"
-    assert f"{1_000 - QUEUE_JOBS_MAX} more" in page
+    assert f"{1_000 - QUEUE_LINES_MAX} more" in page
     assert len(page) < 400_000
 
 

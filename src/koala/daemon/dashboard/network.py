@@ -22,6 +22,8 @@ NODE_RADIUS = 20
 NAME_CHARACTERS_MAX = 14
 _MARGIN_X, _MARGIN_Y = 62, 44
 _BEND = 16.0
+# Around the nodes: for arrows, and below them for names.
+_ROOM_ABOVE, _ROOM_BELOW = 16, 24
 _LABEL_AT = 0.4  # not in the middle, where links cross
 
 
@@ -62,12 +64,14 @@ class DiagramArrow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NetworkDiagram(msgspec.Struct, frozen=True, kw_only=True):
-    """The diagram. ``left_out`` counts the sites that are not drawn."""
+    """The diagram, from ``top`` on so high. ``left_out`` counts the sites that are not drawn."""
 
     nodes: tuple[DiagramNode, ...]
     lines: tuple[DiagramLine, ...]
     arrows: tuple[DiagramArrow, ...]
     left_out: int
+    top: float
+    height: float
 
 
 def network(overview: Overview) -> NetworkDiagram:
@@ -81,6 +85,8 @@ def network(overview: Overview) -> NetworkDiagram:
         if transfer.source in spots and transfer.target in spots and transfer.source != transfer.target:
             by_route.setdefault((transfer.source, transfer.target), []).append(transfer)
     busy = {frozenset(route) for route in by_route}
+    heights = [y for _, y in spots.values()] or [HEIGHT / 2]
+    top = max(0.0, min(heights) - NODE_RADIUS - _ROOM_ABOVE)
     return NetworkDiagram(
         nodes=tuple(_node(site, spots[site.name]) for site in sites),
         lines=tuple(
@@ -90,6 +96,8 @@ def network(overview: Overview) -> NetworkDiagram:
         ),
         arrows=tuple(_arrow(route, transfers, spots) for route, transfers in by_route.items()),
         left_out=len(overview.sites) - len(sites),
+        top=round(top, 1),
+        height=round(min(float(HEIGHT), max(heights) + NODE_RADIUS + _ROOM_BELOW) - top, 1),
     )
 
 

@@ -19,6 +19,7 @@ import msgspec
 from koala.daemon.dashboard.axis import life, recent
 from koala.daemon.dashboard.charts import measured_line, processor_bar, usage_chart
 from koala.daemon.dashboard.network import network
+from koala.daemon.dashboard.queues import arrays_shown, queue, stands_for
 from koala.daemon.dashboard.timeline import component_rows, job_row, rows_at_site
 from koala.daemon.dashboard.words import counted, expected, with_its_time
 from koala.daemon.service.principal import Principal
@@ -32,6 +33,7 @@ from koala.model.api import (
     Overview,
     Page,
     Scope,
+    SiteInfo,
     TransferInfo,
 )
 from koala.model.errors import ClientError, NotFoundError
@@ -45,11 +47,10 @@ WINDOWS_MIN = (1, 5, 30, 120, 720)
 WINDOW_DEFAULT_MIN = 30
 TIMELINE_JOBS_MAX = 16
 TIMELINE_ENDED_MAX = 6
-# So many elements of one array that have ended are shown beside other jobs.
+# So many elements of one array that have ended are shown beside other jobs at a site.
 TIMELINE_ELEMENTS_MAX = 3
 SITE_CHARTS_MAX = 24
-QUEUE_JOBS_MAX = 25
-QUEUE_EXPLAINED_MAX = 10
+EXPLAINED_MAX = 10
 EVENTS_MAX = 30
 LINKS_MAX = 200
 MATRIX_SITES_MAX = 12
@@ -170,8 +171,16 @@ class PageContents:
             for site in grid.sites:
                 history = await self._service.grid.history(who, site.name, axis.from_at, axis.to_at)
                 charts[site.name] = usage_chart(history, axis)
-        queues = (grid.waiting_high, grid.waiting_low, grid.held)
-        waiting = [job for queue in queues for job in queue[:QUEUE_EXPLAINED_MAX]]
+        listed = {
+            "high": grid.waiting_high,
+            "low": grid.waiting_low,
+            "held": grid.held,
+            "claiming": grid.claiming,
+            "active": grid.active,
+        }
+        arrays = {each.id: each for each in await self._details(who, arrays_shown(list(listed.values())))}
+        queues = {name: queue(jobs, arrays) for name, jobs in listed.items()}
+        waiting = {line.job.id: line.job for name in ("high", "low", "held") for line in queues[name].lines}
         return {
             "grid": grid,
             "axis": axis,
@@ -181,9 +190,9 @@ class PageContents:
             "network": network(grid),
             "links": busiest_links(grid)[:LINKS_MAX],
             "transfers": moving_first(grid)[:TRANSFERS_MAX],
-            "reasons": await self._reasons(who, waiting, grid.now),
+            "queues": queues,
+            "reasons": await self._reasons(who, list(waiting.values()), grid.now),
             "events": await self._newest_events(who),
-            "queue_max": QUEUE_JOBS_MAX,
             "minutes": minutes,
             "windows_all": WINDOWS_MIN,
             "refresh_s": 2 if any(each.ended_at is None for each in grid.transfers) else 5,
@@ -202,7 +211,7 @@ class PageContents:
             which=asked.which,
         )
         now = self._clock()
-        kept = [each for each in found.items if each.state in _KEPT][:QUEUE_EXPLAINED_MAX]
+        kept = [each for each in found.items if each.state in _KEPT][:EXPLAINED_MAX]
         return {
             "jobs": found.items,
             "next": found.next,
@@ -271,11 +280,12 @@ class PageContents:
 
     async def site(self, who: Principal, name: str, minutes: int | None) -> Context:
         """One site."""
-        site = next((each for each in await self._service.grid.sites(who) if each.name == name), None)
+        grid = await self._service.grid.overview(who)
+        site = next((each for each in grid.sites if each.name == name), None)
         if site is None:
             raise NotFoundError(f"there is no site {name!r} in this grid; the overview lists all sites")
         now = self._clock()
-        minutes = WINDOW_DEFAULT_MIN if minutes is None else minutes
+        minutes = window_for(now - grid.started_at) if minutes is None else minutes
         axis = recent(now, minutes * 60.0)
         history = await self._service.grid.history(who, name, axis.from_at, axis.to_at)
         there = await self._details(who, site.jobs[:TIMELINE_JOBS_MAX])
@@ -287,6 +297,7 @@ class PageContents:
             "chart": usage_chart(history, axis),
             "rows": rows_at_site([*there, *lately], name, axis, now),
             "jobs": there,
+            "near": near(site, grid.sites),
             "minutes": minutes,
             "windows_all": WINDOWS_MIN,
             "now": now,
@@ -296,25 +307,30 @@ class PageContents:
     # ---------------------------------------------------------------------------------------- pieces
 
     async def _timeline_jobs(self, who: Principal, grid: Overview, from_at: float) -> list[JobDetail]:
-        """At most ``TIMELINE_JOBS_MAX`` jobs, newest first. Those with places come before those that ended lately,
-        and these before those that wait, of which there may be very many."""
-        placed = sorted((each.id for each in (*grid.active, *grid.claiming)), reverse=True)
-        waiting = sorted((each.id for each in (*grid.waiting_high, *grid.waiting_low)), reverse=True)
-        ended = await self._ended(who, from_at)
+        """At most ``TIMELINE_JOBS_MAX`` jobs, newest first, an array for all of its elements. Those with places come
+        before those that ended lately, and these before those that wait, of which there may be very many."""
+        placed = sorted({stands_for(each) for each in (*grid.active, *grid.claiming)}, reverse=True)
+        waiting = sorted({stands_for(each) for each in (*grid.waiting_high, *grid.waiting_low)}, reverse=True)
+        ended = [each for each in await self._ended(who, from_at) if each not in placed]
         room = max(0, TIMELINE_JOBS_MAX - len(placed) - min(len(ended), TIMELINE_ENDED_MAX))
         chosen = [*placed, *ended[:TIMELINE_ENDED_MAX], *waiting[:room], *ended[TIMELINE_ENDED_MAX:]]
-        return await self._details(who, sorted(chosen[:TIMELINE_JOBS_MAX], reverse=True))
+        chosen = list(dict.fromkeys(chosen))[:TIMELINE_JOBS_MAX]
+        return await self._details(who, sorted(chosen, reverse=True))
 
     async def _ended(self, who: Principal, from_at: float, site: str | None = None) -> list[int]:
-        """The jobs that ended last after a moment, at the site or anywhere, and of each array a few elements."""
+        """The jobs that ended last after a moment: at the site, and of each array a few elements, or anywhere, where
+        an array stands for them."""
         elements: Counter[int] = Counter()
-        ends = {}
+        ends: dict[int, float] = {}
         for each in await self._service.grid.ended_lately(who, from_at, site):
+            if each.array is not None and site is None:
+                ends.setdefault(each.array, each.ended_at)
+                continue
             if each.array is not None:
                 elements[each.array] += 1
             if each.array is None or elements[each.array] <= TIMELINE_ELEMENTS_MAX:
                 ends[each.id] = each.ended_at
-        if site is None:  # arrays, and those that never had places
+        if site is None:  # arrays without places, and those that never had any
             found = await self._service.jobs(who, states=ENDED, limit=TIMELINE_JOBS_MAX)
             ends |= {each.id: at for each in found.items if (at := each.ended_at or 0.0) >= from_at}
         return sorted(ends, key=lambda job: (ends[job], job), reverse=True)[:TIMELINE_JOBS_MAX]
@@ -402,6 +418,11 @@ async def read_tail(service: Service, who: Principal, wanted: OutputSelection) -
     last = await read(begin, 2 * TAIL_BYTES)
     text = last.text.partition("\n")[2] if begin and "\n" in last.text else last.text
     return Tail(text=text, skipped_bytes=begin, next_offset=last.next_offset, complete=last.complete)
+
+
+def near(site: SiteInfo, sites: Sequence[SiteInfo]) -> list[str]:
+    """The other sites of its region."""
+    return [each.name for each in sites if each.man == site.man != "" and each.name != site.name]
 
 
 def busiest_links(grid: Overview) -> list[LinkInfo]:

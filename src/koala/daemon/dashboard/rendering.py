@@ -17,7 +17,8 @@ from jinja2 import Environment, FunctionLoader, StrictUndefined
 import koala
 from koala.daemon.dashboard import words
 from koala.daemon.dashboard.charts import AREA_HEIGHT, AREA_WIDTH
-from koala.daemon.dashboard.network import HEIGHT, NODE_RADIUS, WIDTH
+from koala.daemon.dashboard.glossary import STATE_MEANING, TERMS
+from koala.daemon.dashboard.network import NODE_RADIUS, WIDTH
 from koala.daemon.dashboard.timeline import PHASE_MEANING, told
 from koala.model.api import WHY_CHARACTERS_MAX
 from koala.model.job_array import element_tail
@@ -82,22 +83,26 @@ def _environment() -> Environment:
         moment=words.moment,
         places=words.places,
         planned=words.planned,
+        processor_time=words.processor_time,
         shortened=words.shortened,
         told=told,
         with_its_time=words.with_its_time,
     )
     environment.globals.update(
         area=(AREA_WIDTH, AREA_HEIGHT),
+        chosen_by=words.CHOSEN_BY,
         condition_meaning=words.CONDITION_MEANING,
         counted=words.counted,
         element_tail=element_tail,
         known_from=words.KNOWN_FROM,
         measured_by=words.MEASURED_BY,
-        network_box=(WIDTH, HEIGHT),
+        network_box=WIDTH,
         node_radius=NODE_RADIUS,
         phases=PHASE_MEANING,
         reason_max=WHY_CHARACTERS_MAX,
+        state_meaning=STATE_MEANING,
         static_url=_static_url,
+        terms=TERMS,
         version=koala.__version__,
     )
     return environment

@@ -135,6 +135,10 @@ def _add_pages(router: APIRouter, known: Any, served: Any) -> None:
         context["may_release"] = context["explanation"].held and may_cancel(caller, context["job"])
         return _answer("job.html", service, caller, did, here="job", **context)
 
+    @router.get("/words")
+    async def words_page(caller: Principal = known, service: Service = served) -> Response:
+        return _answer("words.html", service, caller, "", here="words", refresh_s=0)
+
     @router.get("/network")
     async def network_page(caller: Principal = known, service: Service = served) -> Response:
         context = await PageContents(service).network(caller)

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from koala.daemon.dashboard.axis import Axis
-from koala.daemon.dashboard.words import amount, duration
-from koala.model.api import ComponentRun, JobDetail, TransferInfo
+from koala.daemon.dashboard.words import amount, counted, duration
+from koala.model.api import ComponentRun, ElementCountsInfo, JobDetail, TransferInfo
 from koala.model.job_array import element_tail
 
 ROWS_MAX = 100
@@ -55,8 +55,9 @@ class Bar(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of a timeline. ``end`` is where its bars end for good, with the word for it, or None. ``tail`` is the
-    end of the label of an element of an array, which is not to be cut off."""
+    """One line of a timeline, with the ``state`` of its job and what else there is to say, its ``detail``. ``end`` is
+    where its bars end for good, or None. ``tail`` is the end of the label of an element of an array, which is not to
+    be cut off."""
 
     key: str
     label: str
@@ -129,13 +130,19 @@ def job_row(job: JobDetail, axis: Axis, now: float) -> Row:
     return Row(
         key=f"job-{job.id}",
         label=f"{job.id} {job.name}",
-        detail=job.standing or job.state,
+        detail="" if job.elements is None else _progress(job.elements),
         bars=bars(job_stretches(job, now), axis),
         job=job.id,
         state=job.standing or job.state,
         end=axis.percent(job.ended_at) if ended and job.ended_at is not None else None,
         tail=element_tail(job.name, job.array_index),
     )
+
+
+def _progress(elements: ElementCountsInfo) -> str:
+    """How far an array has come."""
+    ended = elements.done + elements.failed + elements.cancelled
+    return f"{ended:,} of {elements.size:,} ended"
 
 
 def component_rows(job: JobDetail, axis: Axis, now: float) -> list[Row]:
@@ -182,7 +189,8 @@ def rows_at_site(jobs: Iterable[JobDetail], site: str, axis: Axis, now: float) -
             runs = [each for each in here if each.part == part]
             drawn = bars((each for run in runs for each in component_stretches(run, now)), axis)
             if drawn:
-                size = f"component {part}, {runs[-1].processors} processors"
+                size = counted(runs[-1].processors, "processor")
+                size = size if len(here) == len(runs) else f"component {part}, {size}"
                 rows.append(
                     Row(
                         key=f"job-{job.id}-{part}",
@@ -190,7 +198,7 @@ def rows_at_site(jobs: Iterable[JobDetail], site: str, axis: Axis, now: float) -
                         detail=size,
                         bars=drawn,
                         job=job.id,
-                        state=job.state,
+                        state=job.standing or job.state,
                         tail=element_tail(job.name, job.array_index),
                     )
                 )
@@ -211,7 +219,7 @@ def bars(stretches: Iterable[Stretch], axis: Axis) -> tuple[Bar, ...]:
 def told(row: Row) -> str:
     """The row in words, for those who do not see it."""
     phases = "; ".join(bar.title for bar in row.bars) or "nothing in this stretch of time"
-    return f"{row.label}, {row.detail}: {phases}"
+    return f"{', '.join(filter(None, (row.label, row.state, row.detail)))}: {phases}"
 
 
 def _or(at: float | None, otherwise: float) -> float:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 
-from koala.model.api import JobSummary, SiteInfo
+from koala.model.api import JobSummary, Place, SiteInfo
 
 # How the core speaks of the time before which a job is not tried.
 _ITS_TIME = "its time (begin_at)"
@@ -88,10 +88,22 @@ def shortened(text: str, characters: int) -> str:
     return text if len(text) <= characters else text[: characters - 1] + "\N{HORIZONTAL ELLIPSIS}"
 
 
+def processor_time(processor_s: float) -> str:
+    """Processor time, in hours where it is long enough."""
+    if processor_s < 360:
+        return counted(round(processor_s), "processor second")
+    return f"{processor_s / 3_600:,.1f} processor hours"
+
+
 def places(job: JobSummary) -> str:
     """Where a job is: ``4 on delft, 2 on leiden``; each site once."""
+    return places_of(job.places)
+
+
+def places_of(held: Iterable[Place]) -> str:
+    """These places, each site once."""
     total: dict[str, int] = {}
-    for place in job.places:
+    for place in held:
         total[place.site] = total.get(place.site, 0) + place.processors
     return ", ".join(f"{processors} on {site}" for site, processors in total.items())
 
@@ -112,6 +124,12 @@ def condition(site: SiteInfo) -> str:
     return site.trust
 
 
+# By whom the sites of a job are chosen, by the kind of its request.
+CHOSEN_BY = {
+    "fixed": "named by the job",
+    "non-fixed": "chosen by Koala",
+    "flexible": "chosen by Koala, which divides the total",
+}
 # How a measurement of a link was made, and how it is known what a job sends between its sites.
 MEASURED_BY = {"transfer": "a file", "overdue": "a file that is overdue", "probe": "a probe"}
 KNOWN_FROM = {
