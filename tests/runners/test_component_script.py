@@ -184,6 +184,56 @@ def test_the_last_line_of_the_errors_of_an_application_that_fails_is_kept(
 
 
 @shells
+def test_processor_time_is_counted_from_the_barrier_on_and_with_all_that_was_waited_for(
+    tmp_path: Path, shell: list[str]
+) -> None:
+    """In milliseconds. An end so soon has no memory that anybody saw."""
+    busy = "import time\nwhile time.process_time() < 0.2: pass"
+    program = f"{shlex.quote(sys.executable)} -c {shlex.quote(busy)} & wait $!; {shlex.quote(sys.executable)} -c ''"
+    home = folder_with(tmp_path, launch(application=program), Go())
+    run_script(shell, home)
+    milliseconds, _ = (home / "usage").read_text().split()
+    assert 200 <= int(milliseconds) < 100_000
+
+
+@shells
+@pytest.mark.parametrize(
+    "application",
+    [
+        Application(script="srun --version >/dev/null 2>&1 || :", requires=("srun",)),
+        Application(executable="/bin/qrsh"),
+        Application(
+            script="rm -f $KOALA_HOME/.times-*; mkdir $KOALA_HOME/.times-$(uname -n)-$(cut -d' ' -f1 $KOALA_HOME/pid)"
+        ),
+    ],
+    ids=["script", "program", "unwritable"],
+)
+def test_processor_time_that_this_shell_cannot_know_is_not_measured(
+    tmp_path: Path, shell: list[str], application: Application
+) -> None:
+    """Steps of a batch system are no children of who asks for them."""
+    home = folder_with(tmp_path, launch(application=application), Go())
+    run_script(shell, home)
+    assert (home / "usage").read_text().split()[0] == "-"
+
+
+@shells
+def test_of_processes_that_left_the_application_the_memory_is_seen_and_the_time_unknown(
+    tmp_path: Path, shell: list[str]
+) -> None:
+    program = """
+(setsid sh -c 'until [ -e "$KOALA_HOME/over" ]; do sleep 0.1; done' &)
+until grep -q ' 1' "$KOALA_HOME"/.memory-* 2>/dev/null; do sleep 0.05; done
+: >"$KOALA_HOME/over"
+"""
+    home = folder_with(tmp_path, launch(application=program), Go())
+    run_script(shell, home)
+    milliseconds, kib = (home / "usage").read_text().split()
+    assert milliseconds == "-"
+    assert int(kib) > 0
+
+
+@shells
 def test_a_program_with_the_line_ends_of_dos_is_said_to_have_them(tmp_path: Path, shell: list[str]) -> None:
     home = folder_with(tmp_path, launch(application=Application(executable="./solver")), Go())
     (home / "workspace").mkdir()
@@ -324,7 +374,7 @@ def test_a_proxy_that_does_not_see_a_rank_fail_is_ended(
     proxy = tmp_path / "proxy"
     proxy.write_text(BLIND_PROXY.format(shell=shlex.join(shell)))
     proxy.chmod(0o755)
-    words = [*shell, str(home / "script"), "proxy", str(proxy)]
+    words = [*shell, str(home / "script"), "proxy", "0", str(proxy)]
     environment = {"PATH": os.environ["PATH"], "KOALA_HOME": str(home)}
     with subprocess.Popen(words, cwd=home, env=environment) as process:
         try:

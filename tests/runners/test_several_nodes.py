@@ -146,7 +146,7 @@ def test_a_node_that_cannot_be_reached_fails_the_component(make: Make, tmp_path:
     )
     release(JobType.MPI, [only])
     assert only.ended() == "exited 126"
-    assert "how to reach node a1" in only.text("log")
+    assert "how to reach node a1" in only.text("stderr")
     assert not processes_of(tmp_path)
 
 
@@ -185,6 +185,36 @@ def test_the_first_worker_that_fails_ends_those_of_the_other_nodes(make: Make, t
     release(JobType.TORCHRUN, [only])
     assert only.ended() == "exited 3"
     assert not processes_of(tmp_path)
+
+
+def test_what_workers_of_all_nodes_used_is_told_together(make: Make) -> None:
+    script = f"""#!{sys.executable}
+import glob, os, time
+held = b"x" * (64 << 20)
+while time.process_time() < 0.3:
+    pass
+def largest():
+    words = [open(each).read().split() for each in glob.glob(os.environ["KOALA_HOME"] + "/.memory-*")]
+    return sorted(int(each[0]) if each else 0 for each in words)[-2:]
+while len(largest()) < 2 or largest()[0] < 65536:
+    time.sleep(0.02)
+"""
+    (only,) = make(Application(script=script), JobType.TORCHRUN, ((("a0", 1), ("a1", 1)),))
+    release(JobType.TORCHRUN, [only])
+    assert only.ended() == "exited 0", only.text("stderr")
+    milliseconds, kib = map(int, only.text("usage").split())
+    assert milliseconds >= 600
+    assert kib >= 2 * 65536
+
+
+@pytest.mark.parametrize("job_type", [JobType.PLAIN, JobType.TORCHRUN])
+def test_what_was_used_is_not_known_where_a_node_does_not_tell(make: Make, job_type: JobType) -> None:
+    """Of a plain application nobody sees the other nodes; of the others one whose disk is full tells nothing."""
+    script = 'rm -rf "$KOALA_HOME/.usage-1"; mkdir "$KOALA_HOME/.usage-1"'
+    (only,) = make(Application(script=script), job_type, ((("a0", 1), ("a1", 1)),))
+    release(job_type, [only])
+    only.ended()
+    assert only.text("usage") == "- -\n"
 
 
 def test_a_worker_that_does_not_listen_is_ended_by_force(make: Make, tmp_path: Path) -> None:

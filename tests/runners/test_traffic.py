@@ -261,12 +261,13 @@ def test_counting_that_has_hardly_begun_can_be_ended(tmp_path: Path, shell: str,
     folder = Path(runners.__file__).parent
     words = (
         f"koala_home={shlex.quote(str(tmp_path / home))} koala_host=here koala_components=2\n"
+        f". {shlex.quote(str(folder / 'beside.sh'))}\n"
         f". {shlex.quote(str(folder / 'traffic.sh'))}\n"
         "koala_follow_traffic() { koala_counted_s=0; koala_sleep_until 600; }\n"
         "trap : TERM\n"
         "sleep 600 & beside=$!\n"
         f"{ways}"
-        "kill $beside && echo ended\n"
+        "kill -KILL $beside && echo ended\n"
     )
     done = subprocess.run([*shell.split(), "-uc", words], capture_output=True, text=True, check=True, timeout=60)
     assert done.stdout == "ended\n"

@@ -33,7 +33,7 @@ def test_the_line_of_an_ended_job_closes_with_what_is_counted_in_the_order_in_wh
 
 def test_all_that_callers_are_told_of_a_job_is_on_record_or_worked_out_for_them() -> None:
     worked_out = {"place_in_line", "begins_at", "description", "components", "transfers", "files"}
-    worked_out |= {"asked", "tasks", "walltime_s", "outputs", "traffic", "checkpoint", "standing"}
+    worked_out |= {"asked", "tasks", "walltime_s", "outputs", "traffic", "checkpoint", "standing", "usage"}
     assert set(JobDetail.model_fields) - worked_out <= set(StoredJob.__struct_fields__)
 
 

@@ -50,6 +50,7 @@ from koala.model.api import (
     TokenWish,
     TrafficInfo,
     UnmeasuredInfo,
+    UsageInfo,
     UsagePoint,
 )
 from koala.model.errors import NotFoundError
@@ -420,6 +421,15 @@ def busy_grid() -> PaintedService:
             runs=2,
             failures=2,
             reason="component 0 failed on delft: exit code 3; restarts used up",
+            usage=UsageInfo(
+                components=2,
+                measured=1,
+                processor_s=320.0,
+                held_processor_s=800.0,
+                efficiency=0.4,
+                peak_memory_bytes=3 * 1024**3,
+                asked_memory_bytes=4 * 1024**3,
+            ),
             places=places(("delft", 2)),
             checkpoint=CheckpointInfo(
                 saved=[
@@ -436,6 +446,8 @@ def busy_grid() -> PaintedService:
                     outcome="failed",
                     exit_code=3,
                     stderr_line="mesh.c:88: cannot open <b>tides</b>.mesh",
+                    processor_s=320.0,
+                    peak_memory_bytes=3 * 1024**3,
                 ),
             ],
         ),

@@ -34,6 +34,7 @@ LOG = "log"  # what the script and its helpers said, for whoever looks for a fau
 STDOUT = "stdout"
 STDERR = "stderr"
 LAST_LINE = "last-line"  # what the application that failed wrote last to its standard error
+USAGE = "usage"  # what the application has used: milliseconds of processor time, and KiB of memory at its peak
 WORK = "workspace"  # where the application starts, unless it names a directory
 SITE = "site"  # shell functions by which a site with nodes of its own tells of them, and runs commands on them
 NODES = "nodes"  # the component's nodes: a line of name and processors each, the script's own first

@@ -51,16 +51,13 @@ class Outcome(enum.StrEnum):
     UNSUITABLE = "unsuitable"  # the site will never run what is asked for, as too long; it never held processors
 
 
-# So many nodes of a component that ended are told at most.
-ENDED_NODES_MAX = 16
+ENDED_NODES_MAX = 16  # nodes that are told of a component that ended
 # Of the line that a component that failed wrote last to its standard error, so many bytes are told at most.
 STDERR_LINE_BYTES_MAX = 400
-# A component is kept off so many nodes of its site at most: those of the last failures.
-EXCLUDED_NODES_MAX = 16
+EXCLUDED_NODES_MAX = 16  # nodes of its site that a component is kept off: those of the last failures
 # So many kinds of machines a site tells of at most; of more the rest count as the last one.
 MACHINE_CLASSES_MAX = 32
-# A probe of a link sends no more than this.
-PROBE_BYTES = 8_000_000
+PROBE_BYTES = 8_000_000  # that a probe of a link sends at most
 # Of a component that ended so, nothing was ever at its site.
 NEVER_HELD = frozenset({Outcome.REFUSED, Outcome.ABSENT, Outcome.UNSUITABLE})
 
@@ -232,7 +229,8 @@ class ComponentEnded(Event, frozen=True, kw_only=True, tag=True):
     by the word of whoever saw it; None where nobody knows, which counts as the site's before the barrier. ``nodes``
     are those of the site that it ran on, as its batch system calls them, ``ENDED_NODES_MAX`` of them at most.
     ``stderr_line`` is the last line that one that failed wrote to its standard error, made printable and cut after
-    ``STDERR_LINE_BYTES_MAX``; empty where nobody knows it."""
+    ``STDERR_LINE_BYTES_MAX``; empty where nobody knows it. ``processor_s`` and ``peak_memory_bytes`` are what its
+    application used, as its own script says; None where nobody could measure it."""
 
     token: Token
     outcome: Outcome
@@ -241,6 +239,8 @@ class ComponentEnded(Event, frozen=True, kw_only=True, tag=True):
     fault: Fault | None = None
     nodes: tuple[str, ...] = ()
     stderr_line: str = ""
+    processor_s: float | None = None
+    peak_memory_bytes: int | None = None
 
 
 class CheckpointBrought(Event, frozen=True, kw_only=True, tag=True):

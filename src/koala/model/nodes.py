@@ -116,6 +116,14 @@ def gpu_time_text(gpu_s: float) -> str:
     return f"{gpu_s:.0f} GPU seconds" if gpu_s < 360 else f"{gpu_s / 3600:,.1f} GPU hours"
 
 
+def processor_time_text(used_s: float, held_s: float) -> str:
+    """Processor time out of that which was held, in hours where that is long enough, and the share."""
+    share = f" ({used_s / held_s:.0%})" if held_s > 0 else ""
+    if held_s < 36_000:
+        return f"{used_s:,.1f} of {held_s:,.1f} processor seconds{share}"
+    return f"{used_s / 3600:,.1f} of {held_s / 3600:,.1f} processor hours{share}"
+
+
 def memory_text(size_bytes: int) -> str:
     """A size of memory in the largest binary unit that leaves it whole, or with one decimal."""
     for power, unit in ((4, "TiB"), (3, "GiB"), (2, "MiB"), (1, "KiB")):

@@ -3,8 +3,8 @@
 #
 # It is plain POSIX sh (dash and busybox run it) and uses only files in the component's directory, so that it works
 # wherever a batch system can run a script. A head of quoted assignments says what this component is; then come this
-# file, nodes.sh, traffic.sh, mpi.sh, torchrun.sh, container.sh, checkpoint.sh and main.sh. Variables that end in
-# _tenths are times in tenths of a second.
+# file, nodes.sh, beside.sh, traffic.sh, usage.sh, mpi.sh, torchrun.sh, container.sh, checkpoint.sh and main.sh.
+# Variables that end in _tenths are times in tenths of a second.
 # shellcheck disable=SC2154,SC2034  # other parts of the script set and read them
 
 set -u

@@ -186,7 +186,7 @@ proxy)
     ;;
 worker)
     koala_home=$KOALA_HOME
-    koala_worker "$2" "$3"
+    koala_worker "$2" "$3" "$4"
     ;;
 contained)
     koala_home=$KOALA_HOME
@@ -219,8 +219,10 @@ fi
 trap : TERM INT HUP
 koala_watch_over_saving
 koala_count_here
+koala_begin_measuring
 (koala_application)
 koala_code=$?
+koala_put_usage
 koala_stop_counting
 koala_stop_watching
 [ "$koala_code" -eq 0 ] || koala_put_last_line

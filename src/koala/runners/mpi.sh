@@ -58,8 +58,11 @@ koala_rank_left() {
     done
 }
 
-# A proxy, on the node that it is for. It does not know of a rank that skipped MPI_Finalize, and may leave ranks.
+# koala_proxy NODE PROGRAM...: a proxy, on the node that it is for. It does not know of a rank that skipped MPI_Finalize,
+# and may leave ranks.
 koala_proxy() {
+    koala_node=$1
+    shift
     if [ ! -x "$1" ]; then
         # MPICH lives elsewhere on this site.
         shift
@@ -70,11 +73,13 @@ koala_proxy() {
     KOALA_RANKS=$koala_ranks
     export KOALA_RANKS
     koala_counting counter 2
+    [ "$koala_node" -eq 0 ] || koala_begin_measuring
     exec 4</dev/null
     trap koala_rank_left USR1
     koala_with_child 0 "$@"
     koala_code=$?
     trap '' USR1
+    [ "$koala_node" -eq 0 ] || koala_put_usage_of_node "$koala_node"
     koala_stop_counting
     koala_signal_child KILL
     koala_code_in "$koala_ranks"
@@ -128,7 +133,8 @@ koala_run_proxies() {
         fi
         koala_node=$1
         shift
-        koala_join_group "$koala_node" /bin/sh "$koala_home/script" proxy "$@" >&2
+        [ "$koala_node" -eq 0 ] || koala_expect_usage "$koala_node"
+        koala_join_group "$koala_node" /bin/sh "$koala_home/script" proxy "$koala_node" "$@" >&2
         set --
     done <"$koala_home/inbox/proxy"
     koala_await_group

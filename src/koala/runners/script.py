@@ -26,7 +26,12 @@ EXIT_UNWRITTEN = 73
 FOR_EVER_TENTHS = 2**31 - 1
 # The last line of its errors is looked for in so much of the end of them.
 _STDERR_BYTES = 4_096
-_FILES = ("basics.sh", "nodes.sh", "traffic.sh", "mpi.sh", "torchrun.sh", "container.sh", "checkpoint.sh", "main.sh")
+_FILES = (
+    "basics.sh", "nodes.sh", "beside.sh", "traffic.sh", "usage.sh", "mpi.sh", "torchrun.sh", "container.sh",
+    "checkpoint.sh", "main.sh",
+)  # fmt: skip
+# Programs that have the batch system start processes, which are no children of who calls them.
+_STEP_STARTERS = frozenset({"srun", "qrsh"})
 # As Linux numbers them.
 _SIGNAL_NUMBERS = {
     CheckpointSignal.HUP: 1,
@@ -106,6 +111,7 @@ def component_script(launch: Launch, timings: ScriptTimings = TIMINGS) -> str:
         "batch_system": _DIALECTS[dialect],
         "job_name": launch.name,
         "tasks": launch.task_count,
+        "starts_steps": "yes" if _starts_steps(application) else "",
         "site_in_names": "yes" if any(map(_is_named_there, _outputs(application))) else "",
         "processors_per_task": launch.shape.processors,
     }
@@ -121,6 +127,11 @@ def component_script(launch: Launch, timings: ScriptTimings = TIMINGS) -> str:
         head.append(f"PATH={shlex.quote(':'.join(launch.search_path))}:$PATH")
         head.append("export PATH")
     return "\n".join([*head, _program(application), *map(_shell_file, _FILES)])
+
+
+def _starts_steps(application: Application) -> bool:
+    program = (application.executable or "").rpartition("/")[2]
+    return not _STEP_STARTERS.isdisjoint((program, *application.requires))
 
 
 def _outputs(application: Application) -> tuple[str | None, str | None]:

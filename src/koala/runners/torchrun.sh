@@ -1,7 +1,7 @@
 # shellcheck shell=sh
 # An application that starts once on each node, as torchrun wants it. A component with one node runs it as any other
 # application. The variables are those of torchrun.py.
-# shellcheck disable=SC2154  # other parts of the script set them
+# shellcheck disable=SC2154,SC2034  # other parts of the script set and read them
 
 koala_torchrun() {
     koala_go_value KOALA_TORCHRUN_WORKERS
@@ -20,7 +20,9 @@ koala_torchrun() {
     while [ -n "$koala_workers" ]; do
         koala_here=${koala_workers%%,*}
         if [ "$koala_here" -gt 0 ]; then
-            koala_join_group "$koala_node" /bin/sh "$koala_home/script" worker "$koala_node_rank" "$koala_here"
+            [ "$koala_node" -eq 0 ] || koala_expect_usage "$koala_node"
+            koala_join_group "$koala_node" /bin/sh "$koala_home/script" worker "$koala_node_rank" "$koala_here" \
+                "$koala_node"
             koala_node_rank=$((koala_node_rank + 1))
             # What the user wants read, the first node reads.
             exec 4</dev/null
@@ -36,8 +38,12 @@ koala_torchrun() {
     return "$koala_code"
 }
 
-# The application on one node, which is told its own rank and how many workers are to start there.
+# koala_worker RANK WORKERS NODE: the application on one node, which is told its own rank and how many workers are to
+# start there.
 koala_worker() {
+    if [ "$3" -gt 0 ]; then
+        koala_begin_measuring
+    fi
     umask "$koala_umask"
     koala_enter || exit 126
     koala_batch_variables
@@ -46,7 +52,25 @@ koala_worker() {
         SLURM_NODEID=$1
         export SLURM_PROCID SLURM_NODEID
     fi
-    # The application takes the place of this shell, and is not to find a child that it has not started.
+    # The application takes the place of a shell, and is not to find a child that it has not started.
     (koala_counting counter)
+    if [ "$3" -eq 0 ]; then
+        koala_run_worker "$1" "$2"
+    fi
+    koala_child=
+    koala_must_end=
+    koala_ending=
+    trap koala_end_child TERM INT HUP
+    exec 4<&0
+    koala_run_worker "$1" "$2" <&4 4<&- &
+    koala_child=$!
+    [ -z "$koala_must_end" ] || koala_end_child
+    koala_await "$koala_child"
+    koala_code=$?
+    koala_put_usage_of_node "$3"
+    exit "$koala_code"
+}
+
+koala_run_worker() {
     koala_run "NODE_RANK=$1" "PET_NODE_RANK=$1" "NPROC_PER_NODE=$2" "PET_NPROC_PER_NODE=$2"
 }

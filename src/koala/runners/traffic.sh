@@ -6,28 +6,7 @@
 # traffic-NN. Both do so a few times only, twice as late each time. What the mail looks like is in traffic.py.
 # Ranks of MPI talk to each other alone. Other applications may talk to anybody: of theirs only connections to the nodes
 # of the other components count.
-# shellcheck disable=SC2154  # other parts of the script set them
-
-# koala_sleep_until SECONDS: of the counting, while the script runs; short naps, so that nothing outlives it for long.
-koala_sleep_until() {
-    while [ "$koala_counted_s" -lt "$1" ]; do
-        koala_nap_s=$((koala_counted_s < 60 ? 1 : 5))
-        koala_nap_s=$(($1 - koala_counted_s < koala_nap_s ? $1 - koala_counted_s : koala_nap_s))
-        sleep "$koala_nap_s" &
-        koala_naps=1
-        wait "$!"
-        koala_counted_s=$((koala_counted_s + koala_nap_s))
-        kill -0 "$$" 2>/dev/null || exit 0
-    done
-}
-
-# Processes of the application that are not below the script, as those that its own launcher has started: they have the
-# variable that the application was given.
-koala_marked() {
-    if [ "$koala_job_type" != mpi ]; then
-        grep -lzxF "KOALA_HOME=$koala_home" /proc/[0-9]*/environ | sed -n 's,^/proc/\([0-9]*\)/.*,marked \1,p'
-    fi
-}
+# shellcheck disable=SC2154,SC2034  # other parts of the script set and read them
 
 # koala_connections DEPTH: which processes run so far below the script's, or farther, and what their connections have
 # carried: a line of both ends, bytes sent and bytes received for each. Those of processes between, as of a proxy, which
@@ -218,14 +197,7 @@ koala_has_other_components() {
 koala_counting() {
     koala_depth=${2-0}
     if koala_has_other_components; then
-        (
-            # Before the first nap the last process in the background is one of the script.
-            koala_naps=
-            trap 'kill ${koala_naps:+"$!"} 2>/dev/null; wait; exit 0' TERM INT HUP
-            # A signal that came before the trap was lost.
-            [ ! -e "$koala_home/.counted-$koala_host-$$" ] || exit 0
-            koala_follow_traffic "$1"
-        ) </dev/null >/dev/null 2>&1 4<&- 5>&- &
+        koala_beside counted "$1"
         koala_counting_process=$!
     fi
 }
@@ -247,10 +219,7 @@ koala_count_here() {
 
 koala_stop_counting() {
     if [ -n "$koala_counting_process" ]; then
-        # Where no file can be written, it gets the time to set its trap.
-        { printf '' >"$koala_home/.counted-$koala_host-$$"; } 2>/dev/null || sleep 1
-        kill -TERM "$koala_counting_process" 2>/dev/null
-        wait "$koala_counting_process" 2>/dev/null
+        koala_end_beside counted "$koala_counting_process"
         koala_counting_process=
     fi
 }

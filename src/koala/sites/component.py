@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import re
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from koala.model.errors import Fault
 from koala.model.launch import ABORTED, EXIT, EXITED, GAVE_UP, KILLED, NO_NODES, UNWRITTEN, Launch
@@ -30,6 +30,20 @@ TOLD_STDERR = frozenset({Outcome.FAILED, Outcome.TIMED_OUT, Outcome.SITE_FAILED}
 # How shells and other programs show the sign that ends each line of a text from DOS, where they take it for part of a
 # name.
 _DOS_LINES = re.compile(r"\r[:']|\$'\\r'|\^M:|\\r\W*: No such file")
+
+
+# A number in a component's record of what it has used has no more digits.
+_USAGE_DIGITS_MAX = 15
+
+
+class Usage(NamedTuple):
+    """What a component's application has used; None where it could not be measured. See ``ComponentEnded``."""
+
+    processor_s: float | None = None
+    peak_memory_bytes: int | None = None
+
+
+NOT_MEASURED = Usage()
 
 
 class LivePhase(enum.Enum):
@@ -153,3 +167,18 @@ def stderr_line(text: str) -> str:
         line += "; the lines of its program end as in DOS (CRLF): save it with Unix line ends"
     shown = line.encode(errors="replace")[:STDERR_LINE_BYTES_MAX].decode(errors="ignore")
     return "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in shown.replace("\t", " "))
+
+
+def usage(text: str) -> Usage:
+    """A script's record of what its application has used. The application may have written there what it likes: what
+    is no such record tells nothing."""
+    words = text.split()
+    if len(words) != 2:
+        return NOT_MEASURED
+    milliseconds, kib = (
+        int(word) if word.isascii() and word.isdigit() and len(word) <= _USAGE_DIGITS_MAX else None for word in words
+    )
+    return Usage(
+        None if milliseconds is None else milliseconds / 1000,
+        None if kib is None else kib * 1024,
+    )

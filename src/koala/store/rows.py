@@ -77,7 +77,9 @@ class RecentlyEnded(NamedTuple):
 class ComponentRow(msgspec.Struct, frozen=True, kw_only=True):
     """One start of one component. ``run`` counts from 1: which opening of the job's barrier it belongs to.
     ``keep_for_s`` is how long its workspace is kept after its end, where its job says so; ``stderr_line`` is what one
-    that failed wrote last to its standard error, ``fault`` whose its failure is (``Fault``), where that is known."""
+    that failed wrote last to its standard error, ``fault`` whose its failure is (``Fault``), where that is known;
+    ``processor_s`` and ``peak_memory_bytes`` are what its application has used, None where that could not be
+    measured."""
 
     token: Token
     job: JobId
@@ -96,6 +98,8 @@ class ComponentRow(msgspec.Struct, frozen=True, kw_only=True):
     reason: str = ""
     keep_for_s: float | None = None
     stderr_line: str = ""
+    processor_s: float | None = None
+    peak_memory_bytes: int | None = None
 
 
 class TransferRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -96,6 +96,21 @@ def test_a_failure_quotes_what_the_application_wrote_last_to_its_standard_error(
     assert shell.json("job", "show", str(job))["components"][0]["stderr_line"] == "cannot open mesh"
 
 
+def test_what_a_job_used_is_shown_of_each_component_and_in_all(shell: Shell, tmp_path: Path) -> None:
+    """Memory is looked at from time to time, and seen here."""
+    job = shell.submit(tmp_path, 'until [ -s "$(echo "$KOALA_HOME"/.memory-*)" ]; do sleep 0.1; done')
+    shell("job", "wait", str(job))
+    shown = shell.json("job", "show", str(job))
+    used, each = shown["usage"], shown["components"][0]
+    assert (used["components"], used["measured"]) == (1, 1)
+    assert used["processor_s"] == each["processor_s"] >= 0
+    assert used["held_processor_s"] > 0
+    assert used["peak_memory_bytes"] == each["peak_memory_bytes"] > 0
+    told = _in_one_line(shell, job)
+    assert " processor seconds (" in told
+    assert " of memory at the peak" in told
+
+
 def test_waiting_for_a_job_that_is_cancelled_fails(shell: Shell, daemon: Daemon, tmp_path: Path) -> None:
     job = holding(shell, daemon, tmp_path)
     shell("job", "cancel", str(job))

@@ -112,6 +112,13 @@ def test_the_page_of_a_failed_job_opens_on_the_errors_of_the_component_that_fail
     assert "reading tides.mesh" not in reader.get("/jobs/4?part=1").text
 
 
+def test_the_page_of_a_job_tells_what_it_used_and_what_was_not_measured(reader: httpx.Client) -> None:
+    told = text_of(reader.get("/jobs/4").text)
+    assert "320.0 of 800.0 processor seconds (40%), measured for 1 of 2 components" in told
+    assert "3 GiB of memory at the peak, of 4 GiB asked for (75%)" in told
+    assert "not measured" in told
+
+
 def test_the_overview_is_complete_without_javascript(reader: httpx.Client) -> None:
     told = text_of(reader.get("/").text)
     for words in (

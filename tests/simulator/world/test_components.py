@@ -33,6 +33,23 @@ def test_an_execution_that_ends_well_reports_exit_code_zero() -> None:
     assert end.exit_code == 0
 
 
+def test_all_processors_of_a_simulated_component_are_busy_from_its_release_to_its_end() -> None:
+    """However it ends; what it has in memory no model tells, and one that never ran used nothing that is known."""
+    hands = one_site()
+    hands.until(0)
+    hands.start("t", "a", 4)
+    hands.start("idle", "a", 4)
+    hands.until(10)
+    hands.release("t")
+    hands.until(60)
+    hands.abort("t", "a")
+    hands.abort("idle", "a")
+    ends = {each.token: each for each in hands.until(200) if isinstance(each, ComponentEnded)}
+    assert ends["t"].processor_s == pytest.approx(200.0)
+    assert ends["t"].peak_memory_bytes is None
+    assert ends["idle"].processor_s is None
+
+
 def test_no_application_starts_before_its_barrier_is_released() -> None:
     hands = one_site()
     hands.until(0)

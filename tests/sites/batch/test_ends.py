@@ -11,7 +11,7 @@ from koala.model.launch import Go
 from koala.model.messages import STDERR_LINE_BYTES_MAX, Outcome
 from koala.sites.batch.component import EndEvidence, best_end
 from koala.sites.batch.system import BatchEnd, BatchJob, BatchState, EndKind
-from koala.sites.component import stderr_line
+from koala.sites.component import NOT_MEASURED, stderr_line
 from koala.sites.component_directory import AbortRecord
 from tests.support.paper_batch import PaperSite, component
 
@@ -119,6 +119,35 @@ CRLF = "; the lines of its program end as in DOS (CRLF): save it with Unix line 
 )
 def test_a_line_of_errors_is_printable_short_and_names_the_line_ends_of_dos(written: str, told: str) -> None:
     assert stderr_line(written) == told
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        ("1250 2048\n", (1.25, 2048 * 1024)),
+        ("0 -\n", (0.0, None)),
+        ("- -\n", NOT_MEASURED),
+        ("-5 1e9\n", NOT_MEASURED),
+        ("1 2 3\n", NOT_MEASURED),
+        ("9" * 16 + " " + "9" * 15, (None, 1024 * (10**15 - 1))),
+        ("\u0661 \u0662\n", NOT_MEASURED),
+        ("9" * 5_000_000, NOT_MEASURED),
+        ("", NOT_MEASURED),
+    ],
+)
+def test_what_a_component_says_that_it_used_is_told_with_its_end_and_nonsense_is_not_measured(
+    tmp_path: Path, written: str, told: tuple[float | None, int | None]
+) -> None:
+    async def scenario() -> None:
+        async with PaperSite(tmp_path) as one:
+            await one.begin("1.1")
+            one.write("1.1", "usage", written)
+            await one.site.release("1.1", Go())
+            one.play_end("1.1", "exited 0")
+            ended = await one.ended("1.1")
+            assert (ended.outcome, ended.processor_s, ended.peak_memory_bytes) == (Outcome.DONE, *told)
+
+    asyncio.run(scenario())
 
 
 def job(number: str, told: BatchEnd | None, state: BatchState = BatchState.OVER) -> BatchJob:

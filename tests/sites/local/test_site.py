@@ -7,6 +7,7 @@ import os
 import random
 import re
 import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,53 @@ def test_an_application_that_fails_is_reported_with_its_exit_code(tmp_path: Path
             ended = await one.run(launch(application=text))
             assert (ended.outcome, ended.exit_code) == (Outcome.FAILED, code)
             assert str(code) in ended.reason
+
+    asyncio.run(scenario())
+
+
+# It computes in a process of its own, and has its memory until it was seen.
+BUSY = f"""#!{sys.executable}
+import glob, os, pathlib, time
+if os.fork():
+    raise SystemExit(os.waitstatus_to_exitcode(os.wait()[1]))
+held = b"x" * (64 << 20)
+while time.process_time() < 0.5:
+    pass
+def looked():
+    found = glob.glob(os.environ["KOALA_HOME"] + "/.memory-*")
+    return any(int((pathlib.Path(each).read_text().split() or [0])[0]) > 65_536 for each in found)
+while not looked():
+    time.sleep(0.02)
+"""
+
+
+def test_the_processor_time_and_the_memory_of_an_application_are_told_with_its_end(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path / "a") as one:
+            ended = await one.run(launch(application=BUSY))
+            assert ended.outcome is Outcome.DONE, await one.site.output("1.1", Stream.STDERR, 0)
+            assert ended.processor_s is not None
+            assert ended.processor_s >= 0.5
+            assert ended.peak_memory_bytes is not None
+            assert 64 << 20 < ended.peak_memory_bytes < 1 << 30
+
+    asyncio.run(scenario())
+
+
+LIES = (
+    "echo 08 08 >$KOALA_HOME/.usage-1",
+    "mkdir $KOALA_HOME/usage",
+    "mkfifo $KOALA_HOME/.usage-1",
+    "head -c 9000000 /dev/zero >$KOALA_HOME/.usage-1",
+)
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_what_an_application_writes_into_the_record_of_what_it_used_harms_nobody(tmp_path: Path, lie: str) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path / "a") as one:
+            ended = await one.run(launch(application=lie))
+            assert (ended.outcome, ended.processor_s, ended.peak_memory_bytes) == (Outcome.DONE, None, None)
 
     asyncio.run(scenario())
 

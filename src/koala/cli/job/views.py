@@ -42,7 +42,7 @@ BESIDE_BAR = 52
 STARTS_SHOWN_MAX = 40
 # How many of the files that travel with a job are shown, and how much of a checksum.
 FILES_SHOWN_MAX = 20
-# Of how many components the workspace is shown.
+# Of how many components it is shown what they used, and the workspace.
 WORKSPACES_SHOWN_MAX = 10
 CHECKSUM_SHOWN = 16
 # Of how many components it is said from what they went on.
@@ -67,7 +67,7 @@ def print_job(job: JobDetail, now: float, verdict: str = "") -> None:
         ("tries", _tries(job)),
         ("claiming", claiming_words(job)),
         ("checkpoint", "" if job.checkpoint is None else checkpoint_words(job.checkpoint, now)),
-        ("used", gpu_time_text(job.gpu_s) if job.gpu_s else ""),
+        ("used", "; ".join(used_words(job))),
         ("note", job_note(job, verdict)),
     ]
     for name, words in rows:
@@ -78,6 +78,7 @@ def print_job(job: JobDetail, now: float, verdict: str = "") -> None:
     if job.components:
         out.print()
         _print_components(job, now)
+    _print_used(job)
     _print_workspaces(job)
     if job.transfers:
         out.print()
@@ -88,6 +89,12 @@ def print_job(job: JobDetail, now: float, verdict: str = "") -> None:
     if job.files:
         out.print()
         _print_files(job)
+
+
+def used_words(job: JobDetail) -> list[str]:
+    """What it has used: processor time and memory once a component has ended, and GPU time."""
+    told = [] if job.usage is None else [job.usage.in_words]
+    return [*told, gpu_time_text(job.gpu_s)] if job.gpu_s else told
 
 
 def claiming_words(job: JobDetail) -> str:
@@ -168,6 +175,23 @@ def _print_components(job: JobDetail, now: float) -> None:
     out.print(table)
     if len(job.components) > len(shown):
         out.print(f"and {len(job.components) - len(shown)} starts before; --json has all", style="dim")
+
+
+def _print_used(job: JobDetail) -> None:
+    """What each of several components used in the last run that has ended."""
+    from rich.text import Text
+
+    ended = [each for each in job.components if each.used_in_words]
+    last = max((each.run for each in ended), default=0)
+    found = [each for each in ended if each.run == last]
+    if len(found) < 2:
+        return  # it is told in all
+    console().print()
+    for each in found[:WORKSPACES_SHOWN_MAX]:
+        words = f"{each.part} on {clean(each.site)}  {each.used_in_words}; memory {each.memory_in_words}"
+        console().print(Text(f"{'used':<11}", style="dim").append(words, style="default"))
+    if len(found) > WORKSPACES_SHOWN_MAX:
+        console().print(f"and {len(found) - WORKSPACES_SHOWN_MAX} more; --json has all", style="dim")
 
 
 def _print_workspaces(job: JobDetail) -> None:

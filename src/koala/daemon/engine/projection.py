@@ -120,6 +120,8 @@ class Projector:
                 fault=None if event.fault is None else str(event.fault),
                 reason=event.reason,
                 stderr_line=event.stderr_line,
+                processor_s=event.processor_s,
+                peak_memory_bytes=event.peak_memory_bytes,
             )
 
     def _project_command(

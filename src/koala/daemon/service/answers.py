@@ -56,6 +56,7 @@ from koala.model.api import (
     TaskInfo,
     TrafficInfo,
     TransferInfo,
+    UsageInfo,
 )
 from koala.model.forecast import Forecast, Measurement
 from koala.model.grid import Grid, Link
@@ -123,14 +124,17 @@ def job_detail(
 ) -> JobDetail:
     """A job with its components and files."""
     spawned = row.processors - request.processors  # one for each
+    runs = [component_run(component, workspace_of(component)) for component in components]
+    tasks = task_infos(request)
     return JobDetail(
         **_shared(row, JobDetail) | {"place_in_line": place_in_line, "placement_tries": placement_tries},
         begins_at=_begins_at(row, ledger),
         description=description,
         asked=request.in_words + (f", and {spawned} for spawned tasks" if spawned > 0 else ""),
-        tasks=task_infos(request),
+        tasks=tasks,
         walltime_s=request.walltime_s if row.id not in ledger.jobs else ledger.jobs[row.id].walltime_s,
-        components=[component_run(component, workspace_of(component)) for component in components],
+        usage=usage_info(runs, sum(each.tasks * each.memory_bytes for each in tasks)),
+        components=runs,
         transfers=list(transfers),
         files=list(files),
         traffic=None if traffic is None else traffic_info(traffic),
@@ -170,6 +174,30 @@ def component_run(row: ComponentRow, workspace: str = "") -> ComponentRun:
     """One start of a component."""
     fields = {name: getattr(row, name) for name in ComponentRun.model_fields if name != "workspace"}
     return ComponentRun(**fields, workspace=workspace)
+
+
+def usage_info(runs: Iterable[ComponentRun], asked_memory_bytes: int) -> UsageInfo | None:
+    """What a job's components have used; none before the first of them has ended."""
+    ended = [each for each in runs if each.held_processor_s is not None]
+    if not ended:
+        return None
+    measured = [each for each in ended if each.processor_s is not None]
+    used_s = sum(each.processor_s or 0.0 for each in measured)
+    held_s = sum(each.held_processor_s or 0.0 for each in measured)
+    peaks: dict[int, int | None] = {}
+    for each in ended:
+        before = peaks.get(each.run, 0)
+        known = before is not None and each.peak_memory_bytes is not None
+        peaks[each.run] = (before or 0) + (each.peak_memory_bytes or 0) if known else None
+    return UsageInfo(
+        components=len(ended),
+        measured=len(measured),
+        processor_s=used_s if measured else None,
+        held_processor_s=held_s,
+        efficiency=used_s / held_s if measured and held_s > 0 else None,
+        peak_memory_bytes=max((peak for peak in peaks.values() if peak is not None), default=None),
+        asked_memory_bytes=asked_memory_bytes,
+    )
 
 
 def transfer_info(row: TransferRow, brought_bytes: int, jobs: Iterable[int]) -> TransferInfo:

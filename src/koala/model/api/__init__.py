@@ -71,6 +71,7 @@ from koala.model.api.jobs import (
     TrafficInfo,
     TransferInfo,
     UnmeasuredInfo,
+    UsageInfo,
     WaitedForInfo,
 )
 from koala.model.api.overview import JournalEntry, Overview
@@ -166,6 +167,7 @@ __all__ = [
     "TrafficInfo",
     "TransferInfo",
     "UnmeasuredInfo",
+    "UsageInfo",
     "UsagePoint",
     "WaitedForInfo",
     "Whoami",

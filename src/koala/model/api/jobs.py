@@ -15,6 +15,7 @@ from koala.model.api.common import (
 )
 from koala.model.api.files import OutputInfo
 from koala.model.network import bandwidth_text
+from koala.model.nodes import memory_text, processor_time_text
 from koala.model.request import Priority
 from koala.model.travelling import MANIFEST_CHARACTERS_MAX
 
@@ -96,7 +97,9 @@ class ComponentRun(Answer):
     """One start of one component: claimed, ready at the barrier, released into its application, ended. ``run`` is the
     opening of the barrier that it belongs to, counted from 1; ``workspace`` the directory at its site in which it
     started, as long as that is kept. ``stderr_line`` is what one that failed wrote last to its standard error;
-    ``fault`` whose the failure is, where that is known: job, user, site or ours."""
+    ``fault`` whose the failure is, where that is known: job, user, site or ours. ``processor_s`` is the processor
+    time that its application has used, ``peak_memory_bytes`` what it had of memory at once at most: null until its
+    end, and where it could not be measured."""
 
     token: str
     run: int = 1
@@ -112,7 +115,66 @@ class ComponentRun(Answer):
     fault: str | None = None
     reason: str = ""
     stderr_line: str = ""
+    processor_s: float | None = None
+    peak_memory_bytes: int | None = None
     workspace: str = ""
+
+    @property
+    def held_processor_s(self) -> float | None:
+        """The processor time that it held from the start of its application to its end; none before that."""
+        if self.released_at is None or self.ended_at is None:
+            return None
+        return self.processors * max(0.0, self.ended_at - self.released_at)
+
+    @property
+    def used_in_words(self) -> str:
+        """The processor time that it used, and its share of what it held; empty before its end."""
+        if self.held_processor_s is None:
+            return ""
+        if self.processor_s is None:
+            return "not measured"
+        share = f", {self.processor_s / self.held_processor_s:.0%}" if self.held_processor_s > 0 else ""
+        return f"{self.processor_s:,.1f} s{share}"
+
+    @property
+    def memory_in_words(self) -> str:
+        """Its memory at the peak; empty before its end."""
+        if self.held_processor_s is None:
+            return ""
+        return "not measured" if self.peak_memory_bytes is None else memory_text(self.peak_memory_bytes)
+
+
+class UsageInfo(Answer):
+    """What a job has used, by those of its ``components`` whose application has begun and that have ended, of all its
+    runs. Of ``measured`` of them the processor time is known: that is ``processor_s``, of the ``held_processor_s``
+    that these held from the start of the application to its end, and ``efficiency`` is the share. What a run had of
+    memory at most is the sum of the peaks of its components; ``peak_memory_bytes`` is that of the run that had most,
+    of those of which all is known, and ``asked_memory_bytes`` what the job asked for, 0 for nothing. Null is what
+    could not be measured."""
+
+    components: int
+    measured: int
+    processor_s: float | None = None
+    held_processor_s: float = 0.0
+    efficiency: float | None = None
+    peak_memory_bytes: int | None = None
+    asked_memory_bytes: int = 0
+
+    @property
+    def in_words(self) -> str:
+        """All of it in a line."""
+        told = "processor time not measured"
+        if self.processor_s is not None:
+            told = processor_time_text(self.processor_s, self.held_processor_s)
+            if self.measured < self.components:
+                told += f", measured for {self.measured} of {self.components} components"
+        if self.peak_memory_bytes is None:
+            return f"{told}; memory not measured"
+        told += f"; {memory_text(self.peak_memory_bytes)} of memory at the peak"
+        if self.asked_memory_bytes:
+            share = self.peak_memory_bytes / self.asked_memory_bytes
+            told += f", of {memory_text(self.asked_memory_bytes)} asked for ({share:.0%})"
+        return told
 
 
 class TransferInfo(Answer):
@@ -223,8 +285,9 @@ class JobDetail(JobSummary):
     travel with it, ``outputs`` are what it made that is registered. ``asked`` is what it asks for in words, and
     ``tasks`` in numbers, component by component. Processor seconds before its runs are ``gained_processor_s``, from
     the placement until components held their processors, and ``wasted_processor_s``, from there until the start.
-    ``gpu_s`` are the GPU seconds of the components of its runs that have ended. ``traffic`` is what it sends between
-    its sites while it has several; ``checkpoint`` is for a job that saves its state."""
+    ``gpu_s`` are the GPU seconds of the components of its runs that have ended, ``usage`` is what their applications
+    have used. ``traffic`` is what it sends between its sites while it has several; ``checkpoint`` is for a job that
+    saves its state."""
 
     description: str
     asked: str = ""
@@ -235,6 +298,7 @@ class JobDetail(JobSummary):
     gained_processor_s: float = 0.0
     wasted_processor_s: float = 0.0
     gpu_s: float = 0.0
+    usage: UsageInfo | None = None
     components: list[ComponentRun] = []
     transfers: list[TransferInfo] = []
     files: list[JobFile] = []

@@ -310,6 +310,7 @@ class SimulatedComponents:
         if component.late_s:
             execution_s = max(0.0, execution_s - component.late_s)
         component.state = _RUNNING
+        component.runs_since = now
         if job.breaks:
             component.application_fails_at, component.exit_code = BREAKS_AT, job.breaks
         if component.site.bad_nodes and now < self._heal_at_s and component.site.is_on_bad_node(component):
@@ -437,6 +438,8 @@ class SimulatedComponents:
     ) -> None:
         if component.progress is not None and component.state is _RUNNING:
             component.progress.end(now)
+        # Its processors are busy while it runs; what it has in memory no model tells.
+        processor_s = component.processors * (now - component.runs_since) if component.state is _RUNNING else None
         component.state = _ENDED
         component.timer = 0
         if component.flow is not None:
@@ -449,6 +452,7 @@ class SimulatedComponents:
             exit_code=exit_code,
             fault=fault,
             nodes=nodes,
+            processor_s=processor_s,
         )
 
     def _remember_end(

@@ -90,8 +90,8 @@ class SimulatedComponent(LocalJob):
     them for its application, ``flow`` its traffic on links that it shares with others, if any; ``outcome`` how its
     execution will end; ``shape`` is that of its tasks, None for plain ones; ``excluded`` the nodes, by their place,
     that it gets only where no others are free. Of a job with checkpoints ``begun`` is the fraction that was done
-    before, and ``progress`` how far it has come since its start. ``run`` is the run that it is for, and ``late_s``
-    how long after that began it was released: spawned tasks take part in the work that is left.
+    before, and ``progress`` how far it has come since ``runs_since``. ``run`` is the run that it is for,
+    and ``late_s`` how long after that began it was released: spawned tasks take part in the work that is left.
     """
 
     __slots__ = (
@@ -110,6 +110,7 @@ class SimulatedComponent(LocalJob):
         "parts",
         "progress",
         "run",
+        "runs_since",
         "shape",
         "site",
         "slowness",
@@ -136,6 +137,7 @@ class SimulatedComponent(LocalJob):
         self.application_fails_at: float | None = None
         self.clusters = 0
         self.run = 0
+        self.runs_since = 0.0
         self.late_s = 0.0
         self.slowness = 1.0
         self.flow: Flow[SimulatedComponent] | None = None

@@ -15,7 +15,15 @@ from koala.model.launch import EXIT, KILLED, READY, Launch
 from koala.model.messages import Outcome, Token
 from koala.sites.batch.scripts.directory import AwaitedFiles
 from koala.sites.batch.system import BatchEnd, BatchId, BatchJob, BatchState, EndKind
-from koala.sites.component import SIGNALLED, Ending, LiveComponent, LivePhase, ending, recorded_exit_code
+from koala.sites.component import (
+    NOT_MEASURED,
+    SIGNALLED,
+    Ending,
+    LiveComponent,
+    LivePhase,
+    ending,
+    recorded_exit_code,
+)
 from koala.sites.component_directory import AbortRecord, RecordedComponent
 
 # The exit code of a start of a component that came second; it says nothing about the component.
@@ -101,6 +109,7 @@ class BatchComponent(LiveComponent):
         self.exit_words: list[str] | None = None
         self.nodes: tuple[str, ...] = ()  # those that it ran on, once its end is recorded
         self.stderr_line = ""  # what it wrote last to its standard error, where it failed
+        self.usage = NOT_MEASURED
 
     @classmethod
     def of(cls, found: RecordedComponent, tag: Token, known_since: float) -> BatchComponent:

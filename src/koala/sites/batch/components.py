@@ -32,7 +32,7 @@ from koala.sites.batch.system import (
     BatchSystem,
 )
 from koala.sites.batch.timings import BatchTimings
-from koala.sites.component import TOLD_STDERR, Ending, LivePhase
+from koala.sites.component import NOT_MEASURED, TOLD_STDERR, Ending, LivePhase, Usage
 from koala.sites.component_directory import BATCH, MAILS_MAX, AbortRecord, AcceptanceRecord, RecordedComponent
 from koala.sites.protocol import Clock, Deliver, Emit, Mail
 from koala.sites.remote_shell import ShellError, ShellTimeoutError
@@ -171,6 +171,7 @@ class BatchComponents:
                 component.exit_words, news = status.exit_words, True
                 component.nodes = tuple(status.nodes)
                 component.stderr_line = status.stderr_line
+                component.usage = status.usage
             if status.ready and component.phase is LivePhase.QUEUED:
                 component.phase, news = LivePhase.READY, True
                 if component.released_at is None and not component.is_ending:
@@ -378,7 +379,11 @@ class BatchComponents:
             return
         events = {
             component.token: self.end_event(
-                component.token, *how, nodes=component.nodes, stderr_line=component.stderr_line
+                component.token,
+                *how,
+                nodes=component.nodes,
+                stderr_line=component.stderr_line,
+                usage=component.usage,
             )
             for component, how in over
         }
@@ -411,6 +416,7 @@ class BatchComponents:
         *,
         nodes: tuple[str, ...] = (),
         stderr_line: str = "",
+        usage: Usage = NOT_MEASURED,
     ) -> ComponentEnded:
         """The end of a component, now."""
         at = self._clock()
@@ -423,6 +429,8 @@ class BatchComponents:
             fault=fault,
             nodes=nodes,
             stderr_line=stderr_line if outcome in TOLD_STDERR else "",
+            processor_s=usage.processor_s,
+            peak_memory_bytes=usage.peak_memory_bytes,
         )
 
 

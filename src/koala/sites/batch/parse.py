@@ -12,7 +12,7 @@ from koala.model.grid import BatchSettings
 from koala.model.launch import ADDRESSES, NODES, READY, NodeShare, is_node_name
 from koala.model.messages import ENDED_NODES_MAX, Token
 from koala.sites.batch.scripts.runner import ScriptResult
-from koala.sites.component import stderr_line
+from koala.sites.component import NOT_MEASURED, Usage, stderr_line, usage
 from koala.sites.component_directory import (
     MAILS_MAX,
     AbortRecord,
@@ -28,8 +28,8 @@ _log = logging.getLogger(__name__)
 
 class ComponentStatus(msgspec.Struct, kw_only=True):
     """What is to be seen of one component. ``exit_words`` is what its script recorded as its end, ``abort`` what an
-    abort on record says, ``nodes`` those that it ran on, once it has recorded its end, and ``stderr_line`` what it
-    wrote last to its standard error, where it failed."""
+    abort on record says, ``nodes`` those that it ran on, once it has recorded its end, ``stderr_line`` what it wrote
+    last to its standard error, where it failed, and ``usage`` what its application has used."""
 
     lost: bool = False
     ready: bool = False
@@ -38,6 +38,7 @@ class ComponentStatus(msgspec.Struct, kw_only=True):
     mail: list[str] = msgspec.field(default_factory=list)
     nodes: list[str] = msgspec.field(default_factory=list)
     stderr_line: str = ""
+    usage: Usage = NOT_MEASURED
 
 
 def parse_statuses(text: str, tokens: Sequence[Token]) -> dict[Token, ComponentStatus]:
@@ -64,6 +65,8 @@ def _add(status: ComponentStatus, words: list[str]) -> None:
             status.nodes.append(name)
         case ["stderr", *rest]:
             status.stderr_line = stderr_line(" ".join(rest))
+        case ["usage", *rest]:
+            status.usage = usage(" ".join(rest))
         case ["mail", name] if len(status.mail) < MAILS_MAX:
             status.mail.append(name)
 

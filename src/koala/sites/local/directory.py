@@ -6,6 +6,7 @@ files are, and that none of them is trusted, is in ``koala.sites.component_direc
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
 import os
@@ -29,12 +30,13 @@ from koala.model.launch import (
     PID,
     READY,
     SCRIPT,
+    USAGE,
     WORK,
     Go,
 )
 from koala.model.messages import ComponentEnded, Token
 from koala.model.request import Application
-from koala.sites.component import stderr_line
+from koala.sites.component import NOT_MEASURED, Usage, stderr_line, usage
 from koala.sites.component_directory import (
     ENDED,
     EXIT_BYTES_MAX,
@@ -206,6 +208,13 @@ class ComponentDirectory:
         """What the application that failed wrote last to its standard error."""
         text = self._read_small(LAST_LINE)
         return "" if text is None else stderr_line(text.partition("\n")[0])
+
+    def usage(self) -> Usage:
+        """What the application has used."""
+        text = None
+        with contextlib.suppress(OSError):  # it is not worth an end
+            text = self._read_small(USAGE)
+        return NOT_MEASURED if text is None else usage(text)
 
     def is_ready(self) -> bool:
         """Whether the script has reported in."""

@@ -15,7 +15,7 @@ from koala.model.launch import LOG, SCRIPT, Launch
 from koala.model.messages import ComponentEnded, ComponentReady, Outcome, Token
 from koala.model.nodes import TASK_MEMORY_BYTES_MIN, NodeSize
 from koala.sites import processes
-from koala.sites.component import TOLD_STDERR, LiveComponent, LivePhase, ending
+from koala.sites.component import NOT_MEASURED, TOLD_STDERR, LiveComponent, LivePhase, Usage, ending
 from koala.sites.component_directory import MAILS_MAX, AbortRecord
 from koala.sites.control_groups import remove_group
 from koala.sites.local.directory import ComponentDirectory, is_spoilt
@@ -235,7 +235,9 @@ class Slots:
         reason: str,
         exit_code: int | None,
         fault: Fault | None,
+        *,
         stderr_line: str = "",
+        usage: Usage = NOT_MEASURED,
     ) -> None:
         """It holds nothing any more: on record first, then told, then its slots go to others."""
         event = ComponentEnded(
@@ -246,6 +248,8 @@ class Slots:
             exit_code=exit_code,
             fault=fault,
             stderr_line=stderr_line,
+            processor_s=usage.processor_s,
+            peak_memory_bytes=usage.peak_memory_bytes,
         )
         component.directory.settle(event)
         component.phase = LivePhase.ENDED
@@ -258,8 +262,9 @@ class Slots:
     def _settle(self, component: LocalComponent, exit_words: list[str] | None) -> None:
         remove_group(component.directory.home)
         how = ending(component.launch, component.abort, exit_words, component.why_unrecorded())
-        is_told = exit_words is not None and how[0] in TOLD_STDERR
-        self.settle(component, *how, component.directory.last_line() if is_told else "")
+        directory, is_told = component.directory, exit_words is not None and how[0] in TOLD_STDERR
+        used = NOT_MEASURED if component.lost else directory.usage()
+        self.settle(component, *how, stderr_line=directory.last_line() if is_told else "", usage=used)
 
     # ----------------------------------------------------------------------------------------- inspection
 

@@ -385,6 +385,7 @@ koala_inspect_files() {
         printf '%s exit %s\n' "$1" "${koala_line%%"$koala_newline"*}"
         koala_inspect_nodes "$1"
         koala_inspect_last_line "$1"
+        koala_inspect_usage "$1"
     fi
     if koala_plain "$1/abort"; then
         koala_read "$1/abort"
@@ -431,6 +432,14 @@ koala_inspect_last_line() {
     if koala_plain "$1/last-line"; then
         koala_read "$1/last-line"
         printf '%s stderr %s\n' "$1" "$koala_line"
+    fi
+}
+
+# koala_inspect_usage TOKEN: what its application has used.
+koala_inspect_usage() {
+    if koala_plain "$1/usage"; then
+        koala_read "$1/usage"
+        printf '%s usage %s\n' "$1" "$koala_line"
     fi
 }
 

@@ -1,0 +1,167 @@
+# shellcheck shell=sh
+# What the application used: processor time, as the kernel counts it for the processes that the script has waited for,
+# and the memory that its processes had at once at most, looked at from time to time. What could not be measured is
+# missing and not 0.
+#
+# The file usage has milliseconds and KiB, or a '-' for what is not known. Where processes run on other nodes, the
+# script puts an empty file .usage-N for each such node there before, and what runs the processes there fills it.
+# shellcheck disable=SC2154,SC2034  # other parts of the script set and read them
+
+# koala_add_time TEXT: add a time as the shell prints it, such as 1m2.345s, to koala_ms.
+koala_add_time() {
+    koala_minutes=${1%%m*}
+    koala_rest=${1#*m}
+    koala_rest=${koala_rest%s}
+    koala_seconds=${koala_rest%%[.,]*}
+    koala_fraction=${koala_rest#*[.,]}000
+    koala_fraction=${koala_fraction%"${koala_fraction#???}"}
+    case $koala_minutes$koala_seconds$koala_fraction in
+    '' | *[!0-9]*) return 1 ;;
+    esac
+    koala_ms=$((koala_ms + koala_minutes * 60000 + koala_seconds * 1000 + 1$koala_fraction - 1000))
+}
+
+# The processor time of all processes that this shell has waited for, in koala_ms; empty where it does not tell.
+koala_time_waited_for() {
+    koala_ms=0
+    # In a subshell it would be that of the subshell. "command" keeps an error from ending the script.
+    koala_times=$koala_home/.times-$koala_host-$$
+    {
+        command times >"$koala_times" && {
+            read -r koala_line && read -r koala_user koala_system
+        } <"$koala_times" && koala_add_time "$koala_user" && koala_add_time "$koala_system"
+    } 2>/dev/null || koala_ms=
+}
+
+# What all processes below this script have in memory, without those that look; and whether there are others of the
+# application, which somebody else waits for.
+koala_look_at_memory() {
+    {
+        koala_marked
+        cat /proc/[0-9]*/status
+    } 2>/dev/null | awk -v top="$$" -v own="$koala_self" -v peak="$koala_peak_kib" -v others="$koala_others" '
+        $1 == "marked" { marked[$2] = 1 }
+        $1 == "Pid:" { pid = $2 }
+        $1 == "PPid:" { above[pid] = $2 }
+        $1 == "VmHWM:" { highest[pid] = $2 }
+        $1 == "VmRSS:" { now[pid] = $2 }
+        END {
+            for (pid in now) {
+                found = 0
+                up = pid
+                for (hops = 0; up + 0 > 1 && up != top && up != own && hops < 1000; hops++) {
+                    if (up in marked) found = 1
+                    up = above[up]
+                }
+                if (up == own || pid == top || up != top && !found) continue
+                if (up != top) others = 1
+                sum += now[pid]
+                if (highest[pid] + 0 > peak + 0) peak = highest[pid]
+            }
+            if (sum > peak + 0) peak = sum
+            print peak + 0, others + 0
+        }'
+}
+
+# Soon, and then twice as late each time, up to every half minute. The file has the peak in KiB and whether there were
+# others.
+koala_follow_memory() {
+    read -r koala_self koala_line </proc/self/stat || exit 0
+    koala_counted_s=0
+    koala_next_s=1
+    koala_peak_kib=0
+    koala_others=0
+    koala_nap 0.2 2>/dev/null
+    while :; do
+        koala_seen=$(koala_look_at_memory)
+        case ${koala_seen%% *} in
+        '' | 0 | *[!0-9]*) ;;
+        *)
+            koala_peak_kib=${koala_seen%% *}
+            koala_others=${koala_seen##* }
+            printf '%s\n' "$koala_seen" >"$koala_home/.memory-$koala_host-$$"
+            ;;
+        esac
+        koala_sleep_until "$koala_next_s"
+        koala_next_s=$((koala_next_s < 30 ? 2 * koala_next_s : koala_next_s + 30))
+    done
+}
+
+# From here until koala_measured what the script waits for is the application's.
+koala_begin_measuring() {
+    koala_time_waited_for
+    koala_ms_before=$koala_ms
+    koala_beside measured
+    koala_measuring_process=$!
+}
+
+# koala_read_numbers FILE: the two words of a short file, in koala_first and koala_second; '-' for what is no number. The
+# application can write there what it likes.
+koala_read_numbers() {
+    koala_first=-
+    koala_second=-
+    if [ -f "$1" ]; then
+        koala_line=$(head -c 40 <"$1" 2>/dev/null)
+        koala_first=${koala_line%% *}
+        koala_second=${koala_line#* }
+    fi
+    koala_is_number "$koala_first" || koala_first=-
+    koala_is_number "$koala_second" || koala_second=-
+}
+
+# Of no more digits than the shell can count with, and not octal.
+koala_is_number() {
+    case $1 in
+    '' | *[!0-9]* | 0?* | ????????????????*) return 1 ;;
+    esac
+}
+
+# What was used on this node, in koala_used_ms and koala_used_kib.
+koala_measured() {
+    koala_time_waited_for
+    koala_end_beside measured "$koala_measuring_process"
+    koala_read_numbers "$koala_home/.memory-$koala_host-$$"
+    koala_used_kib=$koala_first
+    koala_used_ms=-
+    # Of others nobody here knows how long they computed.
+    if [ -n "$koala_ms" ] && [ -n "$koala_ms_before" ] && [ "$koala_second" != 1 ]; then
+        koala_used_ms=$((koala_ms - koala_ms_before))
+    fi
+}
+
+# A node from which usage is to come; where nothing comes, it is not known.
+koala_expect_usage() {
+    { printf '' >"$koala_home/.usage-$1"; } 2>/dev/null
+}
+
+# That of another node than the script's.
+koala_put_usage_of_node() {
+    koala_measured
+    { printf '%s %s\n' "$koala_used_ms" "$koala_used_kib" >"$koala_home/.usage-$1"; } 2>/dev/null
+}
+
+# That of the component, on all its nodes: what is missing of one is missing of all.
+koala_put_usage() {
+    koala_measured
+    for koala_one in "$koala_home"/.usage-*; do
+        if [ -e "$koala_one" ]; then
+            koala_read_numbers "$koala_one"
+            case $koala_first$koala_used_ms in
+            *-*) koala_used_ms=- ;;
+            *) koala_used_ms=$((koala_used_ms + koala_first)) ;;
+            esac
+            case $koala_second$koala_used_kib in
+            *-*) koala_used_kib=- ;;
+            *) koala_used_kib=$((koala_used_kib + koala_second)) ;;
+            esac
+        fi
+    done
+    # The processes of such steps are the batch system's.
+    [ -z "$koala_starts_steps" ] || koala_used_ms=-
+    # What a plain application starts on other nodes is not seen.
+    if [ "$koala_job_type" = plain ] && koala_has_several_nodes; then
+        koala_used_ms=-
+        koala_used_kib=-
+    fi
+    koala_put usage "$koala_used_ms $koala_used_kib"
+}
