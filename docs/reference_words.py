@@ -8,7 +8,7 @@ RSL_MEANING = {
     "arguments": "its arguments, one value each",
     "koalaImage": "the container image to run it in; the job goes only to sites that say how they run images",
     "koalaRequires": "programs without which it cannot run: the job goes only to sites that provide them, or that "
-    "it names; by default srun or qrsh where the script calls it; `none` goes anywhere",
+    "it names; by default srun or qrsh where its script or command calls it; `none` goes anywhere",
     "koalaProcessorsPerTask": "processors of each task: an MPI rank or a worker of torchrun; must divide the count",
     "koalaTaskMemory": "memory of each task, such as `16G`",
     "koalaTaskGpus": "GPUs of each task",

@@ -56,6 +56,24 @@ def test_other_launch_programs_are_required_likewise() -> None:
     assert required("qrsh -inherit $node ./solver") == ("qrsh",)
 
 
+@pytest.mark.parametrize(
+    ("command", "requires"),
+    [
+        (["srun", "./solver"], ("srun",)),
+        (["/usr/bin/srun", "./solver"], ("srun",)),
+        (["env", "A=1", "timeout", "60", "srun", "./solver"], ("srun",)),
+        (["./srun"], ()),
+        (["echo", "srun"], ()),
+    ],
+)
+def test_a_command_is_looked_at_like_a_script(command: list[str], requires: tuple[str, ...]) -> None:
+    application = {"executable": command[0], "arguments": command[1:]}
+    request = read_job(f"processors: 1\napplication: {application}\n", "job.yaml")
+    assert request.required == requires
+    assert read_job(write_job_yaml(request), "again.yaml") == request
+    assert read_job(write_rsl(request), "again.rsl") == request
+
+
 def test_a_job_may_say_what_it_requires_itself() -> None:
     assert required("srun ./solver", "#KOALA --requires none\n") == ()
     assert required("./solver", "#KOALA --requires ibrun,matlab\n") == ("ibrun", "matlab")

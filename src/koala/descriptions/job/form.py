@@ -138,7 +138,7 @@ class ApplicationText(Description):
     requires: Annotated[tuple[Name, ...], Field(max_length=REQUIRED_PROGRAMS_MAX)] | None = Field(
         default=None,
         description="programs without which it cannot run, such as [srun]: the job goes only to sites that provide "
-        "them, or that it names; by default srun or qrsh where the script calls it; [] goes anywhere",
+        "them, or that it names; by default srun or qrsh where its script or command calls it; [] goes anywhere",
     )
 
 
@@ -483,8 +483,9 @@ def _application(default: ApplicationText, own: ApplicationText | None) -> Appli
         values |= {key: getattr(own, key) for key in own.model_fields_set}
     values["environment"] = tuple(values.get("environment", {}).items())
     requires = values.get("requires")
-    values["requires"] = required_by(values.get("script")) if requires is None else tuple(dict.fromkeys(requires))
-    return Application(**values)
+    if requires is None:
+        requires = required_by(values.get("script"), values.get("executable"), values.get("arguments", ()))
+    return Application(**values | {"requires": tuple(dict.fromkeys(requires))})
 
 
 def _positioned(
@@ -609,7 +610,7 @@ def _application_values(application: Application) -> dict[str, Any]:
             values |= _if_any(key, dict(value))
         elif value is not None:
             values[key] = value
-    if application.requires != required_by(application.script):
+    if application.requires != required_by(application.script, application.executable, application.arguments):
         values["requires"] = list(application.requires)
     if application.processors_per_task != 1:
         values["processors_per_task"] = application.processors_per_task

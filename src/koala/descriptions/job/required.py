@@ -1,12 +1,14 @@
-"""Which programs a script requires of its site, where the job does not say so: those that start processes over the
-nodes of one batch system, which no other has.
+"""Which programs an application requires of its site, where the job does not say so: those that start processes over
+the nodes of one batch system, which no other has.
 
-This is guessed from the commands of the script. One that looks whether such a program is there gets along without.
+This is guessed from the commands of its script, or from its command. A script that looks whether such a program is
+there gets along without.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 
 LAUNCH_PROGRAMS = ("srun", "qrsh")
@@ -28,16 +30,25 @@ _NO_COMMAND = re.compile(r"-\S*|[0-9.]+[smhd]?|[A-Za-z_][A-Za-z0-9_]*=\S*")
 _LOOKS_WHETHER_THERE = re.compile(r"(?:^|[\s;&|({`!])(?:command\s+-[vV]|which|type|hash)\s+(?:-\S+\s+)*(\S+)")
 
 
+def required_by(
+    script: str | None, executable: str | None = None, arguments: tuple[str, ...] = ()
+) -> tuple[str, ...]:
+    """The launch programs that a script or a command calls, in the order of ``LAUNCH_PROGRAMS``."""
+    if script is None and executable is not None and not executable.startswith("./"):
+        called = _called([executable, *arguments])
+        return tuple(program for program in LAUNCH_PROGRAMS if program == called)
+    return _required_by_script(script)
+
+
 @lru_cache(maxsize=16)
-def required_by(script: str | None) -> tuple[str, ...]:
-    """The launch programs that a script calls, in the order of ``LAUNCH_PROGRAMS``."""
+def _required_by_script(script: str | None) -> tuple[str, ...]:
     if script is None or not any(program in script for program in LAUNCH_PROGRAMS):
         return ()
     called: set[str] = set()
     looked_for: set[str] = set()
     for line in commands_of(script):
         looked_for.update(found[1].rstrip(";)") for found in _LOOKS_WHETHER_THERE.finditer(line))
-        called.update(_called(command) for command in _BETWEEN_COMMANDS.split(line))
+        called.update(_called(command.split()) for command in _BETWEEN_COMMANDS.split(line))
     return tuple(program for program in LAUNCH_PROGRAMS if program in called and program not in looked_for)
 
 
@@ -47,9 +58,9 @@ def commands_of(script: str) -> list[str]:
     return [line for line in lines if not line.lstrip().startswith("#") and len(line) <= LINE_CHARACTERS_MAX]
 
 
-def _called(command: str) -> str:
-    """The name of the program that a command calls."""
-    for word in command.split():
+def _called(command: Sequence[str]) -> str:
+    """The name of the program that a command of these words calls."""
+    for word in command:
         if word not in _IN_FRONT and _NO_COMMAND.fullmatch(word) is None:
             return word.rpartition("/")[2]
     return ""

@@ -206,7 +206,9 @@ class _Reader:
         application["environment"] = get("environment", self._pairs) or ()
         application["script"] = get("koalaScript", self._one_text)
         requires = get("koalaRequires", self._programs)
-        application["requires"] = required_by(application["script"]) if requires is None else requires
+        if requires is None:
+            requires = required_by(*(application[name] for name in ("script", "executable", "arguments")))
+        application["requires"] = requires
         per_task = get("koalaProcessorsPerTask", self._whole)
         application["processors_per_task"] = 1 if per_task is None else per_task
         needs = TaskNeeds(

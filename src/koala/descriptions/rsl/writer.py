@@ -48,7 +48,7 @@ def _component_relations(component: Component) -> Iterable[str]:
     ):
         if text is not None:
             yield f"({attribute}={_quoted(text)})"
-    if application.requires != required_by(application.script):
+    if application.requires != required_by(application.script, application.executable, application.arguments):
         yield f"(koalaRequires={_list(application.requires or (NOTHING_REQUIRED,))})"
     if application.arguments:
         yield f"(arguments={_list(application.arguments)})"
