@@ -182,6 +182,7 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
     ("koala.core.probing", "LINKS_LOOKED_AT_MAX", "links that are looked at for one that is idle"),
     ("koala.core.failures.blame", "AT_ONCE_S", "seconds within which a run that fails has failed at once"),
     ("koala.core.state.blame", "ACCUSATIONS_KEPT_MAX", "accusations that are kept of one site"),
+    ("koala.core.state.site_belief", "STARTERS_KEPT_MAX", "users remembered as starting components at one site"),
     ("koala.core.state.blame", "NODE_ACCUSATIONS_KEPT_MAX", "accusations of nodes that are kept of one site"),
     (
         "koala.model.nodes",

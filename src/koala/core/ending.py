@@ -108,6 +108,20 @@ class JobEnding:
         self.end(job, JobState.FAILED, f"{reason}{after_restarts(limit)}{said}")
         return True
 
+    def fails_alone(self, job: Job, claim: ComponentClaim, reason: str) -> None:
+        """A site does not take a component, nor others of this user, and those of other users start there: the job
+        goes elsewhere, but not for ever."""
+        ledger, site = self.ledger, self.ledger.names[claim.site]
+        job.failures += 1
+        job.tell(ledger.now, "not_taken", claim.component, claim.site, reason)
+        job.tell(ledger.now, "alone", claim.site)
+        reason, limit = f"{site} did not take a component: {reason}", ledger.parameters.site_restarts_max
+        if job.failures - job.application_failures > limit:
+            self.end(job, JobState.FAILED, f"{reason}{after_restarts(limit)}")
+        else:
+            self.avoidance.failed_at(job, site)
+            self.back_to_queue(job, reason)
+
     def end(self, job: Job, state: JobState, reason: str = "") -> None:
         """The job is over; the core forgets it, and tells the driver all that it needs to keep."""
         ledger = self.ledger

@@ -236,6 +236,7 @@ class JobRunning:
         self.ledger.about = (job,)
         if claim.phase < _CLAIM_READY:
             self._holds(claim)
+            self.ledger.sites.sites[claim.site].note_start(job.submitter)
             claim.phase = _CLAIM_READY
             claim.stop_timer()
             job.ready += 1
@@ -372,7 +373,7 @@ class JobRunning:
             for claim in quiet:
                 had_time = ledger.now - claim.held_at >= patience_s
                 if claim.phase is ComponentPhase.SENT and not claim.moved and had_time:
-                    ledger.site_error(claim.site)  # it has not even said that it has the component
+                    ledger.site_error(claim.site, job)  # it has not even said that it has the component
                 self.blame.allow_all_nodes(job, claim)
             names = ", ".join(sorted({ledger.names[claim.site] for claim in quiet}))
             late = f"{len(quiet)} of {len(job.claims)} components"
@@ -462,7 +463,7 @@ class JobRunning:
         if job.state is _RUNNING and claim.phase is not _CLAIM_RUNNING:
             # Spawned tasks that have not begun: the run of the others goes on.
             if event.outcome in _ERRORS_OF_SITES and event.fault in _OF_SITES:
-                ledger.site_error(claim.site)
+                ledger.site_error(claim.site, job)
             elif event.outcome is Outcome.UNSUITABLE:
                 self._bar_spawned(job, claim, event.reason or "it does not say why")
             ledger.to_join[job.id] = f"{site} did not start them: {event.reason or event.outcome}"
@@ -479,9 +480,12 @@ class JobRunning:
             self._given_back(job, claim)
             self._application_failed(job, claim, event)
         elif event.outcome in _NEVER_STARTED and job.state is not _RUNNING:
-            if event.fault in _OF_SITES:
-                ledger.site_error(claim.site)
-            self._not_taken(job, claim, event.reason or "it does not have it")
+            reason = event.reason or "it does not have it"
+            if event.fault in _OF_SITES and ledger.site_error(claim.site, job):
+                self._given_back(job, claim)
+                self.ending.fails_alone(job, claim, reason)
+            else:
+                self._not_taken(job, claim, reason)
         else:
             self._site_failed(job, claim, event)
 
@@ -493,8 +497,9 @@ class JobRunning:
         ran = claim.phase is _CLAIM_RUNNING
         blamed_before = bool(job.to_blame)
         blamed = ran and unknown and (blamed_before or self._blame(job, claim))
+        alone = False
         if not blamed and event.fault in _OF_SITES:
-            ledger.site_error(claim.site, job.id if ran and unknown else None)
+            alone = ledger.site_error(claim.site, job, ran=ran and unknown)
         if ran and unknown:
             self.blame.component_broke(job, claim)
         self._given_back(job, claim)
@@ -514,7 +519,7 @@ class JobRunning:
         if limit is not None and count > limit:
             self.ending.end(job, JobState.FAILED, f"{reason}{after_restarts(limit)}{said}")
         else:
-            if ran and event.fault is not Fault.SITE:
+            if alone or (ran and event.fault is not Fault.SITE):
                 self.ending.avoidance.failed_at(job, ledger.names[claim.site])
             self.ending.back_to_queue(job, reason)
 
@@ -532,7 +537,7 @@ class JobRunning:
             job.to_blame = f"it broke a component on {site} again, where others do well"
         else:
             return False
-        for index in sites.pardon(job.id):
+        for index in sites.pardon(job):
             job.tell(self.ledger.now, "site_back", index)
         return True
 

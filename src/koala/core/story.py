@@ -529,6 +529,9 @@ _WORDS: dict[str, Callable[..., str]] = {
     "to_blame": lambda _, why: (
         f"the job itself is to blame, as {why}: that counts as a failure of its application now, not of the site"
     ),
+    "alone": lambda names, site: (
+        f"only jobs of its user fail at {names[site]}, and those of others start: the site keeps its trust"
+    ),
     "site_lost": lambda names, site, reason: f"{names[site]}, where a component of it is, is lost: {reason}",
     "distrusted": lambda names, site, why: f"{names[site]} is not trusted for a while: {why}",
     "site_back": lambda names, site: f"{names[site]} is trusted again",

@@ -21,6 +21,7 @@ from koala.core.state.checkpoints import JobCheckpoints
 from koala.core.state.expected_starts import ExpectedStarts
 from koala.core.state.job import ComponentClaim, ComponentPhase, FileTransfer, Job
 from koala.core.state.link_use import LinkUse
+from koala.core.state.site_belief import SiteBelief
 from koala.core.state.sites import ClosedSites, Sites
 from koala.core.state.timers import Alarm
 from koala.core.state.transfers import Transfers
@@ -33,6 +34,7 @@ from koala.policies import interface
 from koala.policies.interface import Demand, Spots, View
 from koala.simulator.torture.checkpoints import LOSES, WHOLE
 from koala.simulator.torture.early_promises import TOLD
+from koala.simulator.torture.restart_promises import TRUSTED
 from koala.simulator.torture.spawning import SPAWNED_ONCE
 from koala.simulator.torture.storms import Storm, draw_storm
 from koala.simulator.torture.torture import StormVerdict, minimise, torture, weather
@@ -280,6 +282,13 @@ def _blame_sites_for_whatever_a_job_breaks(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(JobRunning, "_blame", blame)
 
 
+def _count_every_error_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    def others_start(self: SiteBelief, user: str) -> bool:
+        return False
+
+    monkeypatch.setattr(SiteBelief, "others_start", others_start)
+
+
 def _let_guests_in_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(JobPlacing, "demand_for", lambda self, job: self.demand_of(job.request))
 
@@ -387,6 +396,7 @@ FIRST_STORMS = {
     "no transfer without a job": 6,
     "nothing left behind": 7,
     "one bad job, one site": 5,
+    TRUSTED: 24,
     SPAWNED_ONCE: 16,
     TOLD: 20,
 }
@@ -431,6 +441,7 @@ PLANTED: list[tuple[Callable[[pytest.MonkeyPatch], None], str]] = [
     (_ignore_the_sites_own_users, "no site over-claimed"),
     (_scan_the_queues_in_the_wrong_order, "high before low"),
     (_blame_sites_for_whatever_a_job_breaks, "one bad job, one site"),
+    (_count_every_error_alike, TRUSTED),
     (_keep_the_components_of_a_job_in_quarantine, "a quarantined job holds nothing"),
     (_leave_transfers_running, "no transfer without a job"),
     (_never_ask_a_quiet_site, "every job finishes"),

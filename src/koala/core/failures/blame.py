@@ -14,10 +14,18 @@ import hashlib
 
 import msgspec
 
-from koala.core.state.blame import PLAIN_WEIGHT, SIGNED_WEIGHT, Accusation, NodeAccusation
+from koala.core.state.blame import (
+    ACCUSERS_MIN,
+    PLAIN_WEIGHT,
+    SIGNED_WEIGHT,
+    TRUST_LOST_WEIGHT,
+    Accusation,
+    NodeAccusation,
+)
 from koala.core.state.encoded import NO_ENTRIES
 from koala.core.state.job import ComponentClaim, Job
 from koala.core.state.ledger import Ledger
+from koala.core.state.site_belief import SiteBelief
 from koala.model.messages import EXCLUDED_NODES_MAX
 
 # A run that fails within so many seconds has failed at once.
@@ -132,7 +140,7 @@ class Blame:
         witness = _witness(job)
         for index in accused:
             record = ledger.sites.sites[index].record
-            if record.prove(witness, job.id, ledger.now) and record.is_guilty:
+            if record.prove(witness, job.id, ledger.now) and _is_guilty(ledger.sites.sites[index]):
                 ledger.distrust(index, record.verdict)
                 # Others' jobs are not its business.
                 job.tell(ledger.now, "distrusted", index, record.distrusted_in_short)
@@ -146,6 +154,15 @@ class Blame:
             witness = _witness(job)
             for index in accused:
                 sites.sites[index].record.prove_nodes(witness, job.id)
+
+
+def _is_guilty(site: SiteBelief) -> bool:
+    """Whether what is proved against the site is enough, and not of one user's programs where others' start."""
+    proved, by_user = site.record.proved, dict[str, int]()
+    for accuser, weight in proved.items():
+        user = accuser.partition("\n")[0]
+        by_user[user] = by_user.get(user, 0) + weight
+    return len(proved) >= ACCUSERS_MIN and site.counting(by_user, sum(proved.values())) >= TRUST_LOST_WEIGHT
 
 
 def _accuser(job: Job, claim: ComponentClaim) -> str:

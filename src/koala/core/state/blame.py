@@ -100,9 +100,9 @@ class SiteRecord:
         self.nodes = [each for each in self.nodes if each.accuser != accuser or each.node not in nodes]
 
     @property
-    def is_guilty(self) -> bool:
-        counting = [each for each in self.accusations.values() if each.proved]
-        return len(counting) >= ACCUSERS_MIN and sum(each.weight for each in counting) >= TRUST_LOST_WEIGHT
+    def proved(self) -> dict[str, int]:
+        """What weighs against the site, by accuser."""
+        return {accuser: each.weight for accuser, each in self.accusations.items() if each.proved}
 
     @property
     def distrusted_in_short(self) -> str:

@@ -331,11 +331,14 @@ class Ledger:
             job.gpu_s += gpu_s
             self.sites.sites[claim.site].gpu_s += gpu_s
 
-    def site_error(self, index: int, job_id: JobId | None = None) -> None:
-        """Count an error of the site; one too many makes it unusable until it has cooled down. ``job_id`` is a job of
-        which a component broke there while it ran."""
-        if self.sites.error(index, job_id):
+    def site_error(self, index: int, job: Job | None = None, *, ran: bool = False) -> bool:
+        """Count an error of the site; one too many makes it unusable until it has cooled down. ``job`` is one of
+        which a component failed there, and may have run. Whether the site keeps its trust only as others' components
+        start there: then this user's jobs had better go elsewhere."""
+        if self.sites.error(index, job, ran=ran):
             self._cool_down(index)
+        site = self.sites.sites[index]
+        return site.spared and job is not None and site.errors_of[job.submitter] > site.errors // 2
 
     def distrust(self, index: int, why: str) -> None:
         """The site is to blame for failures of applications: it is unusable until it has cooled down."""

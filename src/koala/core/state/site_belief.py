@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from dataclasses import field
 
 from koala.core.state.blame import SiteRecord
@@ -17,6 +18,8 @@ from koala.policies.interface import quota_processors
 
 # How much of what was said of an error is kept.
 ERROR_CHARACTERS_MAX = 500
+# So many users are remembered whose components start at a site, those of the last starts.
+STARTERS_KEPT_MAX = 64
 
 
 class Trust(enum.StrEnum):
@@ -64,6 +67,9 @@ class SiteBelief(_SiteLinks):
     errors: int = 0
     probe_job: JobId | None = None
     waiters: dict[JobId, int] = field(default_factory=dict)  # what is earmarked here for each job, first come first
+    errors_of: dict[str, int] = field(default_factory=dict)  # those of the errors that were of jobs, by user
+    started_by: dict[str, None] = field(default_factory=dict)  # users whose components start here, the last one last
+    spared: bool = False  # whether it has its trust only as the errors are of one user's jobs, and others' start
     broken_by: dict[JobId, int] = field(
         default_factory=dict
     )  # those of the errors that were runs of a job that broke
@@ -103,6 +109,26 @@ class SiteBelief(_SiteLinks):
         if self.cooling is not None:
             self.cooling.cancel()
             self.cooling = None
+
+    def note_start(self, user: str) -> None:
+        """A component of the user has reached the barrier: the site starts what it is given."""
+        self.started_by.pop(user, None)
+        self.started_by[user] = None
+        if len(self.started_by) > STARTERS_KEPT_MAX:
+            del self.started_by[next(iter(self.started_by))]
+
+    def others_start(self, user: str) -> bool:
+        """Whether components of anybody else start here, by the last word of theirs."""
+        return any(other != user for other in self.started_by)
+
+    def counting(self, by_user: Mapping[str, int], all_of_them: int) -> int:
+        """How much of what is held against the site counts. What one user's jobs say, where those of others start,
+        counts no more than what all others say, so that nobody alone takes a site from others."""
+        loudest = max(by_user, key=by_user.__getitem__, default=None)
+        if loudest is None or not self.others_start(loudest):
+            return all_of_them
+        rest = all_of_them - by_user[loudest]
+        return rest + min(rest, by_user[loudest])
 
     @property
     def is_shut(self) -> bool:

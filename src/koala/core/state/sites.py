@@ -266,7 +266,7 @@ class Sites:
         site = self.sites[index]
         site.drained, site.drained_by = False, ""
         self.doors_changed = True
-        site.errors = 0
+        self._forget_errors(site)
         site.last_error = site.last_error_of = ""
         site.record = SiteRecord()
         self.accused.pop(index, None)
@@ -310,13 +310,21 @@ class Sites:
 
     # ---------------------------------------------------------------------------------------- trust
 
-    def error(self, index: int, job_id: JobId | None = None) -> bool:
-        """Count an error, of a run of this job if there is one; True when it makes the site unusable."""
+    def error(self, index: int, job: Job | None = None, *, ran: bool = False) -> bool:
+        """Count an error, of a component of this job if there is one, which may have run; True when it makes the site
+        unusable."""
         site = self.sites[index]
         site.errors += 1
-        if job_id is not None:
-            site.broken_by[job_id] = site.broken_by.get(job_id, 0) + 1
-        if site.trust is Trust.USABLE and site.errors < self.error_threshold:
+        if job is not None:
+            site.errors_of[job.submitter] = site.errors_of.get(job.submitter, 0) + 1
+            site.started_by.pop(job.submitter, None)
+            if ran:
+                site.broken_by[job.id] = site.broken_by.get(job.id, 0) + 1
+        if site.trust is Trust.PROBING:
+            if job is not None and site.others_start(job.submitter):
+                return False
+        elif site.counting(site.errors_of, site.errors) < self.error_threshold:
+            site.spared = site.errors >= self.error_threshold
             return False
         errors = "1 error" if site.errors == 1 else f"{site.errors} errors in a row"
         return self.distrust(index, errors)
@@ -327,6 +335,7 @@ class Sites:
         if site.trust is Trust.UNUSABLE:
             return False
         site.trust = Trust.UNUSABLE
+        site.spared = False
         site.record.distrusted = why
         self.doors_changed = self.shrunk = True
         site.probe_job = None
@@ -336,7 +345,8 @@ class Sites:
     def success(self, index: int, job_id: JobId) -> bool:
         """A component of the job ran to its end: errors are forgotten. True when that makes the site usable again."""
         site = self.sites[index]
-        site.errors = 0
+        if site.errors:
+            self._forget_errors(site)
         if site.broken_by:  # that the job itself did well in part says nothing of the rest of it
             site.broken_by = {job_id: 0} if job_id in site.broken_by else {}
         if index in self.accused:
@@ -345,15 +355,26 @@ class Sites:
                 del self.accused[index]
         return site.trust is not _USABLE and self._trust(index)
 
-    def pardon(self, job_id: JobId) -> list[int]:
+    def pardon(self, job: Job) -> list[int]:
         """What broke was the job's own doing: it counts against no site. Those that are usable again by that."""
         back = []
         for index, site in enumerate(self.sites):
-            errors = site.broken_by.pop(job_id, 0)
+            errors = site.broken_by.pop(job.id, 0)
             site.errors = max(0, site.errors - errors)
+            if errors and site.errors_of.get(job.submitter, 0) > errors:
+                site.errors_of[job.submitter] -= errors
+            elif errors:
+                site.errors_of.pop(job.submitter, None)
+            site.spared = site.spared and site.errors >= self.error_threshold
             if errors and site.errors < self.error_threshold and self._trust(index):
                 back.append(index)
         return back
+
+    @staticmethod
+    def _forget_errors(site: SiteBelief) -> None:
+        site.errors = 0
+        site.errors_of = {}
+        site.spared = False
 
     def forget(self, job_id: JobId) -> None:
         """The job is over."""

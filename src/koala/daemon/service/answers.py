@@ -434,6 +434,10 @@ def site_problem(belief: SiteBelief, silence: SiteTrouble | None, *, sees_all: b
         if belief.trust is Trust.PROBING:
             cure = "one job tries it now; others go there when that ends well, or after"
         return f"{name} is not trusted: {why}{last}; {cure} koala site resume {name}"
+    if belief.spared:
+        error = last_error_for(caller, belief, sees_all=sees_all)
+        last = f", the last: {error}" if error else ""
+        return f"jobs of one user fail at {name}{last}; those of others start there, so that it stays in use"
     return ""
 
 

@@ -7,11 +7,14 @@ from collections.abc import Callable
 from koala.core import Scheduler
 from koala.core.failures.blame import NOT_FOUND
 from koala.core.lifecycle import JobState
+from koala.core.state.blame import TRUST_LOST_WEIGHT
 from koala.core.state.job import Job
+from koala.core.state.site_belief import SiteBelief, Trust
 from koala.model.messages import (
     AnyCommand,
     AnyEvent,
     ComponentEnded,
+    ComponentReady,
     JobPlaced,
     JobRequeued,
     SiteDistrusted,
@@ -19,6 +22,9 @@ from koala.model.messages import (
 )
 from koala.model.request import JobId, SiteName
 from koala.policies.interface import can_ever_fit
+
+# The name of a promise.
+TRUSTED = "a job can cost nobody but its owner a site"
 
 
 class RestartPromises:
@@ -99,6 +105,60 @@ class RestartPromises:
                 "a job avoids the site it failed at while there is another way",
                 f"job {job.id} failed on {site} and is placed there again",
             )
+
+
+class TrustPromises:
+    """Follows who fails and who starts at each site; ``fail`` is called with the name of a broken promise and the
+    detail."""
+
+    def __init__(self, scheduler: Scheduler, fail: Callable[[str, str], None]) -> None:
+        self._ledger = scheduler.ledger
+        self._fail = fail
+        self._reached: set[str] = set()  # components that have been at the barrier
+        self._start: dict[SiteName, set[str]] = {}  # users whose components start there, and have not failed since
+        self._before: dict[SiteName, tuple[Trust, int, dict[str, int]]] = {}
+
+    def after(self, event: AnyEvent, commands: list[AnyCommand]) -> None:
+        """Check what the event led to. What was due at its moment came before it."""
+        distrusted = {each.site: each.reason for each in commands if isinstance(each, SiteDistrusted)}
+        for site in self._ledger.sites:
+            trust, errors, by_user = self._before.get(site.name, (Trust.USABLE, 0, {}))
+            new = {user: count - by_user.get(user, 0) for user, count in site.errors_of.items()}
+            failed = {user: count for user, count in new.items() if count > 0}
+            start = self._start.setdefault(site.name, set())
+            start.difference_update(failed)
+            if distrusted.get(site.name, "").startswith("failures"):
+                self._not_by_one(site, _weights(site), 0, start, TRUST_LOST_WEIGHT)
+            elif site.name in distrusted and trust is Trust.PROBING:
+                self._not_by_one(site, failed, site.errors - errors - sum(failed.values()), start, 1)
+            elif site.name in distrusted:
+                nobodys = site.errors - sum(site.errors_of.values())
+                self._not_by_one(site, site.errors_of, nobodys, start, self._ledger.parameters.error_threshold)
+            self._before[site.name] = site.trust, site.errors, dict(site.errors_of)
+        if isinstance(event, ComponentReady) and event.token not in self._reached:
+            self._reached.add(event.token)
+            claim = self._ledger.claims.get(event.token)
+            if claim is not None and not claim.aborting:
+                self._start[self._ledger.names[claim.site]].add(claim.job.submitter)
+
+    def _not_by_one(
+        self, site: SiteBelief, by_user: dict[str, int], nobodys: int, start: set[str], enough: int
+    ) -> None:
+        """That of one user's jobs, where others' start, has counted no more than all the rest."""
+        loudest = max(by_user, key=by_user.__getitem__, default="")
+        others = start - {loudest}
+        rest = nobodys + sum(count for user, count in by_user.items() if user != loudest)
+        if by_user and others and rest + min(rest, by_user[loudest]) < enough:
+            detail = f"{site.name} lost its trust by those of {loudest}, where those of {sorted(others)} start"
+            self._fail(TRUSTED, detail)
+
+
+def _weights(site: SiteBelief) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for accuser, each in site.record.accusations.items():
+        user = accuser.partition("\n")[0]
+        found[user] = found.get(user, 0) + each.weight * each.proved
+    return found
 
 
 def _is_plain(job: Job) -> bool:

@@ -54,7 +54,7 @@ from koala.simulator.torture.shapes import with_shapes
 from koala.simulator.torture.spawning import with_spawning
 from koala.simulator.torture.traffic import with_traffic
 from koala.simulator.workloads.draws import stream
-from koala.simulator.workloads.workload import Arrival
+from koala.simulator.workloads.workload import REFUSED, Arrival
 
 # A drawn job fits into this share of the idle grid, so that the sites' own users cannot starve it for ever.
 FITS_INTO_SHARE = 0.6
@@ -122,6 +122,7 @@ def draw_storm(seed: int) -> Storm:
         scheduler = msgspec.structs.replace(grid.scheduler, probe_every_s=rng_probes.choice((30.0, 300.0)))
         grid = msgspec.structs.replace(grid, scheduler=scheduler)
     arrivals = _with_programs(stream(seed, "storm", "programs"), arrivals)
+    arrivals = _with_refused(stream(seed, "storm", "refused"), arrivals)
     grid, arrivals = _with_images(stream(seed, "storm", "images"), grid, arrivals)
     grid, arrivals = _with_required(stream(seed, "storm", "required"), grid, arrivals)
     arrivals = with_arrays(stream(seed, "storm", "arrays"), arrivals)
@@ -336,6 +337,17 @@ def _with_programs(rng: random.Random, arrivals: tuple[Arrival, ...]) -> tuple[A
                 request, restarts_max=rng.randint(0, 3), never_on=(1,) if rng.random() < 0.3 else ()
             )
         found.append(arrival._replace(request=request, owner=rng.choice(("ann", "bob", "carol")), breaks=breaks))
+    return tuple(found)
+
+
+def _with_refused(rng: random.Random, arrivals: tuple[Arrival, ...]) -> tuple[Arrival, ...]:
+    """In some storms sites refuse some of the jobs, and say that it is the job's own fault."""
+    if rng.random() > 0.3:
+        return arrivals
+    found = []
+    for arrival in arrivals:
+        request = msgspec.structs.replace(arrival.request, restarts_max=rng.randint(0, 3))
+        found.append(arrival._replace(request=request, breaks=REFUSED) if rng.random() < 0.1 else arrival)
     return tuple(found)
 
 

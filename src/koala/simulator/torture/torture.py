@@ -28,7 +28,7 @@ from koala.simulator.torture.order import OF_USERS, OrderPromises, numbers_of, r
 from koala.simulator.torture.outputs import OutputPromises, renumbered_inputs
 from koala.simulator.torture.preemption_promises import PreemptionPromises
 from koala.simulator.torture.promises import PromiseBrokenError, PromiseChecker, nothing_left_behind
-from koala.simulator.torture.restart_promises import RestartPromises
+from koala.simulator.torture.restart_promises import RestartPromises, TrustPromises
 from koala.simulator.torture.restarts import Twin
 from koala.simulator.torture.silence_promises import SilencePromises
 from koala.simulator.torture.spawning import SpawnPromises
@@ -101,6 +101,7 @@ class _Run:
         self.scheduler = Scheduler(storm.grid)
         self.watch = PromiseChecker(self.scheduler, self.world)
         self.restarts = RestartPromises(self.scheduler, self.watch.fail)
+        self.trust = TrustPromises(self.scheduler, self.watch.fail)
         self.order = OrderPromises(self.scheduler, self.watch.fail)
         self.links = LinkPromises(self.scheduler, self.watch.fail)
         self.checkpoints = CheckpointPromises(self.scheduler, self.world, self.watch.fail)
@@ -169,6 +170,7 @@ class _Run:
             self.world.perform(command, event.at)
         self.watch.after(event, commands)
         self.restarts.after(event, commands, self.watch.site_of)
+        self.trust.after(event, commands)
         self.order.after(event, commands)
         self.links.after(event, commands)
         self.checkpoints.after(event, commands)

@@ -16,6 +16,9 @@ from koala.model.request import Application, Component, Request
 from koala.model.task_graph import SpawnedTasks
 from koala.policies import Catalogue
 
+# Instead of an exit code: no site takes the job.
+REFUSED = -1
+
 
 class Arrival(NamedTuple):
     """One job of a workload: when it comes, what it asks for, and how long it runs.
@@ -24,7 +27,8 @@ class Arrival(NamedTuple):
     - ``bandwidth_share``, ``latency_share``: the parts of that fraction that go with the links between the clusters;
     - ``owner``: whose job it is; ``guest``: whether sites may preempt it;
     - ``spawns``: for a job of tasks, how long after its first start which more come;
-    - ``breaks``: the exit code with which its application fails wherever it runs, 0 for none.
+    - ``breaks``: the exit code with which its application fails wherever it runs, 0 for none; ``REFUSED`` where no
+      site takes it, by its own fault.
 
     >>> from koala.descriptions import read_job
     >>> from koala.simulator import Arrival, Workload, clusters_in_short, simulate

@@ -30,6 +30,7 @@ from koala.model.messages import (
 )
 from koala.model.request import JobId, SiteName
 from koala.simulator.workloads.draws import stream
+from koala.simulator.workloads.workload import REFUSED
 from koala.simulator.world.background import BackgroundControl
 from koala.simulator.world.contention import Contention
 from koala.simulator.world.delivery import Delivery
@@ -146,6 +147,9 @@ class SimulatedComponents:
         if job is None or component.processors > site.installed:
             why = "no such job" if job is None else f"{site.name} has {site.installed} processors"
             self._remember_end(component, Outcome.REFUSED, why, now, Fault.SITE)
+            return
+        if job.breaks == REFUSED:
+            self._remember_end(component, Outcome.REFUSED, "its own path cannot be made", now, Fault.JOB)
             return
         component.shape = job.request.components[command.component].shape
         if component.shape is not None and site.never_has_places(component.shape, component.processors):
