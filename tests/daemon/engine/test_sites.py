@@ -10,11 +10,15 @@ from typing import Any
 import msgspec
 import pytest
 
+from koala.core import Scheduler
 from koala.daemon import grid_sites
+from koala.daemon.engine.batch import is_news
 from koala.daemon.grid_sites import make_site
 from koala.daemon.upkeep.retention import Retention
 from koala.model.grid import BatchSettings, SchedulerParameters, Site, SiteKind
-from koala.model.messages import CancelAsked, SiteReported
+from koala.model.messages import CancelAsked, JobSubmitted, SiteReported
+from koala.model.nodes import NodeClass, NodeSize, TaskNeeds
+from koala.model.request import Application, Component, Request
 from koala.sites import LiveSite, LocalSite
 from tests.support.engine_world import EngineWorld, a_request, local_grid, open_engine, open_store, root
 from tests.support.troubled_site import TroubledSite, trouble, troubled
@@ -372,3 +376,26 @@ def test_when_others_let_go_is_on_record_where_plans_are_made(
             assert [body.releases for body in told] == recorded
 
     asyncio.run(scenario())
+
+
+def test_a_site_tells_of_its_nodes_although_its_processors_are_what_the_grid_file_says() -> None:
+    """Jobs that ask for memory or GPUs waited for nodes that every report told of, as nothing else in it was new.
+
+    What is free of the nodes is news while a task looks for places on them.
+    """
+    scheduler = Scheduler(local_grid((4,)))
+
+    def report(gib: int, idle: int = 4) -> SiteReported:
+        nodes = (NodeClass(1, NodeSize(4, gib << 30), NodeSize(idle, gib << 30)),)
+        return SiteReported(at=0.0, site="a", processors=4, others=0, nodes=nodes)
+
+    assert is_news(report(1), scheduler.ledger)
+    scheduler.handle(report(1))
+    assert not is_news(report(1), scheduler.ledger)
+    assert not is_news(report(1, idle=3), scheduler.ledger)
+    assert is_news(report(2), scheduler.ledger)
+    large = Component(
+        processors=1, application=Application(executable="large"), needs=TaskNeeds(memory_bytes=8 << 30)
+    )
+    scheduler.handle(JobSubmitted(at=1.0, job=1, request=Request(components=(large,))))
+    assert is_news(report(1, idle=3), scheduler.ledger)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Generator, Sequence
+from collections import Counter
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -17,6 +18,7 @@ from koala.core import HandlingError, Scheduler
 from koala.core.lifecycle import JobState
 from koala.core.state.job import ComponentClaim, ComponentPhase
 from koala.core.state.ledger import Ledger
+from koala.core.state.site_belief import SiteBelief
 from koala.daemon.engine.inbox import InboxItem
 from koala.daemon.engine.outbox import Outbox, is_for_outbox
 from koala.daemon.engine.projection import EntryWriter, Projector, Submitter
@@ -46,7 +48,7 @@ from koala.model.messages import (
     TransferEnded,
     TransferId,
 )
-from koala.model.nodes import releases_within
+from koala.model.nodes import NodeClass, NodeSize, releases_within
 from koala.model.request import FileName, GraphJob, JobId, Request, SiteName
 from koala.store import Batch
 
@@ -272,8 +274,27 @@ def is_news(event: AnyEvent, ledger: Ledger) -> bool:
             says = (event.processors, event.others)
             if belief.does_not_report or says != (belief.processors, belief.others):
                 return True
+            if _tells_of_nodes(event, belief, ledger):
+                return True
             return ledger.plans_made and releases_within(event.releases, event.others) != belief.releases_told
     return True
+
+
+def _tells_of_nodes(event: SiteReported, belief: SiteBelief, ledger: Ledger) -> bool:
+    """Whether a report tells of other nodes, or, while tasks with a shape look for places, of other free ones."""
+    if event.nodes == belief.nodes and dict.fromkeys(event.shown) == belief.shown:
+        return False
+    if ledger.high.shaped or ledger.low.shaped or ledger.claiming:
+        return True
+    return _installed(event.nodes) != _installed(belief.nodes)
+
+
+def _installed(nodes: Iterable[NodeClass]) -> Counter[tuple[NodeSize, tuple[str, ...]]]:
+    """How many nodes there are of each kind, whatever is free of them."""
+    counts: Counter[tuple[NodeSize, tuple[str, ...]]] = Counter()
+    for each in nodes:
+        counts[each.whole, each.features] += each.count
+    return counts
 
 
 def _is_newer(event: TrafficMeasured, claim: ComponentClaim) -> bool:
