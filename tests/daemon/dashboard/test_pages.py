@@ -435,7 +435,7 @@ def test_an_array_is_listed_and_shown_with_why_its_next_element_waits(server: Se
     assert "Why it waits" in page
 
 
-def test_the_list_of_jobs_says_of_one_that_can_never_fit_that_it_does_not(
+def test_lists_and_the_page_of_a_job_that_can_never_fit_say_so(
     server: Served, operator: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refused = RefusalInfo(policy="WF", reason="no node is large enough", cure="ask for less", permanent=True)
@@ -443,6 +443,7 @@ def test_the_list_of_jobs_says_of_one_that_can_never_fit_that_it_does_not(
     for page in ("/jobs", "/"):
         text = text_of(operator.get(page).text)
         assert "can never fit: no node is large enough; would help: ask for less" in text
+    assert "It can never fit: no site has what it asks for" in text_of(operator.get("/jobs/10").text)
 
 
 def test_a_static_file_may_be_kept_for_ever_under_its_mark_alone(reader: httpx.Client) -> None:

@@ -358,7 +358,7 @@ def test_an_array_is_one_row_and_its_elements_are_jobs(tmp_path: Path) -> None:
             assert {(each.id, each.array) for each in lately} == {(each.id, array) for each in elements}
             assert await service.grid.ended_lately(BERT, 0.0) == []
             assert (await service.output(OWNER, array + 2)).text == f"{array} 5 5\n"
-            with pytest.raises(NotFoundError, match="whose turn has not come yet"):
+            with pytest.raises(NotFoundError, match="whose turn has not come yet; wait for it, or name the array"):
                 await service.job(OWNER, again + 9_000)
             with pytest.raises(NotFoundError, match="there is no job"):
                 await service.job(BERT, again + 9_000)

@@ -27,7 +27,10 @@ class JobRecords:
             row = self._engine.live_row(job) or await query(self._engine.store.job, job)
         if row is None and (array := self._engine.scheduler.ledger.array_of(job)) is not None:
             await self.row(who, array.id)
-            raise NotFoundError(f"job {job} is an element of array {array.id} whose turn has not come yet")
+            raise NotFoundError(
+                f"job {job} is an element of array {array.id} whose turn has not come yet; wait for it, or name the "
+                f"array, job {array.id}"
+            )
         if row is None or not (who.sees_all or row.owner == who.name):
             raise NotFoundError(f"there is no job {job}; look at the list of jobs")
         return row
