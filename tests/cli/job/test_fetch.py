@@ -16,6 +16,8 @@ mkdir -p logs/deep
 echo one >logs/deep/a
 ln -s /etc/hosts logs/away
 """
+# More than one answer brings.
+STREAM_BYTES = 1_300_000
 TWO = "components: [{processors: 1}, {processors: 1}]\noutputs: [result.h5, logs/]"
 
 
@@ -38,11 +40,15 @@ def test_what_a_job_made_comes_home_also_when_the_daemon_is_killed(tmp_path: Pat
             assert (place / "logs" / "deep" / "a").read_text() == "one\n"
             assert not (place / "logs" / "away").is_symlink()
         made = koala.json("job", "fetch", str(job), "--to", str(home), "--json")
-        assert [(each["part"], each["path"]) for each in made] == [
+        assert [(each["part"], each.get("path", each.get("stream"))) for each in made] == [
             (0, "logs"),
             (0, "result.h5"),
             (1, "logs"),
             (1, "result.h5"),
+            (0, "stdout"),
+            (0, "stderr"),
+            (1, "stdout"),
+            (1, "stderr"),
         ]
         # What had come before an interruption is not asked for again; what is wrong of it is found.
         name = f"jobs/{job}.1/result.h5"
@@ -55,7 +61,7 @@ def test_what_a_job_made_comes_home_also_when_the_daemon_is_killed(tmp_path: Pat
         assert not part.exists()
         assert "no file" in koala("file", "get", "jobs/99/x", code=2).stderr
         plain = koala.submit(tmp_path, "exit 0")
-        told = " ".join(koala("job", "fetch", str(plain), "--wait", code=2).stderr.split())
+        told = " ".join(koala("job", "fetch", str(plain), "--to", str(tmp_path / "plain"), "--wait").stderr.split())
         assert "has no outputs" in told
         assert "#KOALA --outputs" in told
 
@@ -63,12 +69,13 @@ def test_what_a_job_made_comes_home_also_when_the_daemon_is_killed(tmp_path: Pat
 def test_the_small_outputs_of_an_array_come_below_their_indices_and_one_that_is_gone_is_named(tmp_path: Path) -> None:
     with running_daemon(tmp_path) as daemon:
         koala = Shell(daemon.server)
-        script = "echo $KOALA_ARRAY_INDEX >a; mkdir d; echo deep >d/e"
+        script = "echo $KOALA_ARRAY_INDEX >a; mkdir d; echo deep >d/e; echo says $KOALA_ARRAY_INDEX"
         array = koala.submit(tmp_path, script, "array: 4-6\nprocessors: 1\noutputs: [a, d]")
         home = tmp_path / "home"
         koala("job", "fetch", str(array), "--to", str(home), "--wait")
+        expected = {"a": "{}\n", "d/e": "deep\n", "stdout.txt": "says {}\n", "stderr.txt": ""}
         assert {str(each.relative_to(home)): each.read_text() for each in home.rglob("*") if each.is_file()} == {
-            f"{index}/{name}": text for index in (4, 5, 6) for name, text in (("a", f"{index}\n"), ("d/e", "deep\n"))
+            f"{index}/{name}": text.format(index) for index in (4, 5, 6) for name, text in expected.items()
         }
         (replica,) = daemon.state.rglob(f"replicas/=jobs%2F{array + 2}%2Fa")
         replica.unlink()
@@ -77,3 +84,23 @@ def test_the_small_outputs_of_an_array_come_below_their_indices_and_one_that_is_
         said = koala("job", "fetch", str(array), "--to", str(home), code=1)
         assert f"jobs/{array + 2}/a did not come" in said.stderr
         assert "Job 1: 5 outputs" in said.output
+
+
+def test_what_the_components_of_a_job_wrote_comes_with_what_they_made(tmp_path: Path) -> None:
+    """Of a job that failed, too, and in pieces; an output of the same name is the job's own."""
+    with running_daemon(tmp_path) as daemon:
+        koala = Shell(daemon.server)
+        script = f"echo trouble $KOALA_COMPONENT >&2; head -c {STREAM_BYTES} /dev/zero | tr '\\0' x; exit 3"
+        failed = koala.submit(tmp_path, script, "components: [{processors: 1}, {processors: 1}]\nnever_on: [3]")
+        home = tmp_path / "home"
+        said = koala("job", "fetch", str(failed), "--to", str(home), "--wait", code=1)
+        assert f"Not all is there: job {failed} failed" in " ".join(said.stderr.split())
+        for part, place in enumerate((home, home / "component-1")):
+            assert (place / "stderr.txt").read_text() == f"trouble {part}\n"
+            assert (place / "stdout.txt").read_text() == "x" * STREAM_BYTES
+        own = koala.submit(tmp_path, "echo mine >stdout.txt; echo said", "processors: 1\noutputs: [stdout.txt]")
+        assert "1 output and 1 stream in" in koala("job", "fetch", str(own), "--to", str(home), "--wait").stdout
+        assert (home / "stdout.txt").read_text() == "mine\n"
+        (home / "full").touch()
+        problem = koala("job", "fetch", str(failed), "--to", str(home / "full"), code=1).stderr
+        assert "full" in problem

@@ -121,8 +121,8 @@ def test_a_script_for_slurm_runs_as_it_is(shell: Shell, tmp_path: Path) -> None:
     shown = shell("job", "show", str(array)).stdout
     assert "never started" not in shown
     assert f"koala job show {array}_4" in " ".join(shown.split())
-    for verb in ("logs", "fetch"):
-        assert f"koala job logs {array}_4" in " ".join(shell("job", verb, str(array), code=2).stderr.split())
+    assert f"koala job logs {array}_4" in " ".join(shell("job", "logs", str(array), code=2).stderr.split())
+    assert "0 outputs and 4 streams in" in shell("job", "fetch", str(array), "--to", str(tmp_path / "home")).stdout
     for index, number in ((4, array + 1), (5, array + 2)):
         assert shell("job", "logs", f"{array}_{index}").stdout == f"sweep {array} {index} 2 0\n2\n"
         assert shell("job", "logs", f"{array}_{index}", "--stderr").stdout == f"job {number} on 1 node with 1\n"
@@ -176,7 +176,9 @@ def test_a_graph_is_taken_whole_and_runs_in_order(shell: Shell, tmp_path: Path) 
     numbers = [each["job"]["id"] for each in first["jobs"]]
     assert numbers == [numbers[0], numbers[0] + 1, numbers[0] + 5]
     shell("job", "wait", str(numbers[2]))
-    assert "3 outputs in " in shell("job", "fetch", str(numbers[1]), "--to", str(tmp_path / "made")).stdout
+    assert (
+        "3 outputs and 6 streams in " in shell("job", "fetch", str(numbers[1]), "--to", str(tmp_path / "made")).stdout
+    )
     assert [(tmp_path / "made" / str(index) / "index").read_text() for index in range(3)] == ["0\n", "1\n", "2\n"]
     assert (tmp_path / "told").read_text(encoding="utf-8").split() == ["make", "0", "1", "2", "collect"]
     again = shell.json("submit", str(path), "--token-id", "graph-1")

@@ -1,4 +1,4 @@
-"""``koala job fetch``: what a job made, brought to this machine."""
+"""``koala job fetch``: what a job made and wrote, brought to this machine."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import click
 
 from koala.cli.connection import JOB_ID, complete_job, with_client
 from koala.cli.errors import FailedError, UserError, say
+from koala.cli.job.streams import Brought, bring, written_by
 from koala.cli.job.waiting import watch_job
 from koala.cli.terminal.output import counted, print_json
 from koala.cli.terminal.progress import byte_counter
-from koala.cli.terminal.words import clean, first_element, shown_state, size
+from koala.cli.terminal.words import clean, shown_state, size
 
 if TYPE_CHECKING:
     from koala.client import Client
@@ -29,7 +30,8 @@ if TYPE_CHECKING:
 @with_client
 @click.pass_context
 def fetch(ctx: click.Context, client: Client, /, job_id: int, target: str | None, waits: bool, as_json: bool) -> None:
-    """Bring what a job made to this machine: the outputs that its description names.
+    """Bring what a job made to this machine: the outputs that its description names, and what it wrote to standard
+    output and standard error (stdout.txt, stderr.txt).
 
     What the first component made is at its own path below the directory, what component 2 made is below
     component-2. Of an array, what each element made is below its index. Small files come many at a time. The same
@@ -47,27 +49,57 @@ def fetch(ctx: click.Context, client: Client, /, job_id: int, target: str | None
         )
     directory = Path(f"job-{job_id}" if target is None else target)
     made = [_Made(each, _place(found, directory, each)) for each in client.each_output(job_id)]
-    if not made:
+    taken = {each.here for each in made}
+    written = [each for each in written_by(client, found, directory) if each.here not in taken]
+    if not made and not written:
         raise _nothing_made(found)
     with byte_counter() as progress:
         problems = client.fetch_files([(each.output, each.brought) for each in made], progress=progress)
+    streams = bring(client, written)
     came = [each for each in made if each.brought not in problems]
     for each in came:
         _unpack(each)
         if not as_json:
             shown = f"{size(each.output.size_bytes)} from {clean(each.output.replicas[0].site)}"
             say(f"{clean(str(each.here))}: {shown}")
+    here = [each for each in streams if not each.problem]
     if as_json:
-        print_json([each.output.model_dump(mode="json") | {"here": str(each.here)} for each in came])
+        outputs = [each.output.model_dump(mode="json") | {"here": str(each.here)} for each in came]
+        print_json([*outputs, *map(_as_data, here)])
     else:
-        say(f"Job {job_id}: {counted(len(came), 'output')} in {clean(str(directory))}.")
+        for stream in here:
+            if stream.size_bytes:
+                say(f"{clean(str(stream.written.here))}: {size(stream.size_bytes)} from {clean(stream.site)}")
+        counts = f"{counted(len(came), 'output')} and {counted(len(here), 'stream')}"
+        say(f"Job {job_id}: {counts} in {clean(str(directory))}.")
     for each in made:
         if each.brought in problems:
             say(f"{clean(each.output.name)} did not come: {clean(problems[each.brought])}", err=True)
+    for stream in streams:
+        if stream.problem:
+            say(f"{clean(str(stream.written.here))} did not come: {clean(stream.problem)}", err=True)
     if found.state != "done":
         say(f"Not all is there: job {job_id} {found.state}: {clean(found.reason)}", err=True)
-    if problems or found.state != "done":
+    elif not made:
+        say(f"Note: it has no outputs; {_HOW_TO_NAME}", err=True)
+    if problems or found.state != "done" or any(each.problem and not each.gone for each in streams):
         ctx.exit(FailedError.exit_code)
+
+
+def _as_data(brought: Brought) -> dict[str, str | int]:
+    """A stream that came, for a program."""
+    where = brought.written
+    return {
+        "job": where.job,
+        "part": where.part,
+        "stream": where.stream,
+        "site": brought.site,
+        "size_bytes": brought.size_bytes,
+        "here": str(where.here),
+    }
+
+
+_HOW_TO_NAME = "name them in its description (outputs: [result.h5], in a batch script #KOALA --outputs result.h5)"
 
 
 class _Made(NamedTuple):
@@ -85,11 +117,7 @@ class _Made(NamedTuple):
 def _nothing_made(job: JobSummary) -> Exception:
     if job.state != "done":
         return FailedError(f"nothing that job {job.id} made was collected; it {job.state}: {clean(job.reason)}")
-    logs = job.id if job.elements is None else first_element(job)
-    return UserError(
-        f"job {job.id} has no outputs; name them in its description (outputs: [result.h5], in a batch script "
-        f"#KOALA --outputs result.h5), or read what it printed with koala job logs {logs}"
-    )
+    return UserError(f"job {job.id} has no outputs; {_HOW_TO_NAME}")
 
 
 def _place(job: JobSummary, directory: Path, output: OutputInfo) -> Path:
