@@ -36,7 +36,7 @@ JOBS = (
     ("plasma", "low", (3, 3, 3), 20, None),
     ("sweep", "low", (6,), 10, None),
 )
-SHOWN_AFTER_S = 20.0
+SHOWN_AFTER_S = 8.0
 
 
 def main() -> None:
