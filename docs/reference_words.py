@@ -472,6 +472,11 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
     ),
     ("koala.model.api", "DOWNLOAD_BYTES_MAX", "bytes of files in one answer"),
     ("koala.model.api", "DOWNLOAD_FILES_MAX", "small files that are read with one question"),
+    (
+        "koala.model.api",
+        "FORGOTTEN_AT_ONCE_MAX",
+        "files that one question forgets",
+    ),
     ("koala.client.fetching", "SMALL_BYTES_MAX", "bytes up to which a file comes together with others"),
     (
         "koala.daemon.service.data.downloads",

@@ -8,8 +8,24 @@ import pytest
 
 from koala.core import JobState
 from koala.model.forecast import TELLING_S
-from koala.model.messages import CancelTransfer, FileChanged, JobPlaced, JobRequeued, Outcome, StartTransfer
-from koala.model.request import InputMode
+from koala.model.job_array import ArraySpec
+from koala.model.messages import (
+    AbortComponent,
+    AnyCommand,
+    CancelTransfer,
+    FileChanged,
+    HoldAsked,
+    JobEnded,
+    JobOutcome,
+    JobPlaced,
+    JobRequeued,
+    JobSubmitted,
+    Outcome,
+    OutputsCollected,
+    StartTransfer,
+)
+from koala.model.outputs import JobOutput, MadeOutput
+from koala.model.request import Component, InputFile, InputMode, Request
 from tests.support.core_driver import (
     BYTES_PER_S,
     CoreDriver,
@@ -312,3 +328,85 @@ def test_a_job_that_joins_a_late_transfer_does_not_take_it_for_there() -> None:
     driver.submit(ask(part(2, "a", "f")))
     assert driver.job(2).start_estimate == 160.0  # as late again as it is by now
     assert driver.state(2) is JobState.PLACED
+
+
+OUT = "jobs/1/out"
+
+
+def reading_out(**more: Any) -> Request:
+    return ask(Component(processors=1, input_files=(InputFile(name=OUT),)), **more)
+
+
+def forget_out(driver: CoreDriver) -> list[AnyCommand]:
+    return driver.send(FileChanged(at=driver.now, file=OUT, size_bytes=7, replicas=(), by="anna")) + driver.settle()
+
+
+def with_out() -> CoreDriver:
+    """Job 1 is over, and what it made is at a."""
+    driver = CoreDriver({"a": 2, "b": 2}, scan_interval_s=0.0)
+    (token,) = driver.run(ask(Component(processors=1, outputs=(JobOutput(path="out"),), site="a")))
+    driver.end(token)
+    made = MadeOutput(path="out", size_bytes=7, checksum="0" * 64)
+    driver.send(OutputsCollected(at=driver.now, job=1, token=token, outputs=(made,)))
+    return driver
+
+
+def test_jobs_that_wait_for_an_output_that_was_forgotten_end_and_name_it() -> None:
+    """waiting -> cancelled, held -> cancelled"""
+    driver = with_out()
+    driver.run(ask(Component(processors=2), Component(processors=2)))
+    driver.submit(reading_out())
+    driver.submit(reading_out())
+    driver.send(HoldAsked(at=driver.now, job=4))
+    ended = {each.job: each for each in kind(forget_out(driver), JobEnded)}
+    assert set(ended) == {3, 4}
+    for each in ended.values():
+        assert each.outcome is JobOutcome.CANCELLED
+        assert OUT in each.reason
+    assert not driver.ledger.readers
+    told = driver.send(JobSubmitted(at=driver.now, job=5, request=reading_out()))
+    assert [each.job for each in kind(told, JobEnded)] == [5]
+    assert_ledger_balances(driver.ledger)
+
+
+def test_a_job_with_places_loses_them_when_its_file_is_forgotten_before_it_starts() -> None:
+    """starting -> waiting -> cancelled, and of a file that may come back starting -> waiting"""
+    driver = with_out()
+    driver.submit(reading_out())
+    assert driver.state(2) is JobState.STARTING
+    told = forget_out(driver)
+    assert [each.reason for each in kind(told, JobRequeued)] == [f"file {OUT} was forgotten by anna"]
+    assert [each.job for each in kind(told, JobEnded)] == [2]
+    assert len(kind(told, AbortComponent)) == 1
+    driver.send(FileChanged(at=driver.now, file="words", size_bytes=7, replicas=("a",)))
+    driver.submit(ask(Component(processors=1, input_files=(InputFile(name="words"),), site="a")))
+    assert driver.state(3) is JobState.STARTING
+    told = driver.send(FileChanged(at=driver.now, file="words", size_bytes=7, replicas=()))
+    driver.end(*(each.token for each in kind(told, AbortComponent)), outcome=Outcome.ABORTED)
+    assert driver.state(3) is JobState.WAITING
+    driver.send(FileChanged(at=driver.now, file="words", size_bytes=7, replicas=("b",)))
+    driver.pass_time(60.0)
+    assert driver.state(3) is not JobState.WAITING
+
+
+def test_a_job_that_runs_goes_on_without_the_file_and_ends_when_it_would_have_to_start_again() -> None:
+    """running -> running, running -> unwinding -> cancelled"""
+    driver = with_out()
+    tokens = driver.run(reading_out())
+    assert forget_out(driver)[1:] == []
+    assert driver.state(2) is JobState.RUNNING
+    told = driver.end(*tokens, outcome=Outcome.FAILED) + driver.settle()
+    assert [(each.job, each.outcome) for each in kind(told, JobEnded)] == [(2, JobOutcome.CANCELLED)]
+
+
+def test_elements_of_an_array_whose_input_was_forgotten_end_as_they_are_made() -> None:
+    driver = with_out()
+    driver.submit(reading_out(array=ArraySpec(ranges=((0, 199, 1),))))
+    started = [job for job in driver.ledger.jobs.values() if job.state is JobState.STARTING]
+    assert started
+    forget_out(driver)
+    for _ in range(20):
+        driver.settle()
+    assert not driver.ledger.jobs
+    assert not driver.ledger.readers
+    assert_ledger_balances(driver.ledger)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,10 +18,12 @@ from koala.cli.terminal.words import clean, size
 
 if TYPE_CHECKING:
     from koala.client import Client
-    from koala.model.api import FileInfo
+    from koala.model.api import FileInfo, Forgotten
 
 LIMIT_DEFAULT = 100
 LIMIT_MAX = 1_000_000
+# How many files or jobs are named in a question.
+NAMED_MAX = 5
 
 
 @click.command()
@@ -134,34 +137,71 @@ def replicate(client: Client, /, name: str, site: str, as_json: bool) -> None:
 
 
 @file.command()
-@click.argument("name")
+@click.argument("name", metavar="NAME|PATTERN|jobs/ID")
 @click.argument("site", required=False, shell_complete=complete_site)
-@click.option("--all", "everywhere", is_flag=True, help="All replicas and the file itself, without being asked.")
+@click.option("--all", "--yes", "sure", is_flag=True, help="All of it, without being asked.")
+@click.option("--force", is_flag=True, help="Also what jobs wait for that have not started.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_client
-def forget(client: Client, /, name: str, site: str | None, everywhere: bool) -> None:
-    """Forget the replica of the file NAME at SITE; without SITE, the file with all its replicas.
+def forget(client: Client, /, name: str, site: str | None, sure: bool, force: bool, as_json: bool) -> None:
+    """Forget a replica at SITE; without SITE, files with all their replicas.
 
-    Replicas in a site's own area are removed; what stays at a URL stays there. On a terminal you are asked before a
-    whole file is forgotten; elsewhere --all must be given.
+    NAME is a file; jobs/ID is everything that a job made, of an array everything that its elements made; a PATTERN
+    with *, ? or [...] is every file whose name fits, where * also stands for slashes.
+
+    Replicas in a site's own area are removed; what stays at a URL stays there. You are shown what would go, and
+    asked; where nobody can answer, --all must be given. What jobs wait for that have not started is not
+    forgotten without --force: then they go back to their queue, or end where the file can never come again.
     """
-    if site is not None and everywhere:
-        raise UserError("--all is all replicas, and SITE is one; give one of the two")
-    if site is None and not everywhere:
-        _confirm(client.file(name))
-    client.forget(name, site=site)
-    what = clean(name) if site is None else f"the replica of {clean(name)} at {clean(site)}"
+    meant = _meant(name)
+    before = client.forget(site=site, preview=True, **meant)
+    force = _is_sure(before, site, sure=sure or (site is not None and "name" in meant), force=force)
+    gone: list[str] = []
+    more = True
+    while more:
+        found = client.forget(site=site, force=force, **meant)
+        gone, more = gone + found.files, found.more > 0
+    if as_json:
+        print_json({"forgotten": gone})
+        return
+    what = clean(gone[0]) if len(gone) == 1 else counted(len(gone), "file")
+    if site is not None:
+        what = f"the {'replica' if len(gone) == 1 else 'replicas'} of {what} at {clean(site)}"
     click.echo(f"Forgot {what}.")
 
 
-def _confirm(found: FileInfo) -> None:
-    name = clean(found.name)
-    what = f"{counted(len(found.replicas), 'replica')} at {_replicas(found)}"
+def _meant(name: str) -> dict[str, Any]:
+    """What a name on the command line stands for."""
+    job = name.rstrip("/").removeprefix("jobs/")
+    if name.startswith("jobs/") and job.isascii() and job.isdecimal():
+        return {"job": int(job)}
+    return {"pattern": name} if any(sign in name for sign in "*?[") else {"name": name}
+
+
+def _is_sure(found: Forgotten, site: str | None, *, sure: bool, force: bool) -> bool:
+    """Say what would go and who waits for it, and ask where that was not said before; whether it is forced."""
+    count = len(found.files) + found.more
+    at = "" if site is None else f" at {clean(site)}"
+    what = f"{counted(count, 'file')}{at}, {size(found.size_bytes)}: {_some(found.files, count)}"
+    jobs = list(dict.fromkeys(str(each.job) for each in found.waiting))
+    waits = ""
+    if jobs:
+        one = len(jobs) == 1
+        waits = f" {'Job' if one else 'Jobs'} {_some(jobs, len(jobs))} {'waits' if one else 'wait'} for it."
+    if (sure or not sys.stdin.isatty()) and jobs and not force:
+        raise UserError(f"{what}.{waits} Nothing was forgotten: give --force to forget it all the same")
+    if sure:
+        return force
     if not sys.stdin.isatty():
-        raise UserError(
-            f"{name} has {what}; name the SITE of the one to forget, or give --all to forget the file altogether"
-        )
-    if not click.confirm(f"Forget {name} altogether, with {what}?", err=True):
+        raise UserError(f"{what}. Give --all to forget it, or name the SITE of one replica")
+    if not click.confirm(f"{what}.{waits} Forget it{' all the same' if jobs else ''}?", err=True):
         raise UserError("nothing was forgotten")
+    return force or bool(jobs)
+
+
+def _some(names: Sequence[str], count: int) -> str:
+    more = count - NAMED_MAX
+    return ", ".join(map(clean, names[:NAMED_MAX])) + (f" and {more} more" if more > 0 else "")
 
 
 def _tell(found: FileInfo, as_json: bool, words: str) -> None:

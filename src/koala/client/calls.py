@@ -25,6 +25,7 @@ from koala.model.api import (
     Explanation,
     FileInfo,
     Forgetting,
+    Forgotten,
     Health,
     JobChange,
     JobDetail,
@@ -63,6 +64,8 @@ ANSWER_TIMEOUT_S = 30.0
 # Processes of the daemon read a large description, and cluster its tasks. On a busy machine each of both is given up
 # after 240 s (WORK_WAIT_S_MAX), of which the client is to hear.
 DESCRIPTION_TIMEOUT_S = 2 * 240.0 + ANSWER_TIMEOUT_S
+# Hundreds of files leave several sites with one call.
+FORGET_TIMEOUT_S = 120.0
 # Measuring a link may take longer.
 PROBE_TIMEOUT_S = 90.0
 OUTPUT_BYTES_DEFAULT = 65_536
@@ -432,10 +435,27 @@ def replicate(name: str, site: str) -> Call[FileInfo]:
     )
 
 
-def forget(name: str, *, site: str | None = None) -> Call[None]:
-    """Forget one replica, or with no site all of them and the file."""
-    wish = Forgetting(name=name, site=site)
-    return Call(method="POST", path="/v1/forgettings", body=wish, read=_nothing, repeatable=False)
+def forget(
+    name: str | None = None,
+    *,
+    pattern: str | None = None,
+    job: int | None = None,
+    site: str | None = None,
+    force: bool = False,
+    preview: bool = False,
+) -> Call[Forgotten]:
+    """Forget one replica, or with no site all of them and the file: of one file, of those that fit a pattern, or of
+    what a job made. Of many some at a time: ask again while there are ``more``. ``ConflictError`` with the numbers of
+    the jobs that wait for one of them, unless it is forced; with ``preview`` it is only told what would go."""
+    wish = Forgetting(name=name, pattern=pattern, job=job, site=site, force=force, preview=preview)
+    return Call(
+        method="POST",
+        path="/v1/forgettings",
+        body=wish,
+        read=Forgotten.model_validate_json,
+        repeatable=preview,
+        timeout_s=FORGET_TIMEOUT_S,
+    )
 
 
 # --------------------------------------------------------------------------------------------- journal

@@ -139,7 +139,7 @@ class JobEnding:
         job.tell(ledger.now, "ended", state, reason)
         if job.broke_at is not None:
             ledger.sites.forget(job.id)
-        del ledger.jobs[job.id]
+        ledger.remove(job)
         if job.waits_for:
             self._wait_for_nobody(job)
         if ledger.dependents:
@@ -295,10 +295,20 @@ class JobEnding:
     def _requeue(self, job: Job) -> None:
         job.move(_WAITING)
         self._forget_places(job)
+        if self.ends_without_input(job):
+            return
         if job.is_kept_back:
             self.keep_back(job)
         else:
             self.avoidance.enqueue(job)
+
+    def ends_without_input(self, job: Job) -> bool:
+        """End a job that has not started if one of its input files will never be there; whether it was so."""
+        file = self.ledger.lost_input(job)
+        if file is not None:
+            reason = f"its input file {file} was forgotten, or never made, and the job that makes it is over"
+            self.end(job, JobState.CANCELLED, reason)
+        return file is not None
 
     @staticmethod
     def _forget_places(job: Job) -> None:

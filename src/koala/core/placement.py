@@ -106,6 +106,8 @@ class JobPlacing:
             return
         if job.demand.barred and self._no_site_left(job):
             return
+        if self.ending.ends_without_input(job):
+            return
         if kept_back:
             self.ending.keep_back(job)
         elif array is not None:
@@ -267,7 +269,9 @@ class JobPlacing:
             position = array.next_element()
             if position is not None:
                 ledger.made_now += effort
-                begin(self._element(array, position, spec.index_at(position)))
+                element = self._element(array, position, spec.index_at(position))
+                if not self.ending.ends_without_input(element):
+                    begin(element)
 
     def _unfold_on(self, array_id: JobId) -> None:
         array = self.ledger.arrays[array_id]

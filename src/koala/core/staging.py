@@ -12,6 +12,10 @@ from koala.model.errors import Fault
 from koala.model.messages import CancelTransfer, FileChanged, TransferEnded, TransferId
 from koala.policies.interface import FileAt, inputs
 
+# With places, before the barrier opens; and with none. An array looks when it makes an element.
+_HAS_PLACES = frozenset({JobState.PLACED, JobState.CLAIMING, JobState.STARTING})
+_NOT_STARTED = frozenset({*_HAS_PLACES, JobState.HELD, JobState.WAITING})
+
 
 class JobStaging:
     """Brings files, tries again from other replicas, and sends a job back when a file cannot be had."""
@@ -117,3 +121,17 @@ class JobStaging:
         else:
             files.pop(event.file, None)
         ledger.sites.files_changed(event.file)
+        if not holders:
+            for job_id in tuple(ledger.readers.get(event.file, ())):
+                self._file_gone(ledger.jobs[job_id], event)
+
+    def _file_gone(self, job: Job, event: FileChanged) -> None:
+        """What has started goes on, since its sites keep what it reads; any other job cannot start with it."""
+        if job.state not in _NOT_STARTED:
+            return
+        self.ledger.about = (job,)
+        job.tell(self.ledger.now, "file_gone", event.file, event.by_whom)
+        if job.state in _HAS_PLACES:
+            self.ending.back_to_queue(job, f"file {event.file} was forgotten{event.by_whom}", lower=False)
+        else:
+            self.ending.ends_without_input(job)

@@ -471,6 +471,7 @@ _WORDS: dict[str, Callable[..., str]] = {
     "put_off": lambda _, before, at, why: f"its plan is put off by {_long(at - before)}: {why}",
     "plan_lost": lambda _, why: f"its plan is given up, as nobody knows when it could start: {why}",
     "file_arrived": lambda names, file, site: f"file {file} arrived on {names[site]}",
+    "file_gone": lambda _, file, by: f"the input file {file} was forgotten{by}",
     "transfer_broke": lambda names, file, source, site, reason: (
         f"the transfer of {file} from {names[source]} to {names[site]} broke: {reason}"
     ),

@@ -91,15 +91,17 @@ def replicate(entry: CatalogueEntry, replica: Replica, *, at: float) -> tuple[Ca
     return changed, _changed(changed, at)
 
 
-def forget(entry: CatalogueEntry, site: SiteName | None = None, *, at: float) -> tuple[CatalogueEntry, FileChanged]:
+def forget(
+    entry: CatalogueEntry, site: SiteName | None = None, *, at: float, by: str = ""
+) -> tuple[CatalogueEntry, FileChanged]:
     """One replica less, or none left at all when no site is named: then the file itself is forgotten."""
     if site is not None and entry.replica_at(site) is None:
         known = ", ".join(entry.sites) or "nowhere"
         raise FilesError(entry.name, site, f"there is no replica here to forget; replicas are at: {known}")
     kept = tuple(each for each in entry.replicas if site is not None and each.site != site)
     changed = msgspec.structs.replace(entry, replicas=kept)
-    return changed, _changed(changed, at)
+    return changed, _changed(changed, at, by)
 
 
-def _changed(entry: CatalogueEntry, at: float) -> FileChanged:
-    return FileChanged(at=at, file=entry.name, size_bytes=entry.size_bytes, replicas=entry.sites)
+def _changed(entry: CatalogueEntry, at: float, by: str = "") -> FileChanged:
+    return FileChanged(at=at, file=entry.name, size_bytes=entry.size_bytes, replicas=entry.sites, by=by)

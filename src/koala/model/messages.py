@@ -276,7 +276,7 @@ class TransferEnded(Event, frozen=True, kw_only=True, tag=True):
     fault: Fault | None = None
 
 
-class FileChanged(Event, frozen=True, kw_only=True, tag=True):
+class FileChanged(Wish, frozen=True, kw_only=True, tag=True):
     """The replica catalogue now says this of a file; no replicas means that the file is forgotten."""
 
     file: FileName

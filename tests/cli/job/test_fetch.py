@@ -104,3 +104,27 @@ def test_what_the_components_of_a_job_wrote_comes_with_what_they_made(tmp_path: 
         (home / "full").touch()
         problem = koala("job", "fetch", str(failed), "--to", str(home / "full"), code=1).stderr
         assert "full" in problem
+
+
+def test_what_a_job_made_is_forgotten_at_once_and_not_while_a_job_waits_for_it(tmp_path: Path) -> None:
+    with running_daemon(tmp_path) as daemon:
+        koala = Shell(daemon.server)
+        array = koala.submit(tmp_path, "touch a b", "array: 1-2\nprocessors: 1\noutputs: [a, b]")
+        koala("job", "wait", str(array))
+        name = f"jobs/{array + 2}/a"
+        reader = koala.submit(
+            tmp_path, "cat a", f"processors: 1\nhold: true\ninput_files: [{{name: {name}, path: a}}]"
+        )
+        told = " ".join(koala("file", "forget", f"jobs/{array}", code=2).stderr.split())
+        assert "4 files, 0 bytes: " in told
+        assert f"Job {reader} waits for it. Nothing was forgotten: give --force" in told
+        assert "--force" in koala("file", "forget", "jobs/*/a", "--yes", code=2).stderr
+        told = " ".join(koala("file", "forget", "jobs/*/b", code=2).stderr.split())
+        assert "2 files" in told
+        assert "Give --all" in told
+        assert koala("file", "forget", "jobs/*/b", "--yes").stdout == "Forgot 2 files.\n"
+        gone = koala.json("file", "forget", f"jobs/{array}", "--all", "--force")
+        assert gone == {"forgotten": [f"jobs/{array + 1}/a", name]}
+        assert "no file" in koala("file", "show", name, code=2).stderr
+        koala("job", "wait", str(reader), code=1)
+        assert koala.json("job", "show", str(reader))["state"] == "cancelled"

@@ -13,7 +13,7 @@ import pytest
 from koala.daemon.grid_sites import make_site
 from koala.daemon.service.data.files import FileService
 from koala.files import AreaDirectory, RemoteArea
-from koala.model.api import Forgetting, Registration, Replication
+from koala.model.api import Registration, Replication
 from koala.model.errors import InvalidError
 from koala.model.grid import BatchSettings, Grid, Site, SiteKind
 from koala.model.request import InputFile, InputMode
@@ -80,8 +80,8 @@ def test_files_are_registered_at_it_from_here_and_from_there_and_replicated_both
             assert near.sites == ("b", FAR)
             area = AreaDirectory(FAR, far / "files")
             assert area.replica("ours").read_bytes() == area.replica("near").read_bytes() == WORDS[::-1]
-            await files.forget(Forgetting(name="ours", site=FAR))
-            await files.forget(Forgetting(name="near"))
+            await files.forget(["ours"], FAR, force=False, by="")
+            await files.forget(["near"], None, force=False, by="")
             assert [path.name for path in (far / "files" / "replicas").iterdir()] == ["=theirs"]
             await given_back(world, far)
             await files.close()

@@ -329,7 +329,7 @@ def test_the_owner_of_a_job_forgets_what_it_made(tmp_path: Path) -> None:
         await service.forget(ANNA, wish)
         assert [each.path for each in await service.outputs_of(ANNA, job)] == ["logs"]
         await settled(world)
-        assert await world.engine.areas["A"].size_bytes(replica_path(wish.name)) is None
+        assert await world.engine.areas["A"].size_bytes(replica_path(f"jobs/{job}/result")) is None
 
     in_daemon(tmp_path, scene)
 
@@ -442,5 +442,69 @@ def test_what_the_elements_of_an_array_made_is_listed_element_by_element(
         assert await world.service.outputs_of(ANNA, array, after=second[-1].job) == []
         with pytest.raises(NotFoundError):
             await world.service.outputs_of(BERT, array)
+
+    in_daemon(tmp_path, scene)
+
+
+def test_a_file_that_jobs_wait_for_is_forgotten_by_force_alone_and_they_end(tmp_path: Path) -> None:
+    async def scene(world: DaemonWorld) -> None:
+        service = world.service
+        job = await world.start(job_text(MAKES, ("{processors: 1, site: A}",), outputs=OUTPUTS), ANNA)
+        await world.ended(job, ANNA)
+        name = f"jobs/{job}/result"
+        reader = await world.start(job_text("cat in", input_files=f"[{{name: {name}, path: in}}]", hold=True), ANNA)
+        for wish in (Forgetting(name=name), Forgetting(job=job), Forgetting(pattern=f"jobs/{job}/*")):
+            told = await service.forget(ANNA, wish.model_copy(update={"preview": True}))
+            assert [(each.job, each.file) for each in told.waiting] == [(reader, name)]
+            with pytest.raises(ConflictError, match=f"job {reader} waits for file '{name}'"):
+                await service.forget(ANNA, wish)
+        assert len(await service.outputs_of(ANNA, job)) == 2
+        told = await service.forget(ANNA, Forgetting(job=job, force=True))
+        assert told.files == [f"jobs/{job}/logs.tar", name]
+        ended = await world.ended(reader, ANNA)
+        assert ended.state == "cancelled"
+        assert f"its input file {name} was forgotten" in ended.reason
+        story = [each.text for each in (await service.explain(ANNA, reader)).story]
+        assert any(f"{name} was forgotten by anna" in each for each in story), story
+        await settled(world)
+        for each in told.files:
+            assert await world.engine.areas["A"].size_bytes(replica_path(each)) is None
+        with pytest.raises(InvalidError, match="is over and has no such output"):
+            await world.start(job_text("cat in", input_files=f"[{{name: {name}, path: in}}]"), ANNA)
+
+    in_daemon(tmp_path, scene)
+
+
+def test_files_are_forgotten_by_job_array_and_pattern_some_at_a_time_and_only_ones_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene(world: DaemonWorld) -> None:
+        service = world.service
+        array = await world.start(job_text("touch a b", outputs="[a, b]", array="0-2"), ANNA)
+        other = await world.start(job_text("touch a", outputs="[a]"), BERT)
+        await world.ended(array, ANNA)
+        await world.ended(other, BERT)
+        with pytest.raises(NotFoundError, match="no job"):
+            await service.forget(BERT, Forgetting(job=array))
+        with pytest.raises(NotFoundError, match="no file of yours fits"):
+            await service.forget(BERT, Forgetting(pattern="jobs/*/b"))
+        with pytest.raises(InvalidError, match="one of the three"):
+            await service.forget(ANNA, Forgetting(job=array, pattern="*"))
+        names = {number: [f"jobs/{array + number}/{path}" for path in "ab"] for number in (1, 2, 3)}
+        told = await service.forget(ANNA, Forgetting(pattern="jobs/*/b", preview=True))
+        assert (told.files, told.more) == ([each[1] for each in names.values()], 0)
+        await service.forget(ANNA, Forgetting(pattern="*/b"))
+        await service.forget(ANNA, Forgetting(job=array + 1))
+        monkeypatch.setattr(importlib.import_module(type(service).__module__), "FORGOTTEN_AT_ONCE_MAX", 1)
+        told = await service.forget(ANNA, Forgetting(job=array))
+        assert (told.files, told.more) == ([names[2][0]], 1)
+        told = await service.forget(ANNA, Forgetting(job=array))
+        assert (told.files, told.more) == ([names[3][0]], 0)
+        with pytest.raises(NotFoundError, match="nothing that job"):
+            await service.forget(ANNA, Forgetting(job=array))
+        assert [each.name for each in (await service.files(OWNER)).items] == [f"jobs/{other}/a"]
+        await settled(world)
+        for site in world.engine.areas:
+            assert not list((tmp_path / "sites").glob(f"{site}/files/replicas/*{array + 1}%2F*"))
 
     in_daemon(tmp_path, scene)

@@ -20,7 +20,8 @@ from koala.core.state.timers import Alarm, Timers
 from koala.core.state.transfers import Transfers
 from koala.model.grid import Estimates, Grid
 from koala.model.messages import AnyCommand, EndedJob, JobOutcome, SiteDistrusted, Token
-from koala.model.request import JOB_NAME, JobId, SiteName
+from koala.model.outputs import job_of_output
+from koala.model.request import JOB_NAME, FileName, JobId, Request, SiteName
 from koala.policies.interface import Demand, Spots
 
 # With a scan interval of 0, a job that loses its places in the very instant in which it got them would be placed
@@ -114,6 +115,7 @@ class Ledger:
         self.first_planned: list[JobId] | None = None  # jobs with their first plan, for a driver that wants to know
         self.planned: dict[JobId, Job] = {}  # waiting jobs that have plans
         self.dependents: dict[JobId, dict[JobId, None]] = {}  # by job those that wait for it
+        self.readers: dict[FileName, dict[JobId, None]] = {}  # by input file the jobs that have not ended
         self.turned: list[EndedJob] = []  # jobs that others wait for and that have just started or ended
         self.turned_told: JobId = 0  # of the first of these: up to which job those who wait were told
         self.arrays: dict[JobId, Job] = {}  # those that have not ended
@@ -144,6 +146,27 @@ class Ledger:
         if job.request.array is not None and not job.array:
             self.arrays[job.id] = job
             insort(self._array_numbers, job.id)
+        for file in _files_read(job.request):
+            self.readers.setdefault(file, {})[job.id] = None
+
+    def remove(self, job: Job) -> None:
+        """It has ended."""
+        del self.jobs[job.id]
+        for file in _files_read(job.request):
+            readers = self.readers[file]
+            del readers[job.id]
+            if not readers:
+                del self.readers[file]
+
+    def lost_input(self, job: Job) -> FileName | None:
+        """An input file that is not there and never will be: a job that is over made it, or was to make it."""
+        for file in _files_read(job.request):
+            maker = job_of_output(file)
+            if maker is None or maker >= job.id or file in self.sites.view.files:
+                continue
+            if maker not in self.jobs and self.array_of(maker) is None:
+                return file
+        return None
 
     def forget_array(self, array: Job) -> None:
         """It has ended."""
@@ -362,6 +385,13 @@ def _stands_before(job: Job, other: Job) -> bool:
     if (job.position < 0) is not (other.position < 0):
         return other.position < 0
     return (job.position, job.id) < (other.position, other.id)
+
+
+def _files_read(request: Request) -> tuple[FileName, ...]:
+    """The input files of all components, each once."""
+    # Components of one job often share one list.
+    lists = {id(each.input_files): each.input_files for each in request.components if each.input_files}
+    return tuple(dict.fromkeys([file.name for files in lists.values() for file in files])) if lists else ()
 
 
 def _named(user: str, name: str) -> str:

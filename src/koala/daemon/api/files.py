@@ -16,6 +16,7 @@ from koala.model.api import (
     PAGE_ITEMS_DEFAULT,
     FileInfo,
     Forgetting,
+    Forgotten,
     Page,
     ReadFile,
     Reading,
@@ -46,6 +47,8 @@ REPLICATIONS: dict[str, Example] = {"site": {"value": {"name": "data/genome", "s
 FORGETTINGS: dict[str, Example] = {
     "replica": {"summary": "One replica", "value": {"name": "data/genome", "site": "east"}},
     "file": {"summary": "The file and all its replicas", "value": {"name": "data/genome"}},
+    "job": {"summary": "What a job made, or the elements of an array", "value": {"job": 36}},
+    "pattern": {"summary": "What would go of a pattern", "value": {"pattern": "data/old-*", "preview": True}},
 }
 
 
@@ -128,9 +131,11 @@ async def replicate_file(
     return await service.replicate(who, wish)
 
 
-@router.post("/forgettings", status_code=204, summary="Forget a replica or a file", responses=declared(409))
+@router.post("/forgettings", summary="Forget replicas or files", responses=declared(409))
 async def forget_file(
     who: Who, service: The, wish: Annotated[Forgetting, Body(openapi_examples=FORGETTINGS)]
-) -> None:
-    """Forget the replica at a site, or without one all of them and the file; its owner may, of what a job made."""
-    await service.forget(who, wish)
+) -> Forgotten:
+    """Forget the replicas at a site, or without one all of them and the files; their owner may, of what a job made.
+    A file that jobs wait for is refused with their numbers, and then nothing is forgotten; ``force`` forgets it, and
+    these jobs go back to their queue, or end where it can never come again."""
+    return await service.forget(who, wish)

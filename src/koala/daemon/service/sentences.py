@@ -115,7 +115,7 @@ def _transfer_ended(body: TransferEnded) -> str:
 
 def _file_changed(body: FileChanged) -> str:
     if not body.replicas:
-        return f"the file {_cut(body.file)} was forgotten"
+        return f"the file {_cut(body.file)} was forgotten{body.by_whom}"
     return f"the file {_cut(body.file)} ({_counted(body.size_bytes, 'byte')}) is at {_names(body.replicas)}"
 
 

@@ -32,9 +32,10 @@ from koala.daemon.service.answers import (
     without_start,
 )
 from koala.daemon.service.cursors import check_after, check_limit, read_cursor, read_number_cursor, write_cursor
+from koala.daemon.service.data.chosen import FileChoice
 from koala.daemon.service.data.contents import ContentService, job_files
 from koala.daemon.service.data.downloads import DownloadService
-from koala.daemon.service.data.files import FileService
+from koala.daemon.service.data.files import FileService, still_wanted
 from koala.daemon.service.data.outputs import check_range, choose, read_output
 from koala.daemon.service.job_changes import JobChanges
 from koala.daemon.service.job_records import JobRecords
@@ -59,6 +60,7 @@ from koala.daemon.upkeep.storage_watch import StorageWatch
 from koala.daemon.workers.pool import WorkerPool, Workers
 from koala.descriptions import write_job_yaml
 from koala.model.api import (
+    FORGOTTEN_AT_ONCE_MAX,
     WAIT_S_MAX,
     ContentState,
     DryRun,
@@ -67,6 +69,7 @@ from koala.model.api import (
     Explanation,
     FileInfo,
     Forgetting,
+    Forgotten,
     JobDetail,
     JobSummary,
     JournalEntry,
@@ -87,7 +90,6 @@ from koala.model.api import (
 )
 from koala.model.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError, UnavailableError
 from koala.model.messages import EndedJob
-from koala.model.outputs import job_of_output
 from koala.model.request import GraphJob, InvalidRequestError, Request, numbered_from
 from koala.model.request_size import request_characters
 from koala.model.task_graph import SpawnedTasks
@@ -96,6 +98,8 @@ from koala.store import ALL_JOBS, ChosenJobs, StoredJob
 
 # A job of up to this size is written as a text in a thread.
 SMALL_REQUEST_CHARACTERS_MAX = 16_384
+# So many jobs that wait for files are told of one by one.
+WAITING_TOLD_MAX = 1_000
 
 _STATES_IN_ORDER = [str(state) for state in JobState]
 _STATES = frozenset(_STATES_IN_ORDER)
@@ -116,6 +120,7 @@ class Service:
         self._submissions = SubmissionReader(self._workers)
         self._journal = JournalReader(engine)
         self._records = JobRecords(engine)
+        self._choice = FileChoice(engine, self._records)
         self.downloads = DownloadService(engine, self._records)
         self.changes = JobChanges(engine, self._records)
         self.grid = GridService(engine)
@@ -530,15 +535,20 @@ class Service:
         who.need(Scope.OPERATE)
         return file_info(await self._catalogue.replicate(wish))
 
-    async def forget(self, who: Principal, wish: Forgetting) -> None:
-        """Forget a replica or a file; what running jobs read of it stays until they end. Needs ``operate``, or for
+    async def forget(self, who: Principal, wish: Forgetting) -> Forgotten:
+        """Forget replicas or files; what running jobs read of them stays until they end. Needs ``operate``, or for
         what a job of the caller made ``submit``."""
-        job = job_of_output(wish.name)
-        if job is None or who.may(Scope.OPERATE):
-            who.need(Scope.OPERATE)
-        else:
-            await self._records.own_row(who, job)
-        await self._catalogue.forget(wish)
+        found = await self._choice.files(who, wish)
+        names = found[:FORGOTTEN_AT_ONCE_MAX]
+        waiting = self._catalogue.waiting_for(found, wish.site)
+        sizes = [each.size_bytes for name in found if (each := self._engine.entries.get(name)) is not None]
+        if not wish.preview:
+            if waiting and not wish.force:
+                raise still_wanted(waiting)
+            await self._catalogue.forget(names, wish.site, force=wish.force, by=who.name)
+        return Forgotten(
+            files=list(names), more=len(found) - len(names), size_bytes=sum(sizes), waiting=waiting[:WAITING_TOLD_MAX]
+        )
 
     # ------------------------------------------------------------------------------------------ journal
 

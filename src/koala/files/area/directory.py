@@ -186,23 +186,27 @@ class AreaDirectory:
 
     # ------------------------------------------------------------------------------------------ doubts
 
-    def doubt(self, file: FileName) -> None:
-        """Put a mark that outlasts a kill: the replica of this name may be one that nobody knows."""
-        mark = self._mark(file)
-        mark.parent.mkdir(parents=True, exist_ok=True)
-        fresh = mark.with_name(f".{mark.name}")
-        # The name itself, as a long one is cut in the name of the mark.
-        fresh.write_bytes(file.encode("utf-8", "surrogatepass"))
-        fresh.replace(mark)
-        flush_directory(mark.parent)
+    def doubt(self, *files: FileName) -> None:
+        """Put marks that outlast a kill: the replicas of these names may be ones that nobody knows."""
+        doubts = self.root / DOUBTS
+        doubts.mkdir(parents=True, exist_ok=True)
+        for file in files:
+            mark = self._mark(file)
+            fresh = mark.with_name(f".{mark.name}")
+            # The name itself, as a long one is cut in the name of the mark.
+            fresh.write_bytes(file.encode("utf-8", "surrogatepass"))
+            fresh.replace(mark)
+        flush_directory(doubts)
 
-    def settle(self, file: FileName, *, keep: bool) -> None:
-        """Take the mark away, and the replica too unless it is to be kept."""
+    def settle(self, *files: FileName, keep: bool) -> None:
+        """Take the marks away, and the replicas too unless they are to be kept."""
         if not keep:
-            self.forget(file)
-            # The mark goes last, so that a kill in between leaves it to be settled again.
-            flush_directory(self.replica(file).parent)
-        self._mark(file).unlink(missing_ok=True)
+            for file in files:
+                self.forget(file)
+            # The marks go last, so that a kill in between leaves them to be settled again.
+            flush_directory(self.root / REPLICAS)
+        for file in files:
+            self._mark(file).unlink(missing_ok=True)
 
     def doubts(self) -> list[FileName]:
         """Remove what never got its name; the names of all replicas in doubt."""

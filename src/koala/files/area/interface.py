@@ -165,12 +165,12 @@ class FileArea(ABC):
         """Remove the replica, if there is one."""
 
     @abstractmethod
-    async def doubt(self, file: FileName) -> None:
-        """Put a mark that outlasts a kill: the replica of this name may be one that nobody knows."""
+    async def doubt(self, *files: FileName) -> None:
+        """Put marks that outlast a kill: the replicas of these names may be ones that nobody knows."""
 
     @abstractmethod
-    async def settle(self, file: FileName, *, keep: bool) -> None:
-        """Remove the mark, and the replica too unless it is to be kept."""
+    async def settle(self, *files: FileName, keep: bool) -> None:
+        """Remove the marks, and the replicas too unless they are to be kept."""
 
     @abstractmethod
     async def doubts(self) -> list[FileName]:

@@ -136,11 +136,11 @@ class LocalArea(FileArea):
     async def forget(self, file: FileName) -> None:
         await asyncio.to_thread(self.directory.forget, file)
 
-    async def doubt(self, file: FileName) -> None:
-        await asyncio.to_thread(self.directory.doubt, file)
+    async def doubt(self, *files: FileName) -> None:
+        await asyncio.to_thread(self.directory.doubt, *files)
 
-    async def settle(self, file: FileName, *, keep: bool) -> None:
-        await asyncio.to_thread(self.directory.settle, file, keep=keep)
+    async def settle(self, *files: FileName, keep: bool) -> None:
+        await asyncio.to_thread(self.directory.settle, *files, keep=keep)
 
     async def doubts(self) -> list[FileName]:
         return await asyncio.to_thread(self.directory.doubts)

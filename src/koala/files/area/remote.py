@@ -178,16 +178,20 @@ class RemoteArea(FileArea):
     async def forget(self, file: FileName) -> None:
         await self.call("rm", "-f", replica_path(file))
 
-    async def doubt(self, file: FileName) -> None:
+    async def doubt(self, *files: FileName) -> None:
         # The name itself, as a long one is cut in the name of the mark.
-        name = "".join(f"\\{byte:03o}" for byte in file.encode("utf-8", "surrogatepass"))
-        await self.call("koala_doubt", f"{DOUBTS}/{encode(file)}", name)
+        names = ["".join(f"\\{byte:03o}" for byte in file.encode("utf-8", "surrogatepass")) for file in files]
+        marks = zip(files, names, strict=True)
+        await self.run("".join(_line("koala_doubt", _mark(file), name) for file, name in marks))
 
-    async def settle(self, file: FileName, *, keep: bool) -> None:
+    async def settle(self, *files: FileName, keep: bool) -> None:
         # The mark goes last, so that a kill in between leaves it to be settled again.
         # A script that still makes the replica, though nobody waits for it, fails without its fresh file.
-        replica = "" if keep else f"{shlex.quote(_fresh(file))}@* {shlex.quote(replica_path(file))} "
-        await self.run(f"rm -f {replica}{shlex.quote(f'{DOUBTS}/{encode(file)}')}\n")
+        script = ""
+        for file in files:
+            replica = "" if keep else f"{shlex.quote(_fresh(file))}@* {shlex.quote(replica_path(file))} "
+            script += f"rm -f {replica}{shlex.quote(_mark(file))}\n"
+        await self.run(script)
 
     async def doubts(self) -> list[FileName]:
         printed = await self.call("koala_doubts", encode(INCOMING))
@@ -231,6 +235,14 @@ def _digits(printed: str) -> str:
     if not is_checksum(printed.strip()):
         raise OSError(f"no SHA-256 was printed, but {printed.strip()[:80]!r}; install openssl, sha256sum or shasum")
     return printed.strip()
+
+
+def _line(*words: str) -> str:
+    return f"{shlex.join(words)}\n"
+
+
+def _mark(file: FileName) -> str:
+    return f"{DOUBTS}/{encode(file)}"
 
 
 def _fresh(file: FileName) -> str:

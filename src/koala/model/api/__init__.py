@@ -26,14 +26,17 @@ from koala.model.api.common import (
 from koala.model.api.files import (
     DOWNLOAD_BYTES_MAX,
     DOWNLOAD_FILES_MAX,
+    FORGOTTEN_AT_ONCE_MAX,
     FileInfo,
     Forgetting,
+    Forgotten,
     OutputInfo,
     ReadFile,
     Reading,
     Registration,
     ReplicaInfo,
     Replication,
+    WaitingReader,
 )
 from koala.model.api.jobs import (
     CheckpointInfo,
@@ -94,6 +97,7 @@ __all__ = [
     "DESCRIPTION_BYTES_MAX",
     "DOWNLOAD_BYTES_MAX",
     "DOWNLOAD_FILES_MAX",
+    "FORGOTTEN_AT_ONCE_MAX",
     "OUTPUT_BYTES_MAX",
     "PAGE_ITEMS_DEFAULT",
     "PAGE_ITEMS_MAX",
@@ -116,6 +120,7 @@ __all__ = [
     "Explanation",
     "FileInfo",
     "Forgetting",
+    "Forgotten",
     "GpuCount",
     "Health",
     "JobChange",
@@ -170,5 +175,6 @@ __all__ = [
     "UsageInfo",
     "UsagePoint",
     "WaitedForInfo",
+    "WaitingReader",
     "Whoami",
 ]

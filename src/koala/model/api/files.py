@@ -11,6 +11,8 @@ from koala.model.api.common import Answer, Question
 # One answer holds no more bytes of files, and one question names no more files.
 DOWNLOAD_BYTES_MAX = 4_194_304
 DOWNLOAD_FILES_MAX = 500
+# One question forgets no more files.
+FORGOTTEN_AT_ONCE_MAX = 500
 
 
 class ReplicaInfo(Answer):
@@ -78,7 +80,34 @@ class Replication(Question):
 
 
 class Forgetting(Question):
-    """Forget one replica, or with no site all of them and the file."""
+    """Forget files: one by its ``name``, those whose names fit a ``pattern`` with ``*``, ``?`` and ``[...]``, where
+    ``*`` also stands for slashes, or all that a ``job`` made, of an array all that its elements did.
 
-    name: Annotated[str, Field(min_length=1, max_length=1_024)]
+    With a ``site`` only the replicas there. What jobs wait for that have not started is forgotten only by ``force``.
+    With ``preview`` nothing is forgotten, and told is what would be.
+    """
+
+    name: Annotated[str, Field(min_length=1, max_length=1_024)] | None = None
+    pattern: Annotated[str, Field(min_length=1, max_length=1_024)] | None = None
+    job: Annotated[int, Field(ge=1)] | None = None
     site: Annotated[str, Field(min_length=1, max_length=255)] | None = None
+    force: bool = False
+    preview: bool = False
+
+
+class WaitingReader(Answer):
+    """A job that has not started and reads a file."""
+
+    job: int
+    file: str
+
+
+class Forgotten(Answer):
+    """What was forgotten, or would be: the names of up to ``FORGOTTEN_AT_ONCE_MAX`` files, and how many ``more``
+    there are, which are forgotten when it is asked again; how many bytes all of them have, and the jobs that wait for
+    them."""
+
+    files: list[str]
+    more: int
+    size_bytes: int
+    waiting: list[WaitingReader]

@@ -131,6 +131,15 @@ class DownloadService:
                 raise InvalidError(
                     f"file {name!r}: there is no job {job}{whose} that makes it; look at the list of jobs"
                 )
+            if job is not None and name not in self._engine.entries and await self._is_over(who, job):
+                raise InvalidError(f"file {name!r}: job {job} is over and has no such output; was it forgotten?")
+
+    async def _is_over(self, who: Principal, job: int) -> bool:
+        """Whether the job has ended, so that it makes nothing any more."""
+        try:
+            return (await self._records.row(who, job)).ended_at is not None
+        except NotFoundError:  # an element whose turn has not come
+            return False
 
     async def _is_made(self, who: Principal, job: int, name: str) -> bool:
         """Whether a job has made the file or may make it that exists for the caller. A job of a later number does not

@@ -11,10 +11,11 @@ import asyncio
 import contextlib
 import hashlib
 import uuid
-from collections.abc import Coroutine, Iterable, Iterator
+from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from koala.core.lifecycle import JobState
 from koala.daemon.engine.loop import Engine
 from koala.daemon.grid_sites import GridLinks
 from koala.daemon.offload import in_own_thread, query
@@ -40,7 +41,7 @@ from koala.files import (
 from koala.files.area.layout import copy_name
 from koala.files.checksums import READ_BYTES
 from koala.files.sources import UrlSource
-from koala.model.api import Forgetting, Registration, Replication
+from koala.model.api import Registration, Replication, WaitingReader
 from koala.model.errors import ClientError, ConflictError, InvalidError, NotFoundError, UnavailableError
 from koala.model.messages import FileChanged
 from koala.model.outputs import OUTPUT_PREFIX
@@ -51,6 +52,10 @@ from koala.policies.errors import suggest
 MEASURED_AT_ONCE_MAX = 2
 # How long changes that are under way may take when the daemon stops; less than answers may, so that theirs are sent.
 CHANGES_S_MAX = 7.0
+# How many jobs that wait for files are named in one message.
+NAMED_MAX = 10
+# Jobs that read their files now, or have: what they need of a file that is forgotten stays until they have ended.
+_STARTED = (JobState.RUNNING, JobState.COLLECTING, JobState.UNWINDING)
 _FAULTS_OF_SOURCE = (MissingReplicaError, ChangedFileError, ChecksumError, UnreachableSiteError)
 
 T = TypeVar("T")
@@ -116,12 +121,26 @@ class FileService:
         _check_name(wish.name)
         return await self._finished(self._replicate(self._area(wish.site), wish.name))
 
-    async def forget(self, wish: Forgetting) -> None:
-        """One replica less, or the file gone."""
-        _check_name(wish.name)
-        if wish.site is not None:
-            self._area(wish.site)
-        await self._finished(self._forget(wish.name, wish.site))
+    async def forget(self, names: Sequence[FileName], site: SiteName | None, *, force: bool, by: str) -> None:
+        """One replica less of each, or the files gone. ``ConflictError`` where jobs wait for one of them, unless it
+        is forced; then nothing is forgotten."""
+        for name in names:
+            _check_name(name)
+        if site is not None:
+            self._area(site)
+        await self._finished(self._forget(sorted(set(names)), site, force, by))
+
+    def waiting_for(self, names: Iterable[FileName], site: SiteName | None = None) -> list[WaitingReader]:
+        """The jobs that read these files and have not started, where nothing would be left for them to read. Elements
+        of an array that waits stand for themselves."""
+        ledger, found = self._engine.scheduler.ledger, []
+        for name in names:
+            entry = self._engine.entries.get(name)
+            if entry is not None and site is not None and any(each != site for each in entry.sites):
+                continue
+            waiting = (job for job in ledger.readers.get(name, ()) if ledger.jobs[job].state not in _STARTED)
+            found += [WaitingReader(job=job, file=name) for job in waiting]
+        return sorted(found, key=lambda each: (each.job, each.file))
 
     # ------------------------------------------------------------------------------------------ changes
 
@@ -178,17 +197,33 @@ class FileService:
             await self._tell(changed, event, area.site)
             return changed
 
-    async def _forget(self, name: FileName, site: SiteName | None) -> None:
-        async with self._replicas.alone(name):
-            entry = await self._known(name)
-            try:
-                changed, event = forget(entry, site, at=self._engine.now())
-            except FilesError as error:
-                raise NotFoundError(error.for_user()) from None
-            kept = self._in_areas(changed)
-            gone = [at for at in self._in_areas(entry) if at not in kept]
-            await self._doubt(gone, name)
-            await self._tell(changed, event, *gone)
+    async def _forget(self, names: Sequence[FileName], site: SiteName | None, force: bool, by: str) -> None:
+        async with contextlib.AsyncExitStack() as alone:
+            for name in names:  # all in one order, so that two such calls never wait for each other
+                await alone.enter_async_context(self._replicas.alone(name))
+            waiting = [] if force else self.waiting_for(names, site)
+            if waiting:
+                raise still_wanted(waiting)
+            changes: list[tuple[CatalogueEntry, FileChanged]] = []
+            gone: dict[SiteName, list[FileName]] = {}
+            for name in names:
+                entry = await self._known(name)
+                try:
+                    changed, event = forget(entry, site, at=self._engine.now(), by=by)
+                except FilesError as error:
+                    raise NotFoundError(error.for_user()) from None
+                changes.append((changed, event))
+                kept = self._in_areas(changed)
+                for at in self._in_areas(entry):
+                    if at not in kept:
+                        gone.setdefault(at, []).append(name)
+            for at, files in gone.items():
+                await self._doubt([at], *files)
+            await asyncio.gather(*(self._engine.tell(event, files=[changed]) for changed, event in changes))
+            for at, files in gone.items():
+                # The change is made; a doubt that cannot be settled now is settled at the next start.
+                with contextlib.suppress(OSError, ClientError):
+                    await self._replicas.settle(at, *files)
 
     # -------------------------------------------------------------------------------------- their parts
 
@@ -216,10 +251,10 @@ class FileService:
             with contextlib.suppress(OSError, ClientError):
                 await self._replicas.settle(site, entry.name)
 
-    async def _doubt(self, sites: Iterable[SiteName], name: FileName) -> None:
+    async def _doubt(self, sites: Iterable[SiteName], *names: FileName) -> None:
         with _told_to_the_caller():
             for site in sites:
-                await self._replicas.doubt(site, name)
+                await self._replicas.doubt(site, *names)
 
     def _in_areas(self, entry: CatalogueEntry) -> list[SiteName]:
         """The sites of the grid that have the file in their own area."""
@@ -309,6 +344,23 @@ class FileService:
     async def _in_turn(self, change: Coroutine[Any, Any, T]) -> T:
         await self.open()
         return await change
+
+
+def still_wanted(waiting: Sequence[WaitingReader]) -> ConflictError:
+    """Why files are not forgotten: who waits for which, by number and name."""
+    jobs = dict.fromkeys(each.job for each in waiting)
+    files = dict.fromkeys(each.file for each in waiting)
+    named = f"{'job' if len(jobs) == 1 else 'jobs'} {_named(list(map(str, jobs)))}"
+    wait = "waits" if len(jobs) == 1 else "wait"
+    return ConflictError(
+        f"{named} {wait} for {'file' if len(files) == 1 else 'files'} {_named(list(map(repr, files)))}; nothing was "
+        "forgotten: wait until they have started, cancel them, or forget it all the same (force)"
+    )
+
+
+def _named(each: Sequence[str]) -> str:
+    more = len(each) - NAMED_MAX
+    return ", ".join(each[:NAMED_MAX]) + (f" and {more} more" if more > 0 else "")
 
 
 # ------------------------------------------------------------------------------------ reading and measuring

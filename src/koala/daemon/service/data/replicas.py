@@ -23,6 +23,8 @@ from koala.model.request import FileName, SiteName
 # While jobs still read a replica that must go: how long one of them is waited for, and the least pause after it.
 READERS_WAIT_S = 60.0
 READERS_PAUSE_S = 0.5
+# Jobs in these states have no places, and read nothing.
+_WITHOUT_PLACES = (JobState.WAITING, JobState.HELD, JobState.UNFOLDING)
 
 
 class ReplicaCleanup:
@@ -69,29 +71,32 @@ class ReplicaCleanup:
 
     # ------------------------------------------------------------------------------------------ doubts
 
-    async def doubt(self, site: SiteName, name: FileName) -> None:
-        """From now on the replica may be one that the catalogue does not have. Raises ``OSError``."""
-        await self._engine.areas[site].doubt(name)
+    async def doubt(self, site: SiteName, *names: FileName) -> None:
+        """From now on the replicas may be ones that the catalogue does not have. Raises ``OSError``."""
+        await self._engine.areas[site].doubt(*names)
 
-    async def settle(self, site: SiteName, name: FileName) -> None:
-        """Ask the catalogue: its replica stays, another is removed, at once or when those who read it have ended.
+    async def settle(self, site: SiteName, *names: FileName) -> None:
+        """Ask the catalogue: its replicas stay, others are removed, at once or when those who read them have ended.
         What a live job has made may come into the catalogue yet."""
-        job = job_of_output(name)
-        if job is not None and self._engine.live_row(job) is not None:
-            self.settle_when_over(site, name)
-            return
-        area = self._engine.areas[site]
-        entry = await query(self._engine.store.file, name)
-        replica = None if entry is None else entry.replica_at(site)
-        if replica is not None and replica.url is None:
-            self._read_by.pop((site, name), None)
-            await area.settle(name, keep=True)
-            return
-        if (readers := self._readers(name)) and await area.size_bytes(replica_path(name)) is not None:
-            self._remove_later(site, name, readers)
-            return
-        self._read_by.pop((site, name), None)
-        await area.settle(name, keep=False)
+        area, stay, go = self._engine.areas[site], list[FileName](), list[FileName]()
+        for name in names:
+            job = job_of_output(name)
+            if job is not None and self._engine.live_row(job) is not None:
+                self.settle_when_over(site, name)
+                continue
+            entry = await query(self._engine.store.file, name)
+            replica = None if entry is None else entry.replica_at(site)
+            if replica is not None and replica.url is None:
+                stay.append(name)
+            elif (readers := self._readers(name)) and await area.size_bytes(replica_path(name)) is not None:
+                self._remove_later(site, name, readers)
+            else:
+                go.append(name)
+        for chosen, keep in ((stay, True), (go, False)):
+            for name in chosen:
+                self._read_by.pop((site, name), None)
+            if chosen:
+                await area.settle(*chosen, keep=keep)
 
     def settle_when_over(self, site: SiteName, name: FileName) -> None:
         """The replica is what a live job made: whether it stays is known when the job is over."""
@@ -120,15 +125,9 @@ class ReplicaCleanup:
 
     def _readers(self, name: FileName) -> frozenset[int]:
         """The jobs that may read the file where it is now: those that were placed with it and have not ended."""
-        return frozenset(
-            row.id for row in self._engine.live_rows() if row.state != JobState.WAITING and self._reads(row.id, name)
-        )
-
-    def _reads(self, number: int, name: FileName) -> bool:
         ledger = self._engine.scheduler.ledger
-        job = ledger.jobs.get(number) or ledger.ended.get(number)
-        components = () if job is None else job.request.components
-        return any(file.name == name for component in components for file in component.input_files)
+        readers = ledger.readers.get(name, ())
+        return frozenset(job for job in readers if ledger.jobs[job].state not in _WITHOUT_PLACES)
 
     def _remove_later(self, site: SiteName, name: FileName, readers: frozenset[int]) -> None:
         if (site, name) in self._read_by:

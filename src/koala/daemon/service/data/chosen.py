@@ -1,0 +1,89 @@
+"""Which files of the catalogue somebody means who forgets some: by name, by pattern, or by the job that made them."""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+
+from koala.daemon.engine.loop import Engine
+from koala.daemon.offload import offload
+from koala.daemon.service.job_records import JobRecords
+from koala.daemon.service.principal import Principal
+from koala.model.api import Forgetting, Scope
+from koala.model.errors import InvalidError, NotFoundError
+from koala.model.outputs import job_of_output
+from koala.model.request import FileName
+
+_SPECIAL = re.compile(r"[*?\[]")
+
+
+class FileChoice:
+    """Finds the files that a caller may forget, by name and in order."""
+
+    def __init__(self, engine: Engine, records: JobRecords) -> None:
+        self._engine = engine
+        self._records = records
+
+    async def files(self, who: Principal, wish: Forgetting) -> list[FileName]:
+        """Those that are meant. Needs ``operate``, or for what jobs of the caller made ``submit``."""
+        given = [each for each in (wish.name, wish.pattern, wish.job) if each is not None]
+        if len(given) != 1:
+            raise InvalidError("name: name a file, a pattern or a job, one of the three")
+        if wish.name is not None:
+            await self._check_own(who, job_of_output(wish.name))
+            return [wish.name]
+        if wish.job is not None:
+            await self._check_own(who, wish.job)
+            return self._at(wish, await self._made(who, wish.job))
+        assert wish.pattern is not None, "one of the three is given"
+        who.need(Scope.OPERATE if who.may(Scope.OPERATE) else Scope.SUBMIT)
+        return self._at(wish, await self._fitting(who, wish.pattern))
+
+    async def _check_own(self, who: Principal, job: int | None) -> None:
+        if job is None or who.may(Scope.OPERATE):
+            who.need(Scope.OPERATE)
+        else:
+            await self._records.own_row(who, job)
+
+    async def _made(self, who: Principal, job: int) -> list[FileName]:
+        row = await self._records.row(who, job)
+        last = job if row.elements is None else job + row.elements.size
+        names = list(self._engine.entries)
+        found = await offload(lambda: sorted(name for name in names if job <= (job_of_output(name) or 0) <= last))
+        if not found:
+            raise NotFoundError(f"there is nothing that job {job} made; look at the list of files")
+        return found
+
+    async def _fitting(self, who: Principal, pattern: str) -> list[FileName]:
+        prefix = _SPECIAL.split(pattern, maxsplit=1)[0]
+        names, fits = list(self._engine.entries), re.compile(fnmatch.translate(pattern)).match
+        found = await offload(lambda: sorted(name for name in names if name.startswith(prefix) and fits(name)))
+        if not who.may(Scope.OPERATE):
+            owned: dict[int | None, bool] = {None: False}
+            for name in found:
+                job = job_of_output(name)
+                if job not in owned:
+                    owned[job] = await self._owns(who, job)
+            found = [name for name in found if owned[job_of_output(name)]]
+        if not found:
+            mine = "" if who.may(Scope.OPERATE) else " of yours"
+            raise NotFoundError(f"no file{mine} fits {pattern!r}; look at the list of files")
+        return found
+
+    async def _owns(self, who: Principal, job: int | None) -> bool:
+        assert job is not None, "known already"
+        try:
+            await self._records.own_row(who, job)
+        except NotFoundError:
+            return False
+        return True
+
+    def _at(self, wish: Forgetting, names: list[FileName]) -> list[FileName]:
+        """Of several files those that are at the site that is named."""
+        if wish.site is None:
+            return names
+        entries = self._engine.entries
+        found = [name for name in names if name in entries and entries[name].replica_at(wish.site) is not None]
+        if not found:
+            raise NotFoundError(f"none of these {len(names)} files is at {wish.site}; look at the list of files")
+        return found
