@@ -9,7 +9,8 @@ import pytest
 
 from koala.core import Scheduler, decode_snapshot, encode_snapshot
 from koala.core.state.blame import NODE_ACCUSATIONS_KEPT_MAX, NodeAccusation, SiteRecord
-from koala.model.messages import EXCLUDED_NODES_MAX, JobSubmitted, Outcome, SiteResumed, StartComponent, Tick
+from koala.model.messages import JobSubmitted, Outcome, SiteResumed, StartComponent, Tick
+from koala.model.nodes import EXCLUDED_NODES_MAX
 from koala.model.request import Application, Component
 from tests.support.core_driver import CoreDriver, ask, assert_ledger_balances, part
 
@@ -170,6 +171,6 @@ def test_it_survives_a_restart_and_older_snapshots_have_none() -> None:
 def test_what_is_held_against_nodes_has_a_bound() -> None:
     record = SiteRecord()
     for number in range(NODE_ACCUSATIONS_KEPT_MAX + 1):
-        record.accuse_node(NodeAccusation(f"n{number}", "ann", 0.0, 1, "w"))
+        record.accuse_node(NodeAccusation(f"n{number}", "ann", "p", 0.0, 1, "w"))
     assert [record.nodes[0].node, len(record.nodes)] == ["n1", NODE_ACCUSATIONS_KEPT_MAX]
     assert msgspec.json.decode(msgspec.json.encode(record), type=SiteRecord).nodes[0].node == "n1"

@@ -7,7 +7,7 @@ time; and for a high-priority job low-priority ones are preempted when even that
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from koala.core.ending import JobEnding
@@ -53,6 +53,10 @@ class _Room:
             left = self._left[index] = self._sites.claimable(index, self._job)
         return left
 
+    def close(self, index: int) -> None:
+        """Nothing of the site is for this try."""
+        self._left[index] = 0
+
     def at_for(self, index: int, component: int) -> int:
         """What of it the tasks of the component can have, by what is left of the nodes."""
         left, shape = self.at(index), self._job.request.shape_of(component)
@@ -96,15 +100,17 @@ class _Room:
         return [max(0, self.at_for(index, component) - others) for index, others in enumerate(behind)]
 
 
-def plan_claim(job: Job, sites: Sites, transfers: Transfers, *, threshold: float, now: float) -> ClaimPlan:
-    """One claiming try of ICP for the job's unclaimed components."""
+def plan_claim(
+    job: Job, sites: Sites, transfers: Transfers, *, threshold: float, now: float, closed: Collection[int] = ()
+) -> ClaimPlan:
+    """One claiming try of ICP for the job's unclaimed components, none of which starts at the ``closed`` sites."""
     assert job.spots is not None
     room = _Room(job, sites)
     plan = ClaimPlan()
     stuck: list[int] = []
     for component in _claiming_order(job):
         index, size = job.spots.sites[component], job.spots.sizes[component]
-        if room.at_for(index, component) >= size:
+        if index not in closed and room.at_for(index, component) >= size:
             plan.start.append(component)
             room.take(index, size, component)
         elif component in job.earmarks:
@@ -216,7 +222,8 @@ class JobClaiming:
                 return
             job.count_claiming_try()
         threshold = 0.0 if early else ledger.parameters.claim_threshold
-        plan = plan_claim(job, ledger.sites, ledger.transfers, threshold=threshold, now=ledger.now)
+        closed = self.ending.avoidance.closed_since(job)
+        plan = plan_claim(job, ledger.sites, ledger.transfers, threshold=threshold, now=ledger.now, closed=closed)
         if not plan.enough:
             job.tell(ledger.now, "too_few_startable")
         for component, site in plan.replace:
@@ -262,11 +269,12 @@ class JobClaiming:
 
     def _queued_long(self, token: Token) -> None:
         """A component has waited ``queue_patience_s`` in its site's own queue, as when another user took its
-        processors while it was on its way. It is claimed at another site that has room and all its files, if there is
-        one.
+        processors while it was on its way, or where it must not run on the nodes that are free. It is claimed at
+        another site that has room and all its files, if there is one.
 
-        It waits on if its site has room for all our components, if less than ``queue_patience_s`` is left before the
-        job's deadline, which does not change, and if this check comes so late that what is known of the sites is old.
+        It waits on if its site has room for all our components and it may run on any node, if less than
+        ``queue_patience_s`` is left before the job's deadline, which does not change, and if this check comes so late
+        that what is known of the sites is old.
         """
         ledger = self.ledger
         claim = ledger.claims[token]
@@ -281,7 +289,7 @@ class JobClaiming:
             job.state is JobState.STARTING
             and ledger.now + patience_s < job.deadline
             and ledger.now <= timer.at + patience_s  # else nobody looked for long, and what is known is as old
-            and ledger.sites.is_short(claim.site)
+            and (claim.kept_off or ledger.sites.is_short(claim.site))
         )
         moved = self.claim_elsewhere(claim) if worth_it else None
         if moved is None:
@@ -295,8 +303,9 @@ class JobClaiming:
         the other components keep their places there."""
         ledger = self.ledger
         job, component = claim.job, claim.component
-        plan = ClaimPlan()
-        if not _replace(job, component, _Room(job, ledger.sites), plan, ledger.sites, ledger.transfers, ledger.now):
+        plan, room = ClaimPlan(), _Room(job, ledger.sites)
+        room.close(claim.site)
+        if not _replace(job, component, room, plan, ledger.sites, ledger.transfers, ledger.now):
             return None
         job.claims[component] = None
         if claim.phase is ComponentPhase.READY:

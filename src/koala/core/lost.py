@@ -48,6 +48,7 @@ class SiteLoss:
         index = self.ledger.index.get(event.site)
         if index is not None:
             self.ledger.sites.report(index, event.processors, event.others, event.releases, event.at)
+            self.ledger.sites.report_named(index, event.named)
             if event.nodes or self.ledger.sites.sites[index].nodes:
                 awaited = self.ledger.high.shaped + self.ledger.low.shaped > 0
                 self.ledger.sites.report_nodes(index, event, awaited=awaited)

@@ -59,6 +59,7 @@ class JobPlacing:
         self.ledger = ledger
         self.catalogue = catalogue
         self.ending = ending
+        self.exclusions = ending.avoidance.exclusions
         self.holding = holding
         self.running = running
         self.staging = staging
@@ -124,14 +125,17 @@ class JobPlacing:
         if ledger.estimates_runs:
             ledger.estimate(job)
         kept = None
+        if self.exclusions.some:
+            self.ending.avoidance.choose(job)
+            assert job.demand is not None
         try:
             if queue.patient and queue.scanned_changed != sites.changed:
-                ledger.enqueue(job, tried=False)
+                self._enqueue(job, tried=False)
                 return
             if not ledger.plans_made:
                 spots = try_place(job.demand, sites.view)
             elif (queue.size or ledger.high.size) and self._others_come_first(queue):
-                ledger.enqueue(job, tried=False)
+                self._enqueue(job, tried=False)
                 return
             elif not ledger.planned:
                 spots = try_place(job.demand, sites.view)
@@ -155,7 +159,7 @@ class JobPlacing:
         if ledger.placement_tries_max(job) == 1:
             self._out_of_tries(job)
         else:
-            ledger.enqueue(job, tried=True)
+            self._enqueue(job, tried=True)
             if ledger.plans_made:
                 self.plans.plan_new(job)
             if job.high and self.preemption.on:
@@ -297,12 +301,21 @@ class JobPlacing:
         ledger.commands.append(ElementMade(job=job.id, array=array.id, index=index))
         return job
 
+    def _enqueue(self, job: Job, *, tried: bool) -> None:
+        """A job that has just come waits for its turn."""
+        self.ledger.enqueue(job, tried=tried)
+        self.ending.avoidance.watch(job)
+
     def _join_line(self, job: Job) -> None:
-        self.ledger.enqueue(job, tried=False)
+        if self.exclusions.some:
+            self.ending.avoidance.choose(job)
+        self._enqueue(job, tried=False)
 
     def _join_scan(self, job: Job) -> None:
         """The scan that goes on comes to it: it stands behind the one that was just placed."""
-        self.ledger.enqueue(job, tried=True)
+        if self.exclusions.some:
+            self.ending.avoidance.choose(job)
+        self._enqueue(job, tried=True)
 
     def _end_if_over(self, array: Job) -> None:
         if array.state is not JobState.UNFOLDING or not array.all_made or array.elements_live:

@@ -7,7 +7,8 @@ Reads; decides nothing.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 import msgspec
 
@@ -24,6 +25,7 @@ SHUT_SITES_TRIED_MAX = 16
 # Of how many jobs whose plans hold another back each is told of.
 PLANS_NAMED_MAX = 3
 
+NO_REASONS: Mapping[SiteName, str] = MappingProxyType({})
 _NO_CURE = "none:"
 # What keeps jobs out of sites from the first: what is said where it is so everywhere, and what would help.
 _NOWHERE = {
@@ -39,10 +41,13 @@ _CLOSED_CURES = {
 }
 
 
-def refusal_of(demand: Demand, seen: Seen, sites: Sites, preempting: str = "") -> Refusal:
+def refusal_of(
+    demand: Demand, seen: Seen, sites: Sites, preempting: str = "", avoided: Mapping[SiteName, str] = NO_REASONS
+) -> Refusal:
     """What the demand lacked on what its try has seen, and what would help: also at sites that are kept out.
 
-    ``preempting`` says of a high-priority job why it preempts nobody for its places. Like every cure, one that opens
+    ``preempting`` says of a high-priority job why it preempts nobody for its places, ``avoided`` why it keeps
+    off sites. Like every cure, one that opens
     a site is verified: with what it would have idle then, the demand is placed.
     """
     idle, link_demand_bit_s = demand.allowed(seen[0]), seen[1]
@@ -50,7 +55,8 @@ def refusal_of(demand: Demand, seen: Seen, sites: Sites, preempting: str = "") -
     try:
         refusal = refuse(demand, idle, view)
         if demand.barred:
-            refusal = _with_barred_sites(refusal, {sites.sites[index].name for index in demand.barred})
+            barred = {sites.sites[index].name: "will never run it; its story tells why" for index in demand.barred}
+            refusal = _with_barred_sites(refusal, {**barred, **avoided})
         shut = {index: site for index, site in enumerate(sites) if site.is_shut and index not in demand.barred}
         if shut and refusal.shortages:
             refusal = _with_shut_sites(refusal, demand, idle, shut, view)
@@ -138,10 +144,10 @@ def _as_seen(view: View, link_demand_bit_s: Sequence[int], limit: list[int] | No
     )
 
 
-def _with_barred_sites(refusal: Refusal, barred: Collection[SiteName]) -> Refusal:
-    """Of a site that will never run it, more processors would be no help."""
+def _with_barred_sites(refusal: Refusal, barred: Mapping[SiteName, str]) -> Refusal:
+    """Of a site where it does not go, more processors would be no help."""
     shortages = tuple(
-        msgspec.structs.replace(each, cure=f"{_NO_CURE} {each.site} will never run it; its story tells why")
+        msgspec.structs.replace(each, cure=f"{_NO_CURE} {each.site} {barred[each.site]}")
         if each.site in barred
         else each
         for each in refusal.shortages

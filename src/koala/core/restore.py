@@ -194,7 +194,7 @@ class _Restoring:
             job.avoided = {}
             job.avoiding = ()
             job.failed_nodes = {}
-        if job.avoided:
+        if job.avoided or job.avoiding:
             self._ledger.avoiders[job.id] = None
         if job.state is not JobState.QUARANTINED:  # its demand may be what cannot be had
             self._restore_demand(job)

@@ -78,6 +78,7 @@ class JobRunning:
         self.ending = ending
         self.collecting = collecting
         self.blame = blame
+        self.exclusions = ending.avoidance.exclusions
         self._barrier_timeout_s = _whole_seconds(self._patience_s())
         ledger.timers.on(Alarm.LOOK_AFTER, self._look_after)
 
@@ -99,8 +100,9 @@ class JobRunning:
         ledger.sites.claim(claim)
         excluded: tuple[str, ...] = ()
         if job.failed_nodes or ledger.sites.node_accused:
-            excluded = self.blame.excluded_nodes(job, claim)
+            excluded = self.exclusions.of_claim(job, claim)
         if excluded:
+            claim.kept_off = True
             job.tell(ledger.now, "not_on_nodes", site, excluded)
         ledger.commands.append(
             StartComponent(
@@ -374,7 +376,7 @@ class JobRunning:
                 had_time = ledger.now - claim.held_at >= patience_s
                 if claim.phase is ComponentPhase.SENT and not claim.moved and had_time:
                     ledger.site_error(claim.site, job)  # it has not even said that it has the component
-                self.blame.allow_all_nodes(job, claim)
+                self.exclusions.allow_all(job, claim)
             names = ", ".join(sorted({ledger.names[claim.site] for claim in quiet}))
             late = f"{len(quiet)} of {len(job.claims)} components"
             self.ending.claim_failed(job, f"{late} did not reach the barrier in time ({names})")
@@ -547,7 +549,7 @@ class JobRunning:
         assert job.demand is not None
         ledger = self.ledger
         site = ledger.names[claim.site]
-        if self.blame.allow_all_nodes(job, claim):
+        if self.exclusions.allow_all(job, claim):
             why = f"{site} does not run component {claim.component} without nodes where it failed: {reason}"
             self.ending.back_to_queue(job, why, lower=False)
             return
@@ -564,7 +566,7 @@ class JobRunning:
         """The same of spawned tasks, whose job runs on: it does not go there again while it has other places."""
         assert job.demand is not None
         ledger, sites, other = self.ledger, self.ledger.sites, job.demand.barring((claim.site,))
-        if not self.blame.allow_all_nodes(job, claim) and can_ever_fit(other, sites.most(), sites.view):
+        if not self.exclusions.allow_all(job, claim) and can_ever_fit(other, sites.most(), sites.view):
             job.barred = {**job.barred, ledger.names[claim.site]: reason}
             job.demand = other
             job.tell(ledger.now, "unsuitable", claim.component, claim.site, reason)

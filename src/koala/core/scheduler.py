@@ -20,6 +20,7 @@ from koala.core.collecting import OutputCollecting
 from koala.core.ending import JobEnding
 from koala.core.failures.avoidance import SiteAvoidance
 from koala.core.failures.blame import Blame
+from koala.core.failures.exclusions import Exclusion, NodeExclusions
 from koala.core.holding import JobHolding
 from koala.core.lifecycle import HandlingError, JobState
 from koala.core.lost import SiteLoss
@@ -88,7 +89,8 @@ class Scheduler:
     def __init__(self, grid: Grid, catalogue: Catalogue | None = None) -> None:
         self.grid = grid
         self.ledger = ledger = Ledger(grid)
-        self._avoidance = SiteAvoidance(ledger)
+        exclusions = NodeExclusions(ledger)
+        self._avoidance = SiteAvoidance(ledger, exclusions)
         self._ending = JobEnding(ledger, self._avoidance)
         self._holding = JobHolding(ledger, self._ending)
         checkpoints = JobCheckpoints(ledger)
@@ -331,6 +333,7 @@ class Scheduler:
             preempting,
             elements_before=ledger.elements_before(job),
             now=ledger.now,
+            closed=[ledger.names[index] for index in self._avoidance.exclusions.closed_to(job)],
         )
 
     def never_fits(self, job_id: JobId) -> Refusal | None:
@@ -349,6 +352,10 @@ class Scheduler:
             return ""
         found = self._placement.preemption.look(job)
         return found if isinstance(found, str) else "it preempts jobs of low priority for its places at its next try"
+
+    def exclusions(self, site: int) -> list[Exclusion]:
+        """The nodes of the site that programs are kept off. Changes nothing."""
+        return self._avoidance.exclusions.at(site)
 
     def why_not_spawned(self, job_id: JobId, tasks: SpawnedTasks) -> SpawnRefusal | None:
         """Why a job would get no such tasks now; None where it would. Changes nothing."""

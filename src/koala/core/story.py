@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -27,6 +27,9 @@ from koala.policies.interface import Spots
 
 # An entry that is words already: it was told when the sites had other numbers.
 TOLD = "told"
+# Why a job keeps off a site while it can go elsewhere.
+_FEW_NODES = "has too few nodes left for its program, which failed on others there; it goes elsewhere while it can"
+_FAILED_THERE = "is avoided, since a run of it failed there; it goes elsewhere while it can"
 # Of how many jobs that another waits for each is named.
 WAITED_FOR_NAMED_MAX = 5
 # What an array is told of its next element.
@@ -161,9 +164,11 @@ def explain(
     *,
     elements_before: int = 0,
     now: float = 0.0,
+    closed: Collection[SiteName] = (),
 ) -> JobExplanation:
     """Where the job stands at the time ``now``; ``planned`` are the jobs whose plans it must not put off,
-    ``expected`` says when it is likely to start, ``preempting`` why it preempts nobody for its places."""
+    ``expected`` says when it is likely to start, ``preempting`` why it preempts nobody for its places. The ``closed``
+    sites have too few nodes left for it."""
     waiting = job.state is JobState.WAITING
     refusal = None
     kept_for: Sequence[Job] = ()
@@ -173,7 +178,8 @@ def explain(
             if planned and is_held_back(job.demand, seen, sites):
                 refusal, kept_for = held_back(job.demand, [each.id for each in planned]), planned[:PLANS_NAMED_MAX]
             else:
-                refusal = refusal_of(job.demand, seen, sites, preempting)
+                avoided = {site: _FEW_NODES if site in closed else _FAILED_THERE for site in job.avoiding}
+                refusal = refusal_of(job.demand, seen, sites, preempting, avoided)
     names = sites.view.names
     story = tell(job, names)
     return JobExplanation(
@@ -300,10 +306,12 @@ def _meaning(job: Job, sites: Sites) -> str:
         told = f"every component is claimed, and {reported} of {len(job.claims)} wait at the barrier; not there yet: "
         if all(sites.sites[claim.site].silent_since is not None for claim in late):
             return f"{told}{where}"
+        kept_off = list(dict.fromkeys(names[claim.site] for claim in late if claim.kept_off))
+        nodes = "; it is kept off nodes of {} where its program failed, and may run on all nodes after that"
         return (
             f"{told}{where}. A cluster starts them when its own queue lets it; one that waits behind other users is "
             "claimed where there is room (queue_patience_s), and if all takes too long (barrier_timeout_s), the job "
-            "goes back to its placement queue"
+            f"goes back to its placement queue{nodes.format(_and(kept_off)) if kept_off else ''}"
         )
     return MEANING[job.state]
 
@@ -443,6 +451,17 @@ def _long(seconds: float) -> str:
     return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
+def _avoids(sites: Sequence[SiteName], closed: Sequence[SiteName]) -> str:
+    """``closed`` are those of the sites that have too few nodes left for it."""
+    failed = [site for site in sites if site not in closed]
+    reasons = [f"{', '.join(failed)}, where a run of it failed"] if failed else []
+    if closed:
+        reasons.append(f"{', '.join(closed)}, where its program failed on nodes and too few others are left for it")
+    if not reasons:
+        return "it may go to every site again, also where it failed"
+    return f"it avoids {'; and '.join(reasons)}, while there is another way"
+
+
 def _goes_on_from(component: int, source: SiteName | None, size_bytes: int, reason: str) -> str:
     told = (
         f"component {component} begins anew, without a checkpoint"
@@ -537,16 +556,13 @@ _WORDS: dict[str, Callable[..., str]] = {
     "distrusted": lambda names, site, why: f"{names[site]} is not trusted for a while: {why}",
     "site_back": lambda names, site: f"{names[site]} is trusted again",
     "rests": lambda _, rest_s: f"it rests for {rest_s:g} s before it is placed again",
-    "avoids": lambda _, sites: (
-        f"it avoids {', '.join(sites)}, where a run of it failed, while there is another way"
-        if sites
-        else "it may go to every site again, also where it failed"
-    ),
+    "avoids": lambda _, sites, closed: _avoids(sites, closed),
     "not_on_nodes": lambda names, site, nodes: (
         f"not on {'node' if len(nodes) == 1 else 'nodes'} {', '.join(nodes)} at {names[site]}, where it failed"
     ),
-    "all_nodes": lambda names, site: (
-        f"it may run on every node of {names[site]} again, also where it failed: there was no other way"
+    "all_nodes": lambda names, site, this_time: (
+        f"it may run on every node of {names[site]} {'this time' if this_time else 'again'}, also where it "
+        f"failed: there {'is' if this_time else 'was'} no other way"
     ),
     "kept_back": lambda _, *what: f"kept back: {kept_back(*what)}",
     "has_come": lambda _, condition, other: f"what it waited for has come: {_HAS_COME[condition].format(other)}",

@@ -29,7 +29,7 @@ import msgspec
 from koala.model.checkpoint import CheckpointSource
 from koala.model.dependency import Dependency
 from koala.model.errors import Fault
-from koala.model.nodes import NodeClass
+from koala.model.nodes import NamedNode, NodeClass
 from koala.model.outputs import JobOutput, MadeOutput
 from koala.model.request import FileName, JobId, Priority, Request, SiteName
 from koala.model.task_graph import SpawnedTasks
@@ -54,7 +54,6 @@ class Outcome(enum.StrEnum):
 ENDED_NODES_MAX = 16  # nodes that are told of a component that ended
 # Of the line that a component that failed wrote last to its standard error, so many bytes are told at most.
 STDERR_LINE_BYTES_MAX = 400
-EXCLUDED_NODES_MAX = 16  # nodes of its site that a component is kept off: those of the last failures
 # So many kinds of machines a site tells of at most; of more the rest count as the last one.
 MACHINE_CLASSES_MAX = 32
 PROBE_BYTES = 8_000_000  # that a probe of a link sends at most
@@ -318,7 +317,7 @@ class SiteReported(Event, frozen=True, kw_only=True, tag=True):
     ``nodes`` are its working nodes by class, with what nobody holds of them; none where it does not tell. ``shown``
     are those of our components that hold what these do not show as free. After the end of such a component a site
     reports again. A site that knows which nodes each of these is on says so in the classes (``held``), for all or for
-    none: plans for tasks with shapes then know which nodes come free, and when.
+    none: plans for tasks with shapes then know which nodes come free, and when. ``named``: see ``few_alike``.
     """
 
     site: SiteName
@@ -327,6 +326,7 @@ class SiteReported(Event, frozen=True, kw_only=True, tag=True):
     releases: tuple[tuple[float, int], ...] = ()
     nodes: tuple[NodeClass, ...] = ()
     shown: tuple[Token, ...] = ()
+    named: tuple[NamedNode, ...] = ()
 
 
 class SiteMachines(Event, frozen=True, kw_only=True, tag=True):

@@ -28,6 +28,11 @@ HELD_CLASSES_MAX = 2_048
 # So many ends of other users' jobs a site tells of at most; the later ones count as one.
 RELEASES_MAX = 256
 
+# A component is kept off so many nodes of its site at most: those of the last failures.
+EXCLUDED_NODES_MAX = 16
+# So many nodes a site names at most, of kinds with no more than ``EXCLUDED_NODES_MAX`` nodes.
+NAMED_NODES_MAX = 64
+
 # For so many pairs of a node and a shape it is remembered how many tasks fit.
 PLACES_REMEMBERED = 65_536
 
@@ -231,6 +236,14 @@ class NodeClass(msgspec.Struct, frozen=True, array_like=True):
     held: tuple[tuple[str, NodeSize], ...] = ()
 
 
+class NamedNode(msgspec.Struct, frozen=True, array_like=True):
+    """A node by its name, with what it has when nobody holds any of it, and its features."""
+
+    name: str
+    whole: NodeSize
+    features: tuple[str, ...] = ()
+
+
 class _PoolKey(NamedTuple):
     free: NodeSize
     features: tuple[str, ...]
@@ -386,6 +399,16 @@ def node_classes(nodes: Iterable[tuple[NodeSize, NodeSize, tuple[str, ...]]]) ->
         counts = _least_of_alike(counts)
     classes = [NodeClass(count, whole, free, features) for (whole, features, free), count in sorted(counts.items())]
     return tuple(classes[:NODE_CLASSES_MAX])
+
+
+def few_alike(nodes: Iterable[NamedNode]) -> tuple[NamedNode, ...]:
+    """The nodes of kinds with no more than ``EXCLUDED_NODES_MAX`` nodes, in order; none where these are more than
+    ``NAMED_NODES_MAX``. Of any other kind a component is never kept off all nodes."""
+    kinds: dict[tuple[NodeSize, tuple[str, ...]], list[NamedNode]] = {}
+    for node in nodes:
+        kinds.setdefault((node.whole, node.features), []).append(node)
+    named = [node for alike in kinds.values() if len(alike) <= EXCLUDED_NODES_MAX for node in alike]
+    return tuple(sorted(named, key=lambda node: node.name)) if len(named) <= NAMED_NODES_MAX else ()
 
 
 def _merged(

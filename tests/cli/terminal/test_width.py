@@ -8,9 +8,10 @@ from rich.console import Console
 
 from koala.cli.errors import UserError, say, wrapped
 from koala.cli.job.list import jobs_table
-from koala.cli.site.command import sites_table
+from koala.cli.site.command import EXCLUDED_SHOWN_MAX, excluded_lines, sites_table
+from koala.cli.terminal.words import site_state
 from koala.model.api import SiteInfo
-from tests.support.grid_forms import job
+from tests.support.grid_forms import job, site
 
 LONG = "the job asks for what there is nowhere, in so many words that no line of a terminal holds them; ask for less"
 
@@ -69,3 +70,18 @@ def test_the_table_of_sites_fits_eighty_columns() -> None:
         assert "12800" in printed
         assert "12/16 a100" in printed
         assert ("grid_engine" in printed) == (width > 80)
+
+
+def test_nodes_that_programs_are_kept_off_are_told_instead_of_ok() -> None:
+    held = [
+        {"node": f"n{number}", "program": "./solve", "owner": "ann", "reason": "exit code 127", "until": 700.0}
+        for number in range(EXCLUDED_SHOWN_MAX + 2)
+    ]
+    open_site, closed = site("a", excluded=held), site("a", excluded=[{**held[0], "closes": True}])
+    assert [site_state(each)[0] for each in (site(), open_site, closed)] == ["ok", "nodes excluded", "not for all"]
+    lines = excluded_lines(open_site, 100.0)
+    assert lines[0] == "a: ./solve of ann is kept off n0 for 10m00s: exit code 127"
+    assert lines[-1] == "a: and 2 more (--json)"
+    assert excluded_lines(closed, 100.0)[0].endswith(
+        "; no node is left there, so that it goes elsewhere while it can"
+    )

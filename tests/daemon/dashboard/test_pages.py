@@ -21,7 +21,7 @@ from koala.daemon.dashboard.page_contents import (
 )
 from koala.daemon.dashboard.queues import QUEUE_LINES_MAX
 from koala.daemon.dashboard.words import moment
-from koala.model.api import ElementCountsInfo, JobDetail, Output, PlanInfo, RefusalInfo, Scope
+from koala.model.api import ElementCountsInfo, ExcludedNode, JobDetail, Output, PlanInfo, RefusalInfo, Scope
 from tests.support.grid_forms import NOW, component, job, overview, places, site
 from tests.support.painted_grid import PaintedService, Served, served
 
@@ -261,6 +261,18 @@ def test_a_reason_of_a_form_goes_with_the_act_and_is_shown_without_markup(
     answer = operator.post("/sites/leiden/drain", content=b"reason=%ff&and=more&and=more")
     assert (answer.status_code, "the form cannot be read" in answer.text) == (422, True)
     assert server.service.did == [("drain", "delft"), ("cancel", "10")]
+
+
+def test_nodes_that_programs_are_kept_off_are_on_the_pages_of_their_site(
+    server: Served, operator: httpx.Client
+) -> None:
+    reason = "exit code 127 (job 3), and it did well elsewhere"
+    excluded = ExcludedNode(node="n1", program="<b>solve", owner="ann", reason=reason, until=NOW + 600, closes=True)
+    server.service.paint_site("delft", excluded=[excluded])
+    assert "1 node excluded for 1 program: no place for them while" in operator.get("/").text
+    page = operator.get("/sites/delft").text
+    assert "<strong>n1</strong> for &lt;b&gt;solve of ann, for " in page
+    assert f"{reason}; no node is left here for it" in page
 
 
 def test_an_act_that_no_site_knows_is_not_found(server: Served, operator: httpx.Client) -> None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from koala.core.state.site_belief import SiteBelief
 from koala.daemon.service.answers import last_error_for, site_info, site_problem
 from koala.daemon.service.sites.site_conditions import condition
-from koala.model.messages import JobSubmitted, Outcome, SiteLost, SiteSilent
+from koala.model.messages import JobSubmitted, Outcome, SiteLost, SiteReported, SiteSilent
+from koala.model.nodes import NamedNode, NodeSize
 from tests.support.core_driver import CoreDriver, ask
 
 
@@ -70,6 +71,7 @@ def test_a_user_hears_of_failures_of_own_jobs_alone() -> None:
             jobs=(),
             jobs_to_restart=(),
             accusing=accusing,
+            excluded=(),
             sees_all=False,
         )
         return info.accusations
@@ -77,6 +79,37 @@ def test_a_user_hears_of_failures_of_own_jobs_alone() -> None:
     assert told([1, 2]) == ["exit code 127 (job 1)", "exit code 127 (job 2)"]
     assert told([2]) == ["exit code 127 (job 2)"]
     assert told([]) == []
+
+
+def test_excluded_nodes_are_told_to_operators_and_to_the_user_whose_program_they_failed() -> None:
+    driver = CoreDriver({"bad": 10, "good": 9}, scan_interval_s=0.0)
+    named = (NamedNode("n1", NodeSize(10)),)
+    driver.send(SiteReported(at=0.0, site="bad", processors=10, others=0, named=named))
+    driver.send(JobSubmitted(at=0.0, job=1, request=ask(5, name="solve"), owner="ann"))
+    driver.ready(*driver.tokens(1))
+    driver.end(*driver.tokens(1), outcome=Outcome.FAILED, exit_code=127, nodes=("n1",))
+    driver.pass_time(2.0)
+    (token,) = driver.ledger.claims
+    driver.ready(token)
+    driver.end(token)
+    for caller, sees_all, is_told in (("ann", False, True), ("bob", False, False), ("root", True, True)):
+        info = site_info(
+            site(driver, "bad"),
+            kind="slurm",
+            idle=10,
+            silence=None,
+            set_aside=(),
+            reported_at=None,
+            jobs=(),
+            jobs_to_restart=(),
+            accusing=(),
+            excluded=driver.scheduler.exclusions(0),
+            sees_all=sees_all,
+            caller=caller,
+        )
+        told = [(each.node, each.program, each.owner, each.reason, each.closes) for each in info.excluded]
+        reason = "exit code 127 (job 1), and it did well elsewhere"
+        assert told == ([("n1", "the script of solve", "ann", reason, True)] if is_told else [])
 
 
 def test_the_last_error_of_a_site_names_a_component_to_its_user_and_to_operators_alone() -> None:

@@ -12,7 +12,7 @@ import pytest
 from koala.cli.torture import HAPPENINGS
 from koala.core.ending import JobEnding
 from koala.core.failures.avoidance import SiteAvoidance
-from koala.core.failures.blame import Blame
+from koala.core.failures.exclusions import NodeExclusions
 from koala.core.holding import JobHolding
 from koala.core.placement import JobPlacing
 from koala.core.running import JobRunning
@@ -34,7 +34,7 @@ from koala.policies import interface
 from koala.policies.interface import Demand, Spots, View
 from koala.simulator.torture.checkpoints import LOSES, WHOLE
 from koala.simulator.torture.early_promises import TOLD
-from koala.simulator.torture.restart_promises import TRUSTED
+from koala.simulator.torture.restart_promises import NODES_LEFT, TRUSTED
 from koala.simulator.torture.spawning import SPAWNED_ONCE
 from koala.simulator.torture.storms import Storm, draw_storm
 from koala.simulator.torture.torture import StormVerdict, minimise, torture, weather
@@ -289,6 +289,13 @@ def _count_every_error_alike(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SiteBelief, "others_start", others_start)
 
 
+def _keep_components_off_all_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def of_claim(self: NodeExclusions, job: Job, claim: ComponentClaim) -> tuple[str, ...]:
+        return tuple(self.nodes(job, claim.component, claim.site))
+
+    monkeypatch.setattr(NodeExclusions, "of_claim", of_claim)
+
+
 def _let_guests_in_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(JobPlacing, "demand_for", lambda self, job: self.demand_of(job.request))
 
@@ -384,6 +391,7 @@ CAN_SHOW: dict[str, Callable[[Storm], bool]] = {
     "nothing left behind": _has_network,
     SPAWNED_ONCE: _has_spawns,
     "a job is kept off the node it failed on": _has_bad_nodes,
+    NODES_LEFT: _has_bad_nodes,
 }
 
 
@@ -429,6 +437,16 @@ def test_a_file_that_is_waited_for_too_long_is_seen(monkeypatch: pytest.MonkeyPa
     assert "every job finishes" in (weather(storm).broken for storm in storms)
 
 
+# The first storm in which jobs would go to a site whose nodes have all failed their program, beside another one.
+FIRST_WITHOUT_NODES = 190
+
+
+def test_a_job_that_goes_where_no_node_is_left_for_its_program_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(NodeExclusions, "closed_to", lambda *_: {})
+    storms = map(draw_storm, range(FIRST_WITHOUT_NODES, FIRST_WITHOUT_NODES + SEEDS_TO_FIND_A_DEFECT))
+    assert NODES_LEFT in (weather(storm).broken for storm in filter(_has_bad_nodes, storms))
+
+
 PLANTED: list[tuple[Callable[[pytest.MonkeyPatch], None], str]] = [
     (_forget_to_abort, "no processor leaked"),
     (_open_the_barrier_early, "none runs twice at once"),
@@ -457,6 +475,7 @@ PLANTED: list[tuple[Callable[[pytest.MonkeyPatch], None], str]] = [
     (_forget_the_checkpoints, LOSES),
     (_read_checkpoints_that_are_being_written, WHOLE),
     (_leave_files_out_of_told_starts, TOLD),
+    (_keep_components_off_all_nodes, NODES_LEFT),
 ]
 
 
@@ -515,10 +534,10 @@ def _shows(promise: str) -> bool:
 
 
 def test_a_scheduler_that_does_not_avoid_where_a_job_failed_is_found_out() -> None:
-    with mock.patch.object(SiteAvoidance, "_choose", return_value=None):
+    with mock.patch.object(SiteAvoidance, "choose", return_value=None):
         assert _shows("a job avoids the site it failed at while there is another way")
 
 
 def test_a_scheduler_that_forgets_on_which_node_a_job_failed_is_found_out() -> None:
-    with mock.patch.object(Blame, "excluded_nodes", return_value=()):
+    with mock.patch.object(NodeExclusions, "of_claim", return_value=()):
         assert _shows("a job is kept off the node it failed on")

@@ -26,6 +26,9 @@ NAME_WIDTH_MAX = 16
 JOBS_SHOWN_MAX = 4
 # So many are named of those that would start again elsewhere.
 JOBS_NAMED_MAX = 20
+# So many nodes of a site that programs are kept off are named.
+EXCLUDED_SHOWN_MAX = 8
+_NO_NODE = "; no node is left there, so that it goes elsewhere while it can"
 # What was heard of a site longer ago than this is told with its age.
 OLD_S = 10.0
 
@@ -51,8 +54,21 @@ def sites(client: Client, /, as_json: bool) -> None:
             out.print(f"{clean(each.name)} is drained by {clean(each.drained_by)}", style="yellow", markup=False)
         if each.distrusted and each.distrusted not in each.problem:
             out.print(f"{clean(each.name)} is not trusted: {clean(each.distrusted)}", style="red", markup=False)
+        for line in excluded_lines(each, now):
+            out.print(line, style="yellow", markup=False)
         for aside in each.set_aside:
             out.print(f"{clean(each.name)}: {clean(aside)}", style="red", markup=False)
+
+
+def excluded_lines(site: SiteInfo, now: float) -> list[str]:
+    """The nodes that programs are kept off, the first of them."""
+    lines = [
+        f"{clean(site.name)}: {clean(each.program)} of {clean(each.owner)} is kept off {clean(each.node)} for "
+        f"{span(max(0.0, each.until - now))}: {clean(each.reason)}{_NO_NODE if each.closes else ''}"
+        for each in site.excluded[:EXCLUDED_SHOWN_MAX]
+    ]
+    more = len(site.excluded) - len(lines)
+    return [*lines, f"{clean(site.name)}: and {more} more (--json)"] if more > 0 else lines
 
 
 def _age(found: Sequence[SiteInfo], now: float) -> str:

@@ -211,7 +211,9 @@ def site_state(site: SiteInfo, now: float | None = None) -> tuple[str, str]:
         return "drained", "yellow"
     if site.trust != "usable":
         return site.trust, "red"
-    return "ok", "green"
+    if any(each.closes for each in site.excluded):
+        return "not for all", "yellow"  # which nodes are excluded for which program is told below
+    return ("nodes excluded", "yellow") if site.excluded else ("ok", "green")
 
 
 def share_bar(parts: Sequence[tuple[float, str, str]], width: int) -> Text:

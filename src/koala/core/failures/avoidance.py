@@ -1,4 +1,5 @@
-"""Where a job goes after a run of it failed: not where it failed, as long as there is another way.
+"""Where a job goes after failures: not where a run of it failed, nor where no nodes are left for its program, as long
+as there is another way.
 
 A site is another way when the job's policy would place it without the sites that it avoids, were all that may be used
 idle. What a job avoids is barred in its demand while it waits, and only so long: the memory of a failure ends after
@@ -7,8 +8,10 @@ idle. What a job avoids is barred in its demand while it waits, and only so long
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TypeAlias
 
+from koala.core.failures.exclusions import NodeExclusions
 from koala.core.lifecycle import JobState
 from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
@@ -30,8 +33,9 @@ _DOUBLINGS_MAX = 30
 class SiteAvoidance:
     """What jobs avoid, and how long they rest before they are placed again."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, exclusions: NodeExclusions) -> None:
         self.ledger = ledger
+        self.exclusions = exclusions
         ledger.timers.on(Alarm.RESTED, self._rested)
         ledger.timers.on(Alarm.AVOIDED, self._avoided_long)
 
@@ -58,44 +62,58 @@ class SiteAvoidance:
         """The job waits for a place again: after its rest, if it has one, and not where it failed, if it can."""
         ledger = self.ledger
         rest_s, job.rest_s = job.rest_s, 0.0
-        self._choose(job)
+        self.choose(job)
         ledger.enqueue(job, tried=False, rest_s=rest_s)
         if rest_s > 0:
             job.tell(ledger.now, "rests", rest_s)
-        self._watch(job)
+        self.watch(job)
 
     def review(self) -> None:
-        """Sites have been taken out or put back: those who wait may have another way now, or none any more."""
+        """Sites have been taken out or put back, or nodes: those who wait may have another way now, or none any
+        more."""
         ledger = self.ledger
         ways: dict[Question, Way] = {}  # jobs that fail are often alike
-        for job_id in sorted(ledger.avoiders):
+        concerned = dict.fromkeys(job.id for job in self.exclusions.concerned()) if self.exclusions.some else {}
+        for job_id in sorted({**ledger.avoiders, **concerned}):
             job = ledger.jobs.get(job_id)
-            if job is None or not job.avoided:
+            if job is None or not (job.avoided or job.avoiding or job_id in concerned):
                 del ledger.avoiders[job_id]
             elif job.state is JobState.WAITING:
                 ledger.about = (job,)
-                self._choose(job, ways)
+                self.choose(job, ways)
+                self.watch(job)
         ledger.about = ()
 
-    def _choose(self, job: Job, ways: dict[Question, Way] | None = None) -> None:
-        """It avoids as many of its sites as leave another way, those of its last failures before others. ``ways`` are
-        those that have just been found."""
+    def choose(self, job: Job, ways: dict[Question, Way] | None = None) -> None:
+        """It avoids as many of its sites as leave another way: of those that are closed to it the last ones before
+        others, and then those of its last failures. ``ways`` are those that have just been found."""
         ledger = self.ledger
         for site in [site for site, until in job.avoided.items() if until <= ledger.now]:
             del job.avoided[site]
-        if not job.avoided and not job.avoiding:
+        closed = [ledger.names[index] for index in self.exclusions.closed_to(job)]
+        if not job.avoided and not job.avoiding and not closed:
             return
         assert job.demand is not None
         demand = job.demand.allowing(ledger.index[site] for site in job.avoiding)
-        question = demand.key, tuple([site for site in job.avoided if site not in job.barred])
+        sites = [*(site for site in job.avoided if site not in closed), *closed]
+        question = demand.key, tuple([site for site in sites if site not in job.barred])
         ways = {} if ways is None else ways
         if question not in ways:
             ways[question] = self._way_without(demand, question[1])
         avoiding, demand = ways[question]
         if avoiding != job.avoiding:
             job.avoiding = avoiding
+            ledger.avoiders[job.id] = None
             ledger.change_demand(job, demand)
-            job.tell(ledger.now, "avoids", job.avoiding)
+            job.tell(ledger.now, "avoids", avoiding, tuple([site for site in avoiding if site in closed]))
+
+    def closed_since(self, job: Job) -> Collection[int]:
+        """The sites of a placed job that were closed to it since, and that it need not go to."""
+        closed = self.exclusions.closed_to(job)
+        if job.spots is None or closed.keys().isdisjoint(job.spots.sites):
+            return ()
+        self.choose(job)
+        return [index for index in closed if self.ledger.names[index] in job.avoiding]
 
     def _way_without(self, demand: Demand, sites: tuple[SiteName, ...]) -> Way:
         """The last of these sites without which the demand could be placed, and what it is without them."""
@@ -107,24 +125,27 @@ class SiteAvoidance:
                 return sites[first:], barred
         return (), demand
 
-    def _watch(self, job: Job) -> None:
+    def watch(self, job: Job) -> None:
         """Come back to the job in line when it has avoided a site for long enough."""
-        if job.avoided and job.position >= 0 and job.timer is None:
-            job.timer = self.ledger.timers.set(min(job.avoided.values()), Alarm.AVOIDED, job.id)
+        if job.position < 0 or job.timer is not None or not (job.avoided or job.avoiding):
+            return
+        ends = [*job.avoided.values(), *self.exclusions.closed_to(job).values()]
+        if ends:
+            job.timer = self.ledger.timers.set(min(ends), Alarm.AVOIDED, job.id)
 
     def _avoided_long(self, job_id: JobId) -> None:
         job = self.ledger.jobs[job_id]
         self.ledger.about = (job,)
         job.timer = None
-        self._choose(job)
-        self._watch(job)
+        self.choose(job)
+        self.watch(job)
 
     def _rested(self, job_id: JobId) -> None:
         job = self.ledger.jobs[job_id]
         self.ledger.about = (job,)
-        self._choose(job)
+        self.choose(job)
         self.ledger.rested(job)
-        self._watch(job)
+        self.watch(job)
 
 
 def last_word(request: Request, exit_code: int | None) -> str | None:

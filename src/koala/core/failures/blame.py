@@ -5,7 +5,8 @@ against that site. Nobody is blamed for an end without an exit code, for one tha
 word, and for what we or the site ended.
 
 A component on one node speaks against the node in the same way: its job is kept off the node when the failure has a
-sign of it, and all jobs with the program of that user when the same application does well on other nodes.
+sign of it, and all jobs of that user with the same program when the same application does well on other nodes. Where
+that leads is in ``koala.core.failures.exclusions``.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import hashlib
 
 import msgspec
 
+from koala.core.failures.exclusions import component_of
+from koala.core.failures.program import program_of
 from koala.core.state.blame import (
     ACCUSERS_MIN,
     PLAIN_WEIGHT,
@@ -26,7 +29,7 @@ from koala.core.state.encoded import NO_ENTRIES
 from koala.core.state.job import ComponentClaim, Job
 from koala.core.state.ledger import Ledger
 from koala.core.state.site_belief import SiteBelief
-from koala.model.messages import EXCLUDED_NODES_MAX
+from koala.model.nodes import EXCLUDED_NODES_MAX
 
 # A run that fails within so many seconds has failed at once.
 AT_ONCE_S = 2.0
@@ -54,7 +57,7 @@ class Blame:
         signed = missing or exit_code > SIGNALLED or at_once
         self._accuse(job, claim, f"exit code {exit_code}", SIGNED_WEIGHT if signed else PLAIN_WEIGHT)
         if len(nodes) == 1:
-            self._accuse_node(job, claim, nodes[0], signed=signed)
+            self._accuse_node(job, claim, nodes[0], f"exit code {exit_code}", signed=signed)
 
     def component_broke(self, job: Job, claim: ComponentClaim) -> None:
         """The component broke while it ran, and the site does not say that it was its doing."""
@@ -66,12 +69,15 @@ class Blame:
         ledger.sites.sites[claim.site].record.accuse(_accuser(job, claim), accusation)
         ledger.sites.accused[claim.site] = None
 
-    def _accuse_node(self, job: Job, claim: ComponentClaim, node: str, *, signed: bool) -> None:
+    def _accuse_node(self, job: Job, claim: ComponentClaim, node: str, what: str, *, signed: bool) -> None:
         ledger = self.ledger
         avoid_s = ledger.parameters.avoid_failed_s
         if avoid_s <= 0:
             return
-        accusation = NodeAccusation(node, _accuser(job, claim), ledger.now, job.id, _witness(job))
+        program = program_of(job.request, component_of(job, claim.component))
+        accusation = NodeAccusation(
+            node, job.submitter, program.digest, ledger.now, job.id, _witness(job), program.name, what
+        )
         ledger.sites.sites[claim.site].record.accuse_node(accusation)
         ledger.sites.node_accused[claim.site] = None
         if signed:
@@ -83,48 +89,13 @@ class Blame:
                 del excluded[next(iter(excluded))]
             job.failed_nodes = {**job.failed_nodes, name: excluded}
 
-    def excluded_nodes(self, job: Job, claim: ComponentClaim) -> tuple[str, ...]:
-        """The nodes of its site that the component is kept off, those of the last failures last."""
-        ledger = self.ledger
-        name, now = ledger.names[claim.site], ledger.now
-        own = job.failed_nodes.get(name)
-        if own is None and claim.site not in ledger.sites.node_accused:
-            return ()
-        nodes = []
-        if claim.site in ledger.sites.node_accused:
-            record, since = ledger.sites.sites[claim.site].record, now - ledger.parameters.avoid_failed_s
-            record.nodes = [each for each in record.nodes if each.at > since]
-            self._count_accused(claim.site)
-            accuser = _accuser(job, claim)
-            nodes = [each.node for each in record.nodes if each.proved and each.accuser == accuser]
-        if own is not None:
-            own = job.failed_nodes[name] = {node: until for node, until in own.items() if until > now}
-            nodes = [*(node for node in nodes if node not in own), *own]
-            if not own:
-                del job.failed_nodes[name]
-        return tuple(nodes[-EXCLUDED_NODES_MAX:])
-
-    def allow_all_nodes(self, job: Job, claim: ComponentClaim) -> bool:
-        """There is no other way for the component than nodes that it is kept off; whether there are any."""
-        ledger = self.ledger
-        if not self.excluded_nodes(job, claim):
-            return False
-        job.failed_nodes.pop(ledger.names[claim.site], None)
-        accuser, record = _accuser(job, claim), ledger.sites.sites[claim.site].record
-        record.nodes = [each for each in record.nodes if each.accuser != accuser]
-        self._count_accused(claim.site)
-        job.tell(ledger.now, "all_nodes", claim.site)
-        return True
-
-    def _count_accused(self, index: int) -> None:
-        if not self.ledger.sites.sites[index].record.nodes:
-            self.ledger.sites.node_accused.pop(index, None)
-
     def component_done(self, job: Job, claim: ComponentClaim, nodes: tuple[str, ...]) -> None:
         """The component ran to its end on these nodes: the program does well there."""
-        if claim.site in self.ledger.sites.node_accused and nodes:
-            self.ledger.sites.sites[claim.site].record.clear_nodes(_accuser(job, claim), nodes)
-            self._count_accused(claim.site)
+        sites = self.ledger.sites
+        if claim.site in sites.node_accused and nodes:
+            program = program_of(job.request, component_of(job, claim.component))
+            if sites.sites[claim.site].record.clear_nodes(job.submitter, program.digest, nodes):
+                sites.exclusions_changed(claim.site)
 
     def job_done(self, job: Job, nodes: tuple[str, ...] = ()) -> None:
         """The job ran to its end: what the same application did at other sites was their fault, and on other nodes
@@ -153,7 +124,8 @@ class Blame:
         if accused:
             witness = _witness(job)
             for index in accused:
-                sites.sites[index].record.prove_nodes(witness, job.id)
+                if sites.sites[index].record.prove_nodes(witness, job.id):
+                    sites.exclusions_changed(index)
 
 
 def _is_guilty(site: SiteBelief) -> bool:
@@ -166,14 +138,9 @@ def _is_guilty(site: SiteBelief) -> bool:
 
 
 def _accuser(job: Job, claim: ComponentClaim) -> str:
-    """A user with a program."""
-    return f"{job.submitter}\n{_program(job, claim)}"
-
-
-def _program(job: Job, claim: ComponentClaim) -> str:
-    """What the component runs, by name. All scripts of a user are one program: they are often made by another."""
-    application = job.request.components[0 if job.request.flexible is not None else claim.component].application
-    return application.executable or "a script"
+    """A user with a command. All scripts of a user are one accuser of a site: they are often made by a program, and a
+    sweep of them accuses a site once."""
+    return f"{job.submitter}\n{component_of(job, claim.component).application.executable or 'a script'}"
 
 
 def _witness(job: Job) -> str:

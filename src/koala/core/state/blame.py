@@ -1,7 +1,8 @@
 """What is held against a site: failures of applications there, by who ran what.
 
-An accusation counts once the very same application has run to its end elsewhere. Whoever accuses is a user with a
-program: however often that fails at a site, it accuses the site once.
+An accusation counts once the very same application has run to its end elsewhere. Whoever accuses a site is a user
+with a command, all scripts of a user being one: however often that fails at a site, it accuses the site once. Whoever
+accuses a node is a user with one program, known by its content (``koala.core.failures.program``).
 """
 
 from __future__ import annotations
@@ -42,14 +43,22 @@ class Accusation:
 
 @encoded
 class NodeAccusation:
-    """One user's program that failed on a node. ``witness`` tells the very same application again."""
+    """One user's program that failed on a node. ``program`` is its identity and ``name`` what people call it;
+    ``witness`` tells the very same application again, ``what`` how it failed."""
 
     node: str
-    accuser: str
+    owner: str
+    program: str
     at: float
     job: JobId
     witness: str
+    name: str = ""
+    what: str = ""
     proved: bool = False
+
+    def is_of(self, owner: str, program: str, nodes: Collection[str] | None) -> bool:
+        """Whether it is about this user's program on one of these nodes, or on any."""
+        return (self.owner, self.program) == (owner, program) and (nodes is None or self.node in nodes)
 
 
 @encoded
@@ -85,19 +94,25 @@ class SiteRecord:
 
     def accuse_node(self, accusation: NodeAccusation) -> None:
         """Note a failure on a node. What was proved before stays so."""
-        same = [each for each in self.nodes if (each.accuser, each.node) == (accusation.accuser, accusation.node)]
+        same = [each for each in self.nodes if each.is_of(accusation.owner, accusation.program, {accusation.node})]
         accusation.proved = any(each.proved for each in same)
         self.nodes = [each for each in self.nodes if each not in same][1 - NODE_ACCUSATIONS_KEPT_MAX :]
         self.nodes.append(accusation)
 
-    def prove_nodes(self, witness: str, job: JobId) -> None:
-        """The same application has run to its end, and not on the nodes that are accused of it."""
-        for each in self.nodes:
-            each.proved = each.proved or each.witness == witness or each.job == job
+    def prove_nodes(self, witness: str, job: JobId) -> bool:
+        """The same application has run to its end, and not on the nodes that are accused of it; True if that proves
+        something new."""
+        found = [each for each in self.nodes if not each.proved and (each.witness == witness or each.job == job)]
+        for each in found:
+            each.proved = True
+        return bool(found)
 
-    def clear_nodes(self, accuser: str, nodes: Collection[str]) -> None:
-        """The accuser's program did well on these nodes."""
-        self.nodes = [each for each in self.nodes if each.accuser != accuser or each.node not in nodes]
+    def clear_nodes(self, owner: str, program: str, nodes: Collection[str] | None = None) -> bool:
+        """The program of this user did well on these nodes, or may run on all of them again; True if one was accused
+        of it."""
+        left = [each for each in self.nodes if not each.is_of(owner, program, nodes)]
+        cleared, self.nodes = len(left) < len(self.nodes), left
+        return cleared
 
     @property
     def proved(self) -> dict[str, int]:

@@ -70,6 +70,7 @@ class ComponentClaim(_ClaimLinks):
     processors: int
     phase: ComponentPhase = ComponentPhase.SENT
     moved: bool = False  # whether it was claimed here since the component waited too long elsewhere
+    kept_off: bool = False  # whether it must not run on some nodes of its site
     given_up: bool = False  # whether the job has another claim for the component, or has lost its places
     aborting: bool = False
     abort_tries: int = 0

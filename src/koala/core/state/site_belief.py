@@ -12,7 +12,7 @@ from koala.core.state.job import ComponentClaim
 from koala.core.state.timers import Timer
 from koala.model.grid import Site
 from koala.model.messages import Token
-from koala.model.nodes import NodeClass, NodePool
+from koala.model.nodes import NamedNode, NodeClass, NodePool
 from koala.model.request import JobId, SiteName
 from koala.policies.interface import quota_processors
 
@@ -91,7 +91,8 @@ class SiteBelief(_SiteLinks):
     gpu_s: float = 0.0  # of components from the start of their runs on
     machines: tuple[tuple[int, float, float], ...] = ()  # (processors, power, load), as measured
     nodes: tuple[NodeClass, ...] = ()  # as last reported; none where it does not tell
-    shown: dict[Token, None] = field(default_factory=dict)  # components whose share is not free in these
+    named: tuple[NamedNode, ...] = ()  # those of kinds of which there are few, as last reported
+    shown: dict[Token, None] = field(default_factory=dict)  # components whose share is not free in ``nodes``
 
     def bind(self, described: Site) -> None:
         """Take from the grid file what it says; nothing is claimed or promised."""

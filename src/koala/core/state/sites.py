@@ -20,7 +20,7 @@ from koala.core.state.nodes.pools import BelievedPools
 from koala.core.state.site_belief import SiteBelief, Trust
 from koala.model.grid import Grid
 from koala.model.messages import SiteReported
-from koala.model.nodes import releases_within
+from koala.model.nodes import NamedNode, releases_within
 from koala.model.request import JobId, JobType, Request, SiteName
 from koala.policies.interface import View, quota_processors
 
@@ -207,6 +207,19 @@ class Sites:
         site.limit = self.view.limit[index] = quota_processors(processors, site.quota)
         self.shrunk |= site.limit - site.others < for_us
         self.refresh(index)
+
+    def exclusions_changed(self, index: int) -> None:
+        """What is held against nodes of the site is not what it was: jobs that wait may have places there now, or
+        none any more."""
+        self.doors_changed = True
+        if not self.sites[index].record.nodes:
+            self.node_accused.pop(index, None)
+
+    def report_named(self, index: int, named: tuple[NamedNode, ...]) -> None:
+        """The site's word on which nodes it has."""
+        if named != self.sites[index].named:
+            self.sites[index].named = named
+            self.doors_changed |= index in self.node_accused
 
     def report_nodes(self, index: int, event: SiteReported, *, awaited: bool) -> None:
         """The site's word on its nodes. ``awaited``: jobs wait whose tasks have a shape, and may fit on what is

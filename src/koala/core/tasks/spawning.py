@@ -160,7 +160,7 @@ class JobSpawning:
         for claim in job.claims[kept:]:
             if claim is not None:
                 if claim.phase < ComponentPhase.READY and ledger.now >= job.deadline:
-                    self.running.blame.allow_all_nodes(job, claim)
+                    self.running.exclusions.allow_all(job, claim)
                 job.ready -= claim.phase is ComponentPhase.READY
                 claim.given_up = True
                 self.ending.abort(claim)

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from koala.core.failures.exclusions import Exclusion
 from koala.core.lifecycle import MEANING, JobState
 from koala.core.probing import why_not_probed
 from koala.core.state.checkpoints import CheckpointStatus
@@ -32,6 +33,7 @@ from koala.model.api import (
     DryRunFile,
     DryRunPlace,
     ElementCountsInfo,
+    ExcludedNode,
     Explanation,
     FileInfo,
     GpuCount,
@@ -333,6 +335,7 @@ def site_info(
     jobs: Iterable[int],
     jobs_to_restart: Iterable[int],
     accusing: Collection[int],
+    excluded: Iterable[Exclusion],
     sees_all: bool,
     caller: str = "",
     clock: str = "",
@@ -341,8 +344,9 @@ def site_info(
     lans: SiteLans | None = None,
 ) -> SiteInfo:
     """What the core believes of a site, and the jobs there that the caller may know of. ``accusing`` are those of
-    whose failures there the caller may know. ``clock`` is what is wrong with its clock; ``whole`` and ``free`` are
-    what its nodes have beside processors, ``lans`` what jobs of tasks see of it."""
+    whose failures there the caller may know, ``excluded`` nodes that programs are kept off. ``clock`` is what is
+    wrong with its clock; ``whole`` and ``free`` are what its nodes have beside processors, ``lans`` what jobs of
+    tasks see of it."""
     whole, free = whole or total_of(None), free or total_of(None)
     record = belief.record
     silent = silence if silence is not None and not silence.answers else None
@@ -361,6 +365,18 @@ def site_info(
         errors=belief.errors,
         distrusted=record.distrusted if sees_all else record.distrusted_in_short,
         accusations=[each.what for each in record.accusations.values() if each.job in accusing],
+        excluded=[
+            ExcludedNode(
+                node=each.accusation.node,
+                program=each.accusation.name,
+                owner=each.accusation.owner,
+                reason=each.reason,
+                until=each.until,
+                closes=each.closes,
+            )
+            for each in excluded
+            if sees_all or each.accusation.owner == caller
+        ],
         silent_since=None if silent is None else silent.since,
         silent_reason="" if silent is None else silent.reason,
         misconfigured=silence.reason if silence is not None and silence.answers else "",

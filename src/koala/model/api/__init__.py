@@ -79,6 +79,7 @@ from koala.model.api.jobs import (
 )
 from koala.model.api.overview import JournalEntry, Overview
 from koala.model.api.sites import (
+    ExcludedNode,
     GpuCount,
     LinkHistory,
     LinkInfo,
@@ -117,6 +118,7 @@ __all__ = [
     "ElementCountsInfo",
     "ErrorAnswer",
     "ErrorBody",
+    "ExcludedNode",
     "Explanation",
     "FileInfo",
     "Forgetting",

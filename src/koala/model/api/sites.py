@@ -24,10 +24,24 @@ class MachineInfo(Answer):
     measured: bool = False
 
 
+class ExcludedNode(Answer):
+    """A node that a user's program is kept off until then, by its name and what people call the program. ``reason``
+    says how it failed there, in which job. ``closes``: no node of the site is left for the program, and no job with
+    it goes there while it can go elsewhere."""
+
+    node: str
+    program: str
+    owner: str
+    reason: str
+    until: float
+    closes: bool = False
+
+
 class SiteInfo(Answer):
     """What Koala knows of a site. ``usable`` processors are those within its quota. ``trust``: usable, unusable (too
     many errors, or failures of applications that did well elsewhere), probing. ``distrusted`` is why it is not
-    usable, ``accusations`` are failures of applications held against it. ``drained_by`` is who drained it
+    usable, ``accusations`` are failures of applications held against it; ``excluded`` are nodes that programs are
+    kept off, of all users to who sees all and else of the caller's. ``drained_by`` is who drained it
     and why, as ``anna: disk change``.
     ``silent_reason`` is empty while the site answers; ``misconfigured`` says why one that
     answers cannot be used as the grid file describes it. ``lost`` says why it was declared lost, until it is used
@@ -55,6 +69,7 @@ class SiteInfo(Answer):
     errors: int
     distrusted: str = ""
     accusations: list[str] = []
+    excluded: list[ExcludedNode] = []
     silent_since: float | None = None
     silent_reason: str = ""
     misconfigured: str = ""

@@ -1,11 +1,14 @@
-"""Promises about jobs whose runs fail: where they go next, how long they rest, and whom they cost its trust."""
+"""Promises about jobs whose runs fail: where they go next, how long they rest, whom they cost its trust, and which
+nodes and sites others with the same program keep off."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from typing import NamedTuple
 
 from koala.core import Scheduler
 from koala.core.failures.blame import NOT_FOUND
+from koala.core.failures.program import program_of
 from koala.core.lifecycle import JobState
 from koala.core.state.blame import TRUST_LOST_WEIGHT
 from koala.core.state.job import Job
@@ -18,13 +21,16 @@ from koala.model.messages import (
     JobPlaced,
     JobRequeued,
     SiteDistrusted,
+    SiteReported,
     StartComponent,
 )
-from koala.model.request import JobId, SiteName
+from koala.model.nodes import NamedNode
+from koala.model.request import Component, JobId, SiteName
 from koala.policies.interface import can_ever_fit
 
-# The name of a promise.
+# The names of promises.
 TRUSTED = "a job can cost nobody but its owner a site"
+NODES_LEFT = "a job is placed only where its program may run"
 
 
 class RestartPromises:
@@ -166,3 +172,89 @@ def _is_plain(job: Job) -> bool:
     if job.demand is None or job.state is JobState.QUARANTINED:
         return False
     return job.request.communication is None and not any(each.input_files for each in job.request.components)
+
+
+class _Failed(NamedTuple):
+    """A node that a user's program is known not to run on, until when."""
+
+    site: SiteName
+    node: str
+    owner: str
+    program: str
+    until: float
+
+
+class ExclusionPromises:
+    """A job goes to a site only where nodes are left that its program may run on, while there is such a site; and no
+    component is sent to a site without the nodes that it would need there. This follows what sites name of their
+    nodes; ``fail`` is called with the name of a broken promise and the detail."""
+
+    def __init__(self, scheduler: Scheduler, fail: Callable[[str, str], None]) -> None:
+        self._ledger = scheduler.ledger
+        self._fail = fail
+        self._named: dict[SiteName, tuple[NamedNode, ...]] = {}
+        self._processors = {site.name: site.processors for site in scheduler.grid.sites}
+        self._failed: set[_Failed] = set()
+        self._usable = scheduler.ledger.sites.usable()
+
+    def after(self, event: AnyEvent, commands: list[AnyCommand]) -> None:
+        """Check what the event led to. What it changes of nodes and sites counts from the next one on: what is due at
+        its moment is done before it is looked at."""
+        failed, usable = self._all_failed(), self._ledger.sites.usable()
+        known = failed & self._failed
+        steady = [min(pair) for pair in zip(self._usable, usable, strict=True)]
+        self._failed, self._usable = failed, usable
+        for command in commands:
+            if isinstance(command, StartComponent) and command.exclude_nodes:
+                self._has_nodes(command)
+            elif isinstance(command, JobPlaced) and known:
+                self._goes_where_it_may(command, known, steady)
+        if isinstance(event, SiteReported):
+            self._named[event.site] = event.named
+
+    def _all_failed(self) -> set[_Failed]:
+        ledger = self._ledger
+        return {
+            _Failed(site.name, each.node, each.owner, each.program, each.at + ledger.parameters.avoid_failed_s)
+            for site in ledger.sites
+            for each in site.record.nodes
+            if each.proved and each.at + ledger.parameters.avoid_failed_s > ledger.now
+        }
+
+    def _has_nodes(self, command: StartComponent) -> None:
+        left = self._left(command.site, command.exclude_nodes)
+        if left is not None and left < command.processors:
+            detail = f"{command.token} is kept off {', '.join(command.exclude_nodes)} of {command.site}"
+            self._fail(NODES_LEFT, f"{detail}, whose other nodes have {left} of its {command.processors} processors")
+
+    def _goes_where_it_may(self, command: JobPlaced, known: set[_Failed], usable: list[int]) -> None:
+        job = self._ledger.jobs.get(command.job)
+        if job is None or job.demand is None or job.state is JobState.QUARANTINED or job.request.flexible is not None:
+            return
+        sites = [site for site in self._named if self._is_closed(site, job, known)]
+        if not sites or set(sites).isdisjoint(dict(command.places)):
+            return
+        index = self._ledger.index
+        other = job.demand.allowing(index[site] for site in job.avoiding).barring(index[site] for site in sites)
+        if can_ever_fit(other, usable, self._ledger.sites.view):
+            detail = f"job {job.id} is placed on {', '.join(sorted(dict(command.places)))}"
+            self._fail(NODES_LEFT, f"{detail}; too few nodes are left for its program on {', '.join(sites)}")
+
+    def _is_closed(self, site: SiteName, job: Job, known: set[_Failed]) -> bool:
+        return any(
+            self._is_closed_to(site, component, job, known)
+            for component in job.request.components
+            if component.site in (None, site)
+        )
+
+    def _is_closed_to(self, site: SiteName, component: Component, job: Job, known: set[_Failed]) -> bool:
+        whose = job.submitter, program_of(job.request, component).digest
+        left = self._left(site, {each.node for each in known if each.site == site and each[2:4] == whose})
+        return left is not None and left < component.processors <= self._processors[site]
+
+    def _left(self, site: SiteName, excluded: Collection[str]) -> int | None:
+        """The processors of the site's other nodes; None where it does not name all of them."""
+        sizes = {node.name: node.whole.processors for node in self._named.get(site, ())}
+        if sum(sizes.values()) < self._processors[site]:
+            return None
+        return sum(size for name, size in sizes.items() if name not in excluded)

@@ -314,8 +314,9 @@ def _closed(rng: random.Random, sites: tuple[Site, ...]) -> tuple[Site, ...]:
 
 def _with_bad_nodes(rng: random.Random, site: Site) -> Site:
     """The site with some nodes on which nothing runs, or with no other ones."""
+    bad, nodes = rng.choice((1, 2, 1_000)), rng.choice((1, 2, 4, 16))
     faults = msgspec.structs.replace(
-        site.simulation.faults, bad_nodes=rng.choice((1, 2, 1_000)), node_processors=rng.choice((1, 2, 4))
+        site.simulation.faults, bad_nodes=bad, node_processors=max(1, site.processors // nodes)
     )
     return msgspec.structs.replace(site, simulation=msgspec.structs.replace(site.simulation, faults=faults))
 

@@ -28,7 +28,7 @@ from koala.simulator.torture.order import OF_USERS, OrderPromises, numbers_of, r
 from koala.simulator.torture.outputs import OutputPromises, renumbered_inputs
 from koala.simulator.torture.preemption_promises import PreemptionPromises
 from koala.simulator.torture.promises import PromiseBrokenError, PromiseChecker, nothing_left_behind
-from koala.simulator.torture.restart_promises import RestartPromises, TrustPromises
+from koala.simulator.torture.restart_promises import ExclusionPromises, RestartPromises, TrustPromises
 from koala.simulator.torture.restarts import Twin
 from koala.simulator.torture.silence_promises import SilencePromises
 from koala.simulator.torture.spawning import SpawnPromises
@@ -113,6 +113,7 @@ class _Run:
         self.outputs = OutputPromises(self.scheduler, self.watch.fail)
         self.spawning = SpawnPromises(self.scheduler, self.watch.fail)
         self.silence = SilencePromises(self.watch.fail)
+        self.exclusions = ExclusionPromises(self.scheduler, self.watch.fail)
         self.twin = Twin(self.scheduler, storm.seed)
         self.numbers = numbers_of(storm.arrivals)
         self.defects = {self.numbers[arrival][0]: messages for arrival, messages in storm.defects}
@@ -182,6 +183,7 @@ class _Run:
         self.outputs.after(event, commands)
         self.spawning.after(event, commands)
         self.silence.after(event, commands)
+        self.exclusions.after(event, commands)
         self.twin.after(event, commands)
         if self.defects:
             for message in (event, *commands):

@@ -142,7 +142,7 @@ class SimulatedComponents:
         if command.walltime_s is not None:
             component.limit_s = component.walltime_s = command.walltime_s
         if command.exclude_nodes:
-            component.excluded = site.places_of(command.exclude_nodes)
+            component.excluded = site.kept_off(command.exclude_nodes, command.processors)
         self.components[token] = component
         if job is None or component.processors > site.installed:
             why = "no such job" if job is None else f"{site.name} has {site.installed} processors"
@@ -413,12 +413,13 @@ class SimulatedComponents:
         self.alive -= 1
         assert component.newest is not None
         self._say(component, component.newest)
-        if site.tells_nodes:
+        if site.tells_nodes or (nodes and outcome is Outcome.FAILED):
             self._tell_nodes(site, now)
         self.serve(site, now)
 
     def _tell_nodes(self, site: SimulatedSite, now: float) -> None:
-        """Of nodes the scheduler hears after each start and end, as only the site knows which are free."""
+        """Of nodes the scheduler hears after each start and end, as only the site knows which are free; of bad ones
+        after failures."""
         if site.is_reachable:
             self._delivery.tell(site.report(now))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
-from koala.model.nodes import NodeClass, NodeSize, TaskShape, held_node_classes, meets
+from koala.model.nodes import NamedNode, NodeClass, NodeSize, TaskShape, few_alike, held_node_classes, meets
 
 Holder = TypeVar("Holder")
 
@@ -163,15 +163,31 @@ class SiteNodes(Generic[Holder]):
         gone = sum(self._sizes[index] for index in set(nodes) if self.working[index])
         return gone == self.processors
 
-    def take(self, holder: Holder, processors: int, last: Collection[int] = ()) -> None:
-        """Give the holder so many more processors, of the first nodes that have them; the caller knows they do. The
-        nodes of ``last`` come last."""
+    def named(self, name: str) -> tuple[NamedNode, ...]:
+        """The nodes that work and of whose kind there are few: the name of each is this one and its place."""
+        return few_alike(
+            NamedNode(f"{name}{index}", NodeSize(size))
+            for index, size in enumerate(self._sizes)
+            if size and self.working[index]
+        )
+
+    def free_beside(self, excluded: Collection[int]) -> int:
+        """The free processors of the nodes that work, without these."""
+        return sum(free for index, free in enumerate(self._free) if self.working[index] and index not in excluded)
+
+    def processors_beside(self, excluded: Collection[int]) -> int:
+        """The processors of all nodes without these."""
+        return sum(size for index, size in enumerate(self._sizes) if index not in excluded)
+
+    def take(self, holder: Holder, processors: int, excluded: Collection[int] = ()) -> None:
+        """Give the holder so many more processors, of the first nodes that have them and are not excluded; the caller
+        knows they do."""
         shares = self._held.setdefault(holder, {})
         order: Iterable[int] = range(len(self._free))
         if self._whole:
             order = sorted(order, key=lambda index: self._fit(index, _PLAIN))
-        elif last:
-            order = sorted(order, key=lambda index: index in last)
+        elif excluded:
+            order = [index for index in order if index not in excluded]
         for index in order:
             free = self._free[index]
             if free and self.working[index]:

@@ -89,7 +89,7 @@ class SimulatedComponent(LocalJob):
     how many sites the job was released on (0 before its release), ``slowness`` that of the worst link between
     them for its application, ``flow`` its traffic on links that it shares with others, if any; ``outcome`` how its
     execution will end; ``shape`` is that of its tasks, None for plain ones; ``excluded`` the nodes, by their place,
-    that it gets only where no others are free. Of a job with checkpoints ``begun`` is the fraction that was done
+    that it must not run on. Of a job with checkpoints ``begun`` is the fraction that was done
     before, and ``progress`` how far it has come since ``runs_since``. ``run`` is the run that it is for,
     and ``late_s`` how long after that began it was released: spawned tasks take part in the work that is left.
     """
@@ -253,6 +253,8 @@ class SimulatedSite:
         report = SiteReported(
             at=now, site=self.name, processors=self.processors, others=self.others, releases=releases
         )
+        if self.nodes is not None and self.bad_nodes:
+            report = msgspec.structs.replace(report, named=self.nodes.named(_NODE))
         if not self.tells_nodes:
             return report
         assert self.nodes is not None
@@ -269,9 +271,12 @@ class SimulatedSite:
             return ()
         return tuple([f"{_NODE}{place}" for place in sorted(self.nodes.held(job))[:ENDED_NODES_MAX]])
 
-    def places_of(self, names: Collection[str]) -> frozenset[int]:
-        """The nodes of these names."""
-        return frozenset(int(name.removeprefix(_NODE)) for name in names)
+    def kept_off(self, names: Collection[str], processors: int) -> frozenset[int]:
+        """The nodes of these names, for a component of so many processors: none of them where it has not enough
+        others, as a batch system that refuses it is given it without the condition."""
+        places = frozenset(int(name.removeprefix(_NODE)) for name in names)
+        assert self.nodes is not None, "no other site names its nodes"
+        return places if self.nodes.processors_beside(places) >= processors else frozenset()
 
     def submit(self, job: LocalJob, now: float) -> bool:
         """Take a job. True: it begins at once. False: it waits until a ``serve`` begins it."""
@@ -295,10 +300,14 @@ class SimulatedSite:
         return begun
 
     def _has_places(self, job: LocalJob) -> bool:
-        """Whether there are nodes for its tasks, where these are more than a processor; processors there are."""
-        if not self.tells_nodes or not isinstance(job, SimulatedComponent) or job.shape is None:
+        """Whether there are nodes for it: those that it may run on, and with room for its tasks where these are more
+        than a processor. Processors there are."""
+        if self.nodes is None or not isinstance(job, SimulatedComponent):
             return True
-        assert self.nodes is not None
+        if job.excluded:
+            return self.nodes.free_beside(job.excluded) >= job.processors
+        if not self.tells_nodes or job.shape is None:
+            return True
         return self.nodes.places(job.shape) >= job.processors // job.shape.processors
 
     def never_has_places(self, shape: TaskShape | None, processors: int) -> bool:

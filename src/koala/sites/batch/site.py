@@ -506,6 +506,7 @@ class BatchSite:
             releases=releases,
             nodes=listing.nodes,
             shown=self._components.shown(listing),
+            named=listing.named,
         )
 
     async def held(self) -> tuple[Token, ...]:

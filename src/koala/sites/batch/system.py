@@ -13,7 +13,7 @@ import msgspec
 
 from koala.model.launch import Launch
 from koala.model.messages import Token
-from koala.model.nodes import NodeClass
+from koala.model.nodes import NamedNode, NodeClass
 
 BatchId: TypeAlias = str
 
@@ -76,7 +76,7 @@ class BatchListing(msgspec.Struct, frozen=True, kw_only=True):
     processors there, None where nothing limits it. ``missing`` says what the grid file names and the cluster does not
     have, and what to do; then nothing can run there. ``releases`` are (seconds since the epoch, processors): when
     jobs of others that run reach their time limits, as far as it is known. ``nodes`` are the nodes by class with what
-    nobody holds of them, none where they are not told.
+    nobody holds of them, none where they are not told; ``named`` are those of kinds of which there are few.
     """
 
     jobs: tuple[BatchJob, ...]
@@ -86,6 +86,7 @@ class BatchListing(msgspec.Struct, frozen=True, kw_only=True):
     missing: str = ""
     releases: tuple[tuple[float, int], ...] = ()
     nodes: tuple[NodeClass, ...] = ()
+    named: tuple[NamedNode, ...] = ()
 
 
 class BatchSubmission(msgspec.Struct, frozen=True, kw_only=True):

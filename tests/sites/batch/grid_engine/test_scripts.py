@@ -50,7 +50,8 @@ def options(text: str) -> dict[str, str]:
 
 def test_a_component_is_kept_off_nodes() -> None:
     launch = msgspec.structs.replace(submission().launch, exclude_nodes=("n1", "n2.site"))
-    assert options(system().submit(submission(launch=launch)))["-l"] == "hostname=!(n1|n2.site)"
+    given = options(system().submit(submission(launch=launch)))
+    assert (given["-l"], given["-w"]) == ("hostname=!(n1|n2.site)", "e")
 
 
 def test_a_component_is_submitted_as_a_file_under_its_token() -> None:

@@ -140,6 +140,18 @@ def test_a_job_that_cannot_start_says_why(user: CellUser) -> None:
     user.cell.wait(lambda: user.job("bad") is None, "it stays")
 
 
+def test_a_job_that_is_kept_off_all_nodes_is_refused_and_not_left_in_the_queue(user: CellUser) -> None:
+    """The nodes have the names by which they are told."""
+    names = [node.name for node in user.listing().named]
+    assert names == [user.cell.host]
+    submission = user.submission("1.1")
+    for excluded, is_refused in (((*names,), True), (("elsewhere",), False)):
+        launch = msgspec.structs.replace(submission.launch, exclude_nodes=excluded)
+        done = user.sh(user.system.submit(msgspec.structs.replace(submission, launch=launch)))
+        assert (user.system.refusal(done.returncode, done.stdout, done.stderr) is not None) is is_refused
+    assert user.job("1.1") is not None
+
+
 def test_one_cancel_ends_all_jobs_of_a_name(user: CellUser) -> None:
     user.system = user.with_settings(submit_options=("-h",))
     user.submit("twice")

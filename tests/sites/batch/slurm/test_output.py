@@ -120,6 +120,13 @@ def listed(*waiting: str, jobs: str = "", quota: str = "", node: str = "mixed|6/
     )
 
 
+def test_nodes_that_answer_are_named_with_all_that_they_have() -> None:
+    nodes = "n1|mixed|3/1/0/4|main*|up|infinite|4000|fast\nn2|down*|0/0/4/4|main*|up|infinite|4000|(null)\n"
+    printed = f"koala nodes\n{nodes}koala waiting\nkoala quota\nkoala resources\nkoala jobs\n"
+    (named,) = system().parse_listing(printed).named
+    assert (named.name, named.whole.processors, named.features) == ("n1", 4, ("fast",))
+
+
 def test_where_memory_is_not_shared_out_nodes_tell_how_much_they_have_and_nobody_takes_any() -> None:
     nodes = "n1|mixed|3/1/0/4|main*|up|infinite|4000|fast,big\nn2|idle|0/4/0/4|main*|up|infinite|8000|(null)\n"
     printed = f"koala nodes\n{nodes}koala waiting\nkoala quota\nkoala resources\nkoala jobs\n"

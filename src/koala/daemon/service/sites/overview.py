@@ -99,6 +99,7 @@ class CallerView:
                 sorted({claim.job.id for claim in belief.claims.values() if not claim.aborting})
             ),
             accusing=self._visible([each.job for each in belief.record.accusations.values()]),
+            excluded=engine.scheduler.exclusions(index),
             caller=self._who.name,
             sees_all=self._who.sees_all,
             clock=site_clock_in_words(name, clocks_of(engine)),

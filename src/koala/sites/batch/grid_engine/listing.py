@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 import msgspec
 
 from koala.model.grid import BatchSettings, Claims
+from koala.model.nodes import NamedNode, few_alike, node_classes
 from koala.sites.batch.grid_engine.needs import Needs, requests_of, wants_of
 from koala.sites.batch.grid_engine.nodes import MEMORY_LOAD, CellNodes
 from koala.sites.batch.grid_engine.xml import (
@@ -105,6 +106,9 @@ class ListingReader:
         frees = {slots.free, slots_for(Needs())[0].free} if needs.wants else {slots.free}
         idle = min(free - self._taken_soon(pending, user, offered, free) for free in frees)
         processors = max(slots.total, ours_held + idle)
+        sizes = CellNodes(self._settings, parts["complexes"], hosts).sizes(
+            {host: (each.total, each.free) for host, each in by_host.items()}, instances, usable
+        )
         return BatchListing(
             jobs=_our_jobs(running, pending, user, _reasons(parts["errors"])),
             processors=processors,
@@ -112,9 +116,8 @@ class ListingReader:
             job_limit_s=_longest(usable),
             missing=self._missing(instances, offered, parts["environment"]),
             releases=tuple(_releases(usable, user)),
-            nodes=CellNodes(self._settings, parts["complexes"], hosts).classes(
-                {host: (each.total, each.free) for host, each in by_host.items()}, instances, usable
-            ),
+            nodes=node_classes((whole, free, ()) for whole, free in sizes.values()),
+            named=few_alike(NamedNode(host, whole) for host, (whole, _) in sizes.items()),
         )
 
     def _missing(self, instances: list[QueueInstance], offered: set[str], environment: str) -> str:

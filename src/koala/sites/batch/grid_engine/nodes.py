@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from koala.model.grid import BatchSettings
-from koala.model.nodes import UNTOLD, NodeClass, NodeSize, TaskShape, node_classes
+from koala.model.nodes import UNTOLD, NodeSize, TaskShape
 from koala.sites.batch.grid_engine.needs import amount_of, rounded_off
 from koala.sites.batch.grid_engine.xml import QueueInstance, Resource
 from koala.sites.shell_script import call, shell_file
@@ -73,20 +73,20 @@ class CellNodes:
         kinds = [row[0] for row in rows if settings.gpu_kind_complex in row[:2]]
         self._kind = kinds[0] if kinds else None
 
-    def classes(
+    def sizes(
         self,
         slots: Mapping[str, tuple[int, int]],
         instances: Sequence[QueueInstance],
         usable: Sequence[QueueInstance],
-    ) -> tuple[NodeClass, ...]:
-        """Hosts by class, of which so many slots are there and free."""
+    ) -> dict[str, tuple[NodeSize, NodeSize]]:
+        """What each host has and what is free, of which so many slots are there and free."""
         here: dict[str, list[QueueInstance]] = {}
         for each in instances:
             here.setdefault(each.host, []).append(each)
         offered: dict[str, list[QueueInstance]] = {}
         for each in usable:
             offered.setdefault(each.host, []).append(each)
-        found = []
+        found = {}
         for host, (total, free) in slots.items():
             if self._memory is not None:
                 memory = self._amounts(self._memory, host, here[host], offered[host], MIB) or (UNTOLD, UNTOLD)
@@ -98,8 +98,8 @@ class CellNodes:
                 NodeSize(processors, memory[index], _gpus(kind, gpus, index), counts_memory=self._memory is not None)
                 for index, processors in enumerate((total, free))
             ]
-            found.append((sizes[0], sizes[1], ()))
-        return node_classes(found)
+            found[host] = sizes[0], sizes[1]
+        return found
 
     def _amounts(
         self,

@@ -83,7 +83,8 @@ class GridEngineSystem:
             # Else a cell starts whatever fits, and a wide component waits for as long as small jobs come.
             words += ["-R", "y"]
         if launch.exclude_nodes:
-            words += ["-l", f"hostname=!({'|'.join(launch.exclude_nodes)})"]
+            # Refused where there are no other nodes (-w e); else it would wait in the queue for ever.
+            words += ["-w", "e", "-l", f"hostname=!({'|'.join(launch.exclude_nodes)})"]
         preface, environment = self._environment(launch.processors)
         options = shlex.join(settings.submit_options)
         script = shlex.quote(_below(submission.home, submission.script))

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from koala.model.grid import BatchSettings
-from koala.model.nodes import NodeClass, node_classes
+from koala.model.nodes import NamedNode, NodeSize, few_alike, node_classes
 from koala.sites.batch.slurm.options import RequestedResources, Sharing, megabytes, requested_by
 from koala.sites.batch.slurm.quota import SlurmQuota, Terms, parse_quota, terms_of
 from koala.sites.batch.slurm.resources import ClusterResources, MemoryNeed, parse_resources
@@ -145,6 +145,7 @@ def parse_listing(
         left = min(
             each - _taken_soon(waiting, kept, each + held) for each in (free, _free(nodes, ClusterResources()))
         )
+    by_name = _sizes(nodes, resources)
     # Of those that we hold, some may only be there since Slurm gives more than a job asks for.
     working = _least(max(there, held + left), quota.most)
     return BatchListing(
@@ -154,22 +155,26 @@ def parse_listing(
         job_limit_s=_job_limit_s(nodes, quota),
         missing=_missing(nodes, partition),
         releases=tuple((line.end_at, line.processors) for line in queued if line.end_at is not None),
-        nodes=_classes(nodes, resources),
+        nodes=node_classes(by_name.values()),
+        named=few_alike(NamedNode(name, whole, features) for name, (whole, _, features) in by_name.items()),
     )
 
 
-def _classes(nodes: Sequence[_Node], resources: ClusterResources) -> tuple[NodeClass, ...]:
-    """The nodes that answer, by class; of one that takes no jobs now nothing is free."""
+def _sizes(
+    nodes: Sequence[_Node], resources: ClusterResources
+) -> dict[str, tuple[NodeSize, NodeSize, tuple[str, ...]]]:
+    """The nodes that answer, by name: what each has and what is free, which is nothing of one that takes no jobs now,
+    and its features."""
     unique = {node.name: node for node in nodes if node.is_answering}
-    found = []
+    found = {}
     for node in unique.values():
         idle = node.idle if is_free(node.state) else 0
         sizes = resources.node_size(
             node.name, node.allocated + node.idle, idle, memory_mb=node.memory_mb, features=node.features
         )
         if sizes is not None:
-            found.append(sizes)
-    return node_classes(found)
+            found[node.name] = sizes
+    return found
 
 
 def parse_memory(printed: str, partition: str | None, asked: RequestedResources) -> MemoryReport | None:
