@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from koala.model import messages
 from koala.model.checkpoint import CheckpointSource
 from koala.model.dependency import Condition, Dependency
+from koala.model.errors import Fault
 from koala.model.messages import (
     AnyCommand,
     AnyEvent,
@@ -50,6 +51,7 @@ OF_TYPE: dict[typing.Any, st.SearchStrategy[typing.Any]] = {
     bool: st.booleans(),
     Outcome: st.sampled_from(Outcome),
     JobOutcome: st.sampled_from(JobOutcome),
+    Fault | None: st.none() | st.sampled_from(Fault),
     int | None: st.none() | counts,
     float | None: st.none() | times,
     str | None: st.none() | texts,
