@@ -122,3 +122,19 @@ def test_only_a_few_of_many_components_are_named(root: Path) -> None:
                 pass
 
     asyncio.run(scenario())
+
+
+def test_one_question_names_all_sites_that_have_such_components(root: Path) -> None:
+    async def scenario() -> None:
+        async with open_engine(root):
+            pass
+        keep(root)
+        async with open_engine(root) as world:
+            for site in ("a", "b", "a"):
+                await world.run(a_request(sites=site))
+        put_back(root)
+        with pytest.raises(SiteError, match=r"^site a: .*not given yet: 1\.1, 3\.1; at b: 2\.1\. Nothing was done"):
+            async with open_engine(root):
+                pass
+
+    asyncio.run(scenario())

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from koala.daemon.engine.batch import EngineState
 from koala.daemon.engine.recovery import store_snapshot
 from koala.model.grid import Grid
 from koala.model.messages import Token
 from koala.model.request import JobId, SiteName
-from koala.sites import SiteError
+from koala.sites import LiveSite, SiteError
 from koala.store import Store
 
 _log = logging.getLogger(__name__)
@@ -25,6 +25,33 @@ _log = logging.getLogger(__name__)
 NAMED_MAX = 5
 # How the core calls a start of a component: by its job, and by which start of that job it is.
 _TOKEN = re.compile(r"(\d{1,18})\.(\d{1,18})")
+
+
+class OlderRecordError(SiteError):
+    """Sites have components with numbers that the record has not given; by site some of them are named."""
+
+    def __init__(self, named: Mapping[SiteName, str]) -> None:
+        (first, there), *others = named.items()
+        super().__init__(
+            first,
+            "is the database the newest one? Components are there with numbers that it has not given yet: "
+            f"{there}{''.join(f'; at {site}: {numbers}' for site, numbers in others)}. Nothing was done yet: they "
+            "would be ended, and their numbers given to other jobs. Put the newer database back; if it is gone for "
+            "good, start with `--accept database`: they are ended, and their numbers are not given again",
+        )
+        self.named = named
+
+
+async def open_sites(sites: Iterable[LiveSite]) -> None:
+    """Open them all. What several have that the record does not know is one question."""
+    older: dict[SiteName, str] = {}
+    for site in sites:
+        try:
+            await site.open()
+        except OlderRecordError as error:
+            older |= error.named
+    if older:
+        raise OlderRecordError(older)
 
 
 class GivenNumbers:
@@ -44,19 +71,13 @@ class GivenNumbers:
         self._starts = {job.id: job.starts for job in state.scheduler.ledger.jobs.values()}
 
     def compare(self, site: SiteName, tokens: Iterable[Token]) -> None:
-        """These are all components that a site keeps anything of. Raises ``SiteError`` where the record has not given
-        such numbers, unless that is accepted."""
+        """These are all components that a site keeps anything of. Raises ``OlderRecordError`` where the record
+        has not given such numbers, unless that is accepted."""
         unknown = sorted(found for token in tokens if (found := self._unknown(token)) is not None)
         if unknown and not self._accepted:
             named = ", ".join(f"{job}.{start}" for job, start in unknown[:NAMED_MAX])
             more = f" and {len(unknown) - NAMED_MAX} more" if len(unknown) > NAMED_MAX else ""
-            raise SiteError(
-                site,
-                "is the database the newest one? Components are there with numbers that it has not given yet: "
-                f"{named}{more}. Nothing was done yet: they would be ended, and their numbers given to other jobs. "
-                "Put the newer database back; if it is gone for good, start with `--accept database`: they are "
-                "ended, and their numbers are not given again",
-            )
+            raise OlderRecordError({site: named + more})
         for job, start in unknown:
             self._used_job = max(self._used_job, job)
             if job in self._starts:

@@ -21,7 +21,7 @@ from koala import files
 from koala.core import HandlingError, Scheduler
 from koala.daemon.engine.batch import EngineState, PendingBatch, activity_at, others_between
 from koala.daemon.engine.clock import SteadyClock
-from koala.daemon.engine.given_numbers import GivenNumbers
+from koala.daemon.engine.given_numbers import GivenNumbers, open_sites
 from koala.daemon.engine.inbox import Inbox, InboxItem, check_text, is_said_again, put_together
 from koala.daemon.engine.limits import Counters, EngineLimits
 from koala.daemon.engine.outbox import Outbox
@@ -171,8 +171,7 @@ class Engine:
             self.started_at = self.now()
             await self.bundles.open()
             await self._mover.open()
-            for site in self._sites.values():
-                await site.open()
+            await open_sites(self._sites.values())
             await self._in_store(self._numbers.use_up, self._store, self._core_grid, self._state)
             await self._performer.open(self._wanted_transfers())
         except BaseException:
