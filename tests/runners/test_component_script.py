@@ -184,6 +184,17 @@ def test_the_last_line_of_the_errors_of_an_application_that_fails_is_kept(
 
 
 @shells
+def test_what_a_shell_says_of_the_script_of_a_job_is_quoted_without_its_long_path(
+    tmp_path: Path, shell: list[str]
+) -> None:
+    home = folder_with(tmp_path, launch(application="./no-solver"), Go())
+    run_script(shell, home)
+    kept = (home / "last-line").read_text()
+    assert kept.startswith("job-script: ")
+    assert "./no-solver: " in kept
+
+
+@shells
 def test_processor_time_is_counted_from_the_barrier_on_and_with_all_that_was_waited_for(
     tmp_path: Path, shell: list[str]
 ) -> None:

@@ -162,6 +162,8 @@ koala_put_last_line() {
     koala_line=$( (koala_enter && koala_last_line "${koala_stderr:-$koala_home/stderr}") 2>/dev/null)
     # The complaint about a file that cannot be opened stands in the usual place.
     [ -n "$koala_line" ] || koala_line=$(koala_last_line "$koala_home/stderr" 2>/dev/null)
+    # A shell names the script of the job by its path, which is long.
+    koala_line=${koala_line#"$koala_home/"}
     case $koala_code in
     126 | 127)
         if (koala_enter && koala_has_dos_lines) >/dev/null 2>&1; then

@@ -21,7 +21,7 @@ class StoredJob(JobCounts, frozen=True, kw_only=True):
     ``places`` are where it is or was last placed, ``since`` is when it came into its state. ``explanation`` is the
     core's explanation as builtins, kept once the job has ended. An owner uses a ``client_token`` for one job only. An
     element of an array has the number of its ``array``, and its ``array_index`` there; ``elements`` is how those of
-    an array stand.
+    an array stand. ``stderr_line`` is what the component whose failure ended it wrote last to its standard error.
     """
 
     id: JobId
@@ -39,6 +39,7 @@ class StoredJob(JobCounts, frozen=True, kw_only=True):
     ended_at: float | None = None
     reason: str = ""
     exit_code: int | None = None
+    stderr_line: str = ""
     places: tuple[tuple[SiteName, int], ...] = ()
     client_token: str | None = None
     array: JobId | None = None

@@ -93,6 +93,8 @@ def test_a_failure_quotes_what_the_application_wrote_last_to_its_standard_error(
     assert quoted in shell("job", "explain", str(job)).stdout
     assert quoted in _in_one_line(shell, job)
     assert quoted in shell("jobs", "--wide").stdout
+    assert "stderr: cannot open mesh; exit code 7" in shell("jobs").stdout
+    assert shell.json("jobs")[0]["stderr_line"] == "cannot open mesh"
     assert shell.json("job", "show", str(job))["components"][0]["stderr_line"] == "cannot open mesh"
 
 

@@ -170,7 +170,10 @@ def jobs_table(found: Sequence[JobSummary], verdicts: Mapping[int, str], *, wide
     # The one column that gives way in a narrow terminal; its cells are cut and not wrapped.
     table.add_column("where, and what to know")
     for job in found:
-        told = "; ".join(filter(None, (places_words(job.places), job_note(job, verdicts.get(job.id, "")))))
+        note = job_note(job, verdicts.get(job.id, ""), short=not wide)
+        # What a program that failed wrote last is not to be cut off.
+        pieces = (note, places_words(job.places)) if job.stderr_line else (places_words(job.places), note)
+        told = "; ".join(filter(None, pieces))
         table.add_row(
             str(job.id),
             _cut(job.name, WIDE_COLUMNS if wide else NAME_WIDTH_MAX, tail=element_tail(job.name, job.array_index)),

@@ -157,21 +157,24 @@ def job_when(job: JobSummary, now: float | None = None) -> str:
     return span(now - job.since)
 
 
-def job_note(job: JobSummary, verdict: str = "") -> str:
+def job_note(job: JobSummary, verdict: str = "", *, short: bool = False) -> str:
     """What one should know besides: that it waits in vain, its place in the queue, why it ended as it did, how often
-    it began again."""
+    it began again. In short, of one whose program failed what this wrote last to its standard error comes first."""
     notes = [verdict] if verdict else []
     if job.place_in_line is not None:
         notes.append(f"number {job.place_in_line} in its queue")
     if job.elements is not None:
         notes.append(elements_words(job.elements))
-    if job.exit_code not in (None, 0) and f"exit code {job.exit_code}" not in job.reason:
+    quoted = short and job.stderr_line
+    if quoted:
+        notes.append(f"stderr: {clean(job.stderr_line)}")
+    if job.exit_code not in (None, 0) and (quoted or f"exit code {job.exit_code}" not in job.reason):
         notes.append(f"exit code {job.exit_code}")
     if job.preemptions:
         notes.append("preempted" if job.preemptions == 1 else f"preempted {job.preemptions} times")
     if job.runs > 1:
         notes.append("restarted" if job.runs == 2 else f"restarted {job.runs - 1} times")
-    if job.reason not in ("", job.state) and job.state != "done":
+    if job.reason not in ("", job.state) and job.state != "done" and not quoted:
         notes.append(clean(with_its_time(job.reason, job.begins_at)))
     return "; ".join(notes)
 

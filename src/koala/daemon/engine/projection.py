@@ -244,6 +244,7 @@ class Projector:
         if job.ended_at is not None:
             changes["explanation"] = msgspec.to_builtins(self._scheduler.explain(job_id))
             changes["exit_code"] = self._exit_code(job, event)
+            changes["stderr_line"] = _stderr_line(job, event)
         if before is None:
             assert submitter is not None, "a submission has a submitter"
             row = self._new_row(job, submitter, changes)
@@ -288,6 +289,11 @@ class Projector:
         if job.state is JobState.FAILED and isinstance(event, ComponentEnded):
             return event.exit_code
         return None
+
+
+def _stderr_line(job: Job, event: AnyEvent) -> str:
+    """What the component whose failure ended the job wrote last to its standard error."""
+    return event.stderr_line if job.state is JobState.FAILED and isinstance(event, ComponentEnded) else ""
 
 
 # -------------------------------------------------------------------------------------------- the journal

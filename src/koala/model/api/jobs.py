@@ -50,10 +50,11 @@ class ElementCountsInfo(Answer):
 
 class JobSummary(Answer):
     """A job as a list shows it. ``exit_code`` is that of the application once the job has ended: of its first
-    component, or of the one that failed. ``since`` is when it came into its state, ``places`` where it is or was last
-    placed. An element has the number of its ``array`` and its index there; an array tells of its ``elements``. A job
-    that is not tried before its time tells it (``begins_at``). ``standing`` is its state for people: of an array
-    whose elements are under way it is `running` where one of them runs, and else `waiting`."""
+    component, or of the one that failed, whose last line of standard error is ``stderr_line``. ``since`` is when it
+    came into its state, ``places`` where it is or was last placed. An element has the number of its ``array`` and its
+    index there; an array tells of its ``elements``. A job that is not tried before its time tells it (``begins_at``).
+    ``standing`` is its state for people: of an array whose elements are under way it is `running` where one of them
+    runs, and else `waiting`."""
 
     id: int
     name: str
@@ -70,6 +71,7 @@ class JobSummary(Answer):
     ended_at: float | None = None
     reason: str = ""
     exit_code: int | None = None
+    stderr_line: str = ""
     places: list[Place] = []
     runs: int = 0
     failures: int = 0
