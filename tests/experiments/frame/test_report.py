@@ -8,8 +8,10 @@ from collections import Counter
 from collections.abc import Sequence
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Literal
 
 import pytest
+from playwright.sync_api import Browser
 
 from koala.experiments.frame.claims import PaperClaim
 from koala.experiments.frame.experiment import FinishedUnit
@@ -141,3 +143,15 @@ def test_the_report_of_another_experiment_is_not_overwritten(report: WrittenRepo
     with pytest.raises(OtherReportError) as caught:
         check_folder(folder, "koala2006")
     assert "the report of sample is there" in caught.value.for_user()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1440])
+def test_the_page_and_its_tables_are_no_wider_than_the_window(
+    browser: Browser, report: WrittenReport, width: int, scheme: Literal["light", "dark"]
+) -> None:
+    page = browser.new_page(viewport={"width": width, "height": 800}, color_scheme=scheme)
+    page.goto(report.html_path.as_uri())
+    cut = "[...document.querySelectorAll('html, .scroll')].filter(e => e.scrollWidth > e.clientWidth).length"
+    assert page.evaluate(cut) == 0
+    page.close()
