@@ -102,6 +102,7 @@ SBATCH_MEANING = {
     "files": "programs and directories beside the script that travel with the job: `solver,config/`; may be repeated",
     "outputs": "what each component makes that is kept: `result.h5,logs/`; may be repeated",
     "keep-for": "how long its workspaces are kept after its end, as `2d`",
+    "keep-outputs-for": "how long its outputs are kept after its end, as `30d`",
     "checkpoint": "the directory below the workspace that goes with the job to its next run",
     "checkpoint-every": "how often the program is asked to save, or saves by itself, as `10m`",
     "checkpoint-shared": "all components go on from what the first one saved; takes no value",

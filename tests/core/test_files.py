@@ -21,6 +21,7 @@ from koala.model.messages import (
     JobRequeued,
     JobSubmitted,
     Outcome,
+    OutputRegistered,
     OutputsCollected,
     StartTransfer,
 )
@@ -410,3 +411,28 @@ def test_elements_of_an_array_whose_input_was_forgotten_end_as_they_are_made() -
     assert not driver.ledger.jobs
     assert not driver.ledger.readers
     assert_ledger_balances(driver.ledger)
+
+
+def test_an_output_whose_time_is_over_stays_while_a_job_is_to_read_it() -> None:
+    driver = with_out()
+    (token,) = driver.run(reading_out())
+    over = FileChanged(at=driver.now, file=OUT, size_bytes=7, replicas=(), time_is_over=True)
+    driver.send(over)
+    assert OUT in driver.ledger.sites.view.files
+    driver.end(token)
+    driver.send(over)
+    assert OUT not in driver.ledger.sites.view.files
+
+
+@pytest.mark.parametrize(("own_s", "grids_s", "kept_s"), [(None, None, None), (None, 9.0, 9.0), (5.0, 9.0, 5.0)])
+def test_how_long_an_output_is_kept_is_what_its_job_says_or_else_the_grid(
+    own_s: float | None, grids_s: float | None, kept_s: float | None
+) -> None:
+    driver = CoreDriver({"a": 2}, scan_interval_s=0.0, keep_outputs_for_s=grids_s)
+    making = ask(Component(processors=1, outputs=(JobOutput(path="out"),)), keep_outputs_for_s=own_s)
+    (token,) = driver.run(making)
+    driver.end(token)
+    made = MadeOutput(path="out", size_bytes=7, checksum="0" * 64)
+    told = driver.send(OutputsCollected(at=driver.now, job=1, token=token, outputs=(made,)))
+    (registered,) = kind(told, OutputRegistered)
+    assert registered.kept_until == (None if kept_s is None else driver.now + kept_s)

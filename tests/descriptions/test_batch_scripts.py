@@ -120,13 +120,15 @@ CASES = {
         {
             "files": (TravellingFile(path="conf"), TravellingFile(path="solver")),
             "keep_for_s": 172_800.0,
+            "keep_outputs_for_s": 2_592_000.0,
             "checkpoint": Checkpoint(
                 directory="ckpt", every_s=600.0, signal=CheckpointSignal.TERM, grace_s=60.0, shared=True
             ),
         },
         (),
         "#KOALA --files solver,conf/ --outputs result.h5,logs/ --outputs 'a,b'\n"
-        "#KOALA --checkpoint ckpt --checkpoint-every 10m --checkpoint-shared --keep-for 2d\n./solver\n",
+        "#KOALA --checkpoint ckpt --checkpoint-every 10m --checkpoint-shared --keep-for 2d\n"
+        "#KOALA --keep-outputs-for 30d\n./solver\n",
     ),
 }
 

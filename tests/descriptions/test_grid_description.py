@@ -137,6 +137,7 @@ def test_every_parameter_of_the_scheduler_can_be_written() -> None:
         "restarts_max": 0,
         "restart_rest_s": 9.0,
         "keep_for_s": 86_400.0,
+        "keep_outputs_for_s": 172_800.0,
         "output_bytes_max": 5_000_000_000,
         "collect_s_max": 60.0,
         "avoid_failed_s": 60.0,

@@ -14,7 +14,7 @@ from koala.cli.connection import complete_site, with_client
 from koala.cli.errors import UserError
 from koala.cli.terminal.output import console, counted, print_json
 from koala.cli.terminal.progress import byte_counter
-from koala.cli.terminal.words import clean, size
+from koala.cli.terminal.words import clean, clock, size
 
 if TYPE_CHECKING:
     from koala.client import Client
@@ -54,11 +54,19 @@ def files(client: Client, /, prefix: str, limit: int, as_json: bool) -> None:
     table.add_column("file", overflow="fold")
     table.add_column("size", justify="right", no_wrap=True)
     table.add_column("replicas at", overflow="fold")
+    kept = any(each.kept_until is not None for each in found[:limit])
+    if kept:
+        table.add_column("kept until", no_wrap=True)
     for each in found[:limit]:
-        table.add_row(Text(clean(each.name)), size(each.size_bytes), Text(_replicas(each)))
+        until = [_until(each.kept_until)] if kept else []
+        table.add_row(Text(clean(each.name)), size(each.size_bytes), Text(_replicas(each)), *until)
     console().print(table)
     if len(found) > limit:
         click.echo(f"and more; --limit {limit * 2} shows them, --prefix narrows them")
+
+
+def _until(at: float | None) -> str:
+    return "" if at is None else clock(at)
 
 
 def _replicas(file: FileInfo) -> str:
@@ -83,6 +91,8 @@ def show(client: Client, /, name: str, as_json: bool) -> None:
     if not as_json:
         for each in found.replicas:
             click.echo(f"  {clean(each.site)}" + ("" if each.url is None else f"  {clean(each.url)}"))
+        if found.kept_until is not None:
+            click.echo(f"  kept until {_until(found.kept_until)}")
 
 
 @file.command()

@@ -136,7 +136,12 @@ class OutputCollecting:
         ledger.sites.view.files[name] = FileAt(output.size_bytes, tuple(sorted(holders)))
         ledger.sites.files_changed(name)
         sites = tuple(ledger.names[each] for each in holders)
-        ledger.commands.append(OutputRegistered(job=job.id, part=component, file=name, output=output, sites=sites))
+        kept_s = job.request.keep_outputs_for_s
+        kept_s = ledger.parameters.keep_outputs_for_s if kept_s is None else kept_s
+        until = None if kept_s is None else ledger.now + kept_s
+        ledger.commands.append(
+            OutputRegistered(job=job.id, part=component, file=name, output=output, sites=sites, kept_until=until)
+        )
 
     # ------------------------------------------------------------------------------------------- lost sites
 

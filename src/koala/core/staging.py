@@ -116,6 +116,8 @@ class JobStaging:
         ledger = self.ledger
         holders = tuple(sorted({ledger.index[site] for site in event.replicas if site in ledger.index}))
         files = ledger.sites.view.files
+        if event.time_is_over and event.file in ledger.readers:
+            return
         if holders:
             files[event.file] = FileAt(event.size_bytes, holders)
         else:

@@ -30,12 +30,14 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class CatalogueEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A logical file. All its replicas have its size and its checksum; without replicas it is forgotten."""
+    """A logical file. All its replicas have its size and its checksum; without replicas it is forgotten, as
+    it is after ``kept_until``."""
 
     name: FileName
     size_bytes: int
     checksum: str
     replicas: tuple[Replica, ...] = ()
+    kept_until: float | None = None
 
     @property
     def sites(self) -> tuple[SiteName, ...]:
@@ -92,7 +94,7 @@ def replicate(entry: CatalogueEntry, replica: Replica, *, at: float) -> tuple[Ca
 
 
 def forget(
-    entry: CatalogueEntry, site: SiteName | None = None, *, at: float, by: str = ""
+    entry: CatalogueEntry, site: SiteName | None = None, *, at: float, by: str = "", reason: str = ""
 ) -> tuple[CatalogueEntry, FileChanged]:
     """One replica less, or none left at all when no site is named: then the file itself is forgotten."""
     if site is not None and entry.replica_at(site) is None:
@@ -100,8 +102,8 @@ def forget(
         raise FilesError(entry.name, site, f"there is no replica here to forget; replicas are at: {known}")
     kept = tuple(each for each in entry.replicas if site is not None and each.site != site)
     changed = msgspec.structs.replace(entry, replicas=kept)
-    return changed, _changed(changed, at, by)
+    return changed, msgspec.structs.replace(_changed(changed, at), by=by, reason=reason)
 
 
-def _changed(entry: CatalogueEntry, at: float, by: str = "") -> FileChanged:
-    return FileChanged(at=at, file=entry.name, size_bytes=entry.size_bytes, replicas=entry.sites, by=by)
+def _changed(entry: CatalogueEntry, at: float) -> FileChanged:
+    return FileChanged(at=at, file=entry.name, size_bytes=entry.size_bytes, replicas=entry.sites)

@@ -434,7 +434,8 @@ class SchedulerParameters(msgspec.Struct, frozen=True, kw_only=True):
       none that was preempted ``preempted_per_job_max`` times. A grid file that says nothing means ``places``.
     - ``hold_budget``: the share of the grid's processor time that jobs may keep before the times of their plans,
       within ``hold_window_s``; one job ``hold_budget_per_job``. They claim at most ``hold_ahead_s`` before. 0: never.
-    - ``keep_for_s``: how long a live driver keeps the workspaces of a job that has ended and does not say it itself.
+    - ``keep_for_s``: how long a live driver keeps the workspaces of a job that has ended and does not say it itself;
+      ``keep_outputs_for_s`` outputs, None until somebody forgets them.
     - ``output_bytes_max``: how large one output of a job may be; ``collect_s_max``: how long it may take to collect.
     - the other ``..._max`` limits are the defaults for jobs that name none; None is no limit.
     """
@@ -476,6 +477,7 @@ class SchedulerParameters(msgspec.Struct, frozen=True, kw_only=True):
     hold_window_s: float = 86_400.0
     hold_ahead_s: float = 600.0
     keep_for_s: float = WORKSPACES_KEPT_S
+    keep_outputs_for_s: float | None = None
     output_bytes_max: int = OUTPUT_BYTES_MAX
     collect_s_max: float = COLLECT_S_MAX
 

@@ -276,11 +276,12 @@ class TransferEnded(Event, frozen=True, kw_only=True, tag=True):
 
 
 class FileChanged(Wish, frozen=True, kw_only=True, tag=True):
-    """The replica catalogue now says this of a file; no replicas means that the file is forgotten."""
+    """The catalogue's word on a file; without replicas it is gone, at its ``time_is_over`` not while jobs read it."""
 
     file: FileName
     size_bytes: int
     replicas: tuple[SiteName, ...]
+    time_is_over: bool = False
 
 
 class LinkProbed(Event, frozen=True, kw_only=True, tag=True):
@@ -351,9 +352,8 @@ class SiteSilent(Event, frozen=True, kw_only=True, tag=True):
 
 
 class SiteLost(Wish, frozen=True, kw_only=True, tag=True):
-    """Somebody entitled to it declares the site lost: nobody waits for what it holds. Jobs that have components there
-    start again elsewhere. What the site still has is fenced: it counts for nothing, and is ended before the site is
-    used again."""
+    """Somebody entitled to it declares the site lost: nobody waits for what it holds. Jobs with components there
+    start elsewhere. What the site still has is fenced: it counts for nothing, and is ended before its next use."""
 
     site: SiteName
 
@@ -371,8 +371,7 @@ class SiteResumed(Wish, frozen=True, kw_only=True, tag=True):
 
 
 class Tick(Event, frozen=True, kw_only=True, tag=True):
-    """Time has passed: the driver sends one when the scheduler is due (``Scheduler.due_at``). Extra ticks do no
-    harm."""
+    """Time has passed: the driver sends one when the scheduler is due (``Scheduler.due_at``). More do no harm."""
 
 
 AnyEvent: TypeAlias = (
@@ -564,13 +563,14 @@ class ElementMade(Command, frozen=True, kw_only=True, tag=True):
 
 class OutputRegistered(Command, frozen=True, kw_only=True, tag=True):
     """For the record: an output of the job is a file of the replica catalogue now, with replicas at these sites, the
-    one where it was made first."""
+    one where it was made first. After ``kept_until`` the driver forgets it, unless a job is to read it."""
 
     job: JobId
     part: int
     file: FileName
     output: MadeOutput
     sites: tuple[SiteName, ...]
+    kept_until: float | None = None
 
 
 class JobHeld(Command, frozen=True, kw_only=True, tag=True):

@@ -308,7 +308,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     where there are none the scheduler finds them.
 
     ``files`` travel with the job, from the daemon's machine to the work directory of each component. ``keep_for_s``
-    is how long its workspaces are kept after its end, as long as the driver usually does where it says nothing.
+    is how long its workspaces are kept after its end, ``keep_outputs_for_s`` its outputs; None: as the grid says.
 
     ``after`` are the jobs that it waits for before it is tried. It is not tried before ``begin_at`` either, in
     seconds since the driver's epoch, nor before ``begin_in_s`` have passed since its submission; with ``hold`` not
@@ -344,6 +344,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     array: ArraySpec | None = None
     checkpoint: Checkpoint | None = None
     keep_for_s: float | None = None
+    keep_outputs_for_s: float | None = None
 
     def __post_init__(self) -> None:
         if not self.components:
@@ -356,10 +357,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             tries: int | None = getattr(self, field)
             if tries is not None and tries < 1:
                 raise InvalidRequestError(field, f"{tries} tries are too few; write 1 or more, or leave it out")
-        if self.keep_for_s is not None and not 0 <= self.keep_for_s <= KEEP_FOR_S_MAX:
-            raise InvalidRequestError(
-                "keep_for", f"{self.keep_for_s:g} s is not a time up to {KEEP_FOR_S_MAX:g} s (KEEP_FOR_S_MAX)"
-            )
+        for field, kept_s in (("keep_for", self.keep_for_s), ("keep_outputs_for", self.keep_outputs_for_s)):
+            if kept_s is not None and not 0 <= kept_s <= KEEP_FOR_S_MAX:
+                why = f"{kept_s:g} s is not a time up to {KEEP_FOR_S_MAX:g} s (KEEP_FOR_S_MAX)"
+                raise InvalidRequestError(field, why)
         if self.restarts_max is not None and self.restarts_max < 0:
             raise InvalidRequestError("restarts_max", "write 0 or more, or leave it out")
         for field in ("retry_on", "never_on"):

@@ -20,7 +20,9 @@ application:
   script: |
     echo "component $KOALA_COMPONENT speaks"
     while [ ! -e {word} ]; do sleep 0.3; done
-    echo "component $KOALA_COMPONENT has heard"
+    echo "component $KOALA_COMPONENT has heard" | tee made
+outputs: [made]
+keep_outputs_for: 2d
 components:
   - {{processors: 2, site: amsterdam}}
   - {{processors: 3, site: berlin}}
@@ -72,6 +74,7 @@ def test_a_job_is_followed_from_its_submission_to_its_end_in_place(
         expect(seen.page.locator(".page-head .badge")).to_have_text("done")
         expect(seen.page.locator("pre.output")).to_contain_text("component 1 has heard")
         expect(seen.page.locator("[data-output-note]")).to_have_text("This is all.")
+        expect(seen.page.locator('section[aria-labelledby="made-title"]')).to_contain_text("kept until 2")
         expect(seen.page.locator(".story")).to_contain_text("the barrier opened: all components started together")
         assert seen.is_marked()
 

@@ -224,7 +224,9 @@ def _print_outputs(job: JobDetail) -> None:
     console().print(table)
     more = len(job.outputs) - FILES_SHOWN_MAX
     hint = f"and {more} more; " if more > 0 else ""
-    console().print(f"{hint}koala job fetch {job.id} brings them here", style="dim")
+    until = job.outputs[0].kept_until
+    kept = "" if until is None else f", until {clock(until)}"
+    console().print(f"{hint}koala job fetch {job.id} brings them here{kept}", style="dim")
 
 
 def _bar(job: JobDetail, each: ComponentRun, now: float, width: int) -> Text:

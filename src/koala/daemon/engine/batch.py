@@ -237,7 +237,11 @@ def entry_of(command: OutputRegistered) -> files.CatalogueEntry:
         files.Replica(site=site, size_bytes=output.size_bytes, checksum=output.checksum) for site in command.sites
     )
     return files.CatalogueEntry(
-        name=command.file, size_bytes=output.size_bytes, checksum=output.checksum, replicas=replicas
+        name=command.file,
+        size_bytes=output.size_bytes,
+        checksum=output.checksum,
+        replicas=replicas,
+        kept_until=command.kept_until,
     )
 
 

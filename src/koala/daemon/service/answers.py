@@ -586,6 +586,7 @@ def file_info(entry: CatalogueEntry) -> FileInfo:
         size_bytes=entry.size_bytes,
         checksum=entry.checksum,
         replicas=[ReplicaInfo(site=replica.site, url=replica.url) for replica in entry.replicas],
+        kept_until=entry.kept_until,
     )
 
 

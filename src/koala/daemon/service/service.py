@@ -35,6 +35,7 @@ from koala.daemon.service.cursors import check_after, check_limit, read_cursor, 
 from koala.daemon.service.data.chosen import FileChoice
 from koala.daemon.service.data.contents import ContentService, job_files
 from koala.daemon.service.data.downloads import DownloadService
+from koala.daemon.service.data.expiry import OutputExpiry
 from koala.daemon.service.data.files import FileService, still_wanted
 from koala.daemon.service.data.outputs import check_range, choose, read_output
 from koala.daemon.service.job_changes import JobChanges
@@ -115,6 +116,7 @@ class Service:
         self._engine = engine
         self._storage = storage
         self._catalogue = FileService(engine)
+        self._expiry = OutputExpiry(engine, self._catalogue)
         self._contents = ContentService(engine)
         self._workers: Workers = WorkerPool() if workers is None else workers
         self._submissions = SubmissionReader(self._workers)
@@ -128,16 +130,19 @@ class Service:
     async def open(self) -> None:
         """Clear up what a daemon that was killed amid a call has left behind."""
         await self._catalogue.open()
+        self._expiry.start()
         self._contents.open()
         if self._storage is not None:
             self._storage.start()
 
     async def stop(self) -> None:
         """Begin no more changes of files, and give up those that do not end soon; all else is still answered."""
+        await self._expiry.stop()
         await self._catalogue.stop()
 
     async def close(self) -> None:
         """``stop``, and then everything. Idempotent."""
+        await self._expiry.stop()
         await self._catalogue.close()
         await self._contents.close()
         if self._storage is not None:

@@ -197,6 +197,11 @@ class SchedulerText(Description):
         default=_SCHEDULER.keep_for_s,
         description="seconds that the workspaces of a job that has ended are kept, unless it says keep_for itself",
     )
+    keep_outputs_for_s: Annotated[Seconds, Field(le=KEEP_FOR_S_MAX)] | None = Field(
+        default=_SCHEDULER.keep_outputs_for_s,
+        description="seconds that the outputs of a job that has ended are kept, unless it says keep_outputs_for; "
+        "null: until somebody forgets them",
+    )
     output_bytes_max: Annotated[SizeBytes, Field(ge=1, le=COLLECTED_BYTES_MAX)] = Field(
         default=_SCHEDULER.output_bytes_max,
         description="bytes that one output of a job may have, holes included, and one checkpoint; a larger output "

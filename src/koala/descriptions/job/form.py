@@ -245,6 +245,11 @@ class JobText(Description):
     keep_for: Duration | None = Field(
         default=None, description="how long its workspaces are kept after its end; by default as the grid says"
     )
+    keep_outputs_for: Duration | None = Field(
+        default=None,
+        description="how long its outputs are kept after its end, and longer while a job is to read them; by default "
+        "as the grid says",
+    )
     files: Annotated[tuple[SomeText, ...], Field(max_length=TRAVELLING_FILES_MAX)] = Field(
         default=(),
         description="programs and other files, or directories, beside the description that travel with the job: "
@@ -408,6 +413,7 @@ def _request(job: JobText, document: Document[JobText]) -> Request:
         array=None if job.array is None else read_array(job.array),
         checkpoint=None if job.checkpoint is None else job.checkpoint.checkpoint(),
         keep_for_s=job.keep_for,
+        keep_outputs_for_s=job.keep_outputs_for,
     )
 
 
@@ -530,6 +536,8 @@ def write_job_yaml(request: Request) -> str:
         job |= _if_any("outputs", _outputs_of(request.components[0]))
     if request.keep_for_s is not None:
         job["keep_for"] = _number(request.keep_for_s)
+    if request.keep_outputs_for_s is not None:
+        job["keep_outputs_for"] = _number(request.keep_outputs_for_s)
     job |= _if_any("files", list(roots(request.files)))
     job |= _size_values(request, own_application=len(applications) > 1, own_files=len(files) > 1)
     if request.home is not None:

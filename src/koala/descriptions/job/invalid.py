@@ -39,6 +39,7 @@ _ADVICE = {
     "input_files": f"name each file once, and at most {INPUT_FILES_MAX} of them",
     "outputs": "name files or directories below the workspace, each once",
     "keep_for": "write a shorter time, or leave it out",
+    "keep_outputs_for": "write a shorter time, or leave it out",
     "components": f"write 1 to {COMPONENTS_MAX} components",
     "flexible": "leave one component, whose processors are the total, or let the job not be flexible",
     "site": "remove the site, or let the job not be flexible",

@@ -122,6 +122,8 @@ def _job_relations(request: Request) -> Iterable[str]:
         yield f"(koalaArray={_quoted(str(request.array))})"
     if request.keep_for_s is not None:
         yield f"(koalaKeepFor={_number(request.keep_for_s)})"
+    if request.keep_outputs_for_s is not None:
+        yield f"(koalaKeepOutputsFor={_number(request.keep_outputs_for_s)})"
     if request.home is not None:
         yield f"(koalaHome={_quoted(request.home)})"
     if request.communication is not None:

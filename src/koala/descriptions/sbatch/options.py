@@ -61,6 +61,7 @@ KOALA_OPTIONS: dict[str, str | None] = {
     "files": None,
     "outputs": None,
     "keep-for": None,
+    "keep-outputs-for": None,
     "checkpoint": None,
     "checkpoint-every": None,
     "checkpoint-shared": None,

@@ -84,6 +84,7 @@ JOB_OPTIONS = (
     "signal",
     "files",
     "keep-for",
+    "keep-outputs-for",
     "checkpoint",
     "checkpoint-every",
     "checkpoint-shared",
@@ -112,6 +113,7 @@ _OPTION_OF = {
     "begin_in_s": "begin",
     "outputs": "outputs",
     "keep_for": "keep-for",
+    "keep_outputs_for": "keep-outputs-for",
     "checkpoint_directory": "checkpoint",
     "checkpoint_every": "checkpoint-every",
     "checkpoint_grace": "signal",
@@ -353,6 +355,7 @@ class _Reader:
             "hold": True if "hold" in self.components[0] else None,
             "files": self._travelling(),
             "keep_for_s": self._get(0, "keep-for", self._duration_s),
+            "keep_outputs_for_s": self._get(0, "keep-outputs-for", self._duration_s),
             "checkpoint": self._checkpoint(),
         }
         if "no-requeue" in self.components[0] and job["restarts_max"] is None:

@@ -23,12 +23,13 @@ class ReplicaInfo(Answer):
 
 
 class FileInfo(Answer):
-    """A logical file in the replica catalogue."""
+    """A logical file in the replica catalogue; after ``kept_until`` it is forgotten."""
 
     name: str
     size_bytes: int
     checksum: str
     replicas: list[ReplicaInfo]
+    kept_until: float | None = None
 
 
 class OutputInfo(Answer):
@@ -43,6 +44,7 @@ class OutputInfo(Answer):
     size_bytes: int
     checksum: str
     replicas: list[ReplicaInfo]
+    kept_until: float | None = None
 
 
 class Reading(Question):

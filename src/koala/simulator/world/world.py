@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from heapq import heappop
+from heapq import heappop, heappush
 from typing import Any
 
 from koala.model.grid import Grid, Site
@@ -23,6 +23,7 @@ from koala.model.messages import (
     CollectOutputs,
     ElementMade,
     EndedJob,
+    FileChanged,
     JobEnded,
     JobHeld,
     JobOutcome,
@@ -41,7 +42,7 @@ from koala.model.messages import (
     TasksSpawned,
     Tick,
 )
-from koala.model.request import JobId, Request, SiteName
+from koala.model.request import FileName, JobId, Request, SiteName
 from koala.simulator.traces.node_mapping import NodeChange, SiteFailures
 from koala.simulator.workloads.workload import Arrival, Workload
 from koala.simulator.world import event_heap as kinds
@@ -82,6 +83,7 @@ class World:
         self.submitted = 0
         self._ends = bytearray(1)  # by job how it ended, for those that wait for it: see _END_CODES
         self._event_heap = EventHeap()
+        self._kept: list[tuple[float, FileName, int]] = []  # outputs by when their time is over
         simulation = grid.simulation
         faults = simulation.answers
         unreliable = max(faults.late, faults.twice, faults.never, faults.transfer_break) > 0.0
@@ -156,7 +158,7 @@ class World:
             TasksSpawned: self._tasks_spawned,
             JobRequeued: self._job_requeued,
             ElementMade: self._element_made,
-            OutputRegistered: self._for_the_record,
+            OutputRegistered: self._keep_output,
             JobHeld: self._for_the_record,
             JobUnheld: self._for_the_record,
             SiteDistrusted: self._for_the_record,
@@ -175,6 +177,8 @@ class World:
         while not outbox:
             key = heap[0] if heap and heap[0] < self._arrival_key else self._arrival_key
             at = key[0]
+            if self._kept and self._kept[0][0] <= min(at, due_at, until_s) < INFINITY:
+                return self._time_is_over()
             if due_at < at or (due_at == at and key[1] > TICK):
                 if due_at > until_s or due_at == INFINITY:
                     return None
@@ -326,8 +330,18 @@ class World:
         found = {"asked": asked, "placed": placed, "refused": refused, "withdrawn": withdrawn, "missed": missed}
         return found if asked else {}
 
-    def _for_the_record(self, command: JobHeld | JobUnheld | OutputRegistered | SiteDistrusted, now: float) -> None:
+    def _for_the_record(self, command: JobHeld | JobUnheld | SiteDistrusted, now: float) -> None:
         """Nothing in the world notices it."""
+
+    def _keep_output(self, command: OutputRegistered, now: float) -> None:
+        """It is forgotten when its time is over; a run goes on for that no longer than for all else."""
+        if command.kept_until is not None:
+            heappush(self._kept, (command.kept_until, command.file, command.output.size_bytes))
+
+    def _time_is_over(self) -> FileChanged:
+        at, file, size_bytes = heappop(self._kept)
+        self.now = max(self.now, at)
+        return FileChanged(at=self.now, file=file, size_bytes=size_bytes, replicas=(), time_is_over=True)
 
     def _job_ended(self, command: JobEnded, now: float) -> None:
         self._ends[command.job] = _CODE_OF_END[command.outcome, command.runs > 0]

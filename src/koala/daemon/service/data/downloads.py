@@ -304,4 +304,5 @@ def _told(job: int, entry: CatalogueEntry, request: Request) -> OutputInfo:
         size_bytes=entry.size_bytes,
         checksum=entry.checksum,
         replicas=[ReplicaInfo(site=each.site, url=each.url) for each in entry.replicas],
+        kept_until=entry.kept_until,
     )

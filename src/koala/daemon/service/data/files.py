@@ -121,14 +121,16 @@ class FileService:
         _check_name(wish.name)
         return await self._finished(self._replicate(self._area(wish.site), wish.name))
 
-    async def forget(self, names: Sequence[FileName], site: SiteName | None, *, force: bool, by: str) -> None:
+    async def forget(
+        self, names: Sequence[FileName], site: SiteName | None, *, force: bool, by: str = "", reason: str = ""
+    ) -> None:
         """One replica less of each, or the files gone. ``ConflictError`` where jobs wait for one of them, unless it
         is forced; then nothing is forgotten."""
         for name in names:
             _check_name(name)
         if site is not None:
             self._area(site)
-        await self._finished(self._forget(sorted(set(names)), site, force, by))
+        await self._finished(self._forget(sorted(set(names)), site, force, by, reason))
 
     def waiting_for(self, names: Iterable[FileName], site: SiteName | None = None) -> list[WaitingReader]:
         """The jobs that read these files and have not started, where nothing would be left for them to read. Elements
@@ -197,7 +199,9 @@ class FileService:
             await self._tell(changed, event, area.site)
             return changed
 
-    async def _forget(self, names: Sequence[FileName], site: SiteName | None, force: bool, by: str) -> None:
+    async def _forget(
+        self, names: Sequence[FileName], site: SiteName | None, force: bool, by: str, reason: str
+    ) -> None:
         async with contextlib.AsyncExitStack() as alone:
             for name in names:  # all in one order, so that two such calls never wait for each other
                 await alone.enter_async_context(self._replicas.alone(name))
@@ -209,7 +213,7 @@ class FileService:
             for name in names:
                 entry = await self._known(name)
                 try:
-                    changed, event = forget(entry, site, at=self._engine.now(), by=by)
+                    changed, event = forget(entry, site, at=self._engine.now(), by=by, reason=reason)
                 except FilesError as error:
                     raise NotFoundError(error.for_user()) from None
                 changes.append((changed, event))
