@@ -52,7 +52,7 @@ def test_no_part_of_a_job_runs_when_the_file_of_another_is_known_to_be_lost(
             await world.until(lambda: (row := world.engine.live_row(job)) is not None and row.failures >= 2)
             assert not (root / "log").exists()
             ended = [row for row in world.store.components(job) if row.ended_at is not None]
-            assert {row.outcome for row in ended if row.site == "b"} == {"site_failed"}
+            assert {row.outcome for row in ended if row.site == "b"} == {"failed"}
             assert "'data' at b" in ended[-1].reason or "'data' at b" in ended[-2].reason
             await world.engine.tell(CancelAsked(at=0.0, job=job))
             await world.all_given_back()
@@ -99,7 +99,7 @@ def test_why_a_component_was_ended_is_known_also_after_a_restart_before_its_end_
                 return row if row is not None and row.ended_at is not None else None
 
             row = await world.until(end)
-            assert row.outcome == "site_failed"
+            assert row.outcome == "failed"
             assert "'data' at a: it is not there" in row.reason
             await world.engine.tell(CancelAsked(at=0.0, job=job))
             await world.all_given_back()
