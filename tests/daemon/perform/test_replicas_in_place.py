@@ -135,6 +135,20 @@ def test_a_file_that_is_gone_is_its_jobs_failure_and_no_error_of_the_site(root: 
     asyncio.run(scenario())
 
 
+def test_a_path_that_nothing_checked_before_is_its_jobs_failure_where_it_is_used(root: Path) -> None:
+    async def scenario() -> None:
+        async with open_engine(root, local_grid(error_threshold=1, restart_rest_s=0.0, restarts_max=1)) as world:
+            await world.register("data", DATA, "a")
+            row = await world.run(a_request("cat data", (1,), "a", [InputFile(name="data", path="é" * 128)]))
+            assert (row.state, row.failures) == ("failed", 2)
+            assert "NAME_BYTES_MAX" in row.reason
+            assert {(each.outcome, each.fault) for each in world.store.components(row.id)} == {("failed", "job")}
+            assert world.engine.scheduler.ledger.sites.sites[0].errors == 0
+            await world.all_given_back()
+
+    asyncio.run(scenario())
+
+
 def test_a_replica_that_is_damaged_at_one_site_is_used_at_another(root: Path) -> None:
     async def scenario() -> None:
         async with open_engine(root, local_grid(error_threshold=1, cooldown_s=1_000.0)) as world:

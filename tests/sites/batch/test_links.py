@@ -71,8 +71,9 @@ def test_a_path_that_leads_elsewhere_is_refused_and_nothing_is_released(
             (work / "there").touch()
             (work / "out").symlink_to(secret)
             (work / "nowhere").symlink_to(tmp_path / "nothing")
-            with pytest.raises(SiteError, match=named):
+            with pytest.raises(SiteError, match=named) as caught:
                 await one.site.release("1.1", go(*links))
+            assert caught.value.fault.is_own, "and not the site's"
             assert not (one.home("1.1") / "go").exists()
             assert [path.name for path in (files / "folder").iterdir()] == ["inside"]
             assert list(secret.iterdir()) == []

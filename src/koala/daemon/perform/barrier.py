@@ -44,6 +44,8 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _CALLER = "releases"
+# Why a component cannot have its links: its files, or its own words for them.
+_REFUSALS = (FilesError, LaunchError)
 
 
 class _Unreachable(Exception):  # noqa: N818 - it never leaves this module
@@ -199,14 +201,14 @@ class BarrierOpener:
             self._all_links(row, request, sources.get(row.token, ()), saved.get(row.token, ())) for row in mine
         )
         found = await asyncio.gather(*links_of, return_exceptions=True)
-        broken = [(row, error) for row, error in zip(mine, found, strict=True) if isinstance(error, FilesError)]
+        broken = [(row, each) for row, each in zip(mine, found, strict=True) if isinstance(each, _REFUSALS)]
         missing = [(row, error) for row, error in broken if not isinstance(error, TransferCancelledError)]
         if missing:
             # Nobody is released: a component must not run when it is known that another of its job cannot.
-            ends = [self._end(row, error.fault, error.for_user()) for row, error in missing]
+            ends = [self._end(row, _fault_of(error), error.for_user()) for row, error in missing]
             _raise_first(await asyncio.gather(*ends, return_exceptions=True))
             return False
-        _raise_first([each for each in found if not isinstance(each, FilesError)])
+        _raise_first([each for each in found if not isinstance(each, _REFUSALS)])
         # Who has ended meanwhile, as has one whose piece was cancelled, need not hear anything.
         still = set(self._wanted([row.token for row in mine]))
         ready = [(row, links) for row, links in zip(mine, found, strict=True) if isinstance(links, tuple)]
@@ -373,6 +375,10 @@ def _unread(file: FileName, site: SiteName, error: OSError) -> Exception:
     if isinstance(error, ShellError) and not isinstance(error, ShellTimeoutError):
         return _Unreachable(site, str(error))
     return unreadable(file, site, error)
+
+
+def _fault_of(error: FilesError | LaunchError) -> Fault:
+    return error.fault if isinstance(error, FilesError) else Fault.JOB
 
 
 def _raise_first(results: Iterable[object]) -> None:
