@@ -18,12 +18,14 @@ from koala.daemon.perform.outputs import LARGE_PER_USER_MAX, CollectTurns
 from koala.daemon.service.cursors import write_cursor
 from koala.daemon.service.data.downloads import DownloadService
 from koala.daemon.service.job_records import JobRecords
+from koala.files import CatalogueEntry, Replica
 from koala.files.area.layout import replica_path
 from koala.model.api import DOWNLOAD_BYTES_MAX, Forgetting, Registration, Scope, Submission
 from koala.model.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
 from koala.model.grid import Grid
 from koala.model.messages import CancelAsked, JobRequeued
-from koala.model.outputs import COLLECTED_BYTES_MAX
+from koala.model.outputs import COLLECTED_BYTES_MAX, output_name
+from koala.store import Batch
 from tests.support.daemon_world import ANNA, BERT, OWNER, DaemonWorld, job_text, open_daemon, small_grid
 
 MAKES = "printf made >result\nmkdir logs\nprintf line >logs/a"
@@ -423,6 +425,31 @@ def test_an_answer_ends_where_it_has_no_room_for_a_file(tmp_path: Path, monkeypa
         (third, data), (fourth, _) = await world.service.read_files(ANNA, rest)
         assert (third.size_bytes, len(data)) == (3, 3)
         assert "DOWNLOAD_BYTES_MAX" in fourth.problem
+
+    in_daemon(tmp_path, scene)
+
+
+def test_the_outputs_of_an_array_are_found_without_a_look_for_each_element(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also among outputs of jobs whose numbers begin alike, with fewer digits and with more."""
+
+    async def scene(world: DaemonWorld) -> None:
+        world.engine._state.last_job = 7_995
+        array = await world.start(job_text("printf made >a", outputs="[a]", array="1-5000", hold="true"), ANNA)
+        store, makers = world.engine.store, (array + 4, array + 98, array + 1233, array + 5000)
+        others = (8, 80, 81, 800, 811, 80_050, 99_990, 100_000, 129_970)
+        names = {output_name(job, part, "a"): job for job in {*makers, *others} for part in (0, 2)}
+        digest = hashlib.sha256(b"").hexdigest()
+        replicas = (Replica(site="A", size_bytes=0, checksum=digest),)
+        files = (CatalogueEntry(name=name, size_bytes=0, checksum=digest, replicas=replicas) for name in names)
+        store.record(Batch(files=tuple(files)))
+        looks: list[str] = []
+        ask = type(store).files
+        monkeypatch.setattr(type(store), "files", lambda *args, **kwargs: looks.append("") or ask(*args, **kwargs))
+        found = await world.service.outputs_of(ANNA, array)
+        assert [each.job for each in found] == [job for job in makers for _ in (0, 2)]
+        assert len(looks) < 60
 
     in_daemon(tmp_path, scene)
 

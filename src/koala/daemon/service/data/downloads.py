@@ -50,23 +50,34 @@ class DownloadService:
         """What the job made, by component and path; of an array, what its elements after the job ``after`` made, as
         many of them as one answer has room for: an empty answer is the end."""
         row = await self._records.row(who, job)
-        jobs = [job] if row.elements is None else range(job + 1, job + 1 + row.elements.size)
-        return await query(self._outputs_of, [each for each in jobs if each > after])
+        request = await self._records.request_of(job)
+        first, last = (job, job) if row.elements is None else (job + 1, job + row.elements.size)
+        return await query(self._outputs_of, max(first, after + 1), last, request) if request.has_outputs else []
 
-    def _outputs_of(self, jobs: Sequence[int]) -> list[OutputInfo]:
-        """What these jobs made, until there is enough for one answer."""
-        store, told = self._engine.store, list[OutputInfo]()
-        for job in jobs:
+    def _outputs_of(self, first: int, last: int, request: Request) -> list[OutputInfo]:
+        """What these jobs, which ask for the same, made, until there is enough for one answer."""
+        store, told, job = self._engine.store, list[OutputInfo](), first
+        while job <= last and len(told) < OUTPUTS_ENOUGH:
             found: list[CatalogueEntry] = []
             for prefix in (f"{OUTPUT_PREFIX}{job}/", f"{OUTPUT_PREFIX}{job}."):
                 found += store.files(after=None, prefix=prefix, limit=OUTPUTS_LISTED_MAX)
-            request = store.request(job) if found else None
-            if request is not None:
-                made = (_told(job, entry, request) for entry in found)
-                told += sorted(made, key=lambda each: (each.part, each.path))
-            if len(told) >= OUTPUTS_ENOUGH:
-                break
+            made = (_told(job, entry, request) for entry in found)
+            told += sorted(made, key=lambda each: (each.part, each.path))
+            job = self._next_maker(job + 1) if job < last else last + 1
         return told
+
+    def _next_maker(self, job: int) -> int:
+        """No job from this one on up to the answer made anything. In the catalogue a job stands before those whose
+        numbers begin with its own, and jobs with as many digits in their order."""
+        digits = len(str(job))
+        found = self._engine.store.files(after=f"{OUTPUT_PREFIX}{job}-", prefix=OUTPUT_PREFIX, limit=1)
+        if not found:
+            return int(10**digits)
+        maker = job_of_output(found[0].name)
+        if maker is None:
+            return job
+        longer = len(str(maker)) - digits
+        return maker // 10**longer + 1 if longer > 0 else maker * 10**-longer
 
     async def is_visible(self, who: Principal, name: str) -> bool:
         """Whether a file exists for the caller: another user's output does not."""
