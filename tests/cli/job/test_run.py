@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from koala.cli.job.commands import CommandOptions, wrapped_job
+from koala.descriptions import read_job
 from tests.support.live_cli import Shell, Terminal
 from tests.support.live_daemon import Daemon, running_daemon, until
 
@@ -71,6 +73,12 @@ def test_what_a_command_asks_for_is_what_its_job_asks_for(shell: Shell, daemon: 
     assert shell("job", "logs", str(job.id)).stdout == "one\nTwo\n"
     shell("submit", "--wrap", "/bin/echo fine", "--wait")
     assert next(iter(daemon.client.each_job())).name == "echo"
+
+
+def test_a_name_is_kept_whole_and_that_of_a_long_program_is_cut() -> None:
+    named, unnamed = (CommandOptions(None, None, name, None) for name in ("n" * 60, None))
+    assert read_job(wrapped_job("true", named), "job.yaml").name == "n" * 60
+    assert read_job(wrapped_job("p" * 60, unnamed), "job.yaml").name == "p" * 40
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,8 @@ from koala.model.request import JobType
 
 # Where a problem of what the options say is shown.
 SOURCE = "the options"
-NAME_CHARACTERS_MAX = 40
+# So much of the name of its program names a job that was given none.
+PROGRAM_CHARACTERS_MAX = 40
 
 
 class CommandOptions(NamedTuple):
@@ -89,7 +90,7 @@ def _described(
     application: dict[str, Any], program: str, options: CommandOptions, restarts: int | None = None
 ) -> str:
     fields = {
-        "name": (options.name or Path(program).name)[:NAME_CHARACTERS_MAX] or "job",
+        "name": options.name or Path(program).name[:PROGRAM_CHARACTERS_MAX] or "job",
         "processors": options.processors or 1,
         "walltime": options.walltime,
         "type": options.type,
