@@ -126,6 +126,16 @@ def test_a_grid_file_brings_the_policies_that_it_names(tmp_path: Path) -> None:
     assert went_to(found) == "b"
 
 
+def test_a_policy_file_counts_once_however_its_path_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where the grid of the last start names it in full, and the command line as before."""
+    (tmp_path / "tight.py").write_text(TIGHT, encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    kept = msgspec.structs.replace(two_sites(), policy_files=(PolicyFile(path=str(tmp_path / "tight.py")),))
+    assert went_to(kept, policy="TIGHT", policy_files=["tight.py", "./tight.py"]) == "b"
+
+
 def test_traces_and_workload_files_are_read_in_python(tmp_path: Path) -> None:
     trace = tmp_path / "two.swf"
     row = "{} {} -1 50 2 -1 -1 2 60 -1 1 1 1 -1 -1 -1 -1 -1\n"

@@ -44,10 +44,11 @@ def read_workload_file(path: str | Path) -> WorkloadFile:
 
 
 def with_policy_files(grid: Grid, paths: Iterable[str | Path] = ()) -> Grid:
-    """The grid with the texts of its policy files, and of these besides. A file is read once."""
-    known = {file.path: file for file in grid.policy_files}
-    for path in map(str, paths):
-        known.setdefault(path, PolicyFile(path=path))
+    """The grid with the texts of its policy files, and of these besides. A file is read once, however its path is
+    written."""
+    known: dict[Path, PolicyFile] = {}
+    for file in (*grid.policy_files, *(PolicyFile(path=str(path)) for path in paths)):
+        known.setdefault(Path(file.path).resolve(), file)
     files = tuple(_read(file) for file in known.values())
     return grid if files == grid.policy_files else msgspec.structs.replace(grid, policy_files=files)
 
