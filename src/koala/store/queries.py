@@ -239,6 +239,15 @@ def requests_of(connection: Connection, numbers: Collection[int]) -> dict[JobId,
     return {number: asked[key] for number, key in key_of.items() if key in asked}
 
 
+def jobs_of(connection: Connection, owner: str, numbers: Collection[int]) -> set[JobId]:
+    """Which of these jobs are the owner's."""
+    columns = tables.jobs.c
+    found: set[JobId] = set()
+    for some in _some(numbers):
+        found.update(connection.scalars(select(columns.id).where(columns.id.in_(some), columns.owner == owner)))
+    return found
+
+
 def jobs(
     connection: Connection,
     *,

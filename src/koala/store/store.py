@@ -245,6 +245,11 @@ class Store:
         with self._read("read requests") as connection:
             return queries.requests_of(connection, jobs)
 
+    def jobs_of(self, owner: str, jobs: Collection[JobId]) -> set[JobId]:
+        """Which of these jobs are the owner's."""
+        with self._read("read jobs") as connection:
+            return queries.jobs_of(connection, owner, jobs)
+
     def jobs(
         self,
         *,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from koala.core.lifecycle import JobState
 from koala.daemon.engine.loop import Engine
 from koala.daemon.offload import query
@@ -9,7 +11,8 @@ from koala.daemon.service.answers import job_summary
 from koala.daemon.service.principal import Principal
 from koala.model.api import JobSummary, Scope
 from koala.model.errors import NotFoundError
-from koala.model.request import Request
+from koala.model.outputs import job_of_output
+from koala.model.request import FileName, Request
 from koala.store import NUMBER_MAX
 from koala.store.rows import ComponentRow, StoredJob
 
@@ -40,6 +43,11 @@ class JobRecords:
         if not who.may(Scope.OPERATE):
             who.need(Scope.SUBMIT)
         return await self.row(who, job)
+
+    async def own_makers(self, who: Principal, files: Iterable[FileName]) -> set[int]:
+        """The jobs of the caller among those that made these files."""
+        makers = {job for name in files if (job := job_of_output(name)) is not None}
+        return await query(self._engine.store.jobs_of, who.name, makers) if makers else set()
 
     async def request_of(self, job: int) -> Request:
         """What a job on record asks for."""

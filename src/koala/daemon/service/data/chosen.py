@@ -59,24 +59,12 @@ class FileChoice:
         names, fits = list(self._engine.entries), re.compile(fnmatch.translate(pattern)).match
         found = await offload(lambda: sorted(name for name in names if name.startswith(prefix) and fits(name)))
         if not who.may(Scope.OPERATE):
-            owned: dict[int | None, bool] = {None: False}
-            for name in found:
-                job = job_of_output(name)
-                if job not in owned:
-                    owned[job] = await self._owns(who, job)
-            found = [name for name in found if owned[job_of_output(name)]]
+            own = await self._records.own_makers(who, found)
+            found = [name for name in found if job_of_output(name) in own]
         if not found:
             mine = "" if who.may(Scope.OPERATE) else " of yours"
             raise NotFoundError(f"no file{mine} fits {pattern!r}; look at the list of files")
         return found
-
-    async def _owns(self, who: Principal, job: int | None) -> bool:
-        assert job is not None, "known already"
-        try:
-            await self._records.own_row(who, job)
-        except NotFoundError:
-            return False
-        return True
 
     def _at(self, wish: Forgetting, names: list[FileName]) -> list[FileName]:
         """Of several files those that are at the site that is named."""
