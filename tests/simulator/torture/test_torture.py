@@ -391,7 +391,6 @@ CAN_SHOW: dict[str, Callable[[Storm], bool]] = {
     "nothing left behind": _has_network,
     SPAWNED_ONCE: _has_spawns,
     "a job is kept off the node it failed on": _has_bad_nodes,
-    NODES_LEFT: _has_bad_nodes,
 }
 
 
@@ -437,12 +436,19 @@ def test_a_file_that_is_waited_for_too_long_is_seen(monkeypatch: pytest.MonkeyPa
     assert "every job finishes" in (weather(storm).broken for storm in storms)
 
 
-# The first storm in which jobs would go to a site whose nodes have all failed their program, beside another one.
-FIRST_WITHOUT_NODES = 190
-
-
-def test_a_job_that_goes_where_no_node_is_left_for_its_program_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+def _go_where_no_node_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(NodeExclusions, "closed_to", lambda *_: {})
+
+
+# From this storm on there are some soon in which all nodes of a site have failed a program, beside other sites.
+FIRST_WITHOUT_NODES = 120
+
+
+@pytest.mark.parametrize("plant", [_go_where_no_node_is_left, _keep_components_off_all_nodes])
+def test_jobs_that_go_where_no_node_is_left_for_their_programs_are_seen(
+    plant: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plant(monkeypatch)
     storms = map(draw_storm, range(FIRST_WITHOUT_NODES, FIRST_WITHOUT_NODES + SEEDS_TO_FIND_A_DEFECT))
     assert NODES_LEFT in (weather(storm).broken for storm in filter(_has_bad_nodes, storms))
 
@@ -475,7 +481,6 @@ PLANTED: list[tuple[Callable[[pytest.MonkeyPatch], None], str]] = [
     (_forget_the_checkpoints, LOSES),
     (_read_checkpoints_that_are_being_written, WHOLE),
     (_leave_files_out_of_told_starts, TOLD),
-    (_keep_components_off_all_nodes, NODES_LEFT),
 ]
 
 
