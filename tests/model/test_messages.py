@@ -25,7 +25,7 @@ from koala.model.messages import (
     JobSubmitted,
     Outcome,
 )
-from koala.model.nodes import NodeClass, NodeSize
+from koala.model.nodes import NamedNode, NodeClass, NodeSize
 from koala.model.outputs import JobOutput, MadeOutput
 from koala.model.request import Application, Component, Flexibility, InputFile, InputMode, JobType, Priority, Request
 from koala.model.task_graph import SpawnedTasks
@@ -63,6 +63,9 @@ OF_TYPE: dict[typing.Any, st.SearchStrategy[typing.Any]] = {
     ).map(tuple),
     tuple[tuple[CheckpointSource, ...], ...]: st.lists(
         st.lists(st.builds(CheckpointSource, site=texts, token=texts), max_size=2).map(tuple), max_size=2
+    ).map(tuple),
+    tuple[NamedNode, ...]: st.lists(
+        st.builds(NamedNode, texts, st.builds(NodeSize, counts), st.lists(texts, max_size=2).map(tuple)), max_size=2
     ).map(tuple),
     tuple[NodeClass, ...]: st.lists(
         st.builds(
