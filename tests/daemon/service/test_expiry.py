@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 from pathlib import Path
+
+import pytest
 
 from koala.daemon.service.data.expiry import OutputExpiry
 from koala.files.area.layout import replica_path
@@ -27,16 +30,43 @@ def test_outputs_whose_time_is_over_go_with_their_bytes_once_nobody_reads_them(t
             assert made[1].kept_until <= engine.now()
             reads = job_text("cat out", input_files=f"[{{name: {made[1].name}, path: out}}]", hold=True)
             reader = await world.start(reads)
-            assert await expiry.step() == []
+            assert await expiry.look() == []
             await engine.tell(UnholdAsked(at=engine.now(), job=reader))
             assert (await world.ended(reader)).state == "done"
-            assert await expiry.step() == [made[1].name]
-            assert await expiry.step() == []
+            assert await expiry.look() == [made[1].name]
+            assert await expiry.look() == []
             assert [each.name for each in (await service.files(OWNER)).items] == [made[0].name]
             for each, there in ((made[0], 4), (made[1], None)):
                 for replica in each.replicas:
                     assert await engine.areas[replica.site].size_bytes(replica_path(each.name)) == there
             told = [each.text for each in await service.journal(OWNER, limit=1_000) if each.what == "FileChanged"]
             assert told == [f"the file {made[1].name} was forgotten: it was kept as long as its job or the grid says"]
+
+    asyncio.run(asyncio.wait_for(scene(), 240))
+
+
+def test_a_site_that_does_not_answer_holds_up_the_end_of_no_outputs_at_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene() -> None:
+        async with open_daemon(tmp_path, small_grid(keep_outputs_for_s=0.0)) as world:
+            expiry = OutputExpiry(world.engine, world.service._catalogue)
+            await world.service._expiry.stop()
+            monkeypatch.setattr("koala.daemon.service.data.expiry.FORGOTTEN_AT_ONCE_MAX", 1)
+            jobs = [
+                await world.start(job_text("touch out", (f"{{processors: 1, site: {site}}}",), outputs="[out]"))
+                for site in ("A", "A", "B")
+            ]
+            for job in jobs:
+                await world.ended(job)
+            silent = world.engine.areas["A"]
+
+            async def away(*_: str) -> None:
+                raise OSError(errno.EHOSTUNREACH, "no answer")
+
+            with monkeypatch.context() as trouble:
+                trouble.setattr(silent, "doubt", away)
+                assert await expiry.look() == [f"jobs/{jobs[2]}/out"]
+            assert await expiry.look() == [f"jobs/{job}/out" for job in jobs[:2]]
 
     asyncio.run(asyncio.wait_for(scene(), 240))

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 
 from koala.daemon.engine.loop import Engine
 from koala.daemon.service.data.files import FileService
 from koala.model.api import FORGOTTEN_AT_ONCE_MAX
 from koala.model.errors import ClientError
-from koala.model.request import FileName
+from koala.model.request import FileName, SiteName
 
 _log = logging.getLogger(__name__)
 
@@ -48,22 +49,31 @@ class OutputExpiry:
     async def _keep_looking(self) -> None:
         while True:
             try:
-                while await self.step():
-                    pass
-            except ClientError as error:
-                _log.warning("outputs whose time is over could not be forgotten yet: %s", error.for_user())
+                await self.look()
             except Exception:
                 _log.exception("outputs whose time is over could not be forgotten")
             await self._sleep(LOOK_S)
 
-    async def step(self) -> list[FileName]:
-        """Forget some whose time is over; which."""
+    async def look(self) -> list[FileName]:
+        """Forget those whose time is over; which. A site that does not do its part holds up no others' files."""
         now, readers = self._engine.now(), self._engine.scheduler.ledger.readers
-        over = [
-            entry.name
-            for entry in self._engine.entries.values()
-            if entry.kept_until is not None and entry.kept_until <= now and entry.name not in readers
-        ][:FORGOTTEN_AT_ONCE_MAX]
-        if over:
-            await self._catalogue.forget(over, None, force=False, reason=REASON)
-        return over
+        over: dict[tuple[SiteName, ...], list[FileName]] = {}
+        for entry in self._engine.entries.values():
+            if entry.kept_until is not None and entry.kept_until <= now and entry.name not in readers:
+                over.setdefault(entry.sites, []).append(entry.name)
+        gone: list[FileName] = []
+        for names in over.values():
+            with _told_in_the_log():
+                for first in range(0, len(names), FORGOTTEN_AT_ONCE_MAX):
+                    some = names[first : first + FORGOTTEN_AT_ONCE_MAX]
+                    await self._catalogue.forget(some, None, force=False, reason=REASON)
+                    gone += some
+        return gone
+
+
+@contextlib.contextmanager
+def _told_in_the_log() -> Iterator[None]:
+    try:
+        yield
+    except ClientError as error:
+        _log.warning("outputs whose time is over could not be forgotten yet: %s", error.for_user())
