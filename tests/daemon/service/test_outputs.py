@@ -454,7 +454,7 @@ def test_the_outputs_of_an_array_are_found_without_a_look_for_each_element(
         monkeypatch.setattr(type(store), "files", look)
         found = await world.service.outputs_of(ANNA, array)
         assert [each.job for each in found] == [job for job in makers for _ in (0, 2)]
-        assert len(looks) < 60
+        assert len(looks) < 12
 
     in_daemon(tmp_path, scene)
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from itertools import groupby, islice
 
 from koala.daemon.engine.loop import Engine
 from koala.daemon.offload import in_own_thread, query
@@ -56,28 +57,38 @@ class DownloadService:
 
     def _outputs_of(self, first: int, last: int, request: Request) -> list[OutputInfo]:
         """What these jobs, which ask for the same, made, until there is enough for one answer."""
-        store, told, job = self._engine.store, list[OutputInfo](), first
-        while job <= last and len(told) < OUTPUTS_ENOUGH:
-            found: list[CatalogueEntry] = []
-            for prefix in (f"{OUTPUT_PREFIX}{job}/", f"{OUTPUT_PREFIX}{job}."):
-                found += store.files(after=None, prefix=prefix, limit=OUTPUTS_LISTED_MAX)
-            made = (_told(job, entry, request) for entry in found)
-            told += sorted(made, key=lambda each: (each.part, each.path))
-            job = self._next_maker(job + 1) if job < last else last + 1
+        told = list[OutputInfo]()
+        for job, made in groupby(self._made(first, last), key=lambda entry: job_of_output(entry.name)):
+            assert job is not None, "jobs made them"
+            some = (_told(job, entry, request) for entry in islice(made, OUTPUTS_LISTED_MAX))
+            told += sorted(some, key=lambda each: (each.part, each.path))
+            if len(told) >= OUTPUTS_ENOUGH:
+                break
         return told
 
-    def _next_maker(self, job: int) -> int:
-        """No job from this one on up to the answer made anything. In the catalogue a job stands before those whose
-        numbers begin with its own, and jobs with as many digits in their order."""
-        digits = len(str(job))
-        found = self._engine.store.files(after=f"{OUTPUT_PREFIX}{job}-", prefix=OUTPUT_PREFIX, limit=1)
-        if not found:
-            return int("1" + "0" * digits)
-        maker = job_of_output(found[0].name)
-        if maker is None:
-            return job
-        number = str(maker)
-        return int(number[:digits]) + 1 if len(number) > digits else int(number.ljust(digits, "0"))
+    def _made(self, first: int, last: int) -> Iterator[CatalogueEntry]:
+        """What these jobs made, in the order of the catalogue. There jobs with as many digits stand in their order,
+        and a job before those whose numbers begin with its own."""
+        limit = min(OUTPUTS_ENOUGH, 20 + 2 * (last - first))
+        after: str | None = None
+        while first <= last:
+            found = self._engine.store.files(
+                after=after or f"{OUTPUT_PREFIX}{first}-", prefix=OUTPUT_PREFIX, limit=limit
+            )
+            digits, after = len(str(first)), found[-1].name if len(found) == limit else None
+            for entry in found:
+                maker = job_of_output(entry.name)
+                if maker is None:
+                    continue
+                number = str(maker)
+                if len(number) != digits or maker > last:
+                    first = int(number[:digits]) + 1 if len(number) > digits else int(number.ljust(digits, "0"))
+                    after = None
+                    break
+                yield entry
+            else:
+                if after is None:
+                    first = int("1" + "0" * digits)
 
     async def is_visible(self, who: Principal, name: str) -> bool:
         """Whether a file exists for the caller: another user's output does not."""
