@@ -13,6 +13,7 @@ from koala.model.grid import SiteKind
 from koala.sites.discovery import (
     DISCOVERY_SCRIPT,
     QUEUES_TOLD_MAX,
+    RESOLVE_S,
     ClusterNode,
     DiscoveryError,
     FoundClusters,
@@ -65,7 +66,7 @@ def look(path: str, home: Path) -> FoundClusters:
 def tools(tmp_path: Path) -> Path:
     """The programs of every system, and no batch system, whatever is installed here."""
     directory = put(tmp_path / "tools")
-    for name in ("sh", "sed", "cat", "tr"):
+    for name in ("sh", "sed", "cat", "tr", "date"):
         (directory / name).symlink_to(f"/bin/{name}")
     return directory
 
@@ -104,6 +105,20 @@ def test_nodes_are_found_with_their_addresses_as_the_host_knows_them(tmp_path: P
     slurm, grid_engine = look(f"{programs}:{tools}", tmp_path).clusters
     assert slurm.nodes == (ClusterNode("n1", "10.0.0.1"), ClusterNode("n2", None))
     assert grid_engine.nodes == (ClusterNode("e1", "10.0.1.1"), ClusterNode("e2", None))
+
+
+def test_a_cluster_whose_nodes_take_long_to_look_up_is_found_without_them(tmp_path: Path, tools: Path) -> None:
+    """Those that were looked up in time would be taken for all."""
+    listed = "printf '%s\\n' 'main|n1|10.0.0.1' 'main|n2|10.0.0.2' 'main|n3|10.0.0.3'"
+    clock = f"cat {tmp_path}/now"
+    getent = f'echo "$2 STREAM"; echo {RESOLVE_S} >{tmp_path}/now'
+    (tmp_path / "now").write_text("0")
+    programs = put(
+        tmp_path / "bin", sbatch="", sinfo=f"case $* in *%o*) {listed} ;; *) {SINFO} ;; esac", scontrol="",
+        getent=getent, date=clock,
+    )  # fmt: skip
+    (cluster,) = look(f"{programs}:{tools}", tmp_path).clusters
+    assert (cluster.queue.name, cluster.nodes) == ("main", ())
 
 
 def test_both_may_be_at_one_host(tmp_path: Path, tools: Path) -> None:

@@ -15,6 +15,8 @@ from koala.sites.shell_script import assign, quoted, shell_file
 # Of a cluster with more, the first ones are told.
 QUEUES_TOLD_MAX = 50
 NODES_TOLD_MAX = 1000
+# Their addresses are looked up for so long; where that is not enough, none of them is told.
+RESOLVE_S = 5
 # The first line of an answer; whatever a login prints stands before it.
 _MARK = "koala-found"
 # What the programs need of a login's environment where a command by itself does not have it.
@@ -23,6 +25,7 @@ _LOGIN_VARIABLES = ("PATH", "SLURM_CONF", "SGE_ROOT", "SGE_CELL", "SGE_QMASTER_P
 _VALUES = assign(
     koala_queues_max=QUEUES_TOLD_MAX,
     koala_nodes_max=NODES_TOLD_MAX,
+    koala_resolve_s=RESOLVE_S,
     koala_found_mark=_MARK,
     koala_login_names=" ".join(_LOGIN_VARIABLES),
 )
@@ -50,7 +53,8 @@ class FoundCluster(msgspec.Struct, frozen=True, kw_only=True):
     """A batch system that answers. ``identity`` is the same wherever the cluster is seen from.
 
     ``environment`` is what commands there must be given, since they do not have it by themselves. ``nodes`` are those
-    of the queue to use where the batch system tells that, of a large cluster some.
+    of the queue to use where the batch system tells that, of a large cluster some; none where looking them up takes
+    long.
     """
 
     kind: SiteKind

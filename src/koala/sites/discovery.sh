@@ -1,9 +1,10 @@
 # shellcheck shell=sh
 # What batch systems a host has: a line for each thing found, behind a first line that tells the answer from what a
-# login prints. A script sets koala_queues_max, koala_nodes_max, koala_found_mark, and koala_login_names: variables that
-# the programs need of a login's environment where a command by itself does not have them.
+# login prints. A script sets koala_queues_max, koala_nodes_max, koala_resolve_s, koala_found_mark, and
+# koala_login_names: variables that the programs need of a login's environment where a command by itself does not have
+# them.
 
-: "${koala_queues_max?}" "${koala_nodes_max?}" "${koala_found_mark?}" "${koala_login_names?}"
+: "${koala_queues_max?}" "${koala_nodes_max?}" "${koala_resolve_s?}" "${koala_found_mark?}" "${koala_login_names?}"
 
 # The last line of a complaint that is not empty.
 koala_last_line() {
@@ -11,11 +12,18 @@ koala_last_line() {
 }
 
 # koala_tell_nodes KIND: the address of each node on standard input, a line each of queue, name and address, as this host
-# knows it.
+# knows it; nothing where that takes long, as some of them would be taken for all.
 koala_tell_nodes() {
+    koala_until=$(($(date +%s) + koala_resolve_s))
+    koala_lines=
     while IFS='|' read -r koala_queue koala_name koala_address; do
-        printf '%s-node %s|%s|%s\n' "$1" "$koala_queue" "$koala_name" "$(koala_resolve "$koala_address")"
+        if [ "$(date +%s)" -ge "$koala_until" ]; then
+            return
+        fi
+        koala_lines="$koala_lines$1-node $koala_queue|$koala_name|$(koala_resolve "$koala_address")
+"
     done
+    printf '%s' "$koala_lines"
 }
 
 koala_find_slurm() {
