@@ -7,8 +7,9 @@ import errno
 import logging
 import os
 import signal
+import subprocess
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -146,6 +147,64 @@ def test_no_trick_with_its_files_keeps_the_site_from_others_or_a_component_from_
             await one.site.ask(["1.1"])
             assert one.events == [ended]
             assert not [home for home in (tmp_path / "a/components").iterdir() if home.name.startswith(".")]
+
+    asyncio.run(scenario())
+
+
+# A tree that no path leads to the end of, nor a function that calls itself for each directory.
+DEEP = """python3 - <<'END'
+import os
+os.chdir(os.environ["KOALA_HOME"])
+for name in ["{name}"] + ["d"] * 3000:
+    os.mkdir(name)
+    os.chdir(name)
+open("file", "w").close()
+END
+"""
+
+
+@pytest.fixture
+def deep_path(tmp_path: Path) -> Iterator[Path]:
+    """A place for such trees, which go also where the test fails: pytest cannot remove them."""
+    yield tmp_path
+    subprocess.run(["rm", "-rf", tmp_path], check=True)
+
+
+@pytest.mark.parametrize("name", [".ended.json.site", ".abort.site", "workspace/d"])
+def test_a_very_deep_directory_keeps_no_component_from_its_end_and_no_site_from_opening(
+    deep_path: Path, name: str
+) -> None:
+    async def scenario() -> None:
+        async with opened(deep_path / "a") as one:
+            await one.start(launch("1.1", DEEP.format(name=name) + f"touch {deep_path}/on; sleep 60"))
+            await one.ready("1.1")
+            await one.site.release("1.1", Go())
+            await file_appears(deep_path / "on")
+            await one.site.abort("1.1")
+            assert (await one.ended("1.1")).outcome is Outcome.ABORTED
+        home = deep_path / "a/components/1.1"
+        if name.startswith("workspace"):
+            home.rename(home.with_name(".1.1.gone"))  # as one that was killed at forgetting it left it
+        async with opened(deep_path / "a") as one:
+            assert not [home for home in (deep_path / "a/components").iterdir() if home.name.startswith(".")]
+            assert (await one.run(launch("1.2"))).outcome is Outcome.DONE
+
+    asyncio.run(scenario())
+
+
+def test_nothing_that_an_application_left_stays_when_its_component_is_forgotten(deep_path: Path) -> None:
+    left = (
+        'mkdir -p a/b/c "$KOALA_HOME/.ended.json.site/x"; touch a/b/f; ln -s / link; chmod 500 a/b; '
+        'chmod 0 a "$KOALA_HOME/.ended.json.site"'
+    )
+
+    async def scenario() -> None:
+        async with opened(deep_path / "a") as one:
+            assert (await one.run(launch("1.1", left))).outcome is Outcome.DONE
+            assert (await one.run(launch("1.2", DEEP.format(name="workspace/d")))).outcome is Outcome.DONE
+            await one.site.forget("1.1")
+            await one.site.forget("1.2")
+            assert list((deep_path / "a/components").iterdir()) == []
 
     asyncio.run(scenario())
 

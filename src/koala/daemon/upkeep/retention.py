@@ -100,6 +100,9 @@ class Retention:
             except (OSError, SiteError) as error:
                 _log.warning("component %s at %s could not be forgotten: %s", row.token, row.site, error)
                 self._failed.add(row.token)
+            except Exception:
+                _log.exception("component %s at %s could not be forgotten", row.token, row.site)
+                self._failed.add(row.token)
             else:
                 forgotten.append(row.token)
         if forgotten:

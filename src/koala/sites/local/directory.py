@@ -10,7 +10,6 @@ import contextlib
 import errno
 import itertools
 import os
-import shutil
 import stat
 import tempfile
 from collections.abc import Sequence
@@ -118,8 +117,8 @@ class ComponentDirectory:
     def create(self, record: AcceptanceRecord, script: str) -> None:
         """Accept a component: the directory appears with all of it or not at all, and survives a crash."""
         fresh = self._fresh()
-        _write(fresh / SCRIPT, script.encode())
-        _write(fresh / RECORD, msgspec.json.encode(record))
+        self._write(fresh / SCRIPT, script.encode())
+        self._write(fresh / RECORD, msgspec.json.encode(record))
         for name in (WORK, INBOX, OUTBOX):
             (fresh / name).mkdir()
         self._appear(fresh)
@@ -137,33 +136,48 @@ class ComponentDirectory:
             if not is_spoilt(error):
                 raise
         fresh = self._fresh()
-        _write(fresh / ENDED, msgspec.json.encode(event))
+        self._write(fresh / ENDED, msgspec.json.encode(event))
         self._move_aside()
         self._appear(fresh)
 
     def _move_aside(self) -> None:
-        """Away with whatever has the name of the directory; what cannot be removed goes when the site is opened."""
+        """Away with whatever has the name of the directory."""
         if not self.exists():
-            _clear(self.home)
+            self._clear(self.home)
             return
-        aside = Path(tempfile.mkdtemp(prefix=f".{self.token}.", suffix=GONE, dir=self.home.parent))
-        self.home.rename(aside)
-        aside.chmod(0o700)
-        shutil.rmtree(aside, ignore_errors=True)
+        self._put_aside(self.home)
 
     def hide(self) -> Path | None:
         """Take the directory out of sight at once and for good; the caller removes what this returns, if anything."""
-        gone = self.home.with_name(f".{self.token}{GONE}")
-        try:
-            self.home.rename(gone)
-        except FileNotFoundError:
-            return gone if gone.exists() else None
+        self._move_aside()
         sync_directory(self.home.parent)
-        return gone
+        return self._gone if self._gone.exists() else None
+
+    @property
+    def _gone(self) -> Path:
+        """Where all is that was put aside."""
+        return self.home.with_name(f".{self.token}{GONE}")
+
+    def _put_aside(self, directory: Path) -> None:
+        """Out of the way with a directory; to remove what an application has put there may take long."""
+        directory.chmod(stat.S_IRWXU)  # without it, it cannot be moved
+        self._gone.mkdir(exist_ok=True)
+        directory.rename(tempfile.mkdtemp(dir=self._gone))
+
+    def _clear(self, path: Path) -> None:
+        """Away with whatever has this name."""
+        try:
+            path.unlink()
+        except FileNotFoundError:
+            return
+        except (IsADirectoryError, PermissionError):  # which of them a directory gives depends on the system
+            if not path.is_dir():
+                raise
+            self._put_aside(path)
 
     def _fresh(self) -> Path:
         fresh = self.home.with_name(f".{self.token}{NEW}")
-        _clear(fresh)
+        self._clear(fresh)
         fresh.mkdir()
         return fresh
 
@@ -283,8 +297,16 @@ class ComponentDirectory:
 
     def _put(self, name: str, data: bytes) -> None:
         fresh = self.home / f".{name.replace('/', '.')}.site"
-        _write(fresh, data)
+        self._write(fresh, data)
         fresh.rename(self.home / name)
+
+    def _write(self, path: Path, data: bytes) -> None:
+        """A new file, on disk. What has its name is removed: it may be a pipe, or lead elsewhere."""
+        self._clear(path)
+        with path.open("xb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
 
     def _read_small(self, name: str) -> str | None:
         data = read_regular(self.home / name, _SMALL_FILE_BYTES_MAX)
@@ -307,24 +329,6 @@ def read_regular(path: Path, limit: int, offset: int = 0) -> bytes | None:
             return None
         file.seek(offset)
         return file.read(limit)
-
-
-def _write(path: Path, data: bytes) -> None:
-    """A new file, on disk. What has its name is removed: it may be a pipe, or lead elsewhere."""
-    _clear(path)
-    with path.open("xb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def _clear(path: Path) -> None:
-    try:
-        path.unlink()
-    except FileNotFoundError:
-        return
-    except (IsADirectoryError, PermissionError):  # which of them a directory gives depends on the system
-        shutil.rmtree(path)
 
 
 def sync_directory(path: Path) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import shutil
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -22,6 +21,7 @@ from koala.model.messages import AnyEvent, Outcome, SiteReported, SiteSilent, To
 from koala.model.nodes import NodeClass
 from koala.sites import processes
 from koala.sites.component_directory import FILES, AbortRecord
+from koala.sites.local.removal import remove_tree
 from koala.sites.local.worker import OTHERS, LocalWorker
 from koala.sites.protocol import OUTPUT_BYTES_MAX, Clock, Deliver, Emit, Found, Mail, SiteError, Stream
 
@@ -271,7 +271,7 @@ class LocalSite:
         gone = await self._do(LocalWorker.hide, token)
         if gone is not None:
             # Nobody knows its name any more, so that commands need not wait for its removal.
-            await asyncio.to_thread(shutil.rmtree, gone, ignore_errors=True)
+            await asyncio.to_thread(remove_tree, gone)
 
     async def _do(self, call: Callable[Concatenate[LocalWorker, P], T], *arguments: P.args, **named: P.kwargs) -> T:
         """Let the worker do something, after all that it was asked for before."""

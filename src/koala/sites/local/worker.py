@@ -11,7 +11,6 @@ import errno
 import fcntl
 import logging
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -45,6 +44,7 @@ from koala.sites.local.directory import (
     is_spoilt,
     read_regular,
 )
+from koala.sites.local.removal import remove_tree
 from koala.sites.local.slots import LocalComponent, Slots, gpu_count
 from koala.sites.protocol import OUTPUT_BYTES_MAX, Clock, Deliver, Emit, SiteError, Stream
 from koala.sites.shell_script import FramedScript, call
@@ -129,7 +129,7 @@ class LocalWorker:
             if home.name.startswith("."):
                 if home.name.endswith((NEW, GONE)):
                     # What its driver was killed at making or removing.
-                    shutil.rmtree(home, ignore_errors=True)
+                    remove_tree(home)
                 continue
             directory = ComponentDirectory(self._components, home.name)
             if not (is_token(home.name) and directory.exists()):
