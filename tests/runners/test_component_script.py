@@ -160,6 +160,17 @@ def test_scripts_for_other_batch_systems_find_their_variables(tmp_path: Path) ->
         assert told == f"5 flow 3 workspace {('none', 'undefined')[number]}\n"
 
 
+# After the words of the application.
+ECHOES = """
+srun: error: n2: tasks 0-1: Exited with exit code 6
+srun: launch/slurm: launch_p_step_launch: StepId=22.0 aborted before step completely launched.
+srun: Job step aborted: Waiting up to 4 seconds for job step to finish.
+slurmstepd-n2: error: *** STEP 22.0 ON n2 CANCELLED AT 2030-11-19T12:04:48 ***
+[proxy:3@n2] main (hydra/proxy/pmip.c:100): unable to connect to server n9 at port 38205 (check for firewalls!)
+srun: error: n2: task 0: Killed
+"""
+
+
 @shells
 @pytest.mark.parametrize(
     ("program", "stream", "told"),
@@ -171,6 +182,9 @@ def test_scripts_for_other_batch_systems_find_their_variables(tmp_path: Path) ->
         ("rm -f errors; mkfifo errors; exit 3", "errors", None),
         ("echo harmless >&2", None, None),
         ("exit 3", None, None),
+        (f"printf %s {shlex.quote('no mesh' + ECHOES)} >&2; exit 3", None, "no mesh\n"),
+        ("echo srun: error: n1: task 0: Killed >&2; exit 3", None, "srun: error: n1: task 0: Killed\n"),
+        ("echo srun: error: Unable to create step >&2; exit 3", None, "srun: error: Unable to create step\n"),
     ],
 )
 def test_the_last_line_of_the_errors_of_an_application_that_fails_is_kept(
@@ -256,6 +270,16 @@ def test_a_program_with_the_line_ends_of_dos_is_said_to_have_them(tmp_path: Path
         "./solver: its lines end as in DOS (CRLF), so that its interpreter is not found: save it with Unix line"
         " ends\n"
     )
+
+
+@shells
+def test_of_a_program_that_a_script_calls_the_line_ends_of_dos_are_named(tmp_path: Path, shell: list[str]) -> None:
+    home = folder_with(tmp_path, launch(application="./solver mesh"), Go())
+    (home / "workspace").mkdir()
+    (home / "workspace" / "solver").write_bytes(b"#!/bin/sh\r\necho fine\r\n")
+    (home / "workspace" / "solver").chmod(0o755)
+    run_script(shell, home)
+    assert (home / "last-line").read_text().startswith("./solver: its lines end as in DOS (CRLF)")
 
 
 def test_hostile_names_of_the_site_itself_do_no_harm(tmp_path: Path) -> None:

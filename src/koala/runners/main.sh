@@ -138,23 +138,55 @@ koala_application() {
     esac
 }
 
-# koala_last_line FILE: the last line of it that is not empty.
-koala_last_line() {
-    if [ -f "$1" ]; then
-        # shellcheck disable=SC2016  # the dollar is sed's
-        tail -c "$koala_stderr_bytes" <"$1" | tr -d '\000' |
-            LC_ALL=C sed -n -e '/[^[:space:]]/h' -e '${x;p;}' | head -c "$koala_line_bytes"
-    fi
+koala_end_of() {
+    tail -c "$koala_stderr_bytes" <"$1" | tr -d '\000'
 }
 
-# Whether the program is a script whose first line ends as in DOS: then the kernel looks for an interpreter whose name
-# ends with that sign, and all that is said is that the program is not found.
-koala_has_dos_lines() {
-    koala_path=$koala_home/job-script
-    if [ -z "$koala_job_script" ]; then
-        koala_path=$(command -v -- "$koala_executable")
+# The last line that is not empty.
+koala_last_of() {
+    # shellcheck disable=SC2016  # the dollar is sed's
+    LC_ALL=C sed -n -e '/[^[:space:]]/h' -e '${x;p;}' | head -c "$koala_line_bytes"
+}
+
+# What a launcher says of its tasks' end comes after their own last words, and hides them.
+koala_without_echoes() {
+    LC_ALL=C sed \
+        -e '/^srun: error: .*: tasks\{0,1\} [0-9,-]*: /d' \
+        -e '/^srun: forcing job termination/d' \
+        -e '/^srun: Terminating StepId=/d' \
+        -e '/^srun: launch\/slurm: /d' \
+        -e '/^srun: Job step aborted: /d' \
+        -e '/^srun: cluster configuration lacks /d' \
+        -e '/^slurmstepd.*: error: \*\*\* STEP .* CANCELLED AT [^ ]* \*\*\*$/d' \
+        -e '/(check for firewalls!)$/d' \
+        -e '/^Terminated$/d' -e '/^Killed$/d'
+}
+
+# koala_last_line FILE: the last line of it that is not empty and no echo, or else the last one.
+koala_last_line() {
+    [ -f "$1" ] || return 0
+    koala_said=$(koala_end_of "$1" | koala_without_echoes | koala_last_of)
+    [ -n "$koala_said" ] || koala_said=$(koala_end_of "$1" | koala_last_of)
+    printf '%s' "$koala_said"
+}
+
+# The program, or the one that the last line names, that is a script whose first line ends as in DOS: then the kernel
+# looks for an interpreter whose name ends with that sign, and all that is said is that the program is not found.
+koala_dos_program() {
+    if [ -n "$koala_job_script" ]; then
+        ! koala_has_dos_lines "$koala_home/job-script" || printf '%s\n' "$koala_executable"
+    elif koala_has_dos_lines "$(command -v -- "$koala_executable")"; then
+        printf '%s\n' "$koala_executable"
     fi
-    [ -f "$koala_path" ] && [ -n "$(head -c 256 <"$koala_path" | LC_ALL=C sed -n "1{/^#!.*$(printf '\r')\$/p;}")" ]
+    set -f
+    IFS=' :'
+    for koala_word in $koala_line; do
+        ! koala_has_dos_lines "$koala_word" || printf '%s\n' "$koala_word"
+    done
+}
+
+koala_has_dos_lines() {
+    [ -f "$1" ] && [ -n "$(head -c 256 <"$1" | LC_ALL=C sed -n "1{/^#!.*$(printf '\r')\$/p;}")" ]
 }
 
 # What the application that failed wrote last to its standard error, for whoever reads of its end.
@@ -166,10 +198,9 @@ koala_put_last_line() {
     koala_line=${koala_line#"$koala_home/"}
     case $koala_code in
     126 | 127)
-        if (koala_enter && koala_has_dos_lines) >/dev/null 2>&1; then
-            koala_line="$koala_executable: its lines end as in DOS (CRLF), so that its interpreter is not found: save \
-it with Unix line ends"
-        fi
+        koala_dos=$( (koala_enter && koala_dos_program | head -n 1) 2>/dev/null)
+        [ -z "$koala_dos" ] || koala_line="$koala_dos: its lines end as in DOS (CRLF), so that its interpreter is not \
+found: save it with Unix line ends"
         ;;
     esac
     [ -z "$koala_line" ] || koala_put last-line "$koala_line"

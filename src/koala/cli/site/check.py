@@ -157,7 +157,7 @@ def _sites(names: Sequence[str], grid_name: str | None, state: Path) -> tuple[li
 def _named(site: Site, source: str) -> Finding:
     from koala.sites.batch.check.check import Finding, StepStatus
 
-    words = f"{source} names it: {site.kind}, {counted(site.processors, 'processor')}"
+    words = f"{source} names {site.name}: {site.kind}, {counted(site.processors, 'processor')}"
     return Finding(step="grid file", sign=StepStatus.PASSED, words=words)
 
 

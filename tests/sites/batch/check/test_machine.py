@@ -78,7 +78,7 @@ def test_nodes_are_counted() -> None:
     )
     shared = NodeSize(8, 4 * GIB, counts_memory=False)
     found, _ = played({"LISTING": told(NodeClass(2, shared, shared))})
-    assert found["nodes"].words == "2 nodes: no GPUs; 8 GiB of memory, of which nobody counts who uses it"
+    assert found["nodes"].words == "2 nodes: no GPUs; 8 GiB of memory, which jobs do not share out"
     found, _ = played()
     assert "nodes" not in found
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import importlib.resources
+import re
 import shlex
 from collections.abc import AsyncIterator, Sequence
 
@@ -150,6 +151,7 @@ async def _tried(source: _Listener, others: Sequence[_Listener]) -> dict[SiteNam
 
 def _judged(source: _Listener, target: _Listener, line: str) -> StepResult:
     word, _, why = line.partition(" ")
+    why = re.sub(r"^\[Errno -?\d+\] ", "", why)
     here, there = source.context.site.name, target.context.site.name
     if word == "reached":
         return passed(f"the node {source.node} of {here} reaches {target.name} at port {target.port}")

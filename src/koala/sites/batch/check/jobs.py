@@ -152,7 +152,7 @@ async def nodes(context: CheckContext) -> StepResult | None:
     ] or ["no GPUs"]
     if not all(each.whole.counts_memory for each in context.nodes):
         there = "memory" if whole.memory_bytes is None else f"{memory_text(whole.memory_bytes)} of memory"
-        parts.append(f"{there}, of which nobody counts who uses it")
+        parts.append(f"{there}, which jobs do not share out")
     elif whole.memory_bytes is not None and free.memory_bytes is not None:
         parts.append(f"{memory_text(whole.memory_bytes)} of memory, {memory_text(free.memory_bytes)} idle")
     else:
