@@ -91,6 +91,11 @@ def test_a_job_that_avoids_a_site_of_its_plan_claims_nothing_there_before_its_ti
     assert weather(draw_storm(seed)).broken is None
 
 
+@pytest.mark.parametrize("seed", [7_310_024, 7_310_071])
+def test_a_site_without_nodes_for_a_job_is_no_other_way_than_where_it_failed(seed: int) -> None:
+    assert weather(draw_storm(seed)).broken is None
+
+
 def test_a_job_whose_transfer_is_waited_for_beyond_the_end_of_the_storm_finishes() -> None:
     """Answers were lost, so that a link is believed to be slow; then that of the transfer of a large file is."""
     assert weather(draw_storm(815)).broken is None

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from koala.core import Scheduler
 from koala.core.failures.blame import NOT_FOUND
+from koala.core.failures.exclusions import NodeExclusions
 from koala.core.failures.program import program_of
 from koala.core.lifecycle import JobState
 from koala.core.state.blame import TRUST_LOST_WEIGHT
@@ -106,11 +107,16 @@ class RestartPromises:
         assert job.demand is not None
         index = self._ledger.index
         other = job.demand.allowing(index[name] for name in job.avoiding).barring((index[site],))
-        if can_ever_fit(other, usable, self._ledger.sites.view):
+        view = self._ledger.sites.view
+        if can_ever_fit(other, usable, view) and can_ever_fit(other.barring(self._closed_to(job)), usable, view):
             self._fail(
                 "a job avoids the site it failed at while there is another way",
                 f"job {job.id} failed on {site} and is placed there again",
             )
+
+    def _closed_to(self, job: Job) -> Collection[int]:
+        """Sites with too few nodes left for the job are no other way; see ``ExclusionPromises``."""
+        return NodeExclusions(self._ledger).closed_to(job)
 
 
 class TrustPromises:
