@@ -19,6 +19,7 @@ class TroubledSite(LocalSite):
     starts_to_fail = 0
     probes_to_fail = 0
     releases_to_fail = 0
+    release_error: OSError = ConnectionError("the site cannot be reached")
     mute = False
     cut_off = False  # nobody reaches it, and nothing that it says is heard; what it holds runs on
 
@@ -52,7 +53,7 @@ class TroubledSite(LocalSite):
         self._reach()
         if self.releases_to_fail > 0:
             self.releases_to_fail -= 1
-            raise ConnectionError("the site cannot be reached")
+            raise self.release_error
         await super().release(token, go)
 
     async def abort(self, token: Token, **why: Any) -> None:

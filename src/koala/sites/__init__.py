@@ -7,6 +7,6 @@ an application is started beyond running the script it is given.
 from __future__ import annotations
 
 from koala.sites.local.site import LocalSite
-from koala.sites.protocol import LiveSite, Mail, NotNowError, SiteError, Stream
+from koala.sites.protocol import LiveSite, Mail, NotNowError, SiteError, Stream, UnseenError
 
-__all__ = ["LiveSite", "LocalSite", "Mail", "NotNowError", "SiteError", "Stream"]
+__all__ = ["LiveSite", "LocalSite", "Mail", "NotNowError", "SiteError", "Stream", "UnseenError"]

@@ -43,6 +43,11 @@ class NotNowError(OSError):
     again by itself, and the component ends as any other; nobody need start it again."""
 
 
+class UnseenError(OSError):
+    """A site answers, and does not see the directory of one component, or cannot use it. Whether that is so for good
+    its watch tells; of the site it says nothing, since the component's own application may have done it."""
+
+
 class Stream(enum.StrEnum):
     """What an application writes to."""
 

@@ -19,7 +19,7 @@ from koala.model.grid import BatchSettings, SchedulerParameters, Site, SiteKind
 from koala.model.messages import CancelAsked, JobSubmitted, SiteReported
 from koala.model.nodes import NodeClass, NodeSize, TaskNeeds
 from koala.model.request import Application, Component, Request
-from koala.sites import LiveSite, LocalSite
+from koala.sites import LiveSite, LocalSite, UnseenError
 from tests.support.engine_world import EngineWorld, a_request, local_grid, open_engine, open_store, root
 from tests.support.troubled_site import TroubledSite, trouble, troubled
 
@@ -76,6 +76,21 @@ def test_a_release_that_does_not_reach_a_site_is_repeated(root: Path) -> None:
             row = await world.run(a_request(sizes=(1, 1), sites="ab"))
             assert (row.state, row.runs, row.failures) == ("done", 1, 0)
             await world.all_given_back()
+
+    asyncio.run(scenario())
+
+
+def test_a_component_whose_directory_its_site_does_not_see_at_the_barrier_makes_the_site_not_silent(
+    root: Path,
+) -> None:
+    async def scenario() -> None:
+        async with open_engine(root, local_grid(error_threshold=1), site_maker=troubled) as world:
+            site = trouble(world, "b")
+            site.releases_to_fail, site.release_error = 2, UnseenError("the directory of 1.1 is not to be seen")
+            row = await world.run(a_request(sizes=(1,), sites="b"))
+            assert (row.state, row.runs, row.failures) == ("done", 1, 0)
+            assert not site.releases_to_fail
+            assert not [entry for entry in world.store.journal(after=0, limit=1_000) if entry.what == "SiteSilent"]
 
     asyncio.run(scenario())
 

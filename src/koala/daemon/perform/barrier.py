@@ -36,7 +36,7 @@ from koala.model.messages import InputSource, JobPlaced, JobQuarantined, Outcome
 from koala.model.request import Component, FileName, JobId, Request, SiteName
 from koala.model.travelling import ARCHIVE_NAME
 from koala.runners import go_for
-from koala.sites import LiveSite, SiteError
+from koala.sites import LiveSite, SiteError, UnseenError
 from koala.sites.remote_shell import ShellError, ShellTimeoutError
 from koala.store.rows import ComponentRow
 
@@ -161,6 +161,8 @@ class BarrierOpener:
             if isinstance(error, _Unreachable):
                 silent.add(error.site)
                 self._silences.failed(error.site, _CALLER, error.reason)
+            elif isinstance(error, UnseenError):
+                _log.info("the barrier of job %s could not be opened yet: %s", command.job, error)
             else:
                 defects += 1
                 _log.error("the barrier of job %s could not be opened yet", command.job, exc_info=error)
@@ -239,6 +241,8 @@ class BarrierOpener:
         try:
             async with asyncio.timeout(self._call_s):
                 return await call
+        except UnseenError:
+            raise
         except OSError as error:
             reason = str(error) or f"it did not answer within {self._call_s:g} s"
             raise _Unreachable(site, reason) from None
@@ -273,7 +277,7 @@ class BarrierOpener:
             return kept
         try:
             return await self._nodes(row)
-        except _Unreachable:
+        except (_Unreachable, UnseenError):
             if row.ended_at is None:
                 raise
             return (NodeShare(name=row.site, processors=row.processors),)
@@ -284,7 +288,7 @@ class BarrierOpener:
         except SiteError as error:
             raise _Unreachable(row.site, error.message) from None
         if not nodes:
-            raise _Unreachable(row.site, f"it does not say where component {row.token} is")
+            raise UnseenError(f"{row.site} does not say where component {row.token} is")
         processors = sum(node.processors for node in nodes)
         if processors < row.processors:
             raise _TooFewError(row, processors)

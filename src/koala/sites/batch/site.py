@@ -42,7 +42,17 @@ from koala.sites.batch.system import BatchSystem
 from koala.sites.batch.timings import DEFAULT_TIMINGS, BatchTimings
 from koala.sites.component import Ending, LivePhase
 from koala.sites.component_directory import AbortRecord, RecordedComponent, is_token, output_paths, parse_time
-from koala.sites.protocol import OUTPUT_BYTES_MAX, Clock, Deliver, Emit, Found, NotNowError, SiteError, Stream
+from koala.sites.protocol import (
+    OUTPUT_BYTES_MAX,
+    Clock,
+    Deliver,
+    Emit,
+    Found,
+    NotNowError,
+    SiteError,
+    Stream,
+    UnseenError,
+)
 from koala.sites.remote_shell import RemoteShell, ShellError, ShellTimeoutError
 
 _log = logging.getLogger(__name__)
@@ -421,11 +431,10 @@ class BatchSite:
             text = directory.release(self._components.root, token, go, now, links.stage(go.links))
             done = await self._runner.run(text)
             trouble, released = done.section("trouble"), done.section("released")
-            if done.section("unseen") is not None:
-                # Whether that is so for good, the next polls tell.
-                raise ShellError(self._runner.shell.host, f"the directory of {token} is not to be seen")
             if done.section("lost") is not None:
                 self._components.lose(component)
+            elif done.section("unseen") is not None:
+                raise UnseenError(f"{self._name}: the directory of {token} is not to be seen, or closed")
             elif trouble is not None:
                 raise links.refused(self._name, trouble.words[1], go.links[int(trouble.words[2])])
             elif released is not None:

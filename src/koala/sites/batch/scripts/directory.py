@@ -137,7 +137,8 @@ def release(root: str, token: Token, go: Go, at: float, stage: str) -> str:
     """Open the barrier, unless it is open or the component is to end. ``stage`` defines ``koala_stage``, which makes
     the links.
 
-    Sections: ``released`` when the barrier is open, ``unseen`` when no directory can be seen; or what ``stage`` says.
+    Sections: ``released`` when the barrier is open, ``unseen`` when its directory cannot be seen or used; or what
+    ``stage`` says.
     """
     return f"{_begin(root)}{stage}{call('koala_release', token, go.text, repr(at))}"
 

@@ -49,10 +49,11 @@ koala_place() {
     mv -f "$1" "$2"
 }
 
-# koala_first FRESH NAME: a fresh file takes a name that is free.
+# koala_first FRESH NAME: a fresh file takes a name that is free; koala_placed says that it did.
 koala_first() {
-    if [ ! -e "$2" ]; then
-        ln "$1" "$2" 2>/dev/null
+    koala_placed=
+    if [ ! -e "$2" ] && ln "$1" "$2" 2>/dev/null; then
+        koala_placed=yes
     fi
     rm -f "$1"
 }
@@ -286,20 +287,30 @@ koala_forget() {
 # ------------------------------------------------------------------------------------------ what they get
 
 # koala_release TOKEN GO TIME: open the barrier, unless it is open or the component is to end: first the links, by
-# koala_stage TOKEN, then the time, then the barrier. It stays shut where koala_stage sets koala_trouble.
+# koala_stage TOKEN, then the time, then the barrier. It stays shut where koala_stage sets koala_trouble. Once it is
+# open the application may do with the directory what it likes.
 koala_release() {
     koala_trouble=
-    if [ ! -d "$1" ]; then
-        koala_mark unseen
-    elif [ ! -e "$1/ended.json" ] && [ ! -e "$1/abort" ] && [ ! -e "$1/go" ]; then
+    koala_placed=
+    if koala_is_usable "$1" && [ ! -e "$1/ended.json" ] && [ ! -e "$1/abort" ] && [ ! -e "$1/go" ]; then
         koala_stage "$1"
         if [ -z "$koala_trouble" ]; then
             koala_put "$1" released "$3" && koala_put_first "$1" go "$2"
         fi
     fi
-    if [ -e "$1/go" ]; then
-        koala_show released "$1/released" "$koala_note_bytes"
+    if [ -n "$koala_placed" ] || [ -e "$1/go" ]; then
+        koala_mark released
+        if koala_plain "$1/released"; then
+            koala_head "$1/released" "$koala_note_bytes"
+        fi
+    elif ! koala_is_usable "$1"; then
+        koala_mark unseen
     fi
+}
+
+# koala_is_usable TOKEN: whether its directory can be seen, and written.
+koala_is_usable() {
+    [ -d "$1" ] && [ ! -h "$1" ] && [ -r "$1" ] && [ -w "$1" ] && [ -x "$1" ]
 }
 
 # koala_deliver TOKEN NAME: put what koala_letter prints into a component's inbox.
