@@ -10,6 +10,9 @@ runs, so that two schedulers that send the same commands in another order see th
 Compared is the history of each job: when and where it was placed, when each component was claimed, when it started,
 returned to its queue, and how it ended. Cases that NEW decides differently on purpose are named with ``--but`` and
 the reason belongs into an ADR; any other difference fails.
+
+``same_decisions.py check FILE`` compares a few cases with their histories in a file, as a test does with those of
+``tests/core/decisions.jsonl``; ``same_decisions.py keep FILE`` writes it anew after a decision on purpose.
 """
 
 from __future__ import annotations
@@ -45,6 +48,8 @@ from koala.simulator.workloads.workload import Workload
 from koala.simulator.world.world import World
 
 CASES = 300
+# Cases in a file: every policy twice.
+CASES_KEPT = 2 * len(list(Catalogue.builtin()))
 # A run is over when its jobs are, or so long after the last thing that goes wrong, or after so many events.
 SETTLE_S = 50_000.0
 EVENTS_MAX = 50_000
@@ -152,6 +157,27 @@ def draw_cases(first: int, cases: int) -> None:
         print(msgspec.json.encode(draw_case(seed)).decode())
 
 
+class KeptCase(msgspec.Struct, frozen=True, kw_only=True):
+    """A case in a file, with what became of its jobs."""
+
+    seed: int
+    case: Storm
+    history: History
+
+
+def keep_cases(file: Path) -> None:
+    """Write the first cases into the file, one a line, with what this tree decides."""
+    drawn = ((seed, draw_case(seed)) for seed in range(CASES_KEPT))
+    kept = [KeptCase(seed=seed, case=case, history=decisions(case)) for seed, case in drawn]
+    file.write_bytes(b"".join(msgspec.json.encode(each) + b"\n" for each in kept))
+
+
+def check_cases(file: Path) -> int:
+    """Compare with the cases in the file; 1 if anything differs."""
+    kept = [msgspec.json.decode(line, type=KeptCase) for line in file.read_bytes().splitlines()]
+    return _compare([(each.seed, each.history, decisions(each.case)) for each in kept], but=())
+
+
 def _child(tree: Path, *arguments: str, stdin: bytes = b"") -> list[str]:
     """What the tree's copy of this script prints."""
     script = tree / "benchmarks" / Path(__file__).name
@@ -199,18 +225,23 @@ def main(arguments: Sequence[str]) -> int:
         ]
         for tree in (asked.old, asked.new)
     ]
+    seeds = range(asked.first, asked.first + asked.cases)
+    return _compare(list(zip(seeds, *tables, strict=True)), but=asked.but)
+
+
+def _compare(cases: Sequence[tuple[int, History, History]], *, but: Sequence[int]) -> int:
+    """Print where the histories differ, case by case; 1 if any differs that is not to, or is to and does not."""
     unexpected = 0
-    for seed, old, new in zip(range(asked.first, asked.first + asked.cases), *tables, strict=True):
+    for seed, old, new in cases:
         lines = differences(old, new)
-        if bool(lines) == (seed in asked.but):
+        if bool(lines) == (seed in but):
             continue
         unexpected += 1
         print(f"case {seed}: {'decided otherwise' if lines else 'was to differ, and does not'}")
         print("\n".join(lines[: JOBS_SHOWN * (ENTRIES_SHOWN + 1)]))
-    jobs = sum(len(table) for table in tables[0])
-    entries = sum(len(each) for table in tables[0] for each in table.values())
-    told = f"{jobs} jobs, {entries} entries in their histories"
-    print(f"{asked.cases - unexpected} of {asked.cases} cases as expected: {told}")
+    histories = [history for _, old, _ in cases for history in old.values()]
+    counted = f"{len(histories)} jobs, {sum(map(len, histories))} entries in their histories"
+    print(f"{len(cases) - unexpected} of {len(cases)} cases as expected: {counted}")
     return 1 if unexpected else 0
 
 
@@ -219,5 +250,9 @@ if __name__ == "__main__":
         draw_cases(int(sys.argv[2]), int(sys.argv[3]))
     elif sys.argv[1:] == ["run"]:
         run_cases()
+    elif sys.argv[1:2] == ["keep"]:
+        keep_cases(Path(sys.argv[2]))
+    elif sys.argv[1:2] == ["check"]:
+        sys.exit(check_cases(Path(sys.argv[2])))
     else:
         sys.exit(main(sys.argv[1:]))
