@@ -224,12 +224,23 @@ def test_where_the_nodes_of_all_sites_are_excluded_the_job_runs_all_the_same_and
     job = submit(driver, script(restarts_max=5))
     assert ends(driver, job, 127, "b1") == "b"
     start = started(driver, job)
-    assert start.exclude_nodes == ()
-    assert any("it may run on every node of a this time, also where it failed" in line for line in driver.story(job))
+    assert (start.site, start.exclude_nodes) == ("b", ()), "nobody else says anything against b"
+    assert any("it may run on every node of b this time, also where it failed" in line for line in driver.story(job))
     driver.ready(start.token)
     driver.pass_time(5.0)
-    driver.end(start.token, nodes=("a1",))
+    driver.end(start.token, nodes=("b1",))
     assert driver.state(job) is JobState.DONE
+
+
+def test_of_sites_where_only_the_job_itself_failed_the_last_one_is_avoided_whatever_its_nodes() -> None:
+    driver = grid({"a": ("a1",), "b": ("b1", "b2")}, restart_rest_s=0.0)
+    job = submit(driver, script(restarts_max=9))
+    assert ends(driver, job, 1) == "b", "its application failed: no node is held against it"
+    assert ends(driver, job, 127, "a1") == "a", "and no other node is there"
+    assert ends(driver, job, 1) == "b"
+    assert ends(driver, job, 1) == "a", "it ran at b last, and nobody but itself says anything against a"
+    assert places(driver, job) == ["b", "a", "b", "a"]
+    assert_ledger_balances(driver.ledger)
 
 
 def test_it_waits_nowhere_for_a_site_that_is_taken_out() -> None:

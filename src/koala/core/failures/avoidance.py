@@ -85,7 +85,7 @@ class SiteAvoidance:
         ledger.about = ()
 
     def choose(self, job: Job, ways: dict[Question, Way] | None = None) -> None:
-        """It avoids as many of its sites as leave another way: of those that are closed to it the last ones before
+        """It avoids as many of its sites as leave another way: those that are proved to be closed to it before the
         others, and then those of its last failures. ``ways`` are those that have just been found."""
         ledger = self.ledger
         for site in [site for site, until in job.avoided.items() if until <= ledger.now]:
@@ -95,7 +95,9 @@ class SiteAvoidance:
             return
         assert job.demand is not None
         demand = job.demand.allowing(ledger.index[site] for site in job.avoiding)
-        sites = [*(site for site in job.avoided if site not in closed), *closed]
+        proved = [ledger.names[index] for index in self.exclusions.closed_to(job, own=False)] if closed else []
+        failed = [site for site in job.avoided if site not in proved]  # what only it says of their nodes is no proof
+        sites = [*failed, *(site for site in closed if site not in failed and site not in proved), *proved]
         question = demand.key, tuple([site for site in sites if site not in job.barred])
         ways = {} if ways is None else ways
         if question not in ways:

@@ -45,12 +45,13 @@ class NodeExclusions:
         """Whether something is held against nodes on behalf of more than one job."""
         return bool(self.ledger.sites.node_accused)
 
-    def nodes(self, job: Job, part: int, index: int) -> dict[str, float]:
-        """The nodes of the site that this component is kept off, and until when: those of the last failures last."""
+    def nodes(self, job: Job, part: int, index: int, *, own: bool = True) -> dict[str, float]:
+        """The nodes of the site that this component is kept off, and until when: those of the last failures last.
+        Without its ``own`` these are those that are proved."""
         ledger = self.ledger
         sites, now, avoid_s = ledger.sites, ledger.now, ledger.parameters.avoid_failed_s
-        own = job.failed_nodes.get(ledger.names[index])
-        if own is None and index not in sites.node_accused:
+        failed = job.failed_nodes.get(ledger.names[index]) if own else None
+        if failed is None and index not in sites.node_accused:
             return {}
         nodes: dict[str, float] = {}
         if index in sites.node_accused:
@@ -61,10 +62,10 @@ class NodeExclusions:
             for each in record.nodes:
                 if each.proved and each.owner == job.submitter and each.program == self._program(job, part):
                     nodes[each.node] = each.at + avoid_s
-        if own is not None:
-            own = {node: until for node, until in own.items() if until > now}
-            job.failed_nodes = _with(job.failed_nodes, ledger.names[index], own)
-            nodes = {node: until for node, until in nodes.items() if node not in own} | own
+        if failed is not None:
+            failed = {node: until for node, until in failed.items() if until > now}
+            job.failed_nodes = _with(job.failed_nodes, ledger.names[index], failed)
+            nodes = {node: until for node, until in nodes.items() if node not in failed} | failed
         return dict(list(nodes.items())[-EXCLUDED_NODES_MAX:])
 
     def of_claim(self, job: Job, claim: ComponentClaim) -> tuple[str, ...]:
@@ -88,8 +89,9 @@ class NodeExclusions:
         job.tell(self.ledger.now, "all_nodes", claim.site, False)
         return True
 
-    def closed_to(self, job: Job) -> dict[int, float]:
-        """The sites that have too few nodes left for a component of the job, and until when at least."""
+    def closed_to(self, job: Job, *, own: bool = True) -> dict[int, float]:
+        """The sites that have too few nodes left for a component of the job, and until when at least. Without its
+        ``own`` failures these are those that are proved."""
         ledger = self.ledger
         if not job.failed_nodes and not ledger.sites.node_accused:
             return {}
@@ -97,7 +99,7 @@ class NodeExclusions:
         closed = {}
         for index in sorted(accused):
             for part, component, least in self._parts(job, index):
-                nodes = self.nodes(job, part, index)
+                nodes = self.nodes(job, part, index, own=own)
                 if nodes and not self._leaves_room(index, component.shape, least, nodes):
                     closed[index] = min(nodes.values())
                     break

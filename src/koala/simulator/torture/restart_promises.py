@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 from koala.core import Scheduler
 from koala.core.failures.blame import NOT_FOUND
-from koala.core.failures.exclusions import NodeExclusions
 from koala.core.failures.program import program_of
 from koala.core.lifecycle import JobState
 from koala.core.state.blame import TRUST_LOST_WEIGHT
@@ -37,9 +36,16 @@ NODES_LEFT = "a job is placed only where its program may run"
 class RestartPromises:
     """Follows the failures of one run; ``fail`` is called with the name of a broken promise and the detail."""
 
-    def __init__(self, scheduler: Scheduler, fail: Callable[[str, str], None]) -> None:
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        fail: Callable[[str, str], None],
+        closed_to: Callable[[Job], Collection[SiteName]] = lambda _: (),
+    ) -> None:
+        """``closed_to`` are the sites that are no way for a job, as too few nodes are left for its program there."""
         self._ledger = scheduler.ledger
         self._fail = fail
+        self._closed_to = closed_to
         self._healthy = {
             site.name
             for site in scheduler.grid.sites
@@ -108,15 +114,13 @@ class RestartPromises:
         index = self._ledger.index
         other = job.demand.allowing(index[name] for name in job.avoiding).barring((index[site],))
         view = self._ledger.sites.view
-        if can_ever_fit(other, usable, view) and can_ever_fit(other.barring(self._closed_to(job)), usable, view):
+        if not can_ever_fit(other, usable, view):
+            return
+        if can_ever_fit(other.barring(sorted(index[each] for each in self._closed_to(job))), usable, view):
             self._fail(
                 "a job avoids the site it failed at while there is another way",
                 f"job {job.id} failed on {site} and is placed there again",
             )
-
-    def _closed_to(self, job: Job) -> Collection[int]:
-        """Sites with too few nodes left for the job are no other way; see ``ExclusionPromises``."""
-        return NodeExclusions(self._ledger).closed_to(job)
 
 
 class TrustPromises:
@@ -237,7 +241,7 @@ class ExclusionPromises:
         job = self._ledger.jobs.get(command.job)
         if job is None or job.demand is None or job.state is JobState.QUARANTINED or job.request.flexible is not None:
             return
-        sites = [site for site in self._named if self._is_closed(site, job, known)]
+        sites = self._closed_to(job, known)
         if not sites or set(sites).isdisjoint(dict(command.places)):
             return
         index = self._ledger.index
@@ -245,6 +249,13 @@ class ExclusionPromises:
         if can_ever_fit(other, usable, self._ledger.sites.view):
             detail = f"job {job.id} is placed on {', '.join(sorted(dict(command.places)))}"
             self._fail(NODES_LEFT, f"{detail}; too few nodes are left for its program on {', '.join(sites)}")
+
+    def closed_to(self, job: Job) -> list[SiteName]:
+        """The sites without nodes for its program, before the present event or after it."""
+        return self._closed_to(job, self._failed | self._all_failed())
+
+    def _closed_to(self, job: Job, known: set[_Failed]) -> list[SiteName]:
+        return [site for site in self._named if self._is_closed(site, job, known)]
 
     def _is_closed(self, site: SiteName, job: Job, known: set[_Failed]) -> bool:
         return any(

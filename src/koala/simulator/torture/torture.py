@@ -100,7 +100,8 @@ class _Run:
         self.world = World(storm.grid, Workload.from_arrivals(storm.arrivals), storm.seed)
         self.scheduler = Scheduler(storm.grid)
         self.watch = PromiseChecker(self.scheduler, self.world)
-        self.restarts = RestartPromises(self.scheduler, self.watch.fail)
+        self.exclusions = ExclusionPromises(self.scheduler, self.watch.fail)
+        self.restarts = RestartPromises(self.scheduler, self.watch.fail, self.exclusions.closed_to)
         self.trust = TrustPromises(self.scheduler, self.watch.fail)
         self.order = OrderPromises(self.scheduler, self.watch.fail)
         self.links = LinkPromises(self.scheduler, self.watch.fail)
@@ -113,7 +114,6 @@ class _Run:
         self.outputs = OutputPromises(self.scheduler, self.watch.fail)
         self.spawning = SpawnPromises(self.scheduler, self.watch.fail)
         self.silence = SilencePromises(self.watch.fail)
-        self.exclusions = ExclusionPromises(self.scheduler, self.watch.fail)
         self.twin = Twin(self.scheduler, storm.seed)
         self.numbers = numbers_of(storm.arrivals)
         self.defects = {self.numbers[arrival][0]: messages for arrival, messages in storm.defects}
