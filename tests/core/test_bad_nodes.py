@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import msgspec
 import pytest
 
 from koala.core import Scheduler, decode_snapshot, encode_snapshot
-from koala.core.state.blame import NODE_ACCUSATIONS_KEPT_MAX, NodeAccusation, SiteRecord
+from koala.core.failures.program import program_of
+from koala.core.state.blame import (
+    ACCUSATIONS_KEPT_MAX,
+    NODE_ACCUSATIONS_KEPT_MAX,
+    Accusation,
+    NodeAccusation,
+    SiteRecord,
+    accuser_of,
+)
 from koala.model.messages import JobSubmitted, Outcome, SiteResumed, StartComponent, Tick
 from koala.model.nodes import EXCLUDED_NODES_MAX
-from koala.model.request import Application, Component
+from koala.model.request import Application, Component, Request
 from tests.support.core_driver import CoreDriver, ask, assert_ledger_balances, part
 
 
@@ -174,3 +183,27 @@ def test_what_is_held_against_nodes_has_a_bound() -> None:
         record.accuse_node(NodeAccusation(f"n{number}", "ann", "p", 0.0, 1, "w"))
     assert [record.nodes[0].node, len(record.nodes)] == ["n1", NODE_ACCUSATIONS_KEPT_MAX]
     assert msgspec.json.decode(msgspec.json.encode(record), type=SiteRecord).nodes[0].node == "n1"
+
+
+def test_many_programs_of_one_user_make_nothing_forgotten_that_others_programs_met() -> None:
+    record = SiteRecord()
+    record.accuse_node(NodeAccusation("n1", "ann", "p", 0.0, 1, "w"))
+    record.accuse(accuser_of("ann", "solver"), Accusation(0.0, 1, 1, "w", "how"))
+    for number in range(3 * NODE_ACCUSATIONS_KEPT_MAX):
+        record.accuse_node(NodeAccusation("n1", "mallory", f"p{number}", 1.0, 2, "w"))
+        record.accuse(accuser_of("mallory", f"p{number}"), Accusation(1.0, 2, 1, "w", "how"))
+    assert len(record.nodes) == NODE_ACCUSATIONS_KEPT_MAX
+    assert len(record.accusations) == ACCUSATIONS_KEPT_MAX
+    assert record.nodes[0].owner == "ann"
+    assert next(iter(record.accusations)) == accuser_of("ann", "solver")
+
+
+def test_the_programs_that_are_known_take_little_memory_however_long_they_are() -> None:
+    tracemalloc.start()
+    for number in range(50):
+        application = Application(script=f"# {number}" + "x" * 1_000_000)
+        request = Request(components=(Component(processors=1, application=application),))
+        assert program_of(request, request.components[0]).digest
+        del application, request
+    assert tracemalloc.get_traced_memory()[0] < 10_000_000
+    tracemalloc.stop()

@@ -24,6 +24,8 @@ from koala.core.state.blame import (
     TRUST_LOST_WEIGHT,
     Accusation,
     NodeAccusation,
+    accuser_of,
+    user_of,
 )
 from koala.core.state.encoded import NO_ENTRIES
 from koala.core.state.job import ComponentClaim, Job
@@ -132,7 +134,7 @@ def _is_guilty(site: SiteBelief) -> bool:
     """Whether what is proved against the site is enough, and not of one user's programs where others' start."""
     proved, by_user = site.record.proved, dict[str, int]()
     for accuser, weight in proved.items():
-        user = accuser.partition("\n")[0]
+        user = user_of(accuser)
         by_user[user] = by_user.get(user, 0) + weight
     return len(proved) >= ACCUSERS_MIN and site.counting(by_user, sum(proved.values())) >= TRUST_LOST_WEIGHT
 
@@ -140,7 +142,7 @@ def _is_guilty(site: SiteBelief) -> bool:
 def _accuser(job: Job, claim: ComponentClaim) -> str:
     """A user with a command. All scripts of a user are one accuser of a site: they are often made by a program, and a
     sweep of them accuses a site once."""
-    return f"{job.submitter}\n{component_of(job, claim.component).application.executable or 'a script'}"
+    return accuser_of(job.submitter, component_of(job, claim.component).application.executable or "a script")
 
 
 def _witness(job: Job) -> str:

@@ -11,11 +11,14 @@ from typing import NamedTuple
 
 import msgspec
 
-from koala.model.request import Application, Component, InputFile, Request
+from koala.model.request import Component, InputFile, Request
 from koala.model.travelling import TravellingFile
 
 # Jobs that wait often run the same programs.
 PROGRAMS_REMEMBERED = 1_024
+# Of longer ones, or of those on more files, the identity is worked out each time: they are not to fill the memory.
+_REMEMBERED_CHARACTERS = 4_096
+_REMEMBERED_FILES = 16
 _DIGEST_CHARACTERS = 32
 
 
@@ -34,20 +37,33 @@ def program_of(request: Request, component: Component) -> KnownProgram:
     Environment, processors and streams make no difference.
     """
     name = component.application.executable or f"the script of {request.name}"
-    return KnownProgram(_digest(component.application, component.input_files, request.files), name)
+    run = component.application
+    command = _Command(run.script, run.executable, run.arguments, run.directory, run.image)
+    is_small = (
+        len(run.script or "") + sum(map(len, run.arguments)) <= _REMEMBERED_CHARACTERS
+        and len(component.input_files) + len(request.files) <= _REMEMBERED_FILES
+    )
+    digest = _remembered_digest if is_small else _digest
+    return KnownProgram(digest(command, component.input_files, request.files), name)
 
 
-@lru_cache(maxsize=PROGRAMS_REMEMBERED)
-def _digest(
-    application: Application, input_files: tuple[InputFile, ...], travelling: tuple[TravellingFile, ...]
-) -> str:
+class _Command(NamedTuple):
+    """What of an application makes it the program that it is."""
+
+    script: str | None
+    executable: str | None
+    arguments: tuple[str, ...]
+    directory: str | None
+    image: str | None
+
+
+def _digest(command: _Command, input_files: tuple[InputFile, ...], travelling: tuple[TravellingFile, ...]) -> str:
     what = (
-        application.script,
-        application.executable,
-        application.arguments,
-        application.directory,
-        application.image,
+        *command,
         [(file.name, file.mode, file.path) for file in input_files],
         [(file.path, file.checksum, file.link) for file in travelling],
     )
     return hashlib.sha256(msgspec.json.encode(what)).hexdigest()[:_DIGEST_CHARACTERS]
+
+
+_remembered_digest = lru_cache(maxsize=PROGRAMS_REMEMBERED)(_digest)

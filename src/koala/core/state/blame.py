@@ -7,13 +7,17 @@ accuses a node is a user with one program, known by its content (``koala.core.fa
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import field
+from typing import TypeVar
 
 from koala.core.state.encoded import encoded
 from koala.model.request import JobId
 
-# Accusations of one site that are kept; the oldest goes first.
+T = TypeVar("T")
+
+# Accusations of one site that are kept; of the user who has most of them the oldest goes first.
 ACCUSATIONS_KEPT_MAX = 64
 # What is held against a site is forgotten after a day.
 ACCUSATION_S = 86_400.0
@@ -23,7 +27,7 @@ PLAIN_WEIGHT = 1
 # A site loses its trust when the accusations that count weigh so much, of so many accusers at least.
 TRUST_LOST_WEIGHT = 4
 ACCUSERS_MIN = 2
-# Accusations of nodes that are kept of one site; the oldest goes first.
+# Accusations of nodes that are kept of one site, likewise.
 NODE_ACCUSATIONS_KEPT_MAX = 64
 # So many accusations, the last ones, are told as the reason.
 TOLD_MAX = 4
@@ -78,7 +82,7 @@ class SiteRecord:
             accusation.weight = max(accusation.weight, known.weight)
         self.accusations[accuser] = accusation
         while len(self.accusations) > ACCUSATIONS_KEPT_MAX:
-            del self.accusations[next(iter(self.accusations))]
+            del self.accusations[_oldest_of_most([(user_of(each), each) for each in self.accusations])]
 
     def prove(self, witness: str, job: JobId, now: float) -> bool:
         """The same application has run to its end elsewhere; whether that proves something against the site."""
@@ -96,8 +100,9 @@ class SiteRecord:
         """Note a failure on a node. What was proved before stays so."""
         same = [each for each in self.nodes if each.is_of(accusation.owner, accusation.program, {accusation.node})]
         accusation.proved = any(each.proved for each in same)
-        self.nodes = [each for each in self.nodes if each not in same][1 - NODE_ACCUSATIONS_KEPT_MAX :]
-        self.nodes.append(accusation)
+        self.nodes = [*(each for each in self.nodes if each not in same), accusation]
+        while len(self.nodes) > NODE_ACCUSATIONS_KEPT_MAX:
+            self.nodes.remove(_oldest_of_most([(each.owner, each) for each in self.nodes]))
 
     def prove_nodes(self, witness: str, job: JobId) -> bool:
         """The same application has run to its end, and not on the nodes that are accused of it; True if that proves
@@ -130,3 +135,19 @@ class SiteRecord:
         counting = [each.what for each in self.accusations.values() if each.proved]
         more = f" and {len(counting) - TOLD_MAX} more" if len(counting) > TOLD_MAX else ""
         return f"failures here of applications that did well elsewhere: {', '.join(counting[-TOLD_MAX:])}{more}"
+
+
+def accuser_of(user: str, command: str) -> str:
+    """Whoever accuses a site: a user with a command."""
+    return f"{user}\n{command}"
+
+
+def user_of(accuser: str) -> str:
+    """Whose program accuses a site."""
+    return accuser.partition("\n")[0]
+
+
+def _oldest_of_most(owned: Sequence[tuple[str, T]]) -> T:
+    """The first of the user who has most, so that nobody's programs make those of others forgotten."""
+    most = Counter(user for user, _ in owned).most_common(1)[0][0]
+    return next(each for user, each in owned if user == most)
