@@ -55,9 +55,8 @@ def locked(state: Path) -> Iterator[None]:
             pid = os.read(handle, PID_CHARACTERS_MAX).decode("ascii", errors="replace").strip()
             who = f"another daemon (process {pid})" if pid else "another daemon"
             raise StartError(
-                f"{who} uses the state directory {state}; stop it first"
-                + (f" (kill {pid})" if pid else "")
-                + ", or name another directory with --state"
+                f"{who} uses the state directory {state}: stop it with 'koala down --state {state}', or name "
+                "another directory with --state"
             ) from None
         os.ftruncate(handle, 0)
         os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)

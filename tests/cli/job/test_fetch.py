@@ -125,6 +125,8 @@ def test_what_a_job_made_is_forgotten_at_once_and_not_while_a_job_waits_for_it(t
         assert koala("file", "forget", "jobs/*/b", "--yes").stdout == "Forgot 2 files.\n"
         gone = koala.json("file", "forget", f"jobs/{array}", "--all", "--force")
         assert gone == {"forgotten": [f"jobs/{array + 1}/a", name]}
+        told = koala("job", "fetch", str(array), "--to", str(tmp_path / "late")).stderr
+        assert "no outputs any more: they were forgotten" in " ".join(told.split())
         assert "no file" in koala("file", "show", name, code=2).stderr
         koala("job", "wait", str(reader), code=1)
         assert koala.json("job", "show", str(reader))["state"] == "cancelled"

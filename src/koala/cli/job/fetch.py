@@ -52,7 +52,7 @@ def fetch(ctx: click.Context, client: Client, /, job_id: int, target: str | None
     taken = {each.here for each in made}
     written = [each for each in written_by(client, found, directory) if each.here not in taken]
     if not made and not written:
-        raise _nothing_made(found)
+        raise _nothing_made(client, found)
     with byte_counter() as progress:
         problems = client.fetch_files([(each.output, each.brought) for each in made], progress=progress)
     streams = bring(client, written)
@@ -81,7 +81,7 @@ def fetch(ctx: click.Context, client: Client, /, job_id: int, target: str | None
     if found.state != "done":
         say(f"Not all is there: job {job_id} {found.state}: {clean(found.reason)}", err=True)
     elif not made:
-        say(f"Note: it has no outputs; {_HOW_TO_NAME}", err=True)
+        say(f"Note: it has no outputs{_why_none(client, job_id)}", err=True)
     if problems or found.state != "done" or any(each.problem and not each.gone for each in streams):
         ctx.exit(FailedError.exit_code)
 
@@ -114,10 +114,20 @@ class _Made(NamedTuple):
         return self.here.with_name(f".{self.here.name}.tar") if self.output.directory else self.here
 
 
-def _nothing_made(job: JobSummary) -> Exception:
+def _why_none(client: Client, job_id: int) -> str:
+    """Why a job that is done has no outputs: it names none, or they have gone since."""
+    from koala.descriptions import read_job
+
+    request = read_job(client.job(job_id).description, f"job {job_id}")
+    if any(part.outputs for part in request.components):
+        return " any more: they were forgotten, or their time is over (keep_outputs_for)"
+    return f"; {_HOW_TO_NAME}"
+
+
+def _nothing_made(client: Client, job: JobSummary) -> Exception:
     if job.state != "done":
         return FailedError(f"nothing that job {job.id} made was collected; it {job.state}: {clean(job.reason)}")
-    return UserError(f"job {job.id} has no outputs; {_HOW_TO_NAME}")
+    return UserError(f"job {job.id} has no outputs{_why_none(client, job.id)}")
 
 
 def _place(job: JobSummary, directory: Path, output: OutputInfo) -> Path:
