@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tarfile
 import threading
+import tracemalloc
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -331,3 +332,21 @@ def test_names_of_outputs_tell_their_job() -> None:
     assert job_of_output("jobs/17/a") == job_of_output("jobs/17.2/a") == 17
     assert job_of_output("data/17/a") is None
     assert job_of_output("jobs/x/a") is None
+
+
+def test_a_directory_with_too_many_entries_is_refused_without_a_list_of_them(tmp_path: Path) -> None:
+    many = workspace(tmp_path) / "many"
+    many.mkdir()
+    for number in range(20_000):
+        (many / f"{number}").touch()
+
+    async def scenario() -> None:
+        area = seen(tmp_path, entries_max=10)
+        await area.prepare()
+        tracemalloc.start()
+        with pytest.raises(PathError, match="COLLECTED_ENTRIES_MAX"):
+            await area.collect(NAME, COMPONENT, "many")
+        assert tracemalloc.get_traced_memory()[1] < 1_000_000
+        tracemalloc.stop()
+
+    run(scenario())

@@ -164,14 +164,18 @@ def _link(found: Path, fresh: Path, gate: Gate) -> None:
 
 def _extent(directory: Path, entries_max: int) -> tuple[int, int]:
     """How many entries are below a directory, and the bytes of its files; counted up to one entry too many."""
-    entries = size_bytes = 0
-    for each in _below(directory):
-        entries += 1
-        if entries > entries_max:
-            break
-        found = each.lstat()
-        if stat.S_ISREG(found.st_mode):
-            size_bytes += found.st_size
+    entries, size_bytes, left = 0, 0, [str(directory)]
+    while left:
+        with os.scandir(left.pop()) as found:  # there may be millions: no list of them is made
+            for each in found:
+                entries += 1
+                if entries > entries_max:
+                    return entries, size_bytes
+                status = each.stat(follow_symlinks=False)
+                if stat.S_ISREG(status.st_mode):
+                    size_bytes += status.st_size
+                elif stat.S_ISDIR(status.st_mode):
+                    left.append(each.path)
     return entries, size_bytes
 
 
