@@ -10,6 +10,7 @@ from koala.core.state.job import Job
 from koala.core.state.nodes.left_by_plans import tasks_by_site
 from koala.model.messages import AnyCommand, AnyEvent, JobEnded, JobOutcome, JobPlaced, ReleaseBarrier
 from koala.model.request import JobId
+from koala.simulator.torture.promises import told_as_placed
 
 BOUNDED = "preemption keeps its bounds"
 NONE_TOO_MANY = "no victim too many"
@@ -33,10 +34,10 @@ class PreemptionPromises:
         for command in commands:
             if type(command) is JobPlaced:
                 job = self._ledger.jobs.get(command.job)
-                for entry in job.story[-4:] if job is not None else ():
-                    if entry[0] == event.at and entry[1] == "preempts_for_places" and job is not None:
-                        self._preempts(job, entry[2])
-                        found.append((job, entry[2]))
+                told = None if job is None else told_as_placed(job, "preempts_for_places", event.at)
+                if job is not None and told is not None:
+                    self._preempts(job, told[2])
+                    found.append((job, told[2]))
             elif type(command) is ReleaseBarrier:
                 self._to_run.discard(command.job)
             elif type(command) is JobEnded:

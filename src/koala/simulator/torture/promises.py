@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import isclose
+from typing import Any
 
 from koala.core import JobState, Scheduler
 from koala.core.lifecycle import GIVEN_BACK, IN_CLAIMING_QUEUE
@@ -48,6 +49,19 @@ class PromiseBrokenError(Exception):
         self.name = name
         self.at = at
         self.detail = detail
+
+
+def told_as_placed(job: Job, word: str, at: float) -> tuple[Any, ...] | None:
+    """What the story says with this word of the job's last placement, if that was at this time. Much may follow that
+    in the same moment, a line for each component among it."""
+    placed = False
+    for entry in reversed(job.story):
+        if placed and entry[1] == word:
+            return entry if entry[0] == at else None
+        if placed and entry[1] == "placed":
+            return None
+        placed = placed or entry[1] == "placed"
+    return None
 
 
 class PromiseChecker:
@@ -270,9 +284,7 @@ class PromiseChecker:
     def _early(self, job_id: JobId) -> bool:
         """Whether the job claims before the time of its plan, which no scan decides."""
         job = self.ledger.jobs.get(job_id)
-        return job is not None and any(
-            entry[0] == self.ledger.now and entry[1] == "claims_early" for entry in job.story[-6:]
-        )
+        return job is not None and told_as_placed(job, "claims_early", self.ledger.now) is not None
 
     def _turns(self, commands: list[AnyCommand]) -> None:
         """The queues take turns: S scans of the high one, then one of the low one; together with an interval of 0."""
