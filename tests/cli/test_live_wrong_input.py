@@ -216,7 +216,7 @@ def test_on_a_terminal_a_whole_file_is_forgotten_after_a_yes(daemon: Daemon, she
     shell("file", "register", "mesh", "amsterdam", "--path", str(tmp_path / "x"))
     for reply, code, left in (("n", 2, 1), ("y", 0, 0)):
         with Terminal(daemon, "file", "forget", "mesh") as terminal:
-            terminal.until("1 replica at amsterdam?")
+            terminal.until("1 file, 1 byte: mesh. Forget it?")
             terminal.press(f"{reply}\n")
             assert terminal.ended() == code
         assert len(shell.json("files")) == left

@@ -9,7 +9,7 @@ import pytest
 from koala.cli.job.views import print_explanation
 from koala.cli.job.waiting import REASONS_TOLD_MAX, WaitingReasons
 from koala.cli.terminal.refusals import ASKED_MAX, NEVER_FITS, Verdicts, verdict
-from koala.cli.terminal.words import clock, listed
+from koala.cli.terminal.words import clock, listed, size
 from koala.client import Client, NotFoundError
 from koala.model.api import Explanation, PlanInfo, RefusalInfo, ShortageInfo
 from tests.cli.terminal.test_live_pictures import job
@@ -113,3 +113,7 @@ def test_a_job_in_quarantine_is_told_once_with_who_can_put_it_back(capsys: pytes
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("Job 7 is set aside after an error inside Koala until an operator puts it back")
     assert "koala job requeue" in line
+
+
+def test_one_byte_is_no_bytes() -> None:
+    assert [size(count) for count in (0, 1, 2, 1_000)] == ["0 bytes", "1 byte", "2 bytes", "1.0 kB"]

@@ -208,7 +208,7 @@ def test_a_release_without_its_input_file_ends_the_job_s_run_with_the_reason_and
             job = await world.submit(a_request("cat data", sizes=(1, 1), sites="ab", reads=["data"]))
             await world.until(lambda: (row := world.engine.live_row(job)) is not None and row.failures)
             broken = [row for row in world.store.components(job) if row.site == "a" and row.outcome is not None]
-            assert broken[0].outcome == "site_failed"
+            assert (broken[0].outcome, broken[0].fault) == ("failed", "user")
             assert "data" in broken[0].reason
             (root / "aside").rename(replica)
             (row,) = await world.ended(job)

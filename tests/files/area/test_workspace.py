@@ -30,6 +30,7 @@ from koala.sites.remote_shell import RemoteShell
 COMPONENT = "17.3"
 NAME = output_name(17, 0, "result.h5")
 BYTES = bytes(range(256)) * 40
+LIMIT_S = 4_321.0
 
 
 def run(scenario: Coroutine[Any, Any, None]) -> None:
@@ -251,11 +252,19 @@ async def until(condition: Callable[[], bool]) -> None:
 @pytest.mark.parametrize("how", ["given up", "too slow"])
 @pytest.mark.parametrize("path", ["result", "logs"])
 def test_what_is_given_up_or_takes_too_long_is_read_no_further(
-    tmp_path: Path, make: Any, how: str, path: str
+    tmp_path: Path, make: Any, how: str, path: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    limits: list[asyncio.Timeout] = []
+    begin = asyncio.timeout
+
+    def noted(time_s: float | None) -> asyncio.Timeout:
+        limit = begin(time_s)
+        if time_s == LIMIT_S:
+            limits.append(limit)
+        return limit
+
     async def scenario() -> None:
-        limits = {"time_s": 0.5} if how == "too slow" else {}
-        area = make(tmp_path, bytes_max=COLLECTED_BYTES_MAX, **limits)
+        area = make(tmp_path, bytes_max=COLLECTED_BYTES_MAX, time_s=LIMIT_S)
         await area.prepare()
         (workspace(tmp_path) / "logs").mkdir()
         sparse(tmp_path / f"components/{COMPONENT}/workspace/result")
@@ -269,12 +278,14 @@ def test_what_is_given_up_or_takes_too_long_is_read_no_further(
             with pytest.raises(asyncio.CancelledError):
                 await task
         else:
+            limits[-1].reschedule(asyncio.get_running_loop().time())
             with pytest.raises(PathError, match="collect_s_max"):
                 await task
         await until(lambda: not at_work(tmp_path))
         await until(lambda: not list((tmp_path / "files" / "replicas").iterdir()))
         await area.close()
 
+    monkeypatch.setattr(asyncio, "timeout", noted)
     run(scenario())
 
 

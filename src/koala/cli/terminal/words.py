@@ -115,8 +115,10 @@ def listed(names: Sequence[str]) -> str:
 
 
 def size(size_bytes: float) -> str:
-    """A number of bytes in short: 512 bytes, 3.0 GB."""
+    """A number of bytes in short: 1 byte, 512 bytes, 3.0 GB."""
     value = float(size_bytes)
+    if round(value) == 1:
+        return "1 byte"
     for unit in _SIZES:
         if value < 999.5 or unit == _SIZES[-1]:
             return f"{value:.0f} {unit}" if unit == "bytes" or value >= 99.5 else f"{value:.1f} {unit}"
