@@ -161,6 +161,8 @@ class Daemon:
 
     def clear(self) -> None:
         """End the jobs that it still has, then the daemon, then whatever its sites still run."""
+        if self._process is not None and (code := self._process.poll()) is not None:
+            print(f"the daemon had ended with exit code {code}, and printed:\n{self.output}")  # shown if the test fails
         try:
             with contextlib.suppress(ClientError):
                 if self._process is not None and self._process.poll() is None:
