@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import signal
@@ -17,6 +18,9 @@ from koala.client import ENDED_STATES, Client, ClientError
 from tests.support.pauses import pause_s
 from tests.support.short_paths import directory_for_socket
 from tests.support.warm_koala import WarmProcess, start_koala
+
+_logger = logging.getLogger(__name__)
+
 
 WAIT_S = 120.0
 
@@ -162,7 +166,9 @@ class Daemon:
     def clear(self) -> None:
         """End the jobs that it still has, then the daemon, then whatever its sites still run."""
         if self._process is not None and (code := self._process.poll()) is not None:
-            print(f"the daemon had ended with exit code {code}, and printed:\n{self.output}")  # shown if the test fails
+            _logger.warning(
+                "the daemon had ended with exit code %s, and printed:\n%s", code, self.output
+            )  # for a failed test
         try:
             with contextlib.suppress(ClientError):
                 if self._process is not None and self._process.poll() is None:
