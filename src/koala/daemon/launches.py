@@ -29,10 +29,9 @@ from koala.model.launch import (
     stream_problem,
 )
 from koala.model.messages import StartComponent
-from koala.model.request import Application, Component, InputFile, Request
+from koala.model.request import JOB_ID_MAX, Application, Component, InputFile, Request
 from koala.model.travelling import ARCHIVE_NAME, TravellingFile
 from koala.runners import component_script
-from koala.store import NUMBER_MAX
 
 # Names the tasks that a component holds, in the order of their ranks, separated by blanks.
 TASKS_VARIABLE = "KOALA_TASKS"
@@ -196,7 +195,7 @@ def _check_streams(application: Application, job_name: str) -> None:
         problem = stream_problem(path)
         if problem is not None:
             raise LaunchError(field, f"{path!r}: {problem}; {STREAM_ADVICE}")
-        whole = filled_in(path, job=NUMBER_MAX, job_name=job_name, array=NUMBER_MAX, index=NUMBER_MAX)
+        whole = filled_in(path, job=JOB_ID_MAX, job_name=job_name, array=JOB_ID_MAX, index=JOB_ID_MAX)
         try:
             check_path(field, whole, below=application.directory)
         except LaunchError as error:

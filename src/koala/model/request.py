@@ -31,6 +31,8 @@ JobId: TypeAlias = int
 SiteName: TypeAlias = str
 FileName: TypeAlias = str
 
+# The largest number that the databases keep.
+JOB_ID_MAX = 2**63 - 1
 # The name of a job that was given none.
 JOB_NAME = "job"
 # Limits on one request. A description that goes beyond them is refused with the limit's name in the message.

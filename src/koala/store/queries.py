@@ -28,7 +28,7 @@ from sqlalchemy import (
 
 from koala.files import CatalogueEntry
 from koala.model.messages import EndedJob, JobSubmitted
-from koala.model.request import JobId, Request
+from koala.model.request import JOB_ID_MAX, JobId, Request
 from koala.store import schema as tables
 from koala.store.columns import PlainText, Whole, escaped
 from koala.store.requests import decode_body, restored
@@ -48,8 +48,8 @@ from koala.store.rows import (
 from koala.store.snapshots import Pieces, SnapshotParts, joined
 from koala.store.writes import BODY, SUBMISSION, file_head, file_key
 
-# The largest number that the databases keep.
-NUMBER_MAX = 2**63 - 1
+# Of the numbers of entries and the offsets in outputs it is the largest, too.
+NUMBER_MAX = JOB_ID_MAX
 # So many keys are asked for in one question.
 KEYS_AT_ONCE = 5_000
 # So many steps of a site's use are told, unless it is said otherwise.

@@ -31,6 +31,8 @@ class FileChoice:
             raise InvalidError("name: name a file, a pattern or a job, one of the three")
         if wish.name is not None:
             await self._check_own(who, job_of_output(wish.name))
+            if wish.name not in self._engine.entries:
+                raise NotFoundError(f"the catalogue has no file {wish.name!r}; look at the list of files")
             return [wish.name]
         if wish.job is not None:
             await self._check_own(who, wish.job)
