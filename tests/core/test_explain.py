@@ -15,11 +15,13 @@ from koala.core.state.ledger import ENDED_KEPT
 from koala.core.story import _WORDS
 from koala.model.checkpoint import Checkpoint
 from koala.model.dependency import Dependency
+from koala.model.errors import Fault
 from koala.model.grid import Containers, ContainerTool, Preemption
 from koala.model.job_array import read_array
 from koala.model.messages import (
     ChangeAsked,
     CheckpointBrought,
+    FileChanged,
     HoldAsked,
     JobEnded,
     JobPlaced,
@@ -232,6 +234,13 @@ def story_of_a_broken_file() -> list[str]:
     return driver.story(1)
 
 
+def story_of_a_file_that_is_gone() -> list[str]:
+    driver = files_driver()
+    driver.submit(ask(part(10, "a", "f")))
+    driver.send(FileChanged(at=driver.now, file="f", size_bytes=0, replicas=(), by="anna"))
+    return driver.story(1)
+
+
 def story_of_a_move() -> list[str]:
     driver = CoreDriver({"a": 10, "far": 1, "near": 10}, files={"f": (100.0, ("far", "near"))})
     driver.report("near", others=10)
@@ -431,6 +440,16 @@ def story_of_a_bad_site() -> list[str]:
     return driver.story(2)
 
 
+def story_of_a_user_who_fails_alone() -> list[str]:
+    driver = CoreDriver({"a": 10}, scan_interval_s=0.0, error_threshold=1)
+    for job, owner in enumerate(("bob", "ann"), start=1):
+        driver.send(JobSubmitted(at=driver.now, job=job, request=ask(5), owner=owner))
+        if owner == "bob":
+            driver.ready(*driver.tokens(job))
+    driver.end(*driver.tokens(2), outcome=Outcome.REFUSED, fault=Fault.SITE, reason="no such account")
+    return driver.story(2)
+
+
 def story_of_spawned_tasks() -> list[str]:
     driver = CoreDriver({"a": 10})
     graph = TaskGraph.of({"x": 1.0, "y": 1.0}, [("x", "y", 1.0)], 1.0)
@@ -497,6 +516,7 @@ TOLD: dict[str, tuple[Callable[[], list[str]], str]] = {
         story_of_a_plan,
         "when it could start: jobs at a run longer than expected; b is drained",
     ),
+    "file_gone": (story_of_a_file_that_is_gone, "the input file f was forgotten by anna"),
     "file_arrived": (story_of_a_broken_file, "file f arrived on a"),
     "transfer_broke": (story_of_a_broken_file, "the transfer of f from far to a broke: disk full"),
     "too_few_startable": (story_of_an_atomic_claim, "too few components could start now; it is claimed later"),
@@ -555,6 +575,10 @@ TOLD: dict[str, tuple[Callable[[], list[str]], str]] = {
     "avoids": (story_of_a_restart, "it avoids a, where a run of it failed, while there is another way"),
     "not_on_nodes": (story_of_a_bad_node, "not on node a1 at a, where it failed"),
     "all_nodes": (story_of_a_bad_node, "it may run on every node of a again, also where it failed"),
+    "alone": (
+        story_of_a_user_who_fails_alone,
+        "only jobs of its user fail at a, and those of others start: the site keeps its trust",
+    ),
     "site_lost": (story_of_a_loss, "a, where a component of it is, is lost: an operator declared it lost"),
     "distrusted": (
         story_of_a_bad_site,

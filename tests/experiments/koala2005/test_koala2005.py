@@ -91,9 +91,9 @@ def test_a_run_is_that_of_the_command_line_and_its_groups_add_up() -> None:
 def test_a_run_has_the_log_of_koala_simulate() -> None:
     """With fewer jobs than the paper's 500, with which ``koala simulate`` is tested."""
     experiment = Koala2005()
-    (unit, _) = experiment.units(Koala2005Parameters(jobs=60), 1, 1)
+    (unit, _) = experiment.units(Koala2005Parameters(jobs=60), 2, 1)
     workload = workload_from_file(varied(example_workload(WORKLOAD), jobs=60))
-    direct = simulate(example_grid(GRID), workload, seed=1)
+    direct = simulate(example_grid(GRID), workload, seed=2)
     result = experiment.run(unit)
     assert result["log_sha256"] == direct.log_sha256
     assert result["outcomes"] == {"done": 60}
