@@ -81,8 +81,10 @@ koala_with_child() {
     koala_await "$koala_child"
 }
 
-# One command of the group: its exit code becomes a line in descriptor 5.
+# One command of the group: its exit code becomes a line in descriptor 5. A script that ends its own child by force has
+# the time to do so: without it, that child would be left. The first node's worker is the application itself.
 koala_member() {
+    [ "$koala_job_type $1" = 'torchrun 0' ] || koala_group_grace_tenths=$((2 * koala_group_grace_tenths))
     koala_with_child "$@"
     printf '%s\n' "$?" >&5 2>/dev/null
 }

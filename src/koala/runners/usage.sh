@@ -34,12 +34,18 @@ koala_time_waited_for() {
 }
 
 # What all processes below this script have in memory, without those that look; and whether there are others of the
-# application, which somebody else waits for.
+# application, which somebody else waits for. Those below another script of the component, which has its node on this
+# machine, are that one's.
 koala_look_at_memory() {
     {
+        for koala_one in "$koala_home/.times-$koala_host-"*; do
+            printf 'top %s\n' "${koala_one##*-}"
+        done
         koala_marked
         cat /proc/[0-9]*/status
     } 2>/dev/null | awk -v top="$$" -v own="$koala_self" -v peak="$koala_peak_kib" -v others="$koala_others" '
+        BEGIN { tops[top] = 1 }
+        $1 == "top" { tops[$2] = 1 }
         $1 == "marked" { marked[$2] = 1 }
         $1 == "Pid:" { pid = $2 }
         $1 == "PPid:" { above[pid] = $2 }
@@ -49,11 +55,11 @@ koala_look_at_memory() {
             for (pid in now) {
                 found = 0
                 up = pid
-                for (hops = 0; up + 0 > 1 && up != top && up != own && hops < 1000; hops++) {
+                for (hops = 0; up + 0 > 1 && !(up in tops) && up != own && hops < 1000; hops++) {
                     if (up in marked) found = 1
                     up = above[up]
                 }
-                if (up == own || pid == top || up != top && !found) continue
+                if (up == own || up != top && (up in tops || !found) || pid in tops) continue
                 if (up != top) others = 1
                 sum += now[pid]
                 if (highest[pid] + 0 > peak + 0) peak = highest[pid]
