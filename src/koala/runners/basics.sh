@@ -16,6 +16,9 @@ koala_ranks=
 koala_interrupted=
 koala_counting_process=
 koala_components=
+koala_child=
+koala_must_end=
+koala_ending=
 
 # The name of this node.
 koala_host=

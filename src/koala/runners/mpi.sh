@@ -72,6 +72,7 @@ koala_proxy() {
     mkdir "$koala_ranks" || exit 74
     KOALA_RANKS=$koala_ranks
     export KOALA_RANKS
+    trap koala_end_child TERM INT HUP
     koala_counting counter 2
     [ "$koala_node" -eq 0 ] || koala_begin_measuring
     exec 4</dev/null

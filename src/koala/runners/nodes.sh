@@ -68,9 +68,6 @@ koala_signal_child() {
 
 # The exit code of a command on a node, which reads from descriptor 4 and ends with us.
 koala_with_child() {
-    koala_child=
-    koala_must_end=
-    koala_ending=
     trap koala_end_child TERM INT HUP
     koala_exec_at "$@" <&4 4<&- 5>&- &
     koala_child=$!

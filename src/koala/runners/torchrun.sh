@@ -42,6 +42,8 @@ koala_torchrun() {
 # start there.
 koala_worker() {
     if [ "$3" -gt 0 ]; then
+        # What is begun here is not to be left.
+        trap koala_end_child TERM INT HUP
         koala_begin_measuring
     fi
     umask "$koala_umask"
@@ -57,10 +59,6 @@ koala_worker() {
     if [ "$3" -eq 0 ]; then
         koala_run_worker "$1" "$2"
     fi
-    koala_child=
-    koala_must_end=
-    koala_ending=
-    trap koala_end_child TERM INT HUP
     exec 4<&0
     koala_run_worker "$1" "$2" <&4 4<&- &
     koala_child=$!
