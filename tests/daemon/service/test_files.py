@@ -205,14 +205,19 @@ def test_only_the_daemons_own_user_registers_files_of_its_machine(tmp_path: Path
             for site_call in (
                 world.service.register(OWNER, Registration(name="words", site="Q", path=str(words))),
                 world.service.replicate(OWNER, Replication(name="words", site="Q")),
-                world.service.forget(OWNER, Forgetting(name="words", site="Q")),
             ):
                 with pytest.raises(NotFoundError, match="no site 'Q'"):
                     await site_call
+            for preview in (True, False):
+                with pytest.raises(NotFoundError, match="no file 'words'"):
+                    await world.service.forget(OWNER, Forgetting(name="words", preview=preview))
             with pytest.raises(NotFoundError, match="no file 'words'"):
                 await world.service.replicate(OWNER, Replication(name="words", site="A"))
             with pytest.raises(NotFoundError, match="no file 'words'"):
                 await world.service.file(OWNER, "words")
+            await world.service.register(OWNER, wish)
+            with pytest.raises(NotFoundError, match="no site 'Q'"):
+                await world.service.forget(OWNER, Forgetting(name="words", site="Q"))
 
     asyncio.run(scenario())
 
