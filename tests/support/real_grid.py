@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import logging
 import math
 import os
 import re
@@ -32,6 +33,8 @@ from koala.client import Client
 from koala.model.api import ComponentRun, JobDetail
 from tests.support.lab_making import at_free_ports
 from tests.support.live_daemon import Daemon, running_daemon, until
+
+_logger = logging.getLogger(__name__)
 
 SITES = ("alpha", "beta", "gamma")
 SLURM_SITES = ("alpha", "beta")
@@ -180,8 +183,12 @@ class RealGrid:
         def queue(site: str) -> list[str]:
             return [f"{number} {name}" for number, name in self.queued(site).items()]
 
+        def out(site: str) -> list[str]:
+            return [f"{node}: {reason}" for node, reason in self.nodes_out(site).items()]
+
         parts: dict[str, Callable[[], list[str]]] = {"sites": sites, "jobs": jobs, "journal": journal}
         parts |= {f"queue of {site}": partial(queue, site) for site in SITES}
+        parts |= {f"nodes out at {site}": partial(out, site) for site in SLURM_SITES}
         lines = [f"last used by {self.daemon.used_by}"]
         for title, look in parts.items():
             try:
@@ -299,6 +306,17 @@ class RealGrid:
     def _has_no_own(self, site: str) -> bool:
         return not self._own(site)
 
+    def nodes_out(self, site: str) -> dict[str, str]:
+        """The nodes that Slurm itself has taken out, and why: as when one could not start a job in time."""
+        answer = self.lab.run(site, "sinfo", "-h", "-N", "-R", "-o", "%N|%E")
+        return dict(line.strip().split("|", 1) for line in answer.stdout.splitlines() if "|" in line)
+
+    def _put_nodes_back(self) -> None:
+        for site in SLURM_SITES:
+            for node, reason in self.nodes_out(site).items():
+                _logger.warning("Slurm had taken node %s of %s out: %s", node, site, reason)
+                self.lab.run(site, "scontrol", "update", f"nodename={node}", "state=resume")
+
     def _clear(self) -> None:
         for job in self.client.each_job(states=["waiting", "placed", "claiming", "starting", "running"]):
             self.client.cancel(job.id)
@@ -308,6 +326,7 @@ class RealGrid:
                 self.cancel_as_operator(site, *local)
         self._koala_holds_nothing()
         until(lambda: not any(self.queued(site) for site in SITES), "the clusters are idle", WAIT_S)
+        self._put_nodes_back()
         for site in SITES:
             self.client.resume(site)
         until(lambda: all(self.client.probe(site).idle == PROCESSORS for site in SITES), "all is free", WAIT_S)
