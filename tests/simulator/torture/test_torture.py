@@ -82,6 +82,10 @@ def test_the_checks_know_of_jobs_that_are_gone_placed_or_preempted_in_the_same_m
     assert weather(draw_storm(seed)).broken is None
 
 
+def test_a_victim_counts_as_needed_where_a_site_tells_of_more_room_at_the_moment_in_which_it_was_chosen() -> None:
+    assert weather(draw_storm(901_016)).broken is None
+
+
 def test_a_job_of_many_components_that_are_kept_off_nodes_may_claim_early_in_the_turn_of_the_other_queue() -> None:
     """Its story goes on with a line for each of them."""
     assert weather(draw_storm(900_378)).broken is None

@@ -27,6 +27,7 @@ class PreemptionPromises:
         self._taken: dict[JobId, int] = {}  # how many each job has preempted
         self._lost: dict[JobId, int] = {}  # how often each job was preempted for places
         self._to_run: set[JobId] = set()  # preempted and not started again
+        self._left = self._left_by_others()  # as of the end of the last event
 
     def after(self, event: AnyEvent, commands: list[AnyCommand]) -> None:
         """Check what the event led to."""
@@ -44,8 +45,16 @@ class PreemptionPromises:
                 if command.outcome is JobOutcome.DONE and command.job in self._to_run:
                     self._fail(AGAIN, f"job {command.job} was preempted, and is done without another run")
                 self._to_run.discard(command.job)
+        left = self._left_by_others()
+        # What is due at a moment is done before the event of that moment is looked at: there is what was there before
+        # it and is there after it.
+        steady, self._left = list(map(min, self._left, left)), left
         for number, (job, victims) in enumerate(found, 1):
-            self._needs_all(job, victims, {later.id: theirs for later, theirs in found[number:]})
+            self._needs_all(job, victims, {later.id: theirs for later, theirs in found[number:]}, steady)
+
+    def _left_by_others(self) -> list[int]:
+        """What each site's own users leave us within its quota."""
+        return [site.limit - site.others for site in self._ledger.sites]
 
     def _preempts(self, job: Job, victims: tuple[JobId, ...]) -> None:
         ledger, parameters = self._ledger, self._ledger.parameters
@@ -63,10 +72,12 @@ class PreemptionPromises:
             if victim.runs:
                 self._to_run.add(number)
 
-    def _needs_all(self, job: Job, victims: tuple[JobId, ...], later: dict[JobId, tuple[JobId, ...]]) -> None:
+    def _needs_all(
+        self, job: Job, victims: tuple[JobId, ...], later: dict[JobId, tuple[JobId, ...]], left: list[int]
+    ) -> None:
         """Without any one of them some site would have too little for the job. Where plans come before it, a victim
         may be needed for what is left at their times. ``later`` are those who preempted after it in the same moment,
-        and whom: what these let go was not there yet."""
+        and whom: what these let go was not there yet. ``left`` is what each site's own users left us."""
         ledger = self._ledger
         not_yet = {number for theirs in later.values() for number in theirs}
         if job.spots is None or ledger.plans_made:
@@ -74,11 +85,11 @@ class PreemptionPromises:
         needed, there = [0] * len(ledger.names), []
         for site, size in zip(job.spots.sites, job.spots.sizes, strict=True):
             needed[site] += size
-        for belief in ledger.sites:
+        for belief, here in zip(ledger.sites, left, strict=True):
             others = belief.earmarked - sum(belief.waiters.get(each, 0) for each in (job.id, *later))
             kept = others + (belief.promised if ledger.sites.hold_placed else 0)
             own = sum(claim.processors for claim in belief.claims.values() if claim.job is job and not claim.aborting)
-            there.append(belief.free - kept + own)
+            there.append(here - belief.ours - kept + own)
         freed: dict[JobId, list[tuple[int, int]]] = {}
         for claim in ledger.claims.values():
             if claim.aborting and not claim.fenced and claim.abort_tries <= 1:
