@@ -239,7 +239,7 @@ class ExclusionPromises:
 
     def _goes_where_it_may(self, command: JobPlaced, known: set[_Failed], usable: list[int]) -> None:
         job = self._ledger.jobs.get(command.job)
-        if job is None or job.demand is None or job.state is JobState.QUARANTINED or job.request.flexible is not None:
+        if job is None or job.demand is None or job.state is JobState.QUARANTINED:
             return
         sites = self._closed_to(job, known)
         if not sites or set(sites).isdisjoint(dict(command.places)):
@@ -267,7 +267,7 @@ class ExclusionPromises:
     def _is_closed_to(self, site: SiteName, component: Component, job: Job, known: set[_Failed]) -> bool:
         whose = job.submitter, program_of(job.request, component).digest
         left = self._left(site, {each.node for each in known if each.site == site and each[2:4] == whose})
-        return left is not None and left < component.processors <= self._processors[site]
+        return left is not None and left < _least(job, component) <= self._processors[site]
 
     def _left(self, site: SiteName, excluded: Collection[str]) -> int | None:
         """The processors of the site's other nodes; None where it does not name all of them."""
@@ -275,3 +275,11 @@ class ExclusionPromises:
         if sum(sizes.values()) < self._processors[site]:
             return None
         return sum(size for name, size in sizes.items() if name not in excluded)
+
+
+def _least(job: Job, component: Component) -> int:
+    """The fewest processors that the component may have at one site: a flexible one is divided among several."""
+    flexible = job.request.flexible
+    if flexible is None:
+        return component.processors
+    return min([min(split) for split in flexible.splits] or [flexible.component_min])
