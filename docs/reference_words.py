@@ -146,6 +146,11 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
     ("koala.model.request_size", "RESTARTS_MAX", "restarts that a job may ask for"),
     ("koala.model.grid", "RESTART_REST_S_MAX", "seconds that a job whose run failed rests before it is placed again"),
     (
+        "koala.model.grid",
+        "RESTARTS_WITHOUT_REST_MAX",
+        "restarts of a job that come at once where `restart_rest_s` is 0; it rests before further ones",
+    ),
+    (
         "koala.model.request",
         "EXIT_CODE_MAX",
         "the highest exit code, and how many one list may have",
@@ -208,7 +213,7 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
     (
         "koala.model.grid",
         "SITE_RESTARTS_MAX",
-        "restarts of a job after components broke at their sites (`site_restarts_max` sets another)",
+        "restarts in a row of a job after components broke at their sites (`site_restarts_max` sets another)",
     ),
     (
         "koala.model.request_size",

@@ -7,6 +7,7 @@ import pytest
 from koala.core import JobState, Scheduler, decode_snapshot, encode_snapshot
 from koala.core.state.site_belief import Trust
 from koala.model.errors import Fault
+from koala.model.grid import RESTARTS_WITHOUT_REST_MAX
 from koala.model.messages import JobEnded, JobOutcome, Outcome, SiteDrained, SiteResumed, StartComponent
 from tests.support.core_driver import CoreDriver, ask, assert_clean, assert_ledger_balances, part
 
@@ -30,6 +31,17 @@ def _break(driver: CoreDriver, job_id: int = 1) -> str:
     return driver.ledger.names[claim.site]
 
 
+def _end_of_run(
+    driver: CoreDriver, outcome: Outcome, *, fault: Fault | None = None, exit_code: int | None = None
+) -> None:
+    """Let the job's only component reach the barrier, and end there."""
+    driver.pass_time(70.0)
+    (claim,) = driver.job(1).claims
+    assert claim is not None
+    driver.ready(claim.token)
+    driver.end(claim.token, outcome=outcome, fault=fault, reason="its link has no name", exit_code=exit_code)
+
+
 def test_a_job_that_breaks_its_components_on_two_sites_ends_and_costs_no_site_its_trust() -> None:
     """running -> unwinding -> waiting, on one site until that is unusable, then on another; then failed"""
     driver = CoreDriver({"a": 10, "b": 9, "c": 8}, scan_interval_s=0.0, restarts_max=3, avoid_failed_s=0.0)
@@ -47,7 +59,7 @@ def test_a_job_that_breaks_its_components_on_two_sites_ends_and_costs_no_site_it
     (ended,) = driver.all(JobEnded)
     assert ended.outcome is JobOutcome.FAILED
     assert ended.reason.endswith(
-        "the job itself is to blame, as it broke a component on a and on b, after 3 restarts"
+        "the job itself is to blame, as it broke a component on a and on b, after 8 restarts"
     )
     assert (
         sum("the job itself is to blame" in line and "failure of its application" in line for line in driver.story(1))
@@ -123,7 +135,35 @@ def test_restarts_of_a_job_that_is_to_blame_are_bounded_also_without_a_limit_of_
     while driver.job(1).state is not JobState.FAILED and tries < 50:
         _break(driver)
         tries += 1
-    assert tries == 1 + 4 + 1
+    assert tries == 4 + 1
+
+
+@pytest.mark.parametrize("fault", [Fault.JOB, Fault.SITE, Fault.OURS])
+def test_what_breaks_is_counted_anew_after_a_run_in_which_the_application_returned(fault: Fault) -> None:
+    driver = CoreDriver({"a": 10}, scan_interval_s=0.0, error_threshold=100, site_restarts_max=4, restarts_max=None)
+    driver.submit(ask(5))
+    for _ in range(3):
+        for _ in range(4):
+            _end_of_run(driver, Outcome.SITE_FAILED, fault=fault)
+        _end_of_run(driver, Outcome.FAILED, exit_code=1)
+    for _ in range(4):
+        _end_of_run(driver, Outcome.SITE_FAILED, fault=fault)
+    assert driver.job(1).state is not JobState.FAILED
+    _end_of_run(driver, Outcome.SITE_FAILED, fault=fault)
+    (ended,) = driver.all(JobEnded)
+    assert ended.reason == "component 0 failed on a: its link has no name, after 19 restarts"
+    assert len(driver.all(StartComponent)) == 20
+
+
+def test_a_job_that_restarts_very_often_rests_although_the_grid_asks_for_no_rests() -> None:
+    driver = CoreDriver({"a": 10}, scan_interval_s=0.0, restarts_max=None, restart_rest_s=0.0, avoid_failed_s=0.0)
+    driver.submit(ask(5))
+    for _ in range(RESTARTS_WITHOUT_REST_MAX):
+        _end_of_run(driver, Outcome.FAILED, exit_code=1)
+        assert not driver.story(1)[-1].startswith("it rests")
+    for rest_s in (1, 2, 4):
+        _end_of_run(driver, Outcome.FAILED, exit_code=1)
+        assert driver.story(1)[-1] == f"it rests for {rest_s} s before it is placed again"
 
 
 def test_the_blame_survives_a_restart_of_the_scheduler() -> None:

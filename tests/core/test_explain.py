@@ -16,7 +16,7 @@ from koala.core.story import _WORDS
 from koala.model.checkpoint import Checkpoint
 from koala.model.dependency import Dependency
 from koala.model.errors import Fault
-from koala.model.grid import Containers, ContainerTool, Preemption
+from koala.model.grid import RESTARTS_WITHOUT_REST_MAX, Containers, ContainerTool, Preemption
 from koala.model.job_array import read_array
 from koala.model.messages import (
     ChangeAsked,
@@ -486,7 +486,7 @@ def story_of_a_quarantine() -> list[str]:
 def story_of_a_long_life() -> list[str]:
     driver = CoreDriver({"a": 10}, error_threshold=10_000, scan_interval_s=0.0, site_restarts_max=1_000)
     driver.submit(ask(10))
-    for _ in range(150):
+    for _ in range(RESTARTS_WITHOUT_REST_MAX):
         driver.ready(*driver.tokens(1))
         driver.pass_time(1.0)
         driver.end(*driver.tokens(1), outcome=Outcome.SITE_FAILED)
@@ -629,7 +629,7 @@ def test_a_very_long_story_keeps_its_beginning_and_its_end() -> None:
     left_out = [line for line in story if "left out" in line]
     assert len(left_out) == 1
     lines_left_out = int(left_out[0].split()[1])
-    assert lines_left_out + len(story) - 1 == 1 + 150 * 5 + 2
+    assert lines_left_out + len(story) - 1 == 1 + RESTARTS_WITHOUT_REST_MAX * 5 + 2
 
 
 # ------------------------------------------------------------------------- more than idle processors

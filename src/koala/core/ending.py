@@ -96,29 +96,39 @@ class JobEnding:
         self.end(job, JobState.FAILED, f"not all components could be claimed in {tries_in_words(limit)}")
         return True
 
-    def failed_by_itself(self, job: Job, reason: str, said: str = "") -> bool:
-        """What failed is no site's fault: it counts against the job, which ends when it may not start again."""
+    def failed_by_itself(self, job: Job, reason: str, said: str = "", *, exited: bool = False) -> bool:
+        """Count a failure against the job itself, and end the job if it may not start again.
+
+        Where no limit is set, only failures with an exit status (``exited``) may go on for ever.
+        """
         parameters = self.ledger.parameters
         job.failures += 1
         job.application_failures += 1
+        job.breaks_in_row = 0 if exited else job.breaks_in_row + 1
         limit = first_given(job.request.restarts_max, parameters.restarts_max)
-        limit = first_given(limit, parameters.site_restarts_max)
-        if limit is None or job.application_failures <= limit:
-            return False
-        self.end(job, JobState.FAILED, f"{reason}{after_restarts(limit)}{said}")
+        too_often = job.breaks_in_row > parameters.site_restarts_max
+        over = too_often if limit is None else job.application_failures > limit
+        return over and self._not_again(job, reason, said)
+
+    def failed_at_site(self, job: Job, reason: str, said: str = "") -> bool:
+        """Count a failure that is not the job's own doing, and end the job if there were too many in a row."""
+        job.failures += 1
+        job.breaks_in_row += 1
+        over = job.breaks_in_row > self.ledger.parameters.site_restarts_max
+        return over and self._not_again(job, reason, said)
+
+    def _not_again(self, job: Job, reason: str, said: str) -> bool:
+        self.end(job, JobState.FAILED, f"{reason}{after_restarts(job.failures - 1)}{said}")
         return True
 
     def fails_alone(self, job: Job, claim: ComponentClaim, reason: str) -> None:
         """A site does not take a component, nor others of this user, and those of other users start there: the job
         goes elsewhere, but not for ever."""
         ledger, site = self.ledger, self.ledger.names[claim.site]
-        job.failures += 1
         job.tell(ledger.now, "not_taken", claim.component, claim.site, reason)
         job.tell(ledger.now, "alone", claim.site)
-        reason, limit = f"{site} did not take a component: {reason}", ledger.parameters.site_restarts_max
-        if job.failures - job.application_failures > limit:
-            self.end(job, JobState.FAILED, f"{reason}{after_restarts(limit)}")
-        else:
+        reason = f"{site} did not take a component: {reason}"
+        if not self.failed_at_site(job, reason):
             self.avoidance.failed_at(job, site)
             self.back_to_queue(job, reason)
 

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Sequence
 
 from koala.core.collecting import OutputCollecting
 from koala.core.ending import JobEnding
-from koala.core.failures.avoidance import after_restarts, last_word, said_last
+from koala.core.failures.avoidance import last_word, said_last
 from koala.core.failures.blame import Blame
 from koala.core.lifecycle import JobState
 from koala.core.state.checkpoints import JobCheckpoints, still_runs
 from koala.core.state.encoded import INFINITY
 from koala.core.state.job import ComponentClaim, ComponentPhase, Job
-from koala.core.state.ledger import Ledger, first_given
+from koala.core.state.ledger import Ledger
 from koala.core.state.link_use import sent_between_sites_bit_s
 from koala.core.state.site_belief import ERROR_CHARACTERS_MAX
 from koala.core.state.timers import Alarm
@@ -505,22 +505,16 @@ class JobRunning:
         if ran and unknown:
             self.blame.component_broke(job, claim)
         self._given_back(job, claim)
-        job.failures += 1
-        job.application_failures += blamed
         job.tell(ledger.now, "component_failed", claim.component, claim.site, f"{reason}{said}")
         reason = f"component {claim.component} failed on {ledger.names[claim.site]}: {reason}"
         if blamed:
             if not blamed_before:
                 job.tell(ledger.now, "to_blame", job.to_blame)
             reason = f"{reason}; the job itself is to blame, as {job.to_blame}"
-            limit = first_given(job.request.restarts_max, ledger.parameters.restarts_max)
-            count = job.application_failures
+            over = self.ending.failed_by_itself(job, reason, said)
         else:
-            limit, count = None, job.failures - job.application_failures
-        limit = first_given(limit, ledger.parameters.site_restarts_max)
-        if limit is not None and count > limit:
-            self.ending.end(job, JobState.FAILED, f"{reason}{after_restarts(limit)}{said}")
-        else:
+            over = self.ending.failed_at_site(job, reason, said)
+        if not over:
             if alone or (ran and event.fault is not Fault.SITE):
                 self.ending.avoidance.failed_at(job, ledger.names[claim.site])
             self.ending.back_to_queue(job, reason)
@@ -579,20 +573,17 @@ class JobRunning:
     def _application_failed(self, job: Job, claim: ComponentClaim, event: ComponentEnded) -> None:
         """The user's program failed: started again as a whole, but not for ever, nor against its user's word."""
         ledger = self.ledger
-        job.failures += 1
-        job.application_failures += 1
         code = "" if event.exit_code is None else f" with exit code {event.exit_code}"
         reason, said = f"component {claim.component} failed on {ledger.names[claim.site]}{code}", said_last(event)
         job.tell(ledger.now, "component_failed", claim.component, claim.site, f"the application ended{code}{said}")
-        limit = first_given(job.request.restarts_max, ledger.parameters.restarts_max)
         word = last_word(job.request, event.exit_code)
         if word is None and event.exit_code is not None and claim.phase is _CLAIM_RUNNING:
             self.blame.application_failed(job, claim, event.exit_code, event.nodes)
         if word is not None:
+            job.failures += 1
+            job.application_failures += 1
             self.ending.end(job, JobState.FAILED, f"{reason}, {word}{said}")
-        elif limit is not None and job.application_failures > limit:
-            self.ending.end(job, JobState.FAILED, f"{reason}{after_restarts(limit)}{said}")
-        else:
+        elif not self.ending.failed_by_itself(job, reason, said, exited=True):
             self.ending.avoidance.failed_at(job, ledger.names[claim.site])
             self.ending.back_to_queue(job, reason)
 

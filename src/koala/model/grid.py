@@ -27,6 +27,9 @@ NODES_NAMED_MAX = 10_000
 SITE_RESTARTS_MAX = 100
 # A job whose runs fail rests no longer than this before it is placed again.
 RESTART_REST_S_MAX = 600.0
+# So many restarts a job may have without a rest, where the grid asks for none. From then on it rests all the same: an
+# application that fails at once and may restart for ever would keep the scheduler and a site busy for nothing.
+RESTARTS_WITHOUT_REST_MAX = 100
 # How many jobs of a queue may have plans.
 PLAN_DEPTH_MAX = 1_000
 # How many have them where the grid file says nothing else; the papers' grids have none.
@@ -421,8 +424,8 @@ class SchedulerParameters(msgspec.Struct, frozen=True, kw_only=True):
     - ``restart_rest_s``: how long a job whose run failed rests before it is placed again, twice as long each time
       up to RESTART_REST_S_MAX; ``avoid_failed_s``: how long it avoids the site where it failed while there is another
       way.
-    - ``site_restarts_max``: how often a job starts again after failures that are blamed on sites, and after those
-      blamed on itself where ``restarts_max`` sets no limit.
+    - ``site_restarts_max``: how often in a row a job starts again after failures without an exit status: those
+      blamed on sites, and those blamed on itself where ``restarts_max`` sets no limit.
     - ``plan_depth``: so many jobs of each queue that cannot start get a plan, which no later job may put off: 1 is
       EASY backfilling over all sites, more is towards conservative backfilling, 0 makes no plans. A grid file
       that says nothing means PLAN_DEPTH_DEFAULT.

@@ -16,7 +16,7 @@ from koala.core.lifecycle import JobState
 from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
 from koala.core.state.timers import Alarm
-from koala.model.grid import RESTART_REST_S_MAX
+from koala.model.grid import RESTART_REST_S_MAX, RESTARTS_WITHOUT_REST_MAX
 from koala.model.messages import ComponentEnded
 from koala.model.request import JobId, Request, SiteName
 from koala.policies.interface import Demand, DemandKey, can_ever_fit
@@ -28,6 +28,7 @@ Question: TypeAlias = tuple[DemandKey, tuple[SiteName, ...]]
 Way: TypeAlias = tuple[tuple[SiteName, ...], Demand]
 # A rest is doubled so often at most: by then it has long reached its bound.
 _DOUBLINGS_MAX = 30
+_REST_S = 1.0  # the first rest of a job that restarted very often, where the grid asks for no rests
 
 
 class SiteAvoidance:
@@ -52,11 +53,12 @@ class SiteAvoidance:
 
     def rest(self, job: Job) -> None:
         """The job failed: it rests before it is placed again, twice as long each time."""
-        parameters = self.ledger.parameters
-        least_s = parameters.restart_rest_s
-        longest_s = max(least_s, RESTART_REST_S_MAX)
-        job.rest_s = min(least_s * 2.0 ** min(job.restart_rests, _DOUBLINGS_MAX), longest_s)
+        least_s, doublings = self.ledger.parameters.restart_rest_s, job.restart_rests
         job.restart_rests += 1
+        if least_s == 0 and doublings >= RESTARTS_WITHOUT_REST_MAX:
+            least_s, doublings = _REST_S, doublings - RESTARTS_WITHOUT_REST_MAX
+        longest_s = max(least_s, RESTART_REST_S_MAX)
+        job.rest_s = min(least_s * 2.0 ** min(doublings, _DOUBLINGS_MAX), longest_s)
 
     def enqueue(self, job: Job) -> None:
         """The job waits for a place again: after its rest, if it has one, and not where it failed, if it can."""
@@ -161,11 +163,11 @@ def last_word(request: Request, exit_code: int | None) -> str | None:
     return None
 
 
-def after_restarts(limit: int) -> str:
-    """How often a job was restarted that is not any more, in words."""
-    if limit == 0:
+def after_restarts(count: int) -> str:
+    """How often a job that ends was started again, in words."""
+    if count == 0:
         return ", and it may not be restarted"
-    return f", after {limit} {'restart' if limit == 1 else 'restarts'}"
+    return f", after {count} {'restart' if count == 1 else 'restarts'}"
 
 
 def said_last(event: ComponentEnded) -> str:

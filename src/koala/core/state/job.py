@@ -221,6 +221,7 @@ class Job(_JobLinks):
     starts: int = 0
     failures: int = 0
     application_failures: int = 0
+    breaks_in_row: int = 0  # failures without an exit status since its application last returned one
     preemptions: int = 0
     gained_processor_s: float = 0.0
     wasted_processor_s: float = 0.0

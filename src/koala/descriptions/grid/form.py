@@ -222,7 +222,7 @@ class SchedulerText(Description):
     )
     site_restarts_max: CountOrZero = Field(
         default=_SCHEDULER.site_restarts_max,
-        description="restarts of a job after components broke at their sites, at most",
+        description="restarts in a row of a job after components broke at their sites, at most",
     )
     plan_depth: Annotated[CountOrZero, Field(le=PLAN_DEPTH_MAX)] = Field(
         default=PLAN_DEPTH_DEFAULT,
