@@ -190,6 +190,14 @@ def test_parts_of_a_divided_job_go_to_no_site_without_nodes_for_them() -> None:
     assert places(driver, submit(driver, flexible)) == ["a", "b"]
 
 
+def test_a_part_of_a_divided_job_is_whole_tasks_and_goes_to_no_site_without_nodes_for_one() -> None:
+    """It may be of one processor, and its tasks have four each."""
+    driver = grid({"a": ("a1",), "b": ("b1",), "c": ("c1", "c2")})
+    learn(driver, script(), "c1", "c2", at="c")
+    tasks = Component(processors=8, application=Application(script=SCRIPT, processors_per_task=4))
+    assert places(driver, submit(driver, ask(tasks, flexible=Flexibility(component_min=1)))) == ["a", "b"]
+
+
 def test_a_site_that_does_not_name_its_nodes_stays_a_place() -> None:
     driver = CoreDriver({"a": 8, "b": 4}, scan_interval_s=0.0)
     learn(driver, script(), "a1")

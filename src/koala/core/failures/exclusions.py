@@ -142,7 +142,7 @@ class NodeExclusions:
         kinds = kinds or [(each.whole, each.features, 1) for each in belief.named]
         room = sum(count * places_of(whole, features, shape) for whole, features, count in kinds)
         lost = sum(places_of(each.whole, each.features, shape) for each in belief.named if each.name in without)
-        tasks = processors // shape.processors
+        tasks = -(-processors // shape.processors)
         return room < tasks or room - lost >= tasks
 
     def _program(self, job: Job, part: int) -> str:

@@ -278,8 +278,9 @@ class ExclusionPromises:
 
 
 def _least(job: Job, component: Component) -> int:
-    """The fewest processors that the component may have at one site: a flexible one is divided among several."""
-    flexible = job.request.flexible
+    """The fewest processors that the component may have at one site: a flexible one is divided among several, by
+    whole tasks."""
+    flexible, per_task = job.request.flexible, component.application.processors_per_task
     if flexible is None:
         return component.processors
-    return min([min(split) for split in flexible.splits] or [flexible.component_min])
+    return -(-min([min(split) for split in flexible.splits] or [flexible.component_min]) // per_task) * per_task
