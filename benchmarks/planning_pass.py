@@ -72,7 +72,7 @@ def loaded(waiting: int, plan_depth: int, *, hard: bool) -> tuple[Scheduler, lis
         answer = scheduler.handle(
             JobSubmitted(at=at, job=job, request=request(size, 50_000.0 + rng.uniform(0, 50_000.0)))
         )
-        for command in answer:
+        for command in answer.commands:
             if isinstance(command, StartComponent):
                 scheduler.handle(ComponentReady(at=at, token=command.token))
                 tokens.append(command.token)
@@ -150,7 +150,7 @@ class NodeWorld:
         asked = Request(components=(component,), flexible=Flexibility(), walltime_s=walltime_s)
         started = [
             each
-            for each in self.scheduler.handle(JobSubmitted(at=at, job=self._job, request=asked))
+            for each in self.scheduler.handle(JobSubmitted(at=at, job=self._job, request=asked)).entries
             if isinstance(each, StartComponent)
         ]
         for each in started:
@@ -181,7 +181,7 @@ class NodeWorld:
             self.scheduler.handle(ComponentEnded(at=at, token=token, outcome=Outcome.DONE, exit_code=0))
         for report in reports:
             self.scheduler.handle(report)
-        answer = self.scheduler.handle(Tick(at=at))
+        answer = self.scheduler.handle(Tick(at=at)).entries
         took_s = time.process_time() - before
         for each in answer:  # what starts is shown from the next pass on
             if isinstance(each, StartComponent):

@@ -30,16 +30,9 @@ from typing import Any
 import msgspec
 
 from koala.core import Scheduler
+from koala.model.facts import JobEnded, JobPlaced, JobRequeued, TurnEntry
 from koala.model.grid import AnswerFaults, Site, Startup
-from koala.model.messages import (
-    AnyCommand,
-    CancelAsked,
-    JobEnded,
-    JobPlaced,
-    JobRequeued,
-    ReleaseBarrier,
-    StartComponent,
-)
+from koala.model.messages import CancelAsked, ReleaseBarrier, StartComponent
 from koala.policies import Catalogue
 from koala.simulator.torture.order import numbers_of
 from koala.simulator.torture.storms import Storm, draw_storm
@@ -121,28 +114,28 @@ def decisions(case: Storm) -> History:
         happened = world.next(scheduler.due_at)
         if happened is None or happened.at > until_s:
             break
-        for command in scheduler.handle(happened):
-            world.perform(command, happened.at)
-            for job, what, where in _told(command):
+        for entry in scheduler.handle(happened).entries:
+            world.perform(entry, happened.at)
+            for job, what, where in _told(entry):
                 history[str(job)].append((round(happened.at * 1e6), what, where))
     for entries in history.values():
         entries.sort()  # within one moment no order is promised
     return dict(history)
 
 
-def _told(command: AnyCommand) -> Iterable[tuple[int, str, str]]:
-    match command:
+def _told(entry: TurnEntry) -> Iterable[tuple[int, str, str]]:
+    match entry:
         case JobPlaced():
-            yield command.job, "placed", json.dumps(msgspec.to_builtins(command.places))
+            yield entry.job, "placed", json.dumps(msgspec.to_builtins(entry.places))
         case StartComponent():
-            yield command.job, "claimed", f"{command.component} at {command.site}"
+            yield entry.job, "claimed", f"{entry.component} at {entry.site}"
         case ReleaseBarrier():
-            yield command.job, "started", ""
+            yield entry.job, "started", ""
         case JobRequeued():
-            yield command.job, "returned to its queue", ""
+            yield entry.job, "returned to its queue", ""
         case JobEnded():
-            counts = f"tries {command.placement_tries}/{command.claiming_tries}, failures {command.failures}"
-            yield command.job, "ended", f"{command.outcome}, runs {command.runs}, {counts}"
+            counts = f"tries {entry.placement_tries}/{entry.claiming_tries}, failures {entry.failures}"
+            yield entry.job, "ended", f"{entry.outcome}, runs {entry.runs}, {counts}"
 
 
 def run_cases() -> None:

@@ -44,6 +44,7 @@ REGIONS: dict[str, Callable[[], str]] = {
     "policies": reference_tables.policies,
     "events": reference_tables.events,
     "commands": reference_tables.commands,
+    "facts": reference_tables.facts,
     "outcomes": reference_tables.outcomes,
     "states": reference_tables.states,
     "transitions": reference_tables.transitions,

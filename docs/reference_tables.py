@@ -19,6 +19,7 @@ from koala.cli import VERBS, koala
 from koala.core.lifecycle import ENDED, MEANING, TRANSITIONS
 from koala.descriptions.rsl import reader as rsl
 from koala.descriptions.sbatch import options as sbatch_options
+from koala.model.facts import AnyFact
 from koala.model.messages import AnyCommand, AnyEvent, JobOutcome, Outcome
 from koala.policies import Catalogue
 from koala.policies.catalogue import PARAMETERS
@@ -144,6 +145,11 @@ def events() -> str:
 def commands() -> str:
     """Everything that a driver can be told to do."""
     return _messages(get_args(AnyCommand))
+
+
+def facts() -> str:
+    """Everything that the core can put on record."""
+    return _messages(get_args(AnyFact))
 
 
 def _messages(kinds: tuple[type[msgspec.Struct], ...]) -> str:

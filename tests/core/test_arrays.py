@@ -12,11 +12,10 @@ from koala.core.scheduler import CANCELLED_AT_ONCE_MAX
 from koala.core.state.expected_starts import ELEMENTS_FORESEEN_MAX
 from koala.core.story import element_counts
 from koala.model.dependency import Condition, Dependency
+from koala.model.facts import ElementMade, JobEnded
 from koala.model.job_array import ARRAY_ELEMENTS_MAX, ARRAY_RANGES_MAX, ArrayError, element_number, read_array
 from koala.model.messages import (
-    ElementMade,
     HoldAsked,
-    JobEnded,
     JobOutcome,
     JobQuarantined,
     JobSubmitted,

@@ -9,8 +9,9 @@ import pytest
 from koala.core import JobState, Scheduler, decode_snapshot, encode_snapshot
 from koala.core.failures.avoidance import AVOIDED_MAX
 from koala.model.errors import Fault
+from koala.model.facts import JobPlaced
 from koala.model.grid import RESTART_REST_S_MAX
-from koala.model.messages import ChangeAsked, JobOutcome, JobPlaced, Outcome, SiteDrained, SiteResumed, StartComponent
+from koala.model.messages import ChangeAsked, JobOutcome, Outcome, SiteDrained, SiteResumed, StartComponent
 from koala.model.request import Priority
 from koala.policies.interface import can_ever_fit
 from tests.support.core_driver import CoreDriver, ask, assert_clean, assert_ledger_balances, kind, part

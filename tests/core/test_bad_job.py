@@ -7,8 +7,9 @@ import pytest
 from koala.core import JobState, Scheduler, decode_snapshot, encode_snapshot
 from koala.core.state.site_belief import Trust
 from koala.model.errors import Fault
+from koala.model.facts import JobEnded
 from koala.model.grid import RESTARTS_WITHOUT_REST_MAX
-from koala.model.messages import JobEnded, JobOutcome, Outcome, SiteDrained, SiteResumed, StartComponent
+from koala.model.messages import JobOutcome, Outcome, SiteDrained, SiteResumed, StartComponent
 from tests.support.core_driver import CoreDriver, ask, assert_clean, assert_ledger_balances, part
 
 

@@ -6,13 +6,13 @@ from itertools import pairwise
 
 from koala.core import JobState
 from koala.core.ending import ABORT_WAIT_FACTOR_MAX
+from koala.model.facts import JobRequeued
 from koala.model.launch import BARRIER_TIMEOUT_S_MAX
 from koala.model.messages import (
     AbortComponent,
     AskSite,
     ComponentEnded,
     InputSource,
-    JobRequeued,
     Outcome,
     ReleaseBarrier,
     StartComponent,

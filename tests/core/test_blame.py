@@ -9,7 +9,8 @@ import pytest
 
 from koala.core import Scheduler, decode_snapshot, encode_snapshot
 from koala.core.state.blame import ACCUSATION_S, ACCUSATIONS_KEPT_MAX, Accusation, SiteRecord
-from koala.model.messages import JobSubmitted, Outcome, SiteDistrusted, SiteResumed
+from koala.model.facts import SiteDistrusted
+from koala.model.messages import JobSubmitted, Outcome, SiteResumed
 from koala.model.request import Application, Component
 from tests.support.core_driver import CoreDriver, ask, assert_ledger_balances
 

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from koala.core import JobState
-from koala.model.messages import AbortComponent, CancelTransfer, JobEnded, JobOutcome, Outcome
+from koala.model.facts import JobEnded
+from koala.model.messages import AbortComponent, CancelTransfer, JobOutcome, Outcome
 from tests.support.core_driver import CoreDriver, ask, assert_clean, assert_ledger_balances, kind, part
 
 

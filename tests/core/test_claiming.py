@@ -11,12 +11,11 @@ import pytest
 
 from koala.core import JobState
 from koala.core.running import START_REACHED_S
+from koala.model.facts import JobEnded, JobRequeued
 from koala.model.messages import (
     AbortComponent,
     CancelTransfer,
-    JobEnded,
     JobOutcome,
-    JobRequeued,
     Outcome,
     ReleaseBarrier,
     SiteDrained,

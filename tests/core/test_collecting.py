@@ -7,13 +7,11 @@ import pytest
 
 from koala.core import JobState, Scheduler, decode_snapshot, encode_snapshot
 from koala.model.dependency import Condition, Dependency
+from koala.model.facts import JobEnded, OutputRegistered, TurnEntry
 from koala.model.messages import (
-    AnyCommand,
     CollectOutputs,
-    JobEnded,
     JobOutcome,
     JobQuarantined,
-    OutputRegistered,
     OutputsCollected,
     RestartAsked,
     SiteLost,
@@ -35,7 +33,7 @@ def made(path: str = "result.h5", size_bytes: int = 7, *, also_at: tuple[str, ..
     return MadeOutput(path=path, size_bytes=size_bytes, checksum="0" * 64, also_at=also_at)
 
 
-def collected(driver: CoreDriver, token: str, *outputs: MadeOutput, problem: str = "") -> list[AnyCommand]:
+def collected(driver: CoreDriver, token: str, *outputs: MadeOutput, problem: str = "") -> list[TurnEntry]:
     job = int(token.partition(".")[0])
     return driver.send(OutputsCollected(at=driver.now, job=job, token=token, outputs=outputs, problem=problem))
 
@@ -208,7 +206,7 @@ def test_a_restart_of_the_scheduler_goes_on_collecting(driver: CoreDriver) -> No
     twin = Scheduler.from_snapshot(driver.scheduler.grid, None, decode_snapshot(text))
     assert encode_snapshot(twin.snapshot()) == text
     told = OutputsCollected(at=driver.now, job=1, token=tokens[1], outputs=(made("logs"),))
-    assert twin.handle(told) == driver.send(told)
+    assert twin.handle(told).entries == driver.send(told)
     assert driver.ended(1).outcome is JobOutcome.DONE
 
 

@@ -11,10 +11,10 @@ import pytest
 from koala.core import JobState, Scheduler, decode_snapshot, encode_snapshot
 from koala.core.failures.program import program_of
 from koala.core.state.blame import NodeAccusation
+from koala.model.facts import JobPlaced
 from koala.model.job_array import ArraySpec
 from koala.model.messages import (
     AbortComponent,
-    JobPlaced,
     JobSubmitted,
     Outcome,
     SiteDrained,

@@ -16,6 +16,7 @@ from koala.core.story import _WORDS
 from koala.model.checkpoint import Checkpoint
 from koala.model.dependency import Dependency
 from koala.model.errors import Fault
+from koala.model.facts import JobEnded, JobPlaced
 from koala.model.grid import RESTARTS_WITHOUT_REST_MAX, Containers, ContainerTool, Preemption
 from koala.model.job_array import read_array
 from koala.model.messages import (
@@ -23,8 +24,6 @@ from koala.model.messages import (
     CheckpointBrought,
     FileChanged,
     HoldAsked,
-    JobEnded,
-    JobPlaced,
     JobQuarantined,
     JobSubmitted,
     LinkProbed,

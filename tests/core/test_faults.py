@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from koala.core import JobState
-from koala.model.messages import AbortComponent, JobEnded, JobOutcome, JobPlaced, JobRequeued, Outcome, StartComponent
+from koala.model.facts import JobEnded, JobPlaced, JobRequeued
+from koala.model.messages import AbortComponent, JobOutcome, Outcome, StartComponent
 from tests.support.core_driver import CoreDriver, ask, assert_clean, assert_ledger_balances, kind, part
 
 OF_THE_SITE = [Outcome.SITE_FAILED, Outcome.ABORTED, Outcome.ABSENT, Outcome.REFUSED]

@@ -7,21 +7,17 @@ from typing import Any
 import pytest
 
 from koala.core import JobState
-from koala.model.forecast import TELLING_S
+from koala.core.predictors import TELLING_S
+from koala.model.facts import JobEnded, JobPlaced, JobRequeued, OutputRegistered, TurnEntry
 from koala.model.job_array import ArraySpec
 from koala.model.messages import (
     AbortComponent,
-    AnyCommand,
     CancelTransfer,
     FileChanged,
     HoldAsked,
-    JobEnded,
     JobOutcome,
-    JobPlaced,
-    JobRequeued,
     JobSubmitted,
     Outcome,
-    OutputRegistered,
     OutputsCollected,
     StartTransfer,
 )
@@ -338,7 +334,7 @@ def reading_out(**more: Any) -> Request:
     return ask(Component(processors=1, input_files=(InputFile(name=OUT),)), **more)
 
 
-def forget_out(driver: CoreDriver) -> list[AnyCommand]:
+def forget_out(driver: CoreDriver) -> list[TurnEntry]:
     return driver.send(FileChanged(at=driver.now, file=OUT, size_bytes=7, replicas=(), by="anna")) + driver.settle()
 
 

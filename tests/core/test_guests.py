@@ -7,8 +7,9 @@ import pytest
 
 from koala.core import JobState, Scheduler
 from koala.core.state.snapshots.snapshot import decode_snapshot, encode_snapshot
+from koala.model.facts import JobPlaced
 from koala.model.grid import BatchSettings, Grid, Site, SiteKind
-from koala.model.messages import JobOutcome, JobPlaced, JobSubmitted, Tick
+from koala.model.messages import JobOutcome, JobSubmitted, Tick
 from koala.model.request import Request
 from tests.support.core_driver import CoreDriver, ask, ask_total, make_grid, part
 

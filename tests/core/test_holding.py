@@ -7,15 +7,14 @@ import pytest
 from koala.core import JobState, Scheduler, decode_snapshot, encode_snapshot
 from koala.core import scheduler as core_scheduler
 from koala.model.dependency import DEPENDENCIES_MAX, DEPENDENCIES_TOLD_MAX, Condition, Dependency
+from koala.model.facts import JobHeld, JobUnheld
 from koala.model.messages import (
     ChangeAsked,
     EndedJob,
     HoldAsked,
-    JobHeld,
     JobOutcome,
     JobQuarantined,
     JobSubmitted,
-    JobUnheld,
     Outcome,
     RequeueAsked,
     RestartAsked,
@@ -372,7 +371,7 @@ def test_very_many_that_wait_for_one_are_told_in_several_goes_also_over_a_restar
     snapshot = decode_snapshot(encode_snapshot(driver.scheduler.snapshot()))
     assert (snapshot.turned_told, [each.job for each in snapshot.turned]) == (4, [1])
     again = Scheduler.from_snapshot(driver.scheduler.grid, None, snapshot)
-    commands = [each for _ in range(3) for each in again.handle(Tick(at=driver.now))]
+    commands = [each for _ in range(3) for each in again.handle(Tick(at=driver.now)).entries]
     assert [each.job for each in kind(commands, JobUnheld)] == [5, 6, 7, 8, 9, 10, 11]
     assert not again.ledger.turned
     driver.settle()

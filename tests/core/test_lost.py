@@ -12,10 +12,9 @@ from hypothesis import strategies as st
 from koala.core import JobState, Scheduler, decode_snapshot, encode_snapshot
 from koala.core.lost import SILENCE_GAP_S
 from koala.core.state.snapshots.snapshot import SnapshotError
+from koala.model.facts import JobRequeued, TurnEntry
 from koala.model.messages import (
     AbortComponent,
-    AnyCommand,
-    JobRequeued,
     Outcome,
     ReleaseBarrier,
     SiteLost,
@@ -27,11 +26,11 @@ from koala.model.messages import (
 from tests.support.core_driver import CoreDriver, ask, assert_clean, assert_ledger_balances, kind, make_grid, part
 
 
-def silence(driver: CoreDriver, site: str, *, answers: bool = False) -> list[AnyCommand]:
+def silence(driver: CoreDriver, site: str, *, answers: bool = False) -> list[TurnEntry]:
     return driver.send(SiteSilent(at=driver.now, site=site, reason="no route to host", answers=answers))
 
 
-def lose(driver: CoreDriver, site: str) -> list[AnyCommand]:
+def lose(driver: CoreDriver, site: str) -> list[TurnEntry]:
     return driver.send(SiteLost(at=driver.now, site=site))
 
 
@@ -39,7 +38,7 @@ def lost(driver: CoreDriver, site: str) -> str:
     return driver.ledger.sites.sites[driver.ledger.index[site]].lost
 
 
-def starts(commands: list[AnyCommand]) -> list[tuple[str, str]]:
+def starts(commands: list[TurnEntry]) -> list[tuple[str, str]]:
     return [(start.token, start.site) for start in kind(commands, StartComponent)]
 
 

@@ -13,15 +13,8 @@ from koala.core.preemption.victims import Victims
 from koala.core.state.availability import GRACE_S, Availability, expected_at
 from koala.core.state.reservations import PlanFinder, Reservation
 from koala.core.story import JobPlan
-from koala.model.messages import (
-    AnyEvent,
-    JobPlaced,
-    Outcome,
-    SiteDrained,
-    SiteReported,
-    SiteSilent,
-    Tick,
-)
+from koala.model.facts import JobPlaced
+from koala.model.messages import AnyEvent, Outcome, SiteDrained, SiteReported, SiteSilent, Tick
 from koala.model.nodes import RELEASES_MAX
 from koala.model.request import Priority, Refusal, Request
 from koala.policies import Catalogue
@@ -397,10 +390,10 @@ def test_plans_survive_a_restart() -> None:
     snapshot = decode_snapshot(encode_snapshot(driver.scheduler.snapshot()))
     again = Scheduler.from_snapshot(driver.scheduler.grid, None, snapshot)
     assert again.ledger.jobs[2].plan_at == 100.0
-    assert not kind(again.handle(Tick(at=driver.now)), JobPlaced)
+    assert not kind(again.handle(Tick(at=driver.now)).entries, JobPlaced)
     other = make_grid({"a": 10, "b": 10, "c": 20}, scan_interval_s=0.0, plan_depth=1)
     wider = Scheduler.from_snapshot(other, None, snapshot)
-    placed = [each.job for _ in range(2) for each in kind(wider.handle(Tick(at=driver.now)), JobPlaced)]
+    placed = [each.job for _ in range(2) for each in kind(wider.handle(Tick(at=driver.now)).entries, JobPlaced)]
     assert placed == [2, 3]
 
 

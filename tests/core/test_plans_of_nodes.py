@@ -15,8 +15,9 @@ from msgspec.structs import replace
 from koala.core import JobState
 from koala.core.state.nodes.guaranteed_places import BYTE, GPU, KnownNodes, LooseTasks, sure_places
 from koala.core.state.nodes.pools import PLAIN
+from koala.model.facts import JobRequeued
 from koala.model.grid import Preemption
-from koala.model.messages import JobRequeued, Outcome, SiteReported
+from koala.model.messages import Outcome, SiteReported
 from koala.model.nodes import NodeClass, NodeSize, TaskNeeds, TaskShape, held_node_classes
 from koala.model.request import Application, Component, Priority, Request
 from tests.support.core_driver import CoreDriver, ask, part

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from koala.core import JobState
-from koala.model.messages import AbortComponent, JobRequeued, Outcome, SiteDrained, StartComponent, StartTransfer
+from koala.model.facts import JobRequeued
+from koala.model.messages import AbortComponent, Outcome, SiteDrained, StartComponent, StartTransfer
 from tests.support.core_driver import CoreDriver, ask, assert_clean, assert_ledger_balances, kind, part
 
 

@@ -14,8 +14,9 @@ from koala.core.preemption.victims import CANDIDATES_MAX, candidates
 from koala.daemon.service.submissions import try_out
 from koala.model.api import DryRun
 from koala.model.checkpoint import Checkpoint, CheckpointSignal
+from koala.model.facts import JobRequeued
 from koala.model.grid import Preemption
-from koala.model.messages import AbortComponent, JobRequeued, Outcome, SiteDrained, SiteReported, Tick
+from koala.model.messages import AbortComponent, Outcome, SiteDrained, SiteReported, Tick
 from koala.model.request import Application, Component, Request
 from koala.policies import Catalogue
 from tests.support.core_driver import CoreDriver, ask, assert_clean, assert_ledger_balances, kind, part

@@ -8,8 +8,9 @@ import msgspec
 
 from koala.core import Scheduler
 from koala.core.probing import PROBE_DEADLINE_S, PROBE_FIRST_S, PROBE_GAP_S_MIN, probe_every_s, why_not_probed
+from koala.model.facts import TurnEntry
 from koala.model.grid import PROBE_EVERY_S, BatchSettings, Grid, SchedulerParameters, Site, SiteKind, StoredFile
-from koala.model.messages import AnyCommand, AnyEvent, JobSubmitted, LinkProbed, ProbeLink, SiteReported, Tick
+from koala.model.messages import AnyEvent, JobSubmitted, LinkProbed, ProbeLink, SiteReported, Tick
 from koala.model.request import Component, InputFile, Request
 
 EVERY_S = 600.0
@@ -31,12 +32,12 @@ def begun(grid: Grid) -> Scheduler:
     return scheduler
 
 
-def probes(commands: list[AnyCommand]) -> list[tuple[str, str]]:
+def probes(commands: list[TurnEntry]) -> list[tuple[str, str]]:
     return [(each.source, each.target) for each in commands if isinstance(each, ProbeLink)]
 
 
 def asked(scheduler: Scheduler, event: AnyEvent) -> list[tuple[str, str]]:
-    return probes(scheduler.handle(event))
+    return probes(scheduler.handle(event).entries)
 
 
 def answer(at: float, link: tuple[str, str], reason: str = "") -> LinkProbed:

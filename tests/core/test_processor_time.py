@@ -11,10 +11,10 @@ import pytest
 
 from koala.core import JobState
 from koala.model.checkpoint import Checkpoint, CheckpointSignal
+from koala.model.facts import JobEnded
 from koala.model.messages import (
     AbortComponent,
     CancelAsked,
-    JobEnded,
     Outcome,
     RestartAsked,
     SiteLost,

@@ -10,15 +10,14 @@ from collections.abc import Callable
 import pytest
 
 from koala.core import HandlingError, JobState, Scheduler, decode_snapshot, encode_snapshot
+from koala.model.facts import JobPlaced, JobRequeued
 from koala.model.messages import (
     AbortComponent,
     CancelAsked,
     CancelTransfer,
     ComponentEnded,
     ComponentReady,
-    JobPlaced,
     JobQuarantined,
-    JobRequeued,
     JobSubmitted,
     Outcome,
     RequeueAsked,
@@ -142,7 +141,7 @@ def test_what_is_due_does_not_keep_a_job_from_its_quarantine() -> None:
     assert raised.value.jobs == (2,)
     after = Scheduler.from_snapshot(driver.scheduler.grid, raising_policy(), decode_snapshot(record))
     after.handle(JobQuarantined(at=100.0, job=2, reason="an error of ours"))
-    placed = kind([*after.handle(Tick(at=100.0)), *after.handle(Tick(at=200.0))], JobPlaced)
+    placed = kind([*after.handle(Tick(at=100.0)).entries, *after.handle(Tick(at=200.0)).entries], JobPlaced)
     assert [each.job for each in placed] == [3]
     assert after.ledger.jobs[2].state is JobState.QUARANTINED
 
@@ -170,7 +169,8 @@ def test_what_raises_while_it_is_given_back_is_left_out_and_told() -> None:
     driver.send(JobSubmitted(at=0.0, job=1, request=ask(2, 2)))
     job = driver.ledger.jobs[1]
     job.link_demands = [(10**6, 1)]  # which no link has
-    aborts = kind(driver.scheduler.handle(JobQuarantined(at=0.0, job=1, reason="an error of ours")), AbortComponent)
+    turn = driver.scheduler.handle(JobQuarantined(at=0.0, job=1, reason="an error of ours"))
+    aborts = kind(turn.commands, AbortComponent)
     assert len(aborts) == 2
     told = driver.scheduler.explain(1)
     assert told is not None

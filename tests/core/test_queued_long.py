@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from koala.core import JobState
-from koala.model.messages import AbortComponent, JobRequeued, Outcome, ReleaseBarrier, StartComponent, Tick
+from koala.model.facts import JobRequeued
+from koala.model.messages import AbortComponent, Outcome, ReleaseBarrier, StartComponent, Tick
 from tests.support.core_driver import CoreDriver, ask, ask_total, assert_clean, assert_ledger_balances, kind, part
 
 PATIENCE_S = 5.0

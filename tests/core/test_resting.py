@@ -6,7 +6,8 @@ from itertools import pairwise
 
 from koala.core import JobState
 from koala.core.state.ledger import REST_S, REST_S_MAX
-from koala.model.messages import JobEnded, JobPlaced, Outcome
+from koala.model.facts import JobEnded, JobPlaced
+from koala.model.messages import Outcome
 from tests.support.core_driver import CoreDriver, ask, assert_clean, assert_ledger_balances, kind
 
 

@@ -7,15 +7,16 @@ from typing import Any
 import pytest
 
 from koala.core import JobState, Scheduler
-from koala.model.messages import AnyCommand, JobPlaced, Outcome, SiteSilent, StartComponent
+from koala.model.facts import JobPlaced, TurnEntry
+from koala.model.messages import Outcome, SiteSilent, StartComponent
 from tests.support.core_driver import CoreDriver, ask, assert_ledger_balances, kind, part
 
 
-def silence(driver: CoreDriver, site: str, *, answers: bool = False) -> list[AnyCommand]:
+def silence(driver: CoreDriver, site: str, *, answers: bool = False) -> list[TurnEntry]:
     return driver.send(SiteSilent(at=driver.now, site=site, reason="no route to host", answers=answers))
 
 
-def sites_of(commands: list[AnyCommand]) -> list[str]:
+def sites_of(commands: list[TurnEntry]) -> list[str]:
     return [start.site for start in kind(commands, StartComponent)]
 
 

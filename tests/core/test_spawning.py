@@ -10,9 +10,9 @@ import pytest
 from koala.core import JobState, Scheduler, decode_snapshot, encode_snapshot
 from koala.core.tasks import spawning
 from koala.core.tasks.spawning import SpawnRefusal
+from koala.model.facts import TasksSpawned, TurnEntry
 from koala.model.messages import (
     AbortComponent,
-    AnyCommand,
     ComponentReady,
     JobOutcome,
     Outcome,
@@ -20,7 +20,6 @@ from koala.model.messages import (
     SiteLost,
     SpawnAsked,
     StartComponent,
-    TasksSpawned,
 )
 from koala.model.request import Flexibility, JobType, Request
 from koala.model.task_graph import SpawnedTasks, TaskGraph
@@ -44,19 +43,19 @@ def running(sites: dict[str, int] | None = None, request: Request | None = None,
     return driver
 
 
-def spawn(driver: CoreDriver, *edges: tuple[str, str, float], **rcr: float) -> list[AnyCommand]:
+def spawn(driver: CoreDriver, *edges: tuple[str, str, float], **rcr: float) -> list[TurnEntry]:
     return driver.send(SpawnAsked(at=driver.now, job=1, tasks=SpawnedTasks.of(rcr, edges)))
 
 
-def starts(commands: list[AnyCommand]) -> list[tuple[str, int, tuple[str, ...]]]:
+def starts(commands: list[TurnEntry]) -> list[tuple[str, int, tuple[str, ...]]]:
     return [(each.site, each.part, each.tasks) for each in kind(commands, StartComponent)]
 
 
-def tokens(commands: list[AnyCommand]) -> list[str]:
+def tokens(commands: list[TurnEntry]) -> list[str]:
     return [each.token for each in kind(commands, StartComponent)]
 
 
-def refused(commands: list[AnyCommand]) -> str:
+def refused(commands: list[TurnEntry]) -> str:
     (told,) = kind(commands, TasksSpawned)
     assert commands == [told]
     return told.reason
@@ -174,7 +173,7 @@ def test_the_same_goes_on_after_a_restart() -> None:
     assert encode_snapshot(again.snapshot()) == written
     assert again.ledger.jobs[1].request == driver.ledger.jobs[1].request
     event = ComponentReady(at=driver.now, token=second)
-    assert again.handle(event) == driver.send(event)
+    assert again.handle(event).entries == driver.send(event)
 
 
 def test_other_jobs_do_not_get_tasks() -> None:

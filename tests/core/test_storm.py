@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from koala.core import JobState
 from koala.core.state.site_belief import Trust
+from koala.model.facts import TurnEntry
 from koala.model.grid import LinkGroup, Network
 from koala.model.messages import (
-    AnyCommand,
     AnyEvent,
     FileChanged,
     Outcome,
@@ -70,7 +70,7 @@ REQUESTS: tuple[Callable[[bool], Request], ...] = (
 class WatchedDesk(CoreDriver):
     """Looks at every start: nothing goes to a site that is out of use, or onto processors that are taken."""
 
-    def send(self, event: AnyEvent) -> list[AnyCommand]:
+    def send(self, event: AnyEvent) -> list[TurnEntry]:
         out_of_use = set()
         for site in self.ledger.sites:
             # A site whose cool-down ends with this event may be tried in the same moment.
@@ -130,7 +130,7 @@ class Storm:
         self.watch(self.draw(st.sampled_from(acts))())
         assert_ledger_balances(self.driver.ledger)
 
-    def watch(self, commands: list[AnyCommand]) -> None:
+    def watch(self, commands: list[TurnEntry]) -> None:
         """No job is let through the barrier while a component of an earlier run of it may still be running."""
         for command in commands:
             if isinstance(command, StartComponent):
@@ -141,37 +141,37 @@ class Storm:
                 assert running <= set(command.tokens) or len(command.tokens) == 1
                 self.released.update(dict.fromkeys(command.tokens, command.job))
 
-    def submit(self) -> list[AnyCommand]:
+    def submit(self) -> list[TurnEntry]:
         return self.driver.submit(self.draw(st.sampled_from(REQUESTS))(self.draw(st.booleans())))
 
-    def pass_time(self) -> list[AnyCommand]:
+    def pass_time(self) -> list[TurnEntry]:
         return self.driver.pass_time(self.draw(st.sampled_from([0.0, 0.5, 3.0, 11.0, 40.0, 130.0])))
 
     def token(self) -> str:
         return self.draw(st.sampled_from([*self.job_of, "0.0"]))
 
-    def ready(self) -> list[AnyCommand]:
+    def ready(self) -> list[TurnEntry]:
         return self.driver.ready(self.token())
 
-    def accept(self) -> list[AnyCommand]:
+    def accept(self) -> list[TurnEntry]:
         return self.driver.accept(*list(self.driver.ledger.claims))
 
-    def starting(self) -> list[AnyCommand]:
+    def starting(self) -> list[TurnEntry]:
         return self.driver.starting(self.token())
 
-    def ready_all(self) -> list[AnyCommand]:
+    def ready_all(self) -> list[TurnEntry]:
         return self.driver.ready(*list(self.driver.ledger.claims))
 
-    def end(self) -> list[AnyCommand]:
+    def end(self) -> list[TurnEntry]:
         token = self.token()
         self.released.pop(token, None)
         return self.driver.end(token, outcome=self.draw(st.sampled_from(Outcome)))
 
-    def bring(self) -> list[AnyCommand]:
+    def bring(self) -> list[TurnEntry]:
         transfer = self.draw(st.sampled_from([*self.driver.transfers()[-4:], "t0"]))
         return self.driver.end_transfer(transfer, ok=self.draw(st.sampled_from([True, True, False])))
 
-    def site_word(self) -> list[AnyCommand]:
+    def site_word(self) -> list[TurnEntry]:
         site = self.draw(st.sampled_from(SITES))
         now = self.driver.now
         act = self.draw(st.sampled_from(["report", "report", "silent", "drain", "resume", "resume"]))
@@ -181,10 +181,10 @@ class Storm:
             return self.driver.send(SiteSilent(at=now, site=site, reason="no route"))
         return self.driver.send((SiteDrained if act == "drain" else SiteResumed)(at=now, site=site))
 
-    def cancel(self) -> list[AnyCommand]:
+    def cancel(self) -> list[TurnEntry]:
         return self.driver.cancel(self.draw(st.integers(0, 12)))
 
-    def change_file(self) -> list[AnyCommand]:
+    def change_file(self) -> list[TurnEntry]:
         replicas = self.draw(st.sampled_from([(), ("store",), ("a",), ("a", "b")]))
         return self.driver.send(
             FileChanged(at=self.driver.now, file="g", size_bytes=seconds(15.0), replicas=replicas)

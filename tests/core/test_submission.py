@@ -12,16 +12,8 @@ from hypothesis import strategies as st
 
 from koala.core import JobState, Scheduler
 from koala.core.state.ledger import ScanClock
-from koala.model.messages import (
-    JobEnded,
-    JobOutcome,
-    JobPlaced,
-    JobSubmitted,
-    ReleaseBarrier,
-    SiteReported,
-    StartComponent,
-    Tick,
-)
+from koala.model.facts import JobEnded, JobPlaced
+from koala.model.messages import JobOutcome, JobSubmitted, ReleaseBarrier, SiteReported, StartComponent, Tick
 from koala.model.request import Request
 from koala.policies import Catalogue, UnknownPolicyError
 from tests.support.core_driver import CoreDriver, ask, ask_total, assert_clean, kind, make_grid, part

@@ -11,8 +11,9 @@ from koala.core import Scheduler, decode_snapshot, encode_snapshot
 from koala.core.state import learned_traffic
 from koala.core.state.learned_traffic import LEARNED_FORGOTTEN_S, LEARNED_JOBS_MAX, LearnedTraffic
 from koala.core.story import JobTraffic
+from koala.model.facts import JobPlaced
 from koala.model.grid import Network
-from koala.model.messages import JobPlaced, Outcome, Tick, TrafficMeasured
+from koala.model.messages import Outcome, Tick, TrafficMeasured
 from koala.model.request import Communication, Component, Flexibility, JobType, Request
 from tests.support.core_driver import CoreDriver, ask, assert_clean, make_grid, part
 

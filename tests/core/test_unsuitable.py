@@ -9,7 +9,8 @@ import pytest
 from koala.core import JobState, Scheduler
 from koala.core.state.site_belief import Trust
 from koala.core.state.snapshots.snapshot import decode_snapshot, encode_snapshot
-from koala.model.messages import JobOutcome, JobPlaced, Outcome, StartComponent, Tick
+from koala.model.facts import JobPlaced
+from koala.model.messages import JobOutcome, Outcome, StartComponent, Tick
 from koala.policies.interface import replace_one, try_place
 from tests.support.core_driver import (
     CoreDriver,

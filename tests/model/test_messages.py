@@ -1,4 +1,4 @@
-"""Every event and every command turns into JSON and back, told apart by its tag."""
+"""Every event, command and fact turns into JSON and back, told apart by its tag."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koala.model import messages
+from koala.model import facts, messages
 from koala.model.checkpoint import CheckpointSource
 from koala.model.dependency import Condition, Dependency
 from koala.model.errors import Fault
+from koala.model.facts import AnyFact, Fact, JobEnded, Turn, TurnEntry
 from koala.model.messages import (
     AnyCommand,
     AnyEvent,
@@ -20,9 +21,9 @@ from koala.model.messages import (
     EndedJob,
     Event,
     InputSource,
-    JobEnded,
     JobOutcome,
     JobSubmitted,
+    LastingCommand,
     Outcome,
 )
 from koala.model.nodes import NamedNode, NodeClass, NodeSize
@@ -32,6 +33,7 @@ from koala.model.task_graph import SpawnedTasks
 
 EVENTS: tuple[type[msgspec.Struct], ...] = typing.get_args(AnyEvent)
 COMMANDS: tuple[type[msgspec.Struct], ...] = typing.get_args(AnyCommand)
+FACTS: tuple[type[msgspec.Struct], ...] = typing.get_args(AnyFact)
 
 texts = st.text(max_size=10)
 times = st.floats(allow_nan=False, allow_infinity=False)
@@ -152,28 +154,38 @@ def test_every_event_survives_json(kind: type[msgspec.Struct], data: st.DataObje
     assert msgspec.json.decode(msgspec.json.encode(event), type=AnyEvent) == event
 
 
-@pytest.mark.parametrize("kind", COMMANDS, ids=lambda kind: str(kind.__name__))
+@pytest.mark.parametrize("kind", [*COMMANDS, *FACTS], ids=lambda kind: str(kind.__name__))
 @settings(max_examples=25, deadline=None)
 @given(data=st.data())
-def test_every_command_survives_json(kind: type[msgspec.Struct], data: st.DataObject) -> None:
-    command = data.draw(drawn(kind))
-    assert msgspec.json.decode(msgspec.json.encode(command), type=AnyCommand) == command
+def test_every_command_and_fact_survives_json(kind: type[msgspec.Struct], data: st.DataObject) -> None:
+    entry = data.draw(drawn(kind))
+    assert msgspec.json.decode(msgspec.json.encode(entry), type=TurnEntry) == entry
 
 
 def test_the_unions_name_every_message_that_the_module_defines() -> None:
     defined = [value for value in vars(messages).values() if isinstance(value, type)]
     assert {kind for kind in defined if issubclass(kind, Event)} - {Event, messages.Wish} == set(EVENTS)
-    assert {kind for kind in defined if issubclass(kind, Command)} - {Command} == set(COMMANDS)
+    assert {kind for kind in defined if issubclass(kind, Command)} - {Command, LastingCommand} == set(COMMANDS)
+    defined = [value for value in vars(facts).values() if isinstance(value, type)]
+    assert {kind for kind in defined if issubclass(kind, Fact)} - {Fact} == set(FACTS)
+
+
+def test_a_turn_tells_what_must_be_performed_from_what_has_happened() -> None:
+    placed, asked = facts.JobPlaced(job=1, places=(("a", 4),)), messages.AskSite(site="a", tokens=("1.1",))
+    ended = facts.JobRequeued(job=1, reason="it failed")
+    turn = Turn(entries=[placed, asked, ended])
+    assert turn.commands == [asked]
+    assert turn.facts == [placed, ended]
 
 
 def test_a_message_carries_its_name_in_json() -> None:
-    for kinds, field in ((EVENTS, "event"), (COMMANDS, "command")):
+    for kinds, field in ((EVENTS, "event"), ((*COMMANDS, *FACTS), "command")):
         for kind in kinds:
             assert kind.__struct_config__.tag == kind.__name__
             assert kind.__struct_config__.tag_field == field
 
 
-@pytest.mark.parametrize("kind", [*EVENTS, *COMMANDS], ids=lambda kind: str(kind.__name__))
+@pytest.mark.parametrize("kind", [*EVENTS, *COMMANDS, *FACTS], ids=lambda kind: str(kind.__name__))
 def test_messages_are_frozen_and_built_by_keyword(kind: type[msgspec.Struct]) -> None:
     assert kind.__struct_config__.frozen
     if kind.__struct_fields__:
@@ -207,4 +219,4 @@ def test_a_record_without_places_and_times_survives_json() -> None:
         failures=0,
         preemptions=0,
     )
-    assert msgspec.json.decode(msgspec.json.encode(record), type=AnyCommand) == record
+    assert msgspec.json.decode(msgspec.json.encode(record), type=AnyFact) == record

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 import pytest
 
 from koala.core import Scheduler
+from koala.model.facts import SiteDistrusted
 from koala.model.grid import Grid, SchedulerParameters, Site, SiteFaults, SiteSimulation
-from koala.model.messages import ComponentEnded, Outcome, SiteDistrusted
+from koala.model.messages import ComponentEnded, Outcome
 from koala.model.request import Application, Component, Request
 from koala.simulator.workloads.workload import Arrival, Workload
 from koala.simulator.world.world import World
@@ -56,7 +57,7 @@ def _history(grid: Grid, arrivals: list[Arrival], seed: int) -> tuple[dict[str, 
     while (event := world.next(scheduler.due_at)) is not None:
         if isinstance(event, ComponentEnded) and event.outcome is Outcome.FAILED:
             failed[scheduler.ledger.names[scheduler.ledger.claims[event.token].site]] += 1
-        for command in scheduler.handle(event):
+        for command in scheduler.handle(event).entries:
             world.perform(command, event.at)
             if isinstance(command, SiteDistrusted):
                 lost[command.site] = failed[command.site]

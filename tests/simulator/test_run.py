@@ -16,8 +16,9 @@ import pytest
 
 import koala
 from koala.core import Scheduler
+from koala.model.facts import JobEnded
 from koala.model.grid import Background, Grid, GridSimulation, SchedulerParameters, StoredFile
-from koala.model.messages import JobEnded, JobSubmitted
+from koala.model.messages import JobSubmitted
 from koala.model.request import Flexibility, Priority
 from koala.policies import Catalogue, Form, Policy, UnknownPolicyError
 from koala.simulator import JobRow, Workload, simulate
@@ -243,7 +244,7 @@ def test_many_plain_jobs_leave_nothing_behind_in_the_world() -> None:
     submitted = 0
     while (event := world.next(scheduler.due_at)) is not None:
         submitted += isinstance(event, JobSubmitted)
-        for command in scheduler.handle(event):
+        for command in scheduler.handle(event).entries:
             world.perform(command, event.at)
     assert submitted == 500
     assert not world.jobs
@@ -312,7 +313,7 @@ def test_with_outages_and_reliable_messages_the_world_forgets_ended_jobs() -> No
     scheduler = Scheduler(broken)
     ended = 0
     while (event := world.next(scheduler.due_at)) is not None:
-        for command in scheduler.handle(event):
+        for command in scheduler.handle(event).entries:
             ended += isinstance(command, JobEnded)
             world.perform(command, event.at)
     assert ended == 300

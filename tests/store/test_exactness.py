@@ -9,7 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from koala.model.messages import ComponentEnded, FileChanged, JobRequeued, Outcome, SiteSilent, Tick
+from koala.model.facts import JobRequeued
+from koala.model.messages import ComponentEnded, FileChanged, Outcome, SiteSilent, Tick
 from koala.model.request import Application, Component, Request
 from koala.store import Batch, Store, StoreError
 from koala.store.columns import ExactJson, escaped, unescaped

@@ -10,7 +10,8 @@ from koala.core.state.job import Job
 from koala.core.story import JobExplanation
 from koala.daemon.engine.projection import COPIED_FIELDS
 from koala.model.api import Explanation, JobDetail
-from koala.model.messages import JobCounts, JobEnded
+from koala.model.facts import JobEnded
+from koala.model.messages import JobCounts
 from koala.store import StoredJob
 from tests.support.paths import ROOT
 

@@ -6,7 +6,8 @@ import msgspec
 from sqlalchemy import text
 
 from koala.core.lifecycle import JobState
-from koala.model.messages import AbortComponent, JobEnded, JobOutcome, ReleaseBarrier, TransferEnded
+from koala.model.facts import JobEnded
+from koala.model.messages import AbortComponent, JobOutcome, ReleaseBarrier, TransferEnded
 from koala.store import Batch, ChosenJobs, Store
 from tests.support.past_the_store import engine_of
 from tests.support.store_samples import (

@@ -14,9 +14,9 @@ from koala.core.lifecycle import GIVEN_BACK, IN_CLAIMING_QUEUE
 from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
 from koala.core.state.site_belief import Trust
+from koala.model.facts import JobEnded, TurnEntry
 from koala.model.grid import Grid, Link, Links, Network, SchedulerParameters, Site, StoredFile
 from koala.model.messages import (
-    AnyCommand,
     AnyEvent,
     CancelAsked,
     ComponentAccepted,
@@ -24,7 +24,6 @@ from koala.model.messages import (
     ComponentReady,
     ComponentRunning,
     ComponentStarting,
-    JobEnded,
     JobSubmitted,
     Outcome,
     SiteReported,
@@ -39,7 +38,7 @@ from koala.policies import Catalogue
 BYTES_PER_S = 1_000_000
 EVENTS_MAX = 10_000
 
-AnyKind = TypeVar("AnyKind", bound=AnyCommand)
+AnyKind = TypeVar("AnyKind", bound=TurnEntry)
 
 
 def seconds(transfer_s: float) -> int:
@@ -99,7 +98,7 @@ def ask_total(
     )
 
 
-def kind(commands: Iterable[AnyCommand], wanted: type[AnyKind]) -> list[AnyKind]:
+def kind(commands: Iterable[TurnEntry], wanted: type[AnyKind]) -> list[AnyKind]:
     """The commands of one kind, in order."""
     return [command for command in commands if isinstance(command, wanted)]
 
@@ -121,29 +120,29 @@ class CoreDriver:
         self.scheduler = Scheduler(grid, catalogue)
         self.ledger = self.scheduler.ledger
         self.now = 0.0
-        self.log: list[tuple[float, AnyCommand]] = []
+        self.log: list[tuple[float, TurnEntry]] = []
         self._next_job = 1
 
     # ------------------------------------------------------------------------------------- driving
 
-    def send(self, event: AnyEvent) -> list[AnyCommand]:
+    def send(self, event: AnyEvent) -> list[TurnEntry]:
         """Hand one event over; note the commands."""
         self.now = max(self.now, event.at)
-        commands = self.scheduler.handle(event)
+        commands = self.scheduler.handle(event).entries
         for command in commands:
             self.log.append((self.now, command))
         assert len(self.log) < EVENTS_MAX, "the scheduler never comes to rest"
         return commands
 
-    def wait_until(self, at: float) -> list[AnyCommand]:
+    def wait_until(self, at: float) -> list[TurnEntry]:
         """Let time pass: a tick whenever the scheduler is due, and at no other time."""
-        commands: list[AnyCommand] = []
+        commands: list[TurnEntry] = []
         while (due_at := self.scheduler.due_at) <= at:
             commands += self.send(Tick(at=max(due_at, self.now)))
         self.now = max(self.now, at)
         return commands
 
-    def settle(self) -> list[AnyCommand]:
+    def settle(self) -> list[TurnEntry]:
         """Let the present instant come to its end, and nothing later."""
         return self.wait_until(self.now)
 
@@ -151,47 +150,47 @@ class CoreDriver:
         """When the next tick comes."""
         return self.scheduler.due_at
 
-    def pass_time(self, seconds_: float) -> list[AnyCommand]:
+    def pass_time(self, seconds_: float) -> list[TurnEntry]:
         return self.wait_until(self.now + seconds_)
 
-    def submit(self, request: Request) -> list[AnyCommand]:
+    def submit(self, request: Request) -> list[TurnEntry]:
         """Submit a job now, under the next free number: 1, 2, 3, ...."""
         self._next_job += 1
         return self.send(JobSubmitted(at=self.now, job=self._next_job - 1, request=request))
 
-    def cancel(self, job: int) -> list[AnyCommand]:
+    def cancel(self, job: int) -> list[TurnEntry]:
         return self.send(CancelAsked(at=self.now, job=job))
 
-    def ready(self, *tokens: str) -> list[AnyCommand]:
+    def ready(self, *tokens: str) -> list[TurnEntry]:
         """These components report at the barrier."""
         return [command for token in tokens for command in self.send(ComponentReady(at=self.now, token=token))]
 
-    def accept(self, *tokens: str) -> list[AnyCommand]:
+    def accept(self, *tokens: str) -> list[TurnEntry]:
         """The sites have these components in their own queues."""
         return [command for token in tokens for command in self.send(ComponentAccepted(at=self.now, token=token))]
 
-    def starting(self, *tokens: str) -> list[AnyCommand]:
+    def starting(self, *tokens: str) -> list[TurnEntry]:
         """Components that waited in their site's own queue have their processors."""
         return [command for token in tokens for command in self.send(ComponentStarting(at=self.now, token=token))]
 
-    def say_running(self, *tokens: str) -> list[AnyCommand]:
+    def say_running(self, *tokens: str) -> list[TurnEntry]:
         """Sites that were asked say that these components run."""
         return [command for token in tokens for command in self.send(ComponentRunning(at=self.now, token=token))]
 
-    def end(self, *tokens: str, outcome: Outcome = Outcome.DONE, **fields: Any) -> list[AnyCommand]:
+    def end(self, *tokens: str, outcome: Outcome = Outcome.DONE, **fields: Any) -> list[TurnEntry]:
         """These components end, all in the same way."""
         commands = []
         for token in tokens:
             commands += self.send(ComponentEnded(at=self.now, token=token, outcome=outcome, **fields))
         return commands
 
-    def report(self, site: str, others: int, processors: int | None = None) -> list[AnyCommand]:
+    def report(self, site: str, others: int, processors: int | None = None) -> list[TurnEntry]:
         """A site says how many processors other users hold."""
         index = self.ledger.sites.view.index[site]
         working = self.ledger.sites.sites[index].processors if processors is None else processors
         return self.send(SiteReported(at=self.now, site=site, processors=working, others=others))
 
-    def end_transfer(self, transfer: str, *, ok: bool = True, reason: str = "") -> list[AnyCommand]:
+    def end_transfer(self, transfer: str, *, ok: bool = True, reason: str = "") -> list[TurnEntry]:
         """A transfer ends now."""
         return self.send(TransferEnded(at=self.now, transfer=transfer, ok=ok, reason=reason))
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from koala.files import CatalogueEntry, Replica
+from koala.model.facts import TurnEntry
 from koala.model.messages import (
-    AnyCommand,
     AnyEvent,
     EndedJob,
     Event,
@@ -93,7 +93,7 @@ def token_row(name: str = "k1", **fields: Any) -> TokenRow:
     return TokenRow(**{**usual, **fields})
 
 
-def entry(seq: int, body: AnyEvent | AnyCommand, **fields: Any) -> JournalRow:
+def entry(seq: int, body: AnyEvent | TurnEntry, **fields: Any) -> JournalRow:
     """The entry of a message."""
     is_event = isinstance(body, Event)
     at = body.at if isinstance(body, Event) else float(seq)

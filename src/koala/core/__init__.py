@@ -1,4 +1,4 @@
-"""Everything that decides, without clock, I/O or threads: ``Scheduler.handle(event) -> list[Command]``."""
+"""Everything that decides, without clock, I/O or threads: ``Scheduler.handle(event) -> Turn``."""
 
 from koala.core.lifecycle import HandlingError, JobState
 from koala.core.scheduler import Scheduler

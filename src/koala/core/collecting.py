@@ -14,7 +14,8 @@ from koala.core.lifecycle import JobState
 from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
 from koala.core.state.timers import Alarm
-from koala.model.messages import CollectOutputs, OutputRegistered, OutputsCollected
+from koala.model.facts import OutputRegistered
+from koala.model.messages import CollectOutputs, OutputsCollected
 from koala.model.outputs import MadeOutput, output_name
 from koala.model.request import JobId
 from koala.policies.interface import FileAt
@@ -139,7 +140,7 @@ class OutputCollecting:
         kept_s = job.request.keep_outputs_for_s
         kept_s = ledger.parameters.keep_outputs_for_s if kept_s is None else kept_s
         until = None if kept_s is None else ledger.now + kept_s
-        ledger.commands.append(
+        ledger.facts.append(
             OutputRegistered(job=job.id, part=component, file=name, output=output, sites=sites, kept_until=until)
         )
 

@@ -10,16 +10,8 @@ from koala.core.state.job import ComponentClaim, Job
 from koala.core.state.ledger import ENDED_KEPT, Ledger, first_given, tries_in_words
 from koala.core.state.timers import Alarm
 from koala.model.dependency import DEPENDENCIES_TOLD_MAX, Dependency
-from koala.model.messages import (
-    AbortComponent,
-    AskCheckpoint,
-    EndedJob,
-    JobEnded,
-    JobHeld,
-    JobOutcome,
-    JobRequeued,
-    Token,
-)
+from koala.model.facts import JobEnded, JobHeld, JobRequeued
+from koala.model.messages import AbortComponent, AskCheckpoint, EndedJob, JobOutcome, Token
 from koala.model.request import JobId
 
 # An unanswered abort is repeated ever more rarely, at most this many times the answer timeout apart.
@@ -63,7 +55,7 @@ class JobEnding:
         savers = [claim for claim in job.claims if claim is not None and is_saving(claim)]
         if savers:
             job.tell(ledger.now, "asked_to_save", len(savers), grace_s(savers[0]))
-        ledger.commands.append(JobRequeued(job=job.id, reason=reason))
+        ledger.facts.append(JobRequeued(job=job.id, reason=reason))
         if ran:
             job.move(_UNWINDING)
             job.outstanding = sum(claim is not None and not claim.fenced for claim in job.claims)
@@ -162,7 +154,7 @@ class JobEnding:
         ledger.ended[job.id] = job
         if len(ledger.ended) > ENDED_KEPT:
             ledger.ended.popitem(last=False)
-        ledger.commands.append(
+        ledger.facts.append(
             JobEnded(
                 job.id,
                 _OUTCOMES[state],
@@ -245,7 +237,7 @@ class JobEnding:
         told = job.waits_for[:DEPENDENCIES_TOLD_MAX]
         waits_for = tuple([Dependency(job=other, condition=condition) for condition, other in told])
         more = len(job.waits_for) - len(told)
-        self.ledger.commands.append(
+        self.ledger.facts.append(
             JobHeld(
                 job=job.id,
                 held=job.held,

@@ -16,16 +16,8 @@ from koala.core.state.ledger import Ledger
 from koala.core.state.timers import Alarm
 from koala.core.story import kept_back
 from koala.model.dependency import NEVER_COMES, Condition, in_words
-from koala.model.messages import (
-    ChangeAsked,
-    EndedJob,
-    HoldAsked,
-    JobOutcome,
-    JobSubmitted,
-    JobUnheld,
-    RestartAsked,
-    UnholdAsked,
-)
+from koala.model.facts import JobUnheld
+from koala.model.messages import ChangeAsked, EndedJob, HoldAsked, JobOutcome, JobSubmitted, RestartAsked, UnholdAsked
 from koala.model.request import GraphJob, JobId, Priority, Request
 
 # Who holds a job that came so.
@@ -142,7 +134,7 @@ class JobHolding:
         job.stop_timer()
         job.move(JobState.WAITING)
         job.tell(self.ledger.now, "let_go")
-        self.ledger.commands.append(JobUnheld(job=job.id))
+        self.ledger.facts.append(JobUnheld(job=job.id))
         if job.spec is not None:
             self.unfold_later(job)
             return

@@ -20,7 +20,8 @@ from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger, tries_in_words
 from koala.core.state.queues import PlacementQueue
 from koala.core.state.timers import Alarm
-from koala.model.messages import ElementMade, JobOutcome, JobPlaced, JobRequeued, JobSubmitted, RequeueAsked
+from koala.model.facts import ElementMade, JobPlaced, JobRequeued
+from koala.model.messages import JobOutcome, JobSubmitted, RequeueAsked
 from koala.model.request import JobId, Request
 from koala.policies import Catalogue, Form, Policy, PolicyError, UnknownPolicyError, UnknownSiteError
 from koala.policies.demand import application_of
@@ -298,7 +299,7 @@ class JobPlacing:
         ledger.add(job)
         ledger.about = (job,)
         job.tell(ledger.now, "element_of", index, array.id)
-        ledger.commands.append(ElementMade(job=job.id, array=array.id, index=index))
+        ledger.facts.append(ElementMade(job=job.id, array=array.id, index=index))
         return job
 
     def _enqueue(self, job: Job, *, tried: bool) -> None:
@@ -354,7 +355,7 @@ class JobPlacing:
         reason = f"put back from quarantine{asked_by}"
         job.move(JobState.WAITING)
         job.tell(ledger.now, "requeued", asked_by)
-        ledger.commands.append(JobRequeued(job=job.id, reason=reason))
+        ledger.facts.append(JobRequeued(job=job.id, reason=reason))
         if job.is_kept_back:
             self.ending.keep_back(job)
         elif job.spec is not None:
@@ -509,7 +510,7 @@ class JobPlacing:
         if ledger.forecasts.series:
             self._tell_links(job)
         job.places = ledger.places(spots)
-        ledger.commands.append(JobPlaced(job=job.id, places=job.places))
+        ledger.facts.append(JobPlaced(job=job.id, places=job.places))
         if transfer_s > 0 and start_at is None:
             for site, size in zip(spots.sites, spots.sizes, strict=True):
                 ledger.sites.promise(site, size, job)

@@ -6,10 +6,10 @@ for longer each time. It never counts against a site.
 
 from __future__ import annotations
 
+from koala.core.predictors import MeasuredBy, Measurement
 from koala.core.state.encoded import INFINITY
 from koala.core.state.forecasts import LinkSeries
 from koala.core.state.ledger import Ledger
-from koala.model.forecast import MeasuredBy, Measurement
 from koala.model.grid import PROBE_EVERY_S, Grid, Site, SiteKind
 from koala.model.messages import LinkProbed, ProbeLink
 

@@ -390,7 +390,8 @@ class JobRunning:
         for claim in claims:
             by_site.setdefault(claim.site, []).append(claim.token)
         names = self.ledger.names
-        self.ledger.commands += [AskSite(site=names[site], tokens=tuple(each)) for site, each in by_site.items()]
+        for site, each in by_site.items():
+            self.ledger.commands.append(AskSite(site=names[site], tokens=tuple(each)))
 
     # ------------------------------------------------------------------------------- when it has ended
 

@@ -39,10 +39,10 @@ from koala.core.state.ledger import Ledger
 from koala.core.state.snapshots.snapshot import Snapshot, grid_digest, take_snapshot
 from koala.core.story import JobExplanation, JobTraffic, explain, explain_array, job_traffic
 from koala.core.tasks.spawning import JobSpawning, SpawnRefusal
+from koala.model.facts import Turn
 from koala.model.grid import Grid
 from koala.model.messages import (
     MACHINE_CLASSES_MAX,
-    AnyCommand,
     AnyEvent,
     CancelAsked,
     ChangeAsked,
@@ -149,16 +149,16 @@ class Scheduler:
         if index is not None:
             self.ledger.sites.report_machines(index, event.machines[:MACHINE_CLASSES_MAX])
 
-    def handle(self, event: AnyEvent) -> list[AnyCommand]:
-        """Take note of the event, and of the time that has passed; say what must be done now.
+    def handle(self, event: AnyEvent) -> Turn:
+        """Take note of the event, and of the time that has passed; say what came of it and what must be done now.
 
         Events come in order of time. One that speaks of a job, token or transfer that is no longer known
         changes nothing: answers may come late and more than once. Raises ``HandlingError`` for whatever our own code
         raises; then the scheduler is of no use any more.
         """
         ledger = self.ledger
-        commands: list[AnyCommand] = []
-        ledger.commands = commands
+        turn = Turn()
+        ledger.commands = ledger.facts = turn.entries
         ledger.about = ()
         ledger.made_now = 0
         kind = type(event)
@@ -196,7 +196,7 @@ class Scheduler:
         except Exception as error:
             about: Sequence[Job] = ledger.about
             raise HandlingError(event, [job.id for job in about], error) from error
-        return commands
+        return turn
 
     def _settle(self) -> None:
         """Tell all who wait of the jobs that have started or ended, and make the elements that are due by that."""

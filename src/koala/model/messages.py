@@ -1,4 +1,4 @@
-"""The scheduler's whole language: events (what happened) and commands (what a driver must do).
+"""What a driver and the core say to each other: events (what happened) and commands (what a driver must do).
 
 Both are frozen values that turn into JSON and back. The core sees nothing else of the world, so a driver is
 complete when it performs every command and reports every event below. (``gc=False``: a message holds only values,
@@ -27,7 +27,6 @@ from typing import TypeAlias
 import msgspec
 
 from koala.model.checkpoint import CheckpointSource
-from koala.model.dependency import Dependency
 from koala.model.errors import Fault
 from koala.model.nodes import NamedNode, NodeClass
 from koala.model.outputs import JobOutput, MadeOutput
@@ -412,7 +411,11 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults
     """Something that the driver must do. Performing it twice does it once."""
 
 
-class StartComponent(Command, frozen=True, kw_only=True, tag=True):
+class LastingCommand(Command, frozen=True, kw_only=True):
+    """A command that must be performed also after a restart; the core gives any other anew where it still matters."""
+
+
+class StartComponent(LastingCommand, frozen=True, kw_only=True, tag=True):
     """Give the component to the site's batch system; its script reports in and waits at the barrier.
 
     ``component`` is its index in the request (0 for every component of a flexible job, told apart by ``part``),
@@ -442,7 +445,7 @@ class StartComponent(Command, frozen=True, kw_only=True, tag=True):
     index: int | None = None
 
 
-class AskCheckpoint(Command, frozen=True, kw_only=True, tag=True):
+class AskCheckpoint(LastingCommand, frozen=True, kw_only=True, tag=True):
     """Ask the component to save its state, as its job says how: it is ended soon. It is not answered, and may come
     too late: a component that ends by itself meanwhile says so as always."""
 
@@ -450,7 +453,7 @@ class AskCheckpoint(Command, frozen=True, kw_only=True, tag=True):
     token: Token
 
 
-class AbortComponent(Command, frozen=True, kw_only=True, tag=True):
+class AbortComponent(LastingCommand, frozen=True, kw_only=True, tag=True):
     """End the component, wherever it is, and let the site forget it. Answered by ``ComponentEnded``."""
 
     site: SiteName
@@ -466,7 +469,7 @@ class InputSource(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defa
     chunk: tuple[int, int] | None = None
 
 
-class ReleaseBarrier(Command, frozen=True, kw_only=True, tag=True):
+class ReleaseBarrier(LastingCommand, frozen=True, kw_only=True, tag=True):
     """All components are there: let every one of these start the application, at the same moment.
 
     ``inputs`` are the input files of each, in the order of the request; empty where none has any. ``checkpoints``
@@ -481,7 +484,7 @@ class ReleaseBarrier(Command, frozen=True, kw_only=True, tag=True):
     checkpoints: tuple[tuple[CheckpointSource, ...], ...] = ()
 
 
-class CollectOutputs(Command, frozen=True, kw_only=True, tag=True):
+class CollectOutputs(LastingCommand, frozen=True, kw_only=True, tag=True):
     """Take what a component that has ended made into its site's file area, measured. ``part`` is the number of the
     component in its job, by which its outputs are named. Answered by ``OutputsCollected``. While a site does not
     answer it is tried again; commanded twice, it is done once."""
@@ -493,7 +496,7 @@ class CollectOutputs(Command, frozen=True, kw_only=True, tag=True):
     outputs: tuple[JobOutput, ...]
 
 
-class StartTransfer(Command, frozen=True, kw_only=True, tag=True):
+class StartTransfer(LastingCommand, frozen=True, kw_only=True, tag=True):
     """Bring a file (or ``size_bytes`` of it, when ``chunk`` is not None) from one site to another.
 
     ``chunk`` is (offset, size) in bytes.
@@ -507,7 +510,7 @@ class StartTransfer(Command, frozen=True, kw_only=True, tag=True):
     chunk: tuple[int, int] | None = None
 
 
-class CancelTransfer(Command, frozen=True, kw_only=True, tag=True):
+class CancelTransfer(LastingCommand, frozen=True, kw_only=True, tag=True):
     """Stop the transfer, or delete what it brought: no job needs it any more. It is not answered."""
 
     transfer: TransferId
@@ -529,105 +532,6 @@ class AskSite(Command, frozen=True, kw_only=True, tag=True):
     tokens: tuple[Token, ...]
 
 
-class JobPlaced(Command, frozen=True, kw_only=True, tag=True):
-    """For the record: the job has places. One (site, processors) a component, in order."""
-
-    job: JobId
-    places: tuple[tuple[SiteName, int], ...]
-
-
-class TasksSpawned(Command, frozen=True, kw_only=True, tag=True):
-    """For the record: these tasks are part of the job from now on, in new components behind those that it has, one
-    (site, processors) each. With a ``reason`` they are not: they were refused, or withdrawn before they began."""
-
-    job: JobId
-    tasks: tuple[str, ...]
-    places: tuple[tuple[SiteName, int], ...] = ()
-    reason: str = ""
-
-
-class JobRequeued(Command, frozen=True, kw_only=True, tag=True):
-    """For the record: the job has lost its places and returns to its placement queue, and why."""
-
-    job: JobId
-    reason: str
-
-
-class ElementMade(Command, frozen=True, kw_only=True, tag=True):
-    """For the record: an element of an array is a job of its own from now on, with the request of the array."""
-
-    job: JobId
-    array: JobId
-    index: int
-
-
-class OutputRegistered(Command, frozen=True, kw_only=True, tag=True):
-    """For the record: an output of the job is a file of the replica catalogue now, with replicas at these sites, the
-    one where it was made first. After ``kept_until`` the driver forgets it, unless a job is to read it."""
-
-    job: JobId
-    part: int
-    file: FileName
-    output: MadeOutput
-    sites: tuple[SiteName, ...]
-    kept_until: float | None = None
-
-
-class JobHeld(Command, frozen=True, kw_only=True, tag=True):
-    """For the record: the job is not tried yet, and what keeps it back: somebody holds it, it waits for others, or
-    for its time. It is told each time that one of the others has come, so that only the first of those that are left
-    are named, and the ``more`` are counted. ``held_by`` says in words who holds it and why."""
-
-    job: JobId
-    held: bool = False
-    held_by: str = ""
-    waits_for: tuple[Dependency, ...] = ()
-    more: int = 0
-    begins_at: float | None = None
-
-
-class JobUnheld(Command, frozen=True, kw_only=True, tag=True):
-    """For the record: nothing keeps the job back any more, and it is in its placement queue."""
-
-    job: JobId
-
-
-class SiteDistrusted(Command, frozen=True, kw_only=True, tag=True):
-    """For the record: the site has lost its trust, and why; nothing goes there until it has cooled down."""
-
-    site: SiteName
-    reason: str
-
-
-class JobEnded(Command, frozen=True, tag=True):
-    """For the record: the job is over and the core forgets it. ``reason`` is for its user.
-
-    Times are absolute; a job that never was placed or started has None there. ``placed_at`` belongs to the
-    last placement, ``first_start_estimate`` and ``last_start_estimate`` are the JST of the first and the last.
-    ``runs`` counts how often its barrier opened: more than once when it was started again. Its last fields are those
-    of ``JobCounts``, in that order.
-    """
-
-    job: JobId
-    outcome: JobOutcome
-    reason: str
-    submitted_at: float
-    placed_at: float | None
-    started_at: float | None
-    ended_at: float
-    first_start_estimate: float | None
-    last_start_estimate: float | None
-    places: tuple[tuple[SiteName, int], ...]
-    placement_tries: int
-    claiming_tries: int
-    runs: int
-    failures: int
-    preemptions: int
-    gained_processor_s: float = 0.0
-    wasted_processor_s: float = 0.0
-    gpu_s: float = 0.0
-
-
 AnyCommand: TypeAlias = (
     StartComponent
     | AskCheckpoint
@@ -638,13 +542,4 @@ AnyCommand: TypeAlias = (
     | CancelTransfer
     | ProbeLink
     | AskSite
-    | JobPlaced
-    | TasksSpawned
-    | JobRequeued
-    | ElementMade
-    | OutputRegistered
-    | JobHeld
-    | JobUnheld
-    | SiteDistrusted
-    | JobEnded
 )

@@ -14,7 +14,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from koala.model.messages import JobEnded, JobOutcome
+from koala.model.facts import JobEnded
+from koala.model.messages import JobOutcome
 from koala.model.request import JobId, Request
 from koala.simulator.world.overload import VoidPeriod
 

@@ -16,18 +16,9 @@ import msgspec
 
 from koala.core import JobExplanation, JobState, Scheduler
 from koala.descriptions.workload.form import WorkloadFile
+from koala.model.facts import ElementMade, JobEnded, JobPlaced, JobRequeued, TurnEntry
 from koala.model.grid import Grid
-from koala.model.messages import (
-    AnyCommand,
-    AnyEvent,
-    ElementMade,
-    JobEnded,
-    JobOutcome,
-    JobPlaced,
-    JobRequeued,
-    JobSubmitted,
-    ProbeLink,
-)
+from koala.model.messages import AnyEvent, JobOutcome, JobSubmitted, ProbeLink
 from koala.model.request import JobId, Request, SiteName
 from koala.policies import Catalogue, PolicyError, UnknownPolicyError
 from koala.policies.catalogue import WASE, Form, dividing, marked_functions
@@ -171,7 +162,7 @@ class _Run:
         # The end of the period that is measured, and the processor-seconds (ours, others) used by then.
         self._measured_s: float | None = None
         self._used: dict[SiteName, tuple[float, float]] = {}
-        self._records: dict[type[AnyCommand], Callable[[Any], None]] = {
+        self._records: dict[type[TurnEntry], Callable[[Any], None]] = {
             JobPlaced: self._place,
             JobRequeued: self._requeue,
             ElementMade: self._make_element,
@@ -197,11 +188,11 @@ class _Run:
                 if not requests and not self._ended:
                     self._first_submission_s = event.at
                 requests[event.job] = event.request, event.at
-            commands = handle(event)
-            write(event, commands)
+            entries = handle(event).entries
+            write(event, entries)
             if told is not None and told.planned:
                 told.ask()
-            if commands and self._perform(commands, event.at):
+            if entries and self._perform(entries, event.at):
                 quiet_events = 0
                 quiet_since_s = event.at
             else:
@@ -230,46 +221,47 @@ class _Run:
             self._cut_off_s = until_s
         return self._result()
 
-    def _perform(self, commands: list[AnyCommand], now: float) -> bool:
-        """Do all the scheduler commands; says whether anything that helps a job was among it."""
+    def _perform(self, entries: list[TurnEntry], now: float) -> bool:
+        """Do all the scheduler commands, and take note of its facts; says whether anything that helps a job was among
+        it."""
         performers, records = self._world.performers, self._records
-        for command in commands:
-            kind = type(command)
-            performers[kind](command, now)
+        for entry in entries:
+            kind = type(entry)
+            performers[kind](entry, now)
             if kind in records:
-                records[kind](command)
-        return type(commands[0]) is not ProbeLink or any(type(command) is not ProbeLink for command in commands)
+                records[kind](entry)
+        return type(entries[0]) is not ProbeLink or any(type(entry) is not ProbeLink for entry in entries)
 
-    def _place(self, command: JobPlaced) -> None:
-        self._placed.add(command.job)
+    def _place(self, fact: JobPlaced) -> None:
+        self._placed.add(fact.job)
 
-    def _requeue(self, command: JobRequeued) -> None:
-        self._placed.discard(command.job)
+    def _requeue(self, fact: JobRequeued) -> None:
+        self._placed.discard(fact.job)
 
-    def _make_element(self, command: ElementMade) -> None:
-        self._requests[command.job] = self._requests[command.array]
-        self._arrays.add(command.array)
+    def _make_element(self, fact: ElementMade) -> None:
+        self._requests[fact.job] = self._requests[fact.array]
+        self._arrays.add(fact.array)
 
-    def _end(self, command: JobEnded) -> None:
-        request, _ = self._requests.pop(command.job)
-        if command.job in self._arrays:  # its elements are the jobs
+    def _end(self, fact: JobEnded) -> None:
+        request, _ = self._requests.pop(fact.job)
+        if fact.job in self._arrays:  # its elements are the jobs
             self._mark_if_last()
             return
-        self._placed.discard(command.job)
+        self._placed.discard(fact.job)
         self._mark_if_last()
-        self._ended.append((command, request))
+        self._ended.append((fact, request))
         if self._told is not None:
-            self._told.ended(command)
-        if command.outcome is JobOutcome.FAILED and self._is_by_broken_policy(command, request):
+            self._told.ended(fact)
+        if fact.outcome is JobOutcome.FAILED and self._is_by_broken_policy(fact, request):
             # The scheduler goes on after a policy broke, since live there are jobs of others; a study need not.
-            raise BrokenPolicyError(f"job {command.job} ({request.name}): {command.reason}")
+            raise BrokenPolicyError(f"job {fact.job} ({request.name}): {fact.reason}")
 
-    def _is_by_broken_policy(self, command: JobEnded, request: Request) -> bool:
+    def _is_by_broken_policy(self, fact: JobEnded, request: Request) -> bool:
         try:
             policy = self._catalogue.find(self._grid.scheduler.policy if request.policy is None else request.policy)
         except UnknownPolicyError:
             return False
-        return policy.checked and command.reason.startswith(str(PolicyError(policy.name, policy.origin, "")))
+        return policy.checked and fact.reason.startswith(str(PolicyError(policy.name, policy.origin, "")))
 
     # ------------------------------------------------------------------------------------- giving up
 
@@ -390,11 +382,11 @@ def _used(site: SimulatedSite, now: float) -> tuple[float, float]:
 FLUSH_LINES = 512
 
 
-class LoggedCommand(msgspec.Struct, gc=False):
-    """The line of a command."""
+class LoggedEntry(msgspec.Struct, gc=False):
+    """The line of a command, or of a fact."""
 
     at: float
-    do: AnyCommand
+    do: TurnEntry
 
 
 class RunLog:
@@ -403,17 +395,17 @@ class RunLog:
     def __init__(self, sink: Callable[[bytes], None] | None) -> None:
         self._sink = sink
         self._encoder = msgspec.json.Encoder()
-        self._lines: list[AnyEvent | LoggedCommand] = []
+        self._lines: list[AnyEvent | LoggedEntry] = []
         self._hash = hashlib.sha256()
 
-    def write(self, event: AnyEvent, commands: list[AnyCommand]) -> None:
+    def write(self, event: AnyEvent, entries: list[TurnEntry]) -> None:
         """An event, and what the scheduler answered to it."""
         lines = self._lines
         lines.append(event)
-        if commands:
+        if entries:
             at = event.at
-            for command in commands:
-                lines.append(LoggedCommand(at, command))
+            for entry in entries:
+                lines.append(LoggedEntry(at, entry))
         if len(lines) > FLUSH_LINES:
             self._flush()
 

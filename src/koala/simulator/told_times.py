@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from koala.core import Scheduler
-from koala.model.messages import JobEnded
+from koala.model.facts import JobEnded
 from koala.model.request import JobId
 from koala.simulator.result import percentile
 

@@ -9,8 +9,9 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from koala.files import CatalogueEntry
+from koala.model.facts import TurnEntry
 from koala.model.job_array import ElementCounts
-from koala.model.messages import AnyCommand, AnyEvent, JobCounts, Token, TransferId
+from koala.model.messages import AnyEvent, JobCounts, Token, TransferId
 from koala.model.request import FileName, JobId, SiteName
 from koala.store.snapshots import SnapshotParts
 
@@ -121,8 +122,8 @@ class TransferRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JournalRow(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the journal: an event that was handled, or a command that it led to. ``what`` is the type of
-    ``body``; ``job`` and ``site`` are whom it is about."""
+    """One line of the journal: an event that was handled, or a command or a fact that it led to. ``what`` is the
+    type of ``body``; ``job`` and ``site`` are whom it is about."""
 
     seq: int
     at: float
@@ -130,7 +131,7 @@ class JournalRow(msgspec.Struct, frozen=True, kw_only=True):
     what: str
     job: JobId | None = None
     site: SiteName | None = None
-    body: AnyEvent | AnyCommand
+    body: AnyEvent | TurnEntry
 
 
 class TokenRow(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,7 +17,8 @@ from sqlalchemy.dialects.postgresql import insert as postgres_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
 from koala.files import CatalogueEntry
-from koala.model.messages import AnyCommand, AnyEvent, JobSubmitted
+from koala.model.facts import TurnEntry
+from koala.model.messages import AnyEvent, JobSubmitted
 from koala.store import schema as tables
 from koala.store.columns import ExactJson, TextColumn, escaped
 from koala.store.requests import KeptRequest, keep
@@ -27,8 +28,8 @@ from koala.store.snapshots import Pieces
 # So many entries are pruned in one transaction at most, so that nobody waits long for it to end.
 PRUNED_ENTRIES_MAX = 20_000
 _SNAPSHOT_ID = 1
-# What a journal entry of each kind holds.
-BODY: dict[str, ExactJson[Any]] = {"event": ExactJson(AnyEvent), "command": ExactJson(AnyCommand)}
+# What a journal entry of each kind holds; facts stand among the commands.
+BODY: dict[str, ExactJson[Any]] = {"event": ExactJson(AnyEvent), "command": ExactJson(TurnEntry)}
 # A submission without its request, which is kept elsewhere.
 SUBMISSION: ExactJson[dict[str, Any]] = ExactJson(dict[str, Any])
 _SUBMISSION_FIELDS = [field for field in msgspec.structs.fields(JobSubmitted) if field.name != "request"]

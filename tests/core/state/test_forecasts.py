@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from koala.core.predictors import MEASUREMENTS_MAX, MeasuredBy, Measurement
 from koala.core.state import forecasts as forecasts_module
 from koala.core.state.forecasts import LinkForecasts, LinkSeries
-from koala.model.forecast import MEASUREMENTS_MAX, MeasuredBy, Measurement
 from koala.model.grid import Grid, Link, Links, PairLink, Site
 from koala.policies.view import View
 

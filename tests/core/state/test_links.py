@@ -6,8 +6,9 @@ import msgspec
 import pytest
 
 from koala.core import Scheduler, decode_snapshot, encode_snapshot
+from koala.model.facts import JobPlaced
 from koala.model.grid import Network
-from koala.model.messages import JobPlaced, JobSubmitted, Outcome, StartComponent, Tick
+from koala.model.messages import JobSubmitted, Outcome, StartComponent, Tick
 from koala.model.request import Communication, Component, Flexibility, Request
 from tests.support.core_driver import CoreDriver, ask, assert_clean, assert_ledger_balances, kind, make_grid, part
 
@@ -215,7 +216,7 @@ def test_on_a_grid_with_other_links_the_demand_is_worked_out_anew_and_the_waitin
     again = restarted(driver, Network(uplink_mbit_s=1_000.0))
     assert_ledger_balances(again.ledger)
     assert again.explain(2) is not None
-    commands = [*again.handle(Tick(at=driver.now)), *again.handle(Tick(at=driver.now))]
+    commands = [*again.handle(Tick(at=driver.now)).entries, *again.handle(Tick(at=driver.now)).entries]
     assert [each.job for each in kind(commands, JobPlaced)] == [2]
 
 

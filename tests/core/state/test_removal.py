@@ -15,8 +15,9 @@ from koala.core.state.snapshots.removal import (
     without_job,
 )
 from koala.model.dependency import Dependency
+from koala.model.facts import JobHeld
 from koala.model.job_array import read_array
-from koala.model.messages import ComponentEnded, JobHeld, JobSubmitted, Outcome, Tick
+from koala.model.messages import ComponentEnded, JobSubmitted, Outcome, Tick
 from tests.core.test_shapes import driver_of, job, shaped
 from tests.core.test_storm import STEPS_MAX, Storm
 from tests.support.core_driver import CoreDriver, ask, assert_ledger_balances, part

@@ -19,14 +19,12 @@ from koala.core.state.queues import PlacementQueue
 from koala.core.state.site_belief import SiteBelief, Trust
 from koala.core.state.snapshots import snapshot as core_snapshot
 from koala.core.state.timers import Timer
+from koala.model.facts import JobEnded, JobPlaced, Turn, TurnEntry
 from koala.model.grid import Grid, Link, Links, Network
 from koala.model.messages import (
     AbortComponent,
-    AnyCommand,
     AnyEvent,
     FileChanged,
-    JobEnded,
-    JobPlaced,
     JobSubmitted,
     Outcome,
     SiteDrained,
@@ -87,7 +85,7 @@ def written_and_read(snapshot: Snapshot) -> Snapshot:
     return again
 
 
-def restart(driver: CoreDriver, grid: Grid | None = None, catalogue: Catalogue | None = None) -> list[AnyCommand]:
+def restart(driver: CoreDriver, grid: Grid | None = None, catalogue: Catalogue | None = None) -> list[TurnEntry]:
     """Replace the driver's scheduler by one made from its snapshot; the answer to the first tick."""
     snapshot = written_and_read(driver.scheduler.snapshot())
     driver.scheduler = Scheduler.from_snapshot(grid or driver.scheduler.grid, catalogue, snapshot)
@@ -113,11 +111,11 @@ class Twinned(Scheduler):
         super().__init__(grid)
         self.twins: list[Scheduler] = []
 
-    def handle(self, event: AnyEvent) -> list[AnyCommand]:
-        commands = super().handle(event)
+    def handle(self, event: AnyEvent) -> Turn:
+        turn = super().handle(event)
         for twin in self.twins:
-            assert twin.handle(event) == commands
-        return commands
+            assert twin.handle(event) == turn
+        return turn
 
     def make_twin(self) -> None:
         self.twins.append(Scheduler.from_snapshot(self.grid, None, written_and_read(self.snapshot())))

@@ -6,7 +6,8 @@ import pytest
 
 from koala.core import JobState
 from koala.core.state.site_belief import Trust
-from koala.model.messages import JobPlaced, Outcome, SiteDrained, SiteResumed, SiteSilent, StartComponent
+from koala.model.facts import JobPlaced
+from koala.model.messages import Outcome, SiteDrained, SiteResumed, SiteSilent, StartComponent
 from tests.support.core_driver import CoreDriver, ask, assert_ledger_balances, kind, part
 
 

@@ -8,7 +8,8 @@ from koala.daemon.engine.batch import EngineState, PendingBatch
 from koala.daemon.engine.inbox import InboxItem
 from koala.daemon.engine.recovery import nothing_yet
 from koala.descriptions import read_grid
-from koala.model.messages import AnyCommand, AnyEvent, SiteReported, Tick
+from koala.model.facts import Turn
+from koala.model.messages import AnyEvent, SiteReported, Tick
 from koala.policies import Catalogue
 
 GRID = "sites: {a: {processors: 4}, b: {processors: 4}}"  # that names no interval between scans
@@ -21,7 +22,7 @@ def test_the_events_of_a_batch_have_one_time_and_a_tick_comes_last() -> None:
     seen: list[AnyEvent] = []
     handle = state.scheduler.handle
 
-    def watched(event: AnyEvent) -> list[AnyCommand]:
+    def watched(event: AnyEvent) -> Turn:
         seen.append(event)
         commands = handle(event)
         state.scheduler.due_at = 1_000.0

@@ -22,8 +22,9 @@ from koala.files import CatalogueEntry, Replica
 from koala.files.area.layout import replica_path
 from koala.model.api import DOWNLOAD_BYTES_MAX, Forgetting, Registration, Scope, Submission
 from koala.model.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
+from koala.model.facts import JobRequeued
 from koala.model.grid import Grid
-from koala.model.messages import CancelAsked, JobRequeued
+from koala.model.messages import CancelAsked
 from koala.model.outputs import COLLECTED_BYTES_MAX, output_name
 from koala.store import Batch
 from tests.support.daemon_world import ANNA, BERT, OWNER, DaemonWorld, job_text, open_daemon, small_grid
@@ -244,7 +245,7 @@ def test_a_run_that_is_over_is_not_collected_any_more(tmp_path: Path) -> None:
         await asyncio.wait_for(asked.wait(), 120)
         (token,) = performer.outputs._tasks
         job = int(token.partition(".")[0])
-        performer.perform(0, JobRequeued(job=job, reason="its site is lost"), None)
+        performer.take_note(JobRequeued(job=job, reason="its site is lost"), None)
         await asyncio.wait_for(given_up.wait(), 120)
         await world.engine.tell(CancelAsked(at=world.engine.now(), job=job))
 

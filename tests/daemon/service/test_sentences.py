@@ -9,9 +9,20 @@ import pytest
 
 from koala.daemon.service.sentences import NAMES_MAX, TEXT_CHARACTERS_MAX, sentence
 from koala.model.dependency import Dependency
+from koala.model.facts import (
+    ElementMade,
+    JobEnded,
+    JobHeld,
+    JobPlaced,
+    JobRequeued,
+    JobUnheld,
+    OutputRegistered,
+    SiteDistrusted,
+    TasksSpawned,
+    TurnEntry,
+)
 from koala.model.messages import (
     AbortComponent,
-    AnyCommand,
     AnyEvent,
     AskCheckpoint,
     AskSite,
@@ -25,26 +36,18 @@ from koala.model.messages import (
     ComponentReady,
     ComponentRunning,
     ComponentStarting,
-    ElementMade,
     FileChanged,
     HoldAsked,
-    JobEnded,
-    JobHeld,
     JobOutcome,
-    JobPlaced,
     JobQuarantined,
-    JobRequeued,
     JobSubmitted,
-    JobUnheld,
     LinkProbed,
     Outcome,
-    OutputRegistered,
     OutputsCollected,
     ProbeLink,
     ReleaseBarrier,
     RequeueAsked,
     RestartAsked,
-    SiteDistrusted,
     SiteDrained,
     SiteLost,
     SiteMachines,
@@ -54,7 +57,6 @@ from koala.model.messages import (
     SpawnAsked,
     StartComponent,
     StartTransfer,
-    TasksSpawned,
     Tick,
     TrafficMeasured,
     TransferEnded,
@@ -228,7 +230,7 @@ def test_each_message_is_told_in_a_sentence(body: Any, words: str) -> None:
 
 def test_no_message_is_without_a_sentence() -> None:
     told = {type(body) for body, _ in EXAMPLES}
-    assert told == {*get_args(AnyEvent), *get_args(AnyCommand)}
+    assert told == {*get_args(AnyEvent), *get_args(TurnEntry)}
 
 
 @pytest.mark.parametrize("outcome", Outcome)

@@ -18,17 +18,8 @@ from koala.experiments.replay.result import (
     waste,
 )
 from koala.model.api import JournalEntry, LinkInfo, Overview, SiteHistory, SiteInfo, UsagePoint
-from koala.model.messages import (
-    ComponentEnded,
-    ComponentReady,
-    JobEnded,
-    JobOutcome,
-    JobPlaced,
-    JobRequeued,
-    Outcome,
-    ReleaseBarrier,
-    StartComponent,
-)
+from koala.model.facts import JobEnded, JobPlaced, JobRequeued
+from koala.model.messages import ComponentEnded, ComponentReady, JobOutcome, Outcome, ReleaseBarrier, StartComponent
 from koala.policies.interface import quota_processors
 from koala.simulator.workloads.workload import single_component
 

@@ -181,7 +181,7 @@ def test_nothing_runs_on_a_node_that_is_down_no_processor_counts_twice_and_all_j
     scheduler = Scheduler(where)
     done = 0
     while (event := world.next(scheduler.due_at, 100_000.0)) is not None and done < workload.jobs:
-        commands = scheduler.handle(event)
+        commands = scheduler.handle(event).entries
         for command in commands:
             world.perform(command, event.at)
             done += getattr(command, "outcome", None) is JobOutcome.DONE

@@ -15,7 +15,8 @@ from koala.descriptions.workload.form import (
     read_workload,
     workload_schema,
 )
-from koala.model.messages import JobEnded, JobOutcome, JobPlaced, JobRequeued, JobSubmitted
+from koala.model.facts import JobEnded, JobPlaced, JobRequeued
+from koala.model.messages import JobOutcome, JobSubmitted
 from koala.model.request import Priority
 from koala.simulator import Arrival, Workload, WorkloadError
 from koala.simulator.workloads.generators import equal_parts, workload_from_file

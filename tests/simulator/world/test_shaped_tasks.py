@@ -8,7 +8,8 @@ import pytest
 
 from koala.core import Scheduler
 from koala.descriptions import read_grid
-from koala.model.messages import ComponentAccepted, JobEnded, JobOutcome, StartComponent
+from koala.model.facts import JobEnded
+from koala.model.messages import ComponentAccepted, JobOutcome, StartComponent
 from koala.model.nodes import TaskNeeds
 from koala.model.request import Application, Component, Request
 from koala.simulator.workloads.workload import Arrival, Workload
@@ -35,7 +36,7 @@ def run(arrivals: list[Arrival]) -> tuple[list[tuple[float, object]], list[objec
     events: list[object] = []
     while (event := world.next(scheduler.due_at)) is not None:
         events.append(event)
-        for command in scheduler.handle(event):
+        for command in scheduler.handle(event).entries:
             commands.append((event.at, command))
             world.perform(command, event.at)
         for site in world.sites.values():

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from koala.cli.terminal.words import size
-from koala.model.messages import JobEnded
+from koala.model.facts import JobEnded
 from koala.simulator.report.timeline import Remark, Timeline
 
 if TYPE_CHECKING:

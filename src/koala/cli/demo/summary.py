@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from koala.cli.demo.journal import JournalTimeline
     from koala.client import Client
-    from koala.model.messages import JobEnded
+    from koala.model.facts import JobEnded
 
 PRINTED_BYTES_MAX = 8_192
 

@@ -11,8 +11,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from koala.core.state.encoded import INFINITY
-from koala.model.forecast import (
+from koala.core.predictors import (
     MEASUREMENTS_MAX,
     OVERDUE_WEIGHT,
     Forecast,
@@ -21,6 +20,7 @@ from koala.model.forecast import (
     forecast,
     transfer_weight,
 )
+from koala.core.state.encoded import INFINITY
 from koala.policies.view import LinkRows, View
 
 # So many links are told of one placement at most.

@@ -18,8 +18,9 @@ from koala.core.state.queues import ClaimingQueue, PlacementQueue
 from koala.core.state.sites import Sites
 from koala.core.state.timers import Alarm, Timers
 from koala.core.state.transfers import Transfers
+from koala.model.facts import Adds, AnyFact, SiteDistrusted
 from koala.model.grid import Estimates, Grid
-from koala.model.messages import AnyCommand, EndedJob, JobOutcome, SiteDistrusted, Token
+from koala.model.messages import AnyCommand, EndedJob, JobOutcome, Token
 from koala.model.outputs import job_of_output
 from koala.model.request import JOB_NAME, FileName, JobId, Request, SiteName
 from koala.policies.interface import Demand, Spots
@@ -88,7 +89,9 @@ class Ledger:
     def __init__(self, grid: Grid) -> None:
         self.parameters = grid.scheduler
         self.now = 0.0
-        self.commands: list[AnyCommand] = []
+        # What the present event has led to so far, in one order.
+        self.commands: Adds[AnyCommand] = []
+        self.facts: Adds[AnyFact] = []
         self.jobs: dict[JobId, Job] = {}
         self.states = StateCounts()  # how many of them are in each state
         self.avoiders: dict[JobId, None] = {}  # jobs that avoid, or did, sites where they failed
@@ -372,7 +375,7 @@ class Ledger:
         site = self.sites.sites[index]
         self.to_leave.append(index)
         site.cooling = self.timers.set(self.now + self.parameters.cooldown_s, Alarm.COOLED_DOWN, index)
-        self.commands.append(SiteDistrusted(site=site.name, reason=site.record.distrusted))
+        self.facts.append(SiteDistrusted(site=site.name, reason=site.record.distrusted))
 
     def _cooled_down(self, index: int) -> None:
         self.about = ()

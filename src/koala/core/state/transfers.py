@@ -7,6 +7,7 @@ from __future__ import annotations
 from koala.core.state.encoded import INFINITY, NO_ENTRIES, NO_ITEMS
 from koala.core.state.forecasts import LinkForecasts
 from koala.core.state.job import FileTransfer, Job, TransferKey
+from koala.model.facts import Adds
 from koala.model.messages import AnyCommand, CancelTransfer, StartTransfer, TransferId
 from koala.policies.interface import Input, View, link_s
 
@@ -21,7 +22,7 @@ class Transfers:
         self.by_key: dict[TransferKey, FileTransfer] = {}
         self.sequence = 0
 
-    def want(self, job: Job, needed: Input, site: int, now: float, commands: list[AnyCommand]) -> FileTransfer:
+    def want(self, job: Job, needed: Input, site: int, now: float, commands: Adds[AnyCommand]) -> FileTransfer:
         """Make sure that the file gets to the site for this job, by the transfer that runs already if one does."""
         key = (needed.file, needed.chunk, site)
         transfer = self.by_key.get(key)
@@ -41,7 +42,7 @@ class Transfers:
         transfer = self.by_key.get(key)
         return INFINITY if transfer is None else transfer.remaining_s(now)
 
-    def _start(self, transfer: FileTransfer, source: int, now: float, commands: list[AnyCommand]) -> None:
+    def _start(self, transfer: FileTransfer, source: int, now: float, commands: Adds[AnyCommand]) -> None:
         self.sequence += 1
         file, chunk, target = transfer.key
         transfer.id = f"t{self.sequence}"
@@ -82,7 +83,7 @@ class Transfers:
             arrived=transfer.done,
         )
 
-    def again(self, transfer: FileTransfer, now: float, commands: list[AnyCommand]) -> bool:
+    def again(self, transfer: FileTransfer, now: float, commands: Adds[AnyCommand]) -> bool:
         """The transfer broke: start it again from the best replica that has not failed, or, if all have, from the
         best of all. False when the file has no replica any more."""
         del self.by_id[transfer.id]
@@ -98,7 +99,7 @@ class Transfers:
         self._start(transfer, best, now, commands)
         return True
 
-    def keep_only_needed(self, job: Job, commands: list[AnyCommand]) -> None:
+    def keep_only_needed(self, job: Job, commands: Adds[AnyCommand]) -> None:
         """The job has moved a component: let go of what none of its components needs any more."""
         needed = {key for keys in job.needs for key in keys}
         for key in [key for key in job.transfers if key not in needed]:
@@ -112,7 +113,7 @@ class Transfers:
         """What the components of the job need, in their order."""
         return {key: self.by_key[key] for keys in job.needs for key in keys}
 
-    def leave(self, job: Job, commands: list[AnyCommand]) -> None:
+    def leave(self, job: Job, commands: Adds[AnyCommand]) -> None:
         """The job needs none of its files any more."""
         for transfer in job.transfers.values():
             self._let_go(transfer, job, commands)
@@ -120,7 +121,7 @@ class Transfers:
         job.needs = NO_ITEMS
         job.transfers_open = 0
 
-    def _let_go(self, transfer: FileTransfer, job: Job, commands: list[AnyCommand]) -> None:
+    def _let_go(self, transfer: FileTransfer, job: Job, commands: Adds[AnyCommand]) -> None:
         """What no other job needs is stopped, or deleted if it is there already."""
         del transfer.jobs[job.id]
         if transfer.jobs:

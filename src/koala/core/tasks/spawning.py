@@ -19,7 +19,8 @@ from koala.core.state.availability import expected_at
 from koala.core.state.job import ComponentPhase, Job
 from koala.core.state.ledger import Ledger
 from koala.mapping.result import NoPlace
-from koala.model.messages import SpawnAsked, TasksSpawned
+from koala.model.facts import TasksSpawned
+from koala.model.messages import SpawnAsked
 from koala.model.request import (
     COMPONENTS_MAX,
     JOB_EDGES_MAX,
@@ -63,12 +64,12 @@ class JobSpawning:
         ledger.about = (job,)
         names = event.tasks.names
         if event.tasks in job.spawned:  # asked for twice
-            ledger.commands.append(TasksSpawned(job=job.id, tasks=names, places=_places_of(job, names)))
+            ledger.facts.append(TasksSpawned(job=job.id, tasks=names, places=_places_of(job, names)))
             return
         found = self.places_for(job, event.tasks)
         if isinstance(found, SpawnRefusal):
             job.tell(ledger.now, "spawn_refused", names, found.reason)
-            ledger.commands.append(TasksSpawned(job=job.id, tasks=names, reason=found.reason))
+            ledger.facts.append(TasksSpawned(job=job.id, tasks=names, reason=found.reason))
             return
         assert job.spots is not None
         request, demand, spots = found
@@ -77,7 +78,7 @@ class JobSpawning:
         job.joining = len(spots.sites)
         job.outstanding += job.joining
         job.tell(ledger.now, "spawns", names, spots.sites, spots.sizes)
-        ledger.commands.append(TasksSpawned(job=job.id, tasks=names, places=job.places[first:]))
+        ledger.facts.append(TasksSpawned(job=job.id, tasks=names, places=job.places[first:]))
         for component in range(first, len(job.claims)):
             self.running.start_component(job, component)
         job.deadline = ledger.now + ledger.parameters.barrier_timeout_s
@@ -169,7 +170,7 @@ class JobSpawning:
         request = with_spawned(job.described, left) if left else job.described
         self._hold(job, left, request, self._demand(job, request), _first(job.spots, kept))
         job.tell(ledger.now, "spawn_withdrawn", names, reason)
-        ledger.commands.append(TasksSpawned(job=job.id, tasks=names, reason=reason))
+        ledger.facts.append(TasksSpawned(job=job.id, tasks=names, reason=reason))
         self.running.joining_is_over(job)
         if job.outstanding == 0:
             self.running.all_done(job)

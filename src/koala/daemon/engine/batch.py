@@ -20,13 +20,13 @@ from koala.core.state.job import ComponentClaim, ComponentPhase
 from koala.core.state.ledger import Ledger
 from koala.core.state.site_belief import SiteBelief
 from koala.daemon.engine.inbox import InboxItem
-from koala.daemon.engine.outbox import Outbox, is_for_outbox
+from koala.daemon.engine.outbox import Outbox
 from koala.daemon.engine.projection import EntryWriter, Projector, Submitter
 from koala.daemon.engine.recovery import Recovery
 from koala.daemon.live_rows import Draft, LiveRows
 from koala.daemon.upkeep.site_poller import SiteActivity
+from koala.model.facts import JobEnded, JobRequeued, OutputRegistered, SiteDistrusted, TurnEntry
 from koala.model.messages import (
-    AnyCommand,
     AnyEvent,
     ComponentAccepted,
     ComponentEnded,
@@ -34,13 +34,10 @@ from koala.model.messages import (
     ComponentRunning,
     ComponentStarting,
     EndedJob,
-    JobEnded,
     JobOutcome,
-    JobRequeued,
     JobSubmitted,
-    OutputRegistered,
+    LastingCommand,
     OutputsCollected,
-    SiteDistrusted,
     SiteReported,
     Tick,
     Token,
@@ -90,7 +87,7 @@ class PendingBatch:
         self._over: list[JobId] = []
         self.current: InboxItem | None = None  # what is being handled; None for the tick at the end
         self.ticked = False
-        self.commands: list[tuple[int, AnyCommand]] = []
+        self.turn: list[tuple[int, TurnEntry]] = []  # commands and facts, by their numbers in the journal
         self.events = 0
 
     def handle(self, items: Sequence[InboxItem], *, tick: bool = True) -> None:
@@ -158,9 +155,9 @@ class PendingBatch:
 
     def _handle(self, event: AnyEvent, submitter: Submitter | None) -> None:
         state = self._state
-        commands = state.scheduler.handle(event)
+        turn = state.scheduler.handle(event)
         try:
-            self._projector.project(event, commands, submitter)
+            self._projector.project(event, turn, submitter)
             self._writer.event(event)
         except Exception as error:
             raise HandlingError(event, self._projector.about, error) from error
@@ -170,14 +167,14 @@ class PendingBatch:
             self._collected.append(event.token)
         elif isinstance(event, Tick):
             self.ticked = True
-        for command in commands:
-            if isinstance(command, SiteDistrusted):
-                _log.warning("%s is not trusted for a while: %s", command.site, command.reason)
-            elif isinstance(command, OutputRegistered):
-                self._files.append(entry_of(command))
-            elif isinstance(command, JobEnded | JobRequeued):
-                self._over.append(command.job)
-            self.commands.append((self._writer.command(command, event.at), command))
+        for entry in turn.entries:
+            if isinstance(entry, SiteDistrusted):
+                _log.warning("%s is not trusted for a while: %s", entry.site, entry.reason)
+            elif isinstance(entry, OutputRegistered):
+                self._files.append(entry_of(entry))
+            elif isinstance(entry, JobEnded | JobRequeued):
+                self._over.append(entry.job)
+            self.turn.append((self._writer.of_turn(entry, event.at), entry))
         self.events += 1
 
     def batch(self) -> Batch | None:
@@ -193,7 +190,7 @@ class PendingBatch:
             return None
         return Batch(
             entries=tuple(self._writer.entries),
-            outbox=tuple(seq for seq, command in self.commands if is_for_outbox(command)),
+            outbox=tuple(seq for seq, entry in self.turn if isinstance(entry, LastingCommand)),
             settled=settled,
             jobs=tuple(self._draft.jobs.values()),
             components=tuple(self._draft.components.values()),
@@ -208,14 +205,14 @@ class PendingBatch:
         state.last_seq = self._writer.seq
         state.events_since_snapshot += self.events
         state.rows.take(self._draft)
-        for entry in self._files:
-            if entry.replicas:
-                state.entries[entry.name] = entry
+        for file in self._files:
+            if file.replicas:
+                state.entries[file.name] = file
             else:
-                state.entries.pop(entry.name, None)
-        for seq, command in self.commands:
-            if is_for_outbox(command):
-                state.outbox.add(seq, command)
+                state.entries.pop(file.name, None)
+        for seq, entry in self.turn:
+            if isinstance(entry, LastingCommand):
+                state.outbox.add(seq, entry)
 
 
 def _among_others(item: InboxItem, number: JobId) -> Request:
@@ -230,18 +227,18 @@ def _among_others(item: InboxItem, number: JobId) -> Request:
     return request
 
 
-def entry_of(command: OutputRegistered) -> files.CatalogueEntry:
+def entry_of(fact: OutputRegistered) -> files.CatalogueEntry:
     """What the catalogue says of an output from now on."""
-    output = command.output
+    output = fact.output
     replicas = tuple(
-        files.Replica(site=site, size_bytes=output.size_bytes, checksum=output.checksum) for site in command.sites
+        files.Replica(site=site, size_bytes=output.size_bytes, checksum=output.checksum) for site in fact.sites
     )
     return files.CatalogueEntry(
-        name=command.file,
+        name=fact.file,
         size_bytes=output.size_bytes,
         checksum=output.checksum,
         replicas=replicas,
-        kept_until=command.kept_until,
+        kept_until=fact.kept_until,
     )
 
 

@@ -41,8 +41,9 @@ from koala.daemon.upkeep.retention import Retention
 from koala.daemon.upkeep.site_poller import SiteActivity, SitePoller
 from koala.files.contents import ContentStore
 from koala.model.errors import UnavailableError
+from koala.model.facts import TurnEntry
 from koala.model.grid import Grid, SiteKind
-from koala.model.messages import AnyCommand, AnyEvent, CancelTransfer, EndedJob, Tick
+from koala.model.messages import AnyEvent, CancelTransfer, Command, EndedJob, Tick
 from koala.model.request import FileName, GraphJob, JobId, Request, SiteName
 from koala.policies import Catalogue
 from koala.policies.interface import link_s
@@ -449,9 +450,9 @@ class Engine:
             self._settle_at = self.now() + self._limits.settle_s
             self._wake.set()
 
-    def _request_of(self, command: AnyCommand) -> Request | None:
-        """The request of the job that a command is for, which goes with the command; None for one that has ended."""
-        job = self._state.scheduler.ledger.jobs.get(getattr(command, "job", 0))
+    def _request_of(self, entry: TurnEntry) -> Request | None:
+        """The request of the job that a command or a fact is about; None for one that has ended."""
+        job = self._state.scheduler.ledger.jobs.get(getattr(entry, "job", 0))
         return None if job is None else job.request
 
     def _activity(self, site: SiteName) -> SiteActivity:
@@ -520,7 +521,7 @@ class Engine:
                 await self._in_store(self._store.record, batch)
                 self.counters.commits += 1
                 this.take_effect()
-                self._act(batch, this.commands)
+                self._act(batch, this.turn)
         except BaseException as error:
             refusal = UnavailableError(f"{_in_words(error)}; try again later")
             for item in items:
@@ -533,15 +534,18 @@ class Engine:
         if not self._quarantine.singly and self._inbox.has_room_again():
             self._performer.reconcile()
 
-    def _act(self, batch: Batch, commands: Sequence[tuple[int, AnyCommand]]) -> None:
+    def _act(self, batch: Batch, turn: Sequence[tuple[int, TurnEntry]]) -> None:
         """The batch is on record: what it commands is done, and those who wait for it are woken."""
         for subscriber in self._subscribers:
             subscriber(batch, self._state.rows.jobs)
         for component in batch.components:
             self._performer.recorded(component)
         if not self._closing:
-            for seq, command in commands:
-                self._performer.perform(seq, command, self._request_of(command))
+            for seq, entry in turn:
+                if isinstance(entry, Command):
+                    self._performer.perform(seq, entry, self._request_of(entry))
+                else:
+                    self._performer.take_note(entry, self._request_of(entry))
         self._waiters.wake(row.id for row in batch.jobs if row.state in ENDED_STATES)
 
     def _snapshot_is_due(self) -> bool:

@@ -8,34 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from koala.model.messages import (
-    AbortComponent,
     AnyCommand,
-    AskCheckpoint,
     CancelTransfer,
     CollectOutputs,
-    ReleaseBarrier,
-    StartComponent,
     StartTransfer,
     Token,
     TransferId,
 )
 from koala.model.request import JobId
 from koala.store.rows import JournalRow
-
-_FOR_OUTBOX = (
-    StartComponent,
-    AskCheckpoint,
-    AbortComponent,
-    ReleaseBarrier,
-    CollectOutputs,
-    StartTransfer,
-    CancelTransfer,
-)
-
-
-def is_for_outbox(command: AnyCommand) -> bool:
-    """Whether the command must be performed also after a restart; the others are for the moment or for the record."""
-    return isinstance(command, _FOR_OUTBOX)
 
 
 class Outbox:

@@ -1,4 +1,4 @@
-"""From an event and the commands that it led to, to rows and journal entries: what the store keeps of them.
+"""From an event and the turn that it led to, to rows and journal entries: what the store keeps of them.
 
 Called right after the core has handled the event, while the core's state shows exactly what came of it. Nothing here
 decides anything, and nothing is written: rows go into a draft.
@@ -6,7 +6,7 @@ decides anything, and nothing is written: rows go into a draft.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -16,26 +16,29 @@ from koala.core.lifecycle import JobState
 from koala.core.state.job import Job
 from koala.core.story import element_counts, kept_back_by
 from koala.daemon.live_rows import Draft
-from koala.model.job_array import element_name
-from koala.model.messages import (
-    AbortComponent,
-    AnyCommand,
-    AnyEvent,
-    CancelTransfer,
-    ComponentEnded,
-    ComponentReady,
+from koala.model.facts import (
     ElementMade,
     JobEnded,
     JobHeld,
     JobPlaced,
-    JobQuarantined,
     JobRequeued,
-    JobSubmitted,
     JobUnheld,
+    TasksSpawned,
+    Turn,
+    TurnEntry,
+)
+from koala.model.job_array import element_name
+from koala.model.messages import (
+    AbortComponent,
+    AnyEvent,
+    CancelTransfer,
+    ComponentEnded,
+    ComponentReady,
+    JobQuarantined,
+    JobSubmitted,
     ReleaseBarrier,
     StartComponent,
     StartTransfer,
-    TasksSpawned,
     TransferEnded,
 )
 from koala.model.request import JobId, SiteName
@@ -68,14 +71,14 @@ class Projector:
         self._default_policy = default_policy
         self.about: tuple[JobId, ...] = ()  # the jobs that it is busy with: should it raise, it is about them
 
-    def project(self, event: AnyEvent, commands: Sequence[AnyCommand], submitter: Submitter | None) -> None:
+    def project(self, event: AnyEvent, turn: Turn, submitter: Submitter | None) -> None:
         """Bring the draft up to date with one handled event."""
         touched: dict[JobId, None] = {}
         reasons: dict[JobId, str] = {}
         self.about = ()
         self._project_event(event, touched)
-        for command in commands:
-            self._project_command(command, event, touched, reasons)
+        for entry in turn.entries:
+            self._project_entry(entry, event, touched, reasons)
         if isinstance(event, JobQuarantined):
             reasons[event.job] = event.reason
         elif isinstance(event, JobSubmitted) and event.defect:
@@ -124,44 +127,44 @@ class Projector:
                 peak_memory_bytes=event.peak_memory_bytes,
             )
 
-    def _project_command(
-        self, command: AnyCommand, event: AnyEvent, touched: dict[JobId, None], reasons: dict[JobId, str]
+    def _project_entry(
+        self, entry: TurnEntry, event: AnyEvent, touched: dict[JobId, None], reasons: dict[JobId, str]
     ) -> None:
         draft = self._draft
-        match command:
+        match entry:
             case StartComponent():
-                touched[command.job] = None
-                draft.components[command.token] = self._claimed(command, event.at)
+                touched[entry.job] = None
+                draft.components[entry.token] = self._claimed(entry, event.at)
             case ReleaseBarrier():
-                touched[command.job] = None
-                for token in command.tokens:
+                touched[entry.job] = None
+                for token in entry.tokens:
                     row = draft.component(token)
                     if row is not None and row.released_at is None:
                         draft.components[token] = replace(row, released_at=event.at)
             case AbortComponent():
-                row = draft.component(command.token)
+                row = draft.component(entry.token)
                 if row is not None:
                     touched[row.job] = None
             case StartTransfer():
-                draft.transfers[command.transfer] = self._transfer(command, event.at)
+                draft.transfers[entry.transfer] = self._transfer(entry, event.at)
             case CancelTransfer():
-                transfer = draft.transfer(command.transfer)
-                draft.transfers_over.add(command.transfer)
+                transfer = draft.transfer(entry.transfer)
+                draft.transfers_over.add(entry.transfer)
                 if transfer is not None and transfer.ended_at is None:
                     draft.transfers[transfer.id] = replace(
                         transfer, ended_at=event.at, ok=False, reason="no job needs it any more"
                     )
             case ElementMade():
-                touched[command.array] = None
-                touched[command.job] = None
+                touched[entry.array] = None
+                touched[entry.job] = None
             case JobPlaced():
-                touched[command.job] = None
-                reasons[command.job] = ""
+                touched[entry.job] = None
+                reasons[entry.job] = ""
             case JobHeld() | JobUnheld() | TasksSpawned():
-                touched[command.job] = None
+                touched[entry.job] = None
             case JobRequeued() | JobEnded():
-                touched[command.job] = None
-                reasons[command.job] = command.reason
+                touched[entry.job] = None
+                reasons[entry.job] = entry.reason
 
     def _with_arrays(self, touched: Iterable[JobId]) -> dict[JobId, None]:
         """The jobs that have changed; with an element may have the counts of its array, which comes before it."""
@@ -311,9 +314,9 @@ class EntryWriter:
         """Put an event into the journal. Called after its rows are in the draft."""
         return self._add(event, event.at, kind="event")
 
-    def command(self, command: AnyCommand, at: float) -> int:
-        """Put a command into the journal."""
-        return self._add(command, at, kind="command")
+    def of_turn(self, entry: TurnEntry, at: float) -> int:
+        """Put a command or a fact into the journal."""
+        return self._add(entry, at, kind="command")
 
     def _add(self, body: Any, at: float, *, kind: Any) -> int:
         self.seq += 1

@@ -28,22 +28,19 @@ from koala.core.state.snapshots.removal import (
 )
 from koala.daemon.engine.recovery import GRID, LIVE_STATES, read_snapshot
 from koala.model.dependency import Dependency
+from koala.model.facts import ElementMade, JobHeld, TasksSpawned, TurnEntry
 from koala.model.messages import (
-    AnyCommand,
     AnyEvent,
     CancelAsked,
     ChangeAsked,
-    ElementMade,
     EndedJob,
     HoldAsked,
     JobCounts,
-    JobHeld,
     JobOutcome,
     JobSubmitted,
     RequeueAsked,
     RestartAsked,
     SpawnAsked,
-    TasksSpawned,
     UnholdAsked,
 )
 from koala.model.request import JobId, Priority, Request
@@ -370,7 +367,7 @@ class _ToldSince:
         self.walltime_s = walltime_s
         self.cancelled: list[JobId] = []
 
-    def take(self, body: AnyEvent | AnyCommand) -> None:
+    def take(self, body: AnyEvent | TurnEntry) -> None:
         """One line of it, in their order."""
         match body:
             case JobHeld():

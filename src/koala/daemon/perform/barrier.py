@@ -31,8 +31,9 @@ from koala.files.area.layout import replica_path
 from koala.files.errors import damaged, unreadable
 from koala.model.checkpoint import CHECKPOINT_ARCHIVE, CheckpointSource
 from koala.model.errors import Fault
+from koala.model.facts import JobPlaced
 from koala.model.launch import Go, InputLink, LaunchError, NodeShare, Peer
-from koala.model.messages import InputSource, JobPlaced, JobQuarantined, Outcome, ReleaseBarrier, Token
+from koala.model.messages import InputSource, JobQuarantined, Outcome, ReleaseBarrier, Token
 from koala.model.request import Component, FileName, JobId, Request, SiteName
 from koala.model.travelling import ARCHIVE_NAME
 from koala.runners import go_for

@@ -36,15 +36,8 @@ from koala.files.area.local import LocalArea
 from koala.files.area.workspace import CollectedFile
 from koala.files.checksums import READ_BYTES
 from koala.files.sources import UrlTarget
-from koala.model.messages import (
-    CollectOutputs,
-    JobEnded,
-    JobQuarantined,
-    JobRequeued,
-    OutputsCollected,
-    Token,
-    TransferId,
-)
+from koala.model.facts import JobEnded, JobRequeued
+from koala.model.messages import CollectOutputs, JobQuarantined, OutputsCollected, Token, TransferId
 from koala.model.outputs import JobOutput, MadeOutput, output_name
 from koala.model.request import FileName, JobId, SiteName
 
@@ -150,10 +143,10 @@ class OutputCollector:
         """What keeps the outputs of a job from being collected now, and is tried again."""
         return [why for token, why in sorted(self._troubles.items()) if token.partition(".")[0] == str(job)]
 
-    def ended(self, command: JobEnded | JobRequeued) -> None:
+    def ended(self, fact: JobEnded | JobRequeued) -> None:
         """The run is over: nobody asks again for what it made."""
-        self._answered.pop(command.job, None)
-        for token in [token for token in self._tasks if token.partition(".")[0] == str(command.job)]:
+        self._answered.pop(fact.job, None)
+        for token in [token for token in self._tasks if token.partition(".")[0] == str(fact.job)]:
             self._tasks[token].cancel()
             self._cancel_transfers(token)
 

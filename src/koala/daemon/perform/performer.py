@@ -7,8 +7,9 @@ again after the next ``start``.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from koala.daemon.grid_sites import GridLinks
 from koala.daemon.perform.barrier import BarrierOpener
@@ -22,6 +23,7 @@ from koala.daemon.perform.outputs import OutputCollector
 from koala.daemon.perform.site_worker import COMMANDS_AT_ONCE_MAX, SiteWorker
 from koala.daemon.perform.transfers import FindFile, TransferWorker, bundle_transfer
 from koala.files import FileArea, FileMover
+from koala.model.facts import AnyFact, JobEnded, JobPlaced, JobRequeued, TurnEntry
 from koala.model.grid import Grid
 from koala.model.messages import (
     AbortComponent,
@@ -30,10 +32,7 @@ from koala.model.messages import (
     AskSite,
     CancelTransfer,
     CollectOutputs,
-    JobEnded,
-    JobPlaced,
     JobQuarantined,
-    JobRequeued,
     ProbeLink,
     ReleaseBarrier,
     StartComponent,
@@ -163,15 +162,30 @@ class Performer:
 
     def perform(self, seq: int, command: AnyCommand, request: Request | None) -> None:
         """Hand a command, and the request of its job, to whom it is for; no request means that the job has ended.
-        Commands that are for the record alone are for nobody. A job whose command our own code raises on is set
-        aside, and the command stays in the outbox."""
-        try:
+        A job whose command our own code raises on is set aside, and the command stays in the outbox."""
+        with self._setting_aside(command):
             self._hand_over(seq, command, request)
+
+    def take_note(self, fact: AnyFact, request: Request | None) -> None:
+        """Prepare for what follows from a fact, or give up what it makes needless. Nothing depends on it."""
+        with self._setting_aside(fact):
+            match fact:
+                case JobPlaced():
+                    if request is not None:
+                        self._barrier.foresee(fact, request)
+                case JobEnded() | JobRequeued():
+                    self.outputs.ended(fact)
+
+    @contextlib.contextmanager
+    def _setting_aside(self, entry: TurnEntry) -> Iterator[None]:
+        """Set the job aside on whose command or fact our own code raises."""
+        try:
+            yield
         except Exception as error:
-            _log.exception("%s could not be handed over", type(command).__name__)
-            job: JobId | None = getattr(command, "job", None)
+            _log.exception("%s could not be handed over", type(entry).__name__)
+            job: JobId | None = getattr(entry, "job", None)
             if job is not None:
-                reason = f"an error inside Koala ({error!r}) at {type(command).__name__}"
+                reason = f"an error inside Koala ({error!r}) at {type(entry).__name__}"
                 self._engine.report(JobQuarantined(at=self._engine.now(), job=job, reason=reason))
 
     def _hand_over(self, seq: int, command: AnyCommand, request: Request | None) -> None:
@@ -188,9 +202,6 @@ class Performer:
                 worker.put(seq, command, request)
             case AskCheckpoint():
                 self._checkpoints.ask(seq, command)
-            case JobPlaced():
-                if request is not None:
-                    self._barrier.foresee(command, request)
             case ReleaseBarrier():
                 if request is None:
                     self._engine.settle(seq)
@@ -198,8 +209,6 @@ class Performer:
                     self._barrier.start(seq, command, request)
             case CollectOutputs():
                 self.outputs.start(command)
-            case JobEnded() | JobRequeued():
-                self.outputs.ended(command)
             case StartTransfer():
                 self._transfers.start(command)
             case CancelTransfer():

@@ -13,6 +13,7 @@ import msgspec
 
 from koala.core.failures.exclusions import Exclusion
 from koala.core.lifecycle import MEANING, JobState
+from koala.core.predictors import Forecast, Measurement
 from koala.core.probing import why_not_probed
 from koala.core.state.checkpoints import CheckpointStatus
 from koala.core.state.expected_starts import ExpectedStart
@@ -60,7 +61,6 @@ from koala.model.api import (
     TransferInfo,
     UsageInfo,
 )
-from koala.model.forecast import Forecast, Measurement
 from koala.model.grid import Grid, Link
 from koala.model.messages import JobSubmitted
 from koala.model.nodes import PoolCount, TaskShape, total_of

@@ -10,9 +10,20 @@ from typing import Any
 
 from koala.model.dependency import in_words
 from koala.model.errors import Fault
+from koala.model.facts import (
+    ElementMade,
+    JobEnded,
+    JobHeld,
+    JobPlaced,
+    JobRequeued,
+    JobUnheld,
+    OutputRegistered,
+    SiteDistrusted,
+    TasksSpawned,
+    TurnEntry,
+)
 from koala.model.messages import (
     AbortComponent,
-    AnyCommand,
     AnyEvent,
     AskCheckpoint,
     AskSite,
@@ -26,26 +37,18 @@ from koala.model.messages import (
     ComponentReady,
     ComponentRunning,
     ComponentStarting,
-    ElementMade,
     FileChanged,
     HoldAsked,
-    JobEnded,
-    JobHeld,
     JobOutcome,
-    JobPlaced,
     JobQuarantined,
-    JobRequeued,
     JobSubmitted,
-    JobUnheld,
     LinkProbed,
     Outcome,
-    OutputRegistered,
     OutputsCollected,
     ProbeLink,
     ReleaseBarrier,
     RequeueAsked,
     RestartAsked,
-    SiteDistrusted,
     SiteDrained,
     SiteLost,
     SiteMachines,
@@ -55,7 +58,6 @@ from koala.model.messages import (
     SpawnAsked,
     StartComponent,
     StartTransfer,
-    TasksSpawned,
     Tick,
     TrafficMeasured,
     TransferEnded,
@@ -82,7 +84,7 @@ _ENDINGS: dict[Outcome, str] = {
 }
 
 
-def sentence(body: AnyEvent | AnyCommand) -> str:
+def sentence(body: AnyEvent | TurnEntry) -> str:
     """What the message says, in one sentence without its full stop."""
     return _WORDS[type(body)](body)
 

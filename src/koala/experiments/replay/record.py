@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 import msgspec
 
 from koala.model.api import JournalEntry
-from koala.model.messages import NEVER_HELD, JobEnded, Outcome
+from koala.model.facts import JobEnded
+from koala.model.messages import NEVER_HELD, Outcome
 from koala.model.request import JobId, SiteName
 
 _NEVER_HELD = frozenset(map(str, NEVER_HELD))

@@ -15,8 +15,9 @@ import msgspec
 from koala.experiments.replay.plan import OmittedJob
 from koala.experiments.replay.record import ComponentRecord, ReplayRecord
 from koala.model.api import Overview, SiteHistory, SiteInfo
+from koala.model.facts import JobEnded
 from koala.model.grid import Grid, Link, Links, PairLink, SchedulerParameters, Site
-from koala.model.messages import JobEnded, Outcome
+from koala.model.messages import Outcome
 from koala.model.request import JobId, Request, SiteName
 from koala.simulator.report.page_data import PageHold
 from koala.simulator.result import Result, SiteUse, Unfinished

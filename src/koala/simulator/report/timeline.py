@@ -10,16 +10,12 @@ from typing import Any
 
 import msgspec
 
+from koala.model.facts import ElementMade, JobEnded, JobPlaced, JobRequeued, TurnEntry
 from koala.model.job_array import element_name
 from koala.model.messages import (
-    AnyCommand,
     AnyEvent,
     CancelTransfer,
     ComponentEnded,
-    ElementMade,
-    JobEnded,
-    JobPlaced,
-    JobRequeued,
     JobSubmitted,
     ReleaseBarrier,
     SiteReported,
@@ -71,7 +67,7 @@ class Remark(msgspec.Struct, frozen=True):
 class _Line(msgspec.Struct):
     at: float
     event: str | None = None
-    do: AnyCommand | None = None
+    do: TurnEntry | None = None
 
 
 class Timeline:

@@ -11,8 +11,9 @@ from collections.abc import Callable
 import msgspec
 
 from koala.core import Scheduler
+from koala.model.facts import JobPlaced, Turn
 from koala.model.grid import Grid, SchedulerParameters, Site
-from koala.model.messages import AnyCommand, AnyEvent, JobPlaced, JobSubmitted
+from koala.model.messages import AnyEvent, JobSubmitted
 from koala.model.request import Component, JobId, Priority, Request
 from koala.policies import Catalogue
 from koala.policies.interface import View, compile_demand, try_place
@@ -86,7 +87,7 @@ class PlanPromises:
         self._planned: dict[JobId, float] = {}
         self._latest: dict[JobId, float] = {}  # by when each job must have places
 
-    def after(self, event: AnyEvent, commands: list[AnyCommand]) -> None:
+    def after(self, event: AnyEvent, turn: Turn) -> None:
         """Check what the event led to."""
         if not self._calm:
             return
@@ -94,7 +95,7 @@ class PlanPromises:
         if type(event) is JobSubmitted:
             before = sum(job.id != event.job for job in ledger.low)
             self._latest[event.job] = event.at + (before + 1) * self._longest_s
-        for command in commands:
+        for command in turn.entries:
             if type(command) is JobPlaced:
                 latest, planned = self._latest[command.job], self._planned.pop(command.job, ledger.now)
                 if ledger.now > latest + MOMENT_S:

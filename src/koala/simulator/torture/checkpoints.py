@@ -10,7 +10,8 @@ import msgspec
 from koala.core import Scheduler
 from koala.core.state.checkpoints import CHECKPOINT_RUNS_MAX
 from koala.model.checkpoint import Checkpoint, CheckpointSignal
-from koala.model.messages import AnyCommand, AnyEvent, ComponentEnded, JobEnded, JobSubmitted, ReleaseBarrier, Token
+from koala.model.facts import JobEnded, Turn
+from koala.model.messages import AnyEvent, ComponentEnded, JobSubmitted, ReleaseBarrier, Token
 from koala.model.request import JobId, Request
 from koala.simulator.workloads.workload import Arrival
 from koala.simulator.world.site import SimulatedState
@@ -56,7 +57,7 @@ class CheckpointPromises:
         self._runs: dict[JobId, list[tuple[Token, ...]]] = {}  # the last first
         self._ended: set[Token] = set()
 
-    def after(self, event: AnyEvent, commands: list[AnyCommand]) -> None:
+    def after(self, event: AnyEvent, turn: Turn) -> None:
         """Check what the event led to."""
         if isinstance(event, ComponentEnded):
             self._ended.add(event.token)
@@ -64,7 +65,7 @@ class CheckpointPromises:
             array = event.request.array
             for job in range(event.job, event.job + 1 + (0 if array is None else array.size)):
                 self._requests[job] = event.request
-        for command in commands:
+        for command in turn.entries:
             if isinstance(command, ReleaseBarrier) and command.job in self._requests:
                 self._released(command)
             elif isinstance(command, JobEnded):

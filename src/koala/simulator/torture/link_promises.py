@@ -6,7 +6,8 @@ from collections.abc import Callable
 
 from koala.core import Scheduler
 from koala.core.probing import PROBE_DEADLINE_S
-from koala.model.messages import AnyCommand, AnyEvent, LinkProbed, ProbeLink, TransferEnded
+from koala.model.facts import Turn
+from koala.model.messages import AnyEvent, LinkProbed, ProbeLink, TransferEnded
 from koala.model.request import JobId
 
 IDLE = "a probe goes over an idle link"
@@ -22,11 +23,11 @@ class LinkPromises:
         self._asked: tuple[str, str] | None = None
         self._asked_at = 0.0
 
-    def after(self, event: AnyEvent, commands: list[AnyCommand]) -> None:
+    def after(self, event: AnyEvent, turn: Turn) -> None:
         """Check what the event led to."""
         if isinstance(event, LinkProbed) and (event.source, event.target) == self._asked:
             self._asked = None
-        for command in commands:
+        for command in turn.entries:
             if isinstance(command, ProbeLink):
                 self._is_idle(command, event.at)
         if isinstance(event, (LinkProbed, TransferEnded)):

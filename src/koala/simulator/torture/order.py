@@ -15,16 +15,13 @@ from koala.core import Scheduler
 from koala.core.lifecycle import JobState
 from koala.core.placement import MADE_AHEAD_MAX
 from koala.model.dependency import Condition, Dependency
+from koala.model.facts import ElementMade, JobEnded, JobHeld, Turn
 from koala.model.job_array import ArraySpec
 from koala.model.messages import (
-    AnyCommand,
     AnyEvent,
     CancelAsked,
     ChangeAsked,
-    ElementMade,
     HoldAsked,
-    JobEnded,
-    JobHeld,
     JobOutcome,
     JobSubmitted,
     ReleaseBarrier,
@@ -165,7 +162,7 @@ class OrderPromises:
         self._ended: dict[JobId, JobOutcome] = {}
         self._put_off: dict[JobId, int] = {}  # by array how often an element of it was held
 
-    def after(self, event: AnyEvent, commands: list[AnyCommand]) -> None:
+    def after(self, event: AnyEvent, turn: Turn) -> None:
         """Check what the event led to."""
         if isinstance(event, JobSubmitted):
             self._requests[event.job] = event.request, event.at
@@ -173,7 +170,7 @@ class OrderPromises:
             array = self._ledger.array_of(event.job)
             if array is not None and event.job not in self._requests:
                 self._ended.setdefault(event.job, JobOutcome.CANCELLED)
-        for command in commands:
+        for command in turn.entries:
             if isinstance(command, JobHeld):
                 job = self._ledger.jobs.get(command.job)
                 array_id = 0 if job is None else job.array

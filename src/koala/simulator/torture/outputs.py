@@ -12,16 +12,8 @@ import msgspec
 
 from koala.core import Scheduler
 from koala.model.dependency import Condition, Dependency
-from koala.model.messages import (
-    AnyCommand,
-    AnyEvent,
-    JobEnded,
-    JobOutcome,
-    OutputRegistered,
-    OutputsCollected,
-    StartComponent,
-    Token,
-)
+from koala.model.facts import JobEnded, OutputRegistered, Turn
+from koala.model.messages import AnyEvent, JobOutcome, OutputsCollected, StartComponent, Token
 from koala.model.outputs import JobOutput, job_of_output, output_name
 from koala.model.request import InputFile, JobId, Request, SiteName
 from koala.simulator.torture.order import numbers_of
@@ -103,14 +95,14 @@ class OutputPromises:
         self._collected: dict[tuple[str, SiteName], int] = {}  # by file and site its size, as sites have told
         self._registered: dict[JobId, set[str]] = {}
 
-    def after(self, event: AnyEvent, commands: list[AnyCommand]) -> None:
+    def after(self, event: AnyEvent, turn: Turn) -> None:
         """Check what the event led to."""
         if isinstance(event, OutputsCollected):
             job, part, site = self._started[event.token]
             for output in event.outputs:
                 for each in (site, *output.also_at):
                     self._collected[output_name(job, part, output.path), each] = output.size_bytes
-        for command in commands:
+        for command in turn.entries:
             if isinstance(command, StartComponent):
                 self._started[command.token] = command.job, command.part, command.site
             elif isinstance(command, OutputRegistered):

@@ -8,7 +8,8 @@ from koala.core import Scheduler
 from koala.core.preemption.places import PREEMPTED_WITHIN_S
 from koala.core.state.job import Job
 from koala.core.state.nodes.left_by_plans import tasks_by_site
-from koala.model.messages import AnyCommand, AnyEvent, JobEnded, JobOutcome, JobPlaced, ReleaseBarrier
+from koala.model.facts import JobEnded, JobPlaced, Turn
+from koala.model.messages import AnyEvent, JobOutcome, ReleaseBarrier
 from koala.model.request import JobId
 from koala.simulator.torture.promises import told_as_placed
 
@@ -29,10 +30,10 @@ class PreemptionPromises:
         self._to_run: set[JobId] = set()  # preempted and not started again
         self._left = self._left_by_others()  # as of the end of the last event
 
-    def after(self, event: AnyEvent, commands: list[AnyCommand]) -> None:
+    def after(self, event: AnyEvent, turn: Turn) -> None:
         """Check what the event led to."""
         found: list[tuple[Job, tuple[JobId, ...]]] = []
-        for command in commands:
+        for command in turn.entries:
             if type(command) is JobPlaced:
                 job = self._ledger.jobs.get(command.job)
                 told = None if job is None else told_as_placed(job, "preempts_for_places", event.at)

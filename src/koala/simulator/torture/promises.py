@@ -14,16 +14,12 @@ from koala.core import JobState, Scheduler
 from koala.core.lifecycle import GIVEN_BACK, IN_CLAIMING_QUEUE
 from koala.core.state.job import ComponentPhase, Job
 from koala.core.state.reservations import PlanFinder, Reservation
+from koala.model.facts import ElementMade, JobEnded, JobPlaced, JobRequeued, Turn
 from koala.model.grid import SchedulerParameters
 from koala.model.messages import (
-    AnyCommand,
     AnyEvent,
     ComponentEnded,
-    ElementMade,
-    JobEnded,
     JobOutcome,
-    JobPlaced,
-    JobRequeued,
     JobSubmitted,
     Outcome,
     ReleaseBarrier,
@@ -98,7 +94,7 @@ class PromiseChecker:
         self.queued: dict[str, list[JobId]] = {}  # who is in which queue
         self.alive: dict[Token, SimulatedComponent] = {}  # what sites hold; nothing comes there but by a command
 
-    def after(self, event: AnyEvent, commands: list[AnyCommand]) -> None:
+    def after(self, event: AnyEvent, turn: Turn) -> None:
         """Check every promise; raises PromiseBrokenError with the first that does not hold."""
         if type(event) is JobSubmitted:
             self.submitted.add(event.job)
@@ -108,12 +104,12 @@ class PromiseChecker:
             if event.guest:
                 self.guests.add(event.job)
         elif type(event) is ComponentEnded:
-            self._costs_one_site(event, commands)
+            self._costs_one_site(event, turn)
             if event.outcome is Outcome.DONE:
                 self.done.add(event.token)
         elif type(event) in (SiteLost, SiteSilent):
             self.fenced |= {token: None for token, claim in self.ledger.claims.items() if claim.fenced}
-        for command in commands:
+        for command in turn.entries:
             if type(command) is ElementMade:
                 self.submitted.add(command.job)
                 if command.array in self.guests:
@@ -138,7 +134,7 @@ class PromiseChecker:
                 self.released.pop(command.job, None)
             elif type(command) is ReleaseBarrier:
                 self._released_whole(command)
-        self._turns(commands)
+        self._turns(turn)
         self._look()
         for check in SAFETY:
             check(self)
@@ -201,11 +197,11 @@ class PromiseChecker:
         if site.lost or any(self.alive[token].state is not SimulatedState.ENDED for token in left):
             self.fail("fence before use", f"{command.token} starts at {command.site}, where {left} are fenced")
 
-    def _costs_one_site(self, event: ComponentEnded, commands: list[AnyCommand]) -> None:
+    def _costs_one_site(self, event: ComponentEnded, turn: Turn) -> None:
         """A run of a job that breaks counts as an error of one site at most, wherever it breaks next, unless a site
         says that it was its own doing."""
         job_id, site = self.part_of[event.token][0], self.site_of[event.token]
-        alone = all(command.job == job_id for command in commands if isinstance(command, JobRequeued))
+        alone = all(command.job == job_id for command in turn.entries if isinstance(command, JobRequeued))
         errors = self.ledger.sites.sites[self.ledger.index[site]].errors
         ran = event.token in self.released.get(job_id, ())
         if event.fault is not None or not alone or not ran or errors <= self.errors_before.get(site, 0):
@@ -286,10 +282,12 @@ class PromiseChecker:
         job = self.ledger.jobs.get(job_id)
         return job is not None and told_as_placed(job, "claims_early", self.ledger.now) is not None
 
-    def _turns(self, commands: list[AnyCommand]) -> None:
+    def _turns(self, turn: Turn) -> None:
         """The queues take turns: S scans of the high one, then one of the low one; together with an interval of 0."""
         parameters, now = self.parameters, self.ledger.now
-        placed = [command.job for command in commands if type(command) is JobPlaced and not self._early(command.job)]
+        placed = [
+            command.job for command in turn.entries if type(command) is JobPlaced and not self._early(command.job)
+        ]
         scanned = [self.waiting_before[job] for job in placed if job in self.waiting_before]
         if not scanned:
             return

@@ -13,17 +13,8 @@ from koala.core.lifecycle import JobState
 from koala.core.state.blame import TRUST_LOST_WEIGHT
 from koala.core.state.job import Job
 from koala.core.state.site_belief import SiteBelief, Trust
-from koala.model.messages import (
-    AnyCommand,
-    AnyEvent,
-    ComponentEnded,
-    ComponentReady,
-    JobPlaced,
-    JobRequeued,
-    SiteDistrusted,
-    SiteReported,
-    StartComponent,
-)
+from koala.model.facts import JobPlaced, JobRequeued, SiteDistrusted, Turn
+from koala.model.messages import AnyEvent, ComponentEnded, ComponentReady, SiteReported, StartComponent
 from koala.model.nodes import NamedNode
 from koala.model.request import Component, JobId, SiteName
 from koala.policies.interface import can_ever_fit
@@ -59,13 +50,13 @@ class RestartPromises:
         self._bad_node: dict[tuple[JobId, SiteName], tuple[str, float]] = {}  # where it is missing, and since when
         self._usable = scheduler.ledger.sites.usable()
 
-    def after(self, event: AnyEvent, commands: list[AnyCommand], site_of: dict[str, SiteName]) -> None:
+    def after(self, event: AnyEvent, turn: Turn, site_of: dict[str, SiteName]) -> None:
         """Check what the event led to."""
         usable = self._ledger.sites.usable()
         # What may be used changes with events: a way counts that was there before this one and is there after it.
         steady = [min(pair) for pair in zip(self._usable, usable, strict=True)]
         self._usable = usable
-        for command in commands:
+        for command in turn.entries:
             if isinstance(command, SiteDistrusted):
                 self._keeps_its_trust(command)
             elif isinstance(command, JobPlaced):
@@ -134,9 +125,9 @@ class TrustPromises:
         self._start: dict[SiteName, set[str]] = {}  # users whose components start there, and have not failed since
         self._before: dict[SiteName, tuple[Trust, int, dict[str, int]]] = {}
 
-    def after(self, event: AnyEvent, commands: list[AnyCommand]) -> None:
+    def after(self, event: AnyEvent, turn: Turn) -> None:
         """Check what the event led to. What was due at its moment came before it."""
-        distrusted = {each.site: each.reason for each in commands if isinstance(each, SiteDistrusted)}
+        distrusted = {each.site: each.reason for each in turn.entries if isinstance(each, SiteDistrusted)}
         for site in self._ledger.sites:
             trust, errors, by_user = self._before.get(site.name, (Trust.USABLE, 0, {}))
             new = {user: count - by_user.get(user, 0) for user, count in site.errors_of.items()}
@@ -207,14 +198,14 @@ class ExclusionPromises:
         self._failed: set[_Failed] = set()
         self._usable = scheduler.ledger.sites.usable()
 
-    def after(self, event: AnyEvent, commands: list[AnyCommand]) -> None:
+    def after(self, event: AnyEvent, turn: Turn) -> None:
         """Check what the event led to. What it changes of nodes and sites counts from the next one on: what is due at
         its moment is done before it is looked at."""
         failed, usable = self._all_failed(), self._ledger.sites.usable()
         known = failed & self._failed
         steady = [min(pair) for pair in zip(self._usable, usable, strict=True)]
         self._failed, self._usable = failed, usable
-        for command in commands:
+        for command in turn.entries:
             if isinstance(command, StartComponent) and command.exclude_nodes:
                 self._has_nodes(command)
             elif isinstance(command, JobPlaced) and known:

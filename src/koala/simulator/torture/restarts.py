@@ -11,7 +11,8 @@ from functools import cached_property
 import msgspec
 
 from koala.core import JobExplanation, Scheduler, Snapshot, SnapshotError, decode_snapshot, encode_snapshot
-from koala.model.messages import AnyCommand, AnyEvent
+from koala.model.facts import Turn
+from koala.model.messages import AnyEvent
 from koala.model.request import JobId
 from koala.simulator.torture.promises import PromiseBrokenError
 from koala.simulator.workloads.draws import stream
@@ -46,10 +47,10 @@ class Twin:
     def _draw_events(self) -> int:
         return 1 + int(self._rng.expovariate(1.0 / self._rng.choice(EVENTS_BETWEEN_RESTARTS)))
 
-    def after(self, event: AnyEvent, commands: list[AnyCommand]) -> None:
+    def after(self, event: AnyEvent, turn: Turn) -> None:
         """Let the twin answer too; raises PromiseBrokenError where it differs."""
         if self._twin is not None:
-            self._compare(event, commands, self._twin.handle(event))
+            self._compare(event, turn, self._twin.handle(event))
         self._events_left -= 1
         if self._events_left <= 0:
             ours = _Known(self._scheduler)
@@ -77,7 +78,7 @@ class Twin:
             self._fail(f"the snapshot cannot be read: {error}")
         self.compare_snapshots(ours)
 
-    def _compare(self, event: AnyEvent, ours: list[AnyCommand], theirs: list[AnyCommand]) -> None:
+    def _compare(self, event: AnyEvent, ours: Turn, theirs: Turn) -> None:
         if ours != theirs:
             self._fail(f"to {type(event).__name__} the restarted scheduler answers {theirs} and the other one {ours}")
         if self._twin is not None and self._twin.due_at != self._scheduler.due_at:

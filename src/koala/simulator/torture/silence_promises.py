@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from koala.model.messages import AnyCommand, AnyEvent, JobPlaced, SiteReported, SiteSilent, StartComponent
+from koala.model.facts import JobPlaced, Turn
+from koala.model.messages import AnyEvent, SiteReported, SiteSilent, StartComponent
 from koala.model.request import SiteName
 
 NOT_AT_SILENT = "nothing is placed at a silent site"
@@ -17,7 +18,7 @@ class SilencePromises:
         self._fail = fail
         self._silent: set[SiteName] = set()
 
-    def after(self, event: AnyEvent, commands: list[AnyCommand]) -> None:
+    def after(self, event: AnyEvent, turn: Turn) -> None:
         """Check what the event led to. What is due at its moment is done before it is looked at: a silence that it
         tells of counts from the next one on."""
         silent = set(self._silent)
@@ -28,7 +29,7 @@ class SilencePromises:
             self._silent.add(event.site)
         if not silent:
             return
-        for command in commands:
+        for command in turn.entries:
             if isinstance(command, StartComponent) and command.site in silent:
                 self._fail(NOT_AT_SILENT, f"{command.token} starts at {command.site}")
             elif isinstance(command, JobPlaced) and not silent.isdisjoint(dict(command.places)):

@@ -14,20 +14,17 @@ import msgspec
 
 from koala.core import Scheduler
 from koala.mapping.random_graphs import random_task_graph
+from koala.model.facts import ElementMade, JobEnded, TasksSpawned, Turn
 from koala.model.grid import Grid
 from koala.model.messages import (
-    AnyCommand,
     AnyEvent,
     ComponentEnded,
-    ElementMade,
-    JobEnded,
     JobOutcome,
     JobSubmitted,
     Outcome,
     ReleaseBarrier,
     SpawnAsked,
     StartComponent,
-    TasksSpawned,
     Token,
 )
 from koala.model.request import Flexibility, JobId, JobType, Request
@@ -119,13 +116,13 @@ class SpawnPromises:
         self._begun: dict[JobId, dict[Token, int]] = {}  # by job its components that began, and in which run
         self._done: set[Token] = set()
 
-    def after(self, event: AnyEvent, commands: list[AnyCommand]) -> None:
+    def after(self, event: AnyEvent, turn: Turn) -> None:
         """Check what the event led to."""
         if isinstance(event, JobSubmitted) and event.request.tasks is not None:
             self._tasks[event.job] = set(event.request.tasks.names)
         elif isinstance(event, ComponentEnded) and event.outcome is Outcome.DONE:
             self._done.add(event.token)
-        for command in commands:
+        for command in turn.entries:
             if isinstance(command, ElementMade) and command.array in self._tasks:
                 self._tasks[command.job] = set(self._tasks[command.array])
             elif isinstance(command, TasksSpawned):
@@ -137,10 +134,10 @@ class SpawnPromises:
             elif isinstance(command, JobEnded) and command.job in self._tasks:
                 self._ended(command)
         if isinstance(event, SpawnAsked):
-            self._is_answered(event, commands)
+            self._is_answered(event, turn)
 
-    def _is_answered(self, event: SpawnAsked, commands: list[AnyCommand]) -> None:
-        answers = [each for each in commands if isinstance(each, TasksSpawned) and each.tasks == event.tasks.names]
+    def _is_answered(self, event: SpawnAsked, turn: Turn) -> None:
+        answers = [each for each in turn.facts if isinstance(each, TasksSpawned) and each.tasks == event.tasks.names]
         if len(answers) != 1 and (answers or event.job in self._ledger.jobs):
             self._fail(SPAWNED_ONCE, f"job {event.job} asks for {event.tasks.names}, and hears {answers}")
 

@@ -10,9 +10,9 @@ from collections import Counter, deque
 import msgspec
 
 from koala.core import JobState, Scheduler
+from koala.model.facts import Turn, TurnEntry
 from koala.model.grid import AnswerFaults, SiteFaults, Startup
 from koala.model.messages import (
-    AnyCommand,
     AnyEvent,
     CancelAsked,
     JobOutcome,
@@ -117,7 +117,7 @@ class _Run:
         self.twin = Twin(self.scheduler, storm.seed)
         self.numbers = numbers_of(storm.arrivals)
         self.defects = {self.numbers[arrival][0]: messages for arrival, messages in storm.defects}
-        self.tail: deque[tuple[float, str, AnyEvent | AnyCommand]] = deque(maxlen=TAIL_LINES)
+        self.tail: deque[tuple[float, str, AnyEvent | TurnEntry]] = deque(maxlen=TAIL_LINES)
         self.happened: Counter[str] = Counter()
         self.events = 0
         self.second_began = (0.0, 0)  # when, and after how many events
@@ -165,28 +165,28 @@ class _Run:
             self.second_began = event.at, self.events
         elif self.events - events_before > EVENTS_OF_A_SECOND_MAX:
             self.watch.fail("time goes on", f"more than {EVENTS_OF_A_SECOND_MAX} events since {began_at:.3f}")
-        commands = self.scheduler.handle(event)
-        self._note(event, commands)
-        for command in commands:
+        turn = self.scheduler.handle(event)
+        self._note(event, turn)
+        for command in turn.entries:
             self.world.perform(command, event.at)
-        self.watch.after(event, commands)
-        self.restarts.after(event, commands, self.watch.site_of)
-        self.trust.after(event, commands)
-        self.order.after(event, commands)
-        self.links.after(event, commands)
-        self.checkpoints.after(event, commands)
-        self.traffic.after(event, commands)
-        self.plans.after(event, commands)
-        self.preemption.after(event, commands)
+        self.watch.after(event, turn)
+        self.restarts.after(event, turn, self.watch.site_of)
+        self.trust.after(event, turn)
+        self.order.after(event, turn)
+        self.links.after(event, turn)
+        self.checkpoints.after(event, turn)
+        self.traffic.after(event, turn)
+        self.plans.after(event, turn)
+        self.preemption.after(event, turn)
         self.early.after(event)
         self.told.after()
-        self.outputs.after(event, commands)
-        self.spawning.after(event, commands)
-        self.silence.after(event, commands)
-        self.exclusions.after(event, commands)
-        self.twin.after(event, commands)
+        self.outputs.after(event, turn)
+        self.spawning.after(event, turn)
+        self.silence.after(event, turn)
+        self.exclusions.after(event, turn)
+        self.twin.after(event, turn)
         if self.defects:
-            for message in (event, *commands):
+            for message in (event, *turn.entries):
                 job = _job_of(message)
                 if job in self.defects:
                     self.defects[job] -= 1
@@ -202,9 +202,9 @@ class _Run:
         everyone = self.watch.arrived == len(self.storm.arrivals)
         return healed and everyone and not ledger.jobs and not ledger.claims
 
-    def _note(self, event: AnyEvent, commands: list[AnyCommand]) -> None:
+    def _note(self, event: AnyEvent, turn: Turn) -> None:
         self.tail.append((event.at, ">", event))
-        self.tail.extend((event.at, " ", command) for command in commands)
+        self.tail.extend((event.at, " ", command) for command in turn.entries)
 
     def _all_finished(self) -> None:
         watch, ledger = self.watch, self.scheduler.ledger
@@ -255,7 +255,7 @@ class _Run:
         return [f"job {job_id}:", *(f"{line.at:12.3f}    {line.text}" for line in explanation.story)]
 
 
-def _job_of(message: AnyEvent | AnyCommand) -> JobId | None:
+def _job_of(message: AnyEvent | TurnEntry) -> JobId | None:
     """The job that a message names, by itself or by the token of a component."""
     job: JobId | None = getattr(message, "job", None)
     token: str | None = getattr(message, "token", None)

@@ -13,8 +13,9 @@ from koala.core import JobState, Scheduler
 from koala.core.state.job import Job
 from koala.core.state.learned_traffic import APPLICATIONS_LEARNED_MAX, LEARNED_JOBS_MAX
 from koala.core.state.link_use import CHANGE_SHARE, MEASURED
+from koala.model.facts import Turn
 from koala.model.grid import Grid, TrafficSimulation
-from koala.model.messages import AnyCommand, AnyEvent, Token, TrafficMeasured
+from koala.model.messages import AnyEvent, Token, TrafficMeasured
 from koala.model.network import ALL_TO_ALL, SILENT, crossing
 from koala.model.request import JobId
 from koala.simulator.workloads.workload import Arrival
@@ -58,7 +59,7 @@ class TrafficPromises:
         self._run: dict[JobId, int] = {}
         self._told: dict[JobId, dict[Token, _Told]] = {}  # the latest of each component of the present run
 
-    def after(self, event: AnyEvent, commands: list[AnyCommand]) -> None:
+    def after(self, event: AnyEvent, turn: Turn) -> None:
         """Check what is counted of the job that the event speaks of."""
         if not isinstance(event, TrafficMeasured):
             return

@@ -12,34 +12,36 @@ from collections.abc import Callable, Iterator
 from heapq import heappop, heappush
 from typing import Any
 
+from koala.model.facts import (
+    ElementMade,
+    JobEnded,
+    JobHeld,
+    JobPlaced,
+    JobRequeued,
+    JobUnheld,
+    OutputRegistered,
+    SiteDistrusted,
+    TasksSpawned,
+    TurnEntry,
+)
 from koala.model.grid import Grid, Site
 from koala.model.messages import (
     AbortComponent,
-    AnyCommand,
     AnyEvent,
     AskCheckpoint,
     AskSite,
     CancelTransfer,
     CollectOutputs,
-    ElementMade,
     EndedJob,
     FileChanged,
-    JobEnded,
-    JobHeld,
     JobOutcome,
-    JobPlaced,
-    JobRequeued,
     JobSubmitted,
-    JobUnheld,
-    OutputRegistered,
     ProbeLink,
     ReleaseBarrier,
-    SiteDistrusted,
     SiteSilent,
     SpawnAsked,
     StartComponent,
     StartTransfer,
-    TasksSpawned,
     Tick,
 )
 from koala.model.request import FileName, JobId, Request, SiteName
@@ -143,7 +145,7 @@ class World:
         }
         return [handlers[kind] for kind in range(kinds.KINDS)]
 
-    def _command_table(self) -> dict[type[AnyCommand], Callable[[Any, float], None]]:
+    def _command_table(self) -> dict[type[TurnEntry], Callable[[Any, float], None]]:
         return {
             StartComponent: self.components.start,
             AskCheckpoint: self.components.ask_checkpoint,
@@ -194,9 +196,9 @@ class World:
                 self._happen[kind](subject, sequence, at)
         return outbox.popleft()
 
-    def perform(self, command: AnyCommand, now: float) -> None:
-        """Do what the scheduler commands at this moment."""
-        self.performers[type(command)](command, now)
+    def perform(self, entry: TurnEntry, now: float) -> None:
+        """Do what the scheduler commands at this moment, and take note of its facts."""
+        self.performers[type(entry)](entry, now)
 
     def plan(self, event: AnyEvent) -> None:
         """Tell the scheduler this at its time: what users and operators do besides submitting jobs."""
@@ -292,16 +294,16 @@ class World:
             self._held_s += now - self._held_since
             self._arrival_key = (now, kinds.JOB_ARRIVES, 0)
 
-    def _job_placed(self, command: JobPlaced, now: float) -> None:
-        self._leave_queue(command.job, now)
+    def _job_placed(self, fact: JobPlaced, now: float) -> None:
+        self._leave_queue(fact.job, now)
 
-    def _job_requeued(self, command: JobRequeued, now: float) -> None:
+    def _job_requeued(self, fact: JobRequeued, now: float) -> None:
         if self._hold_when_waiting is not None:
-            self._waiting.add(command.job)
+            self._waiting.add(fact.job)
 
-    def _element_made(self, command: ElementMade, now: float) -> None:
+    def _element_made(self, fact: ElementMade, now: float) -> None:
         if self._hold_when_waiting is not None:
-            self._waiting.add(command.job)
+            self._waiting.add(fact.job)
 
     def _release(self, command: ReleaseBarrier, now: float) -> None:
         """The components run; with its first start it is known when a job spawns tasks."""
@@ -313,9 +315,9 @@ class World:
             self._spawns["asked"] += len(job.spawns)
             job.spawns = ()
 
-    def _tasks_spawned(self, command: TasksSpawned, now: float) -> None:
-        key = (command.job, command.tasks)
-        if not command.reason:
+    def _tasks_spawned(self, fact: TasksSpawned, now: float) -> None:
+        key = (fact.job, fact.tasks)
+        if not fact.reason:
             self._spawned.add(key)
         else:
             self._spawns["withdrawn" if key in self._spawned else "refused"] += 1
@@ -330,24 +332,24 @@ class World:
         found = {"asked": asked, "placed": placed, "refused": refused, "withdrawn": withdrawn, "missed": missed}
         return found if asked else {}
 
-    def _for_the_record(self, command: JobHeld | JobUnheld | SiteDistrusted, now: float) -> None:
+    def _for_the_record(self, fact: JobHeld | JobUnheld | SiteDistrusted, now: float) -> None:
         """Nothing in the world notices it."""
 
-    def _keep_output(self, command: OutputRegistered, now: float) -> None:
+    def _keep_output(self, fact: OutputRegistered, now: float) -> None:
         """It is forgotten when its time is over; a run goes on for that no longer than for all else."""
-        if command.kept_until is not None:
-            heappush(self._kept, (command.kept_until, command.file, command.output.size_bytes))
+        if fact.kept_until is not None:
+            heappush(self._kept, (fact.kept_until, fact.file, fact.output.size_bytes))
 
     def _time_is_over(self) -> FileChanged:
         at, file, size_bytes = heappop(self._kept)
         self.now = max(self.now, at)
         return FileChanged(at=self.now, file=file, size_bytes=size_bytes, replicas=(), time_is_over=True)
 
-    def _job_ended(self, command: JobEnded, now: float) -> None:
-        self._ends[command.job] = _CODE_OF_END[command.outcome, command.runs > 0]
-        self._leave_queue(command.job, now)
+    def _job_ended(self, fact: JobEnded, now: float) -> None:
+        self._ends[fact.job] = _CODE_OF_END[fact.outcome, fact.runs > 0]
+        self._leave_queue(fact.job, now)
         if self._forgets:
-            job = self.jobs.pop(command.job, None)
+            job = self.jobs.pop(fact.job, None)
             if job is not None:
                 self.components.forget(job)
 

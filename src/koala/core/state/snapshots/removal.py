@@ -18,7 +18,8 @@ from koala.core.lifecycle import ENDED, JobState
 from koala.core.state.job import ComponentClaim, Job
 from koala.core.state.snapshots.snapshot import damaged
 from koala.core.state.timers import OF_CLAIMS, Alarm
-from koala.model.messages import JobHeld, TransferId
+from koala.model.facts import JobHeld
+from koala.model.messages import TransferId
 from koala.model.request import JobId, SiteName
 from koala.policies.interface import Spots
 

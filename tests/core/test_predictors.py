@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koala.model.forecast import (
+from koala.core.predictors import (
     DECLARED,
     MEASUREMENTS_MAX,
     PREDICTORS,
