@@ -16,6 +16,7 @@ ROOMS = {
     "simulator": "driver one: virtual time, simulated world",
     "daemon": "driver two: wall time, real sites, API",
     "lab": "real batch systems on one machine",
+    "words": "facts, standings and expectations, in words for people",
     "core": "decides: events in, commands out",
     "store": "remembers: one database",
     "files": "replicas, and transfers between sites",
@@ -36,7 +37,7 @@ STYLE = """
   .pure { fill: #fff8e1; stroke: #b26a00; stroke-width: 1.5; }
 """
 # Rooms without clock, files, network and threads.
-PURE = {"core", "policies", "descriptions", "runners", "model"}
+PURE = {"words", "core", "policies", "descriptions", "runners", "model"}
 
 
 def floors() -> list[list[str]]:

@@ -16,13 +16,14 @@ import msgspec
 from reference_words import LIMITS, RSL_MEANING, SBATCH_MEANING
 
 from koala.cli import VERBS, koala
-from koala.core.lifecycle import ENDED, MEANING, TRANSITIONS
+from koala.core.lifecycle import ENDED, TRANSITIONS
 from koala.descriptions.rsl import reader as rsl
 from koala.descriptions.sbatch import options as sbatch_options
 from koala.model.facts import AnyFact
 from koala.model.messages import AnyCommand, AnyEvent, JobOutcome, Outcome
 from koala.policies import Catalogue
 from koala.policies.catalogue import PARAMETERS
+from koala.words.standing import MEANING
 
 HELP_WIDTH = 80
 

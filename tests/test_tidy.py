@@ -25,7 +25,7 @@ LINES_MAX = 650
 MODULES_MAX = 16
 
 # What decides has no clock, no I/O, no threads and no dice of its own.
-PURE = ("model", "policies", "descriptions", "runners", "core")
+PURE = ("model", "policies", "descriptions", "runners", "core", "words")
 BANNED_IN_PURE = {
     "time": "the time that comes with each event",
     "datetime": "seconds since the driver's epoch, as a float",

@@ -26,6 +26,7 @@ from koala.model.messages import (
     UnholdAsked,
 )
 from koala.model.request import Request
+from koala.words.standing import meaning
 from tests.support.core_driver import CoreDriver, ask, assert_clean, assert_ledger_balances, kind, part
 
 
@@ -237,8 +238,8 @@ def test_a_held_array_makes_no_more_elements_until_it_is_let_go() -> None:
     driver.send(HoldAsked(at=0.0, job=1))
     told = driver.scheduler.explain(1)
     assert told is not None
-    assert "no more of its elements are made: it is held" in told.meaning
-    assert told.meaning.endswith("10 waiting")
+    assert "no more of its elements are made: it is held" in meaning(told)
+    assert meaning(told).endswith("10 waiting")
     finish(driver, 2, 3, 4)
     assert sorted(driver.ledger.jobs) == [1]
     driver.send(UnholdAsked(at=0.0, job=1))
@@ -408,7 +409,7 @@ def test_an_array_that_may_have_no_more_elements_at_a_time_says_so() -> None:
     driver = CoreDriver({"a": 10})
     driver.submit(ask(1, array=read_array("1-5%2")))
     array = explained(driver, 1)
-    assert array.meaning.endswith("no more than 2 are under way at a time (%2)")
+    assert meaning(array).endswith("no more than 2 are under way at a time (%2)")
     assert (array.next_element, array.refusal, array.place_in_line) == (None, None, None)
 
 
@@ -416,4 +417,4 @@ def test_an_array_whose_elements_have_all_begun_has_no_next_one() -> None:
     driver = CoreDriver({"a": 10})
     driver.submit(ask(1, array=read_array("1-3")))
     array = explained(driver, 1)
-    assert (array.next_element, "at a time" in array.meaning) == (None, False)
+    assert (array.next_element, "at a time" in meaning(array)) == (None, False)

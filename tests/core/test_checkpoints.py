@@ -6,7 +6,6 @@ import msgspec
 import pytest
 
 from koala.core import JobState
-from koala.core.lifecycle import MEANING
 from koala.core.state.checkpoints import CHECKPOINT_RUNS_MAX, CheckpointStatus, SavedCheckpoint, work_lost_s
 from koala.model.checkpoint import Checkpoint, CheckpointSignal, CheckpointSource
 from koala.model.messages import (
@@ -20,6 +19,7 @@ from koala.model.messages import (
     SiteLost,
 )
 from koala.model.request import Request
+from koala.words.standing import MEANING, meaning
 from tests.support.core_driver import CoreDriver, ask, ask_total, assert_clean, assert_ledger_balances, kind, part
 
 SAVES = Checkpoint(signal=CheckpointSignal.USR1, grace_s=60.0)
@@ -168,11 +168,11 @@ def test_a_job_that_still_saves_says_so() -> None:
     driver.end(tokens[0], outcome=Outcome.DONE)
     told = driver.scheduler.explain(1)
     assert told is not None
-    assert "has 60 s for it (grace); still saving: 1 of 2 components, on b" in told.meaning
+    assert "has 60 s for it (grace); still saving: 1 of 2 components, on b" in meaning(told)
     driver.wait_until(driver.ledger.now + 61.0)
     told = driver.scheduler.explain(1)
     assert told is not None
-    assert told.meaning == MEANING[JobState.UNWINDING]
+    assert meaning(told) == MEANING[JobState.UNWINDING]
 
 
 def test_the_story_tells_what_a_component_goes_on_from() -> None:

@@ -19,6 +19,7 @@ from koala.model.messages import (
 )
 from koala.model.outputs import OUTPUTS_MAX, JobOutput, MadeOutput
 from koala.model.request import KEEP_FOR_S_MAX, Application, Component, InvalidRequestError, Request
+from koala.words.standing import meaning
 from tests.support.core_driver import CoreDriver, ask, ask_total, assert_clean, assert_ledger_balances, kind, part
 
 RESULT = JobOutput(path="result.h5")
@@ -55,7 +56,7 @@ def test_a_job_is_done_when_its_outputs_are_registered_where_they_were_made(driv
     assert (order.job, order.token, order.site, order.part, order.outputs) == (1, token, "a", 0, (RESULT, LOGS))
     assert driver.state(1) is JobState.COLLECTING
     assert driver.idle("a") == 10  # its processors are free
-    assert "not told yet by: a" in driver.scheduler.explain(1).meaning  # type: ignore[union-attr]
+    assert "not told yet by: a" in meaning(driver.scheduler.explain(1))  # type: ignore[arg-type]
     commands = collected(driver, token, made(), made("logs", 9))
     names = [(each.file, each.sites) for each in kind(commands, OutputRegistered)]
     assert names == [("jobs/1/result.h5", ("a",)), ("jobs/1/logs", ("a",))]

@@ -34,6 +34,7 @@ from koala.model.nodes import (
 )
 from koala.model.request import Application, Component, Flexibility, InputFile, Request
 from koala.model.travelling import TravellingFile
+from koala.words.standing import meaning
 from tests.support.core_driver import CoreDriver, ask, assert_ledger_balances
 
 PATIENCE_S = 5.0
@@ -342,7 +343,7 @@ def test_it_is_not_moved_to_where_it_is_and_runs_on_all_nodes_after_the_barriers
     assert started(driver, job, 0.0) is start
     explanation = driver.scheduler.explain(job)
     assert explanation is not None
-    assert "kept off nodes of a where its program failed" in explanation.meaning
+    assert "kept off nodes of a where its program failed" in meaning(explanation)
     driver.pass_time(20.0)
     driver.end(start.token, outcome=Outcome.ABORTED)
     assert started(driver, job).exclude_nodes == ()

@@ -7,6 +7,8 @@ import pytest
 from koala.core import JobState
 from koala.model.facts import JobEnded, JobPlaced, JobRequeued
 from koala.model.messages import AbortComponent, JobOutcome, Outcome, StartComponent
+from koala.words.explanations import story
+from koala.words.standing import meaning
 from tests.support.core_driver import CoreDriver, ask, assert_clean, assert_ledger_balances, kind, part
 
 OF_THE_SITE = [Outcome.SITE_FAILED, Outcome.ABORTED, Outcome.ABSENT, Outcome.REFUSED]
@@ -129,8 +131,8 @@ def test_what_a_component_wrote_last_to_its_standard_error_stands_in_the_reason_
     assert driver.ended(1).reason.endswith("; stderr: ./solver: not found")
     explained = driver.scheduler.explain(1)
     assert explained is not None
-    assert explained.meaning == driver.ended(1).reason
-    assert "; stderr: ./solver: not found" in explained.story[-1].text
+    assert meaning(explained) == driver.ended(1).reason
+    assert "; stderr: ./solver: not found" in story(explained)[-1].text
 
 
 def test_with_no_restarts_the_first_failure_of_the_application_ends_the_job_everywhere() -> None:

@@ -24,6 +24,7 @@ from koala.model.messages import (
     UnholdAsked,
 )
 from koala.model.request import InvalidRequestError, Priority, Request
+from koala.words.standing import meaning
 from tests.support.core_driver import CoreDriver, ask, assert_clean, assert_ledger_balances, kind, part
 
 
@@ -43,7 +44,7 @@ def test_a_job_waits_until_another_is_done() -> None:
     assert_ledger_balances(driver.ledger)
     explanation = driver.scheduler.explain(2)
     assert explanation is not None
-    assert explanation.meaning == "not tried yet: it waits for job 1 to be done"
+    assert meaning(explanation) == "not tried yet: it waits for job 1 to be done"
     assert [(each.job, each.condition) for each in explanation.waits_for] == [(1, Condition.DONE)]
     commands = driver.end(*tokens)
     assert kind(commands, JobUnheld) == [JobUnheld(job=2)]

@@ -7,7 +7,6 @@ import pytest
 from koala.core.lifecycle import (
     ENDED,
     IN_CLAIMING_QUEUE,
-    MEANING,
     TRANSITIONS,
     InvalidTransitionError,
     JobState,
@@ -15,6 +14,7 @@ from koala.core.lifecycle import (
 )
 from koala.core.state.job import Job
 from koala.model.request import Component, Request
+from koala.words.standing import MEANING
 
 REQUEST = Request(components=(Component(processors=1),))
 

@@ -23,6 +23,7 @@ from koala.model.messages import (
     StartComponent,
     Tick,
 )
+from koala.words.explanations import story
 from tests.support.core_driver import CoreDriver, ask, assert_clean, assert_ledger_balances, kind, make_grid, part
 
 
@@ -312,7 +313,7 @@ def test_before_the_barrier_without_room_elsewhere_the_job_goes_back_at_once() -
     assert driver.state(1) is JobState.WAITING
     explanation = driver.scheduler.explain(1)
     assert explanation is not None
-    assert "a is lost" in explanation.story[-1].text
+    assert "a is lost" in story(explanation)[-1].text
     assert_ledger_balances(driver.ledger)
 
 

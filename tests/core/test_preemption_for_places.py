@@ -27,12 +27,6 @@ def make_driver(sites: dict[str, int] | None = None, **parameters: Any) -> CoreD
     return CoreDriver(sites or {"a": 10, "b": 10}, **chosen)
 
 
-def story(driver: CoreDriver, job: int) -> list[str]:
-    explanation = driver.scheduler.explain(job)
-    assert explanation is not None
-    return [line.text for line in explanation.story]
-
-
 def cure(driver: CoreDriver, job: int) -> str:
     explanation = driver.scheduler.explain(job)
     assert explanation is not None
@@ -62,8 +56,8 @@ def test_it_starts_when_its_victim_has_let_go_and_the_victim_runs_again_after_it
     driver.ready(*driver.tokens(3))
     assert driver.state(3) is JobState.RUNNING
     assert_ledger_balances(driver.ledger)
-    assert "it found no places, and preempts job 1 for them: 500 s of processor time are lost" in story(driver, 3)
-    assert "preempted by high-priority job 3, which found no places" in story(driver, 1)
+    assert "it found no places, and preempts job 1 for them: 500 s of processor time are lost" in driver.story(3)
+    assert "preempted by high-priority job 3, which found no places" in driver.story(1)
     driver.end(*driver.tokens(3))
     driver.settle()
     driver.ready(*driver.tokens(1)[-1:])

@@ -25,6 +25,8 @@ from koala.model.messages import (
     Tick,
 )
 from koala.policies import Catalogue
+from koala.words.explanations import story
+from koala.words.standing import meaning
 from tests.support.core_driver import CoreDriver, ask, assert_clean, assert_ledger_balances, kind, make_grid, part
 from tests.support.raising_policy import POISON, SICK, raising_policy
 
@@ -153,9 +155,9 @@ def test_a_job_that_could_not_even_be_submitted_is_on_record_in_quarantine() -> 
     told = driver.scheduler.explain(1)
     assert told is not None
     assert (told.state, told.placement_tries) == (JobState.QUARANTINED, 0)
-    assert "an error inside Koala (X)" in told.meaning
-    assert "koala job requeue 1" in told.meaning
-    assert "koala job cancel 1" in told.meaning
+    assert "an error inside Koala (X)" in meaning(told)
+    assert "koala job requeue 1" in meaning(told)
+    assert "koala job cancel 1" in meaning(told)
     restored = Scheduler.from_snapshot(
         driver.scheduler.grid, Catalogue.builtin(), decode_snapshot(encode_snapshot(driver.scheduler.snapshot()))
     )
@@ -174,7 +176,7 @@ def test_what_raises_while_it_is_given_back_is_left_out_and_told() -> None:
     assert len(aborts) == 2
     told = driver.scheduler.explain(1)
     assert told is not None
-    assert any("could not be given back in order: IndexError" in line.text for line in told.story)
+    assert any("could not be given back in order: IndexError" in line.text for line in story(told))
 
 
 def test_a_step_that_raises_keeps_the_job_from_giving_back_nothing_else() -> None:

@@ -9,6 +9,7 @@ import pytest
 from koala.core import JobState, Scheduler
 from koala.model.facts import JobPlaced, TurnEntry
 from koala.model.messages import Outcome, SiteSilent, StartComponent
+from koala.words.standing import meaning
 from tests.support.core_driver import CoreDriver, ask, assert_ledger_balances, kind, part
 
 
@@ -97,8 +98,8 @@ def test_a_job_that_waits_for_a_component_at_a_silent_site_says_so_and_speaks_of
     assert driver.state(1) is JobState.STARTING
     explained = driver.scheduler.explain(1)
     assert explained is not None
-    assert "a does not answer" in explained.meaning
-    assert "queue lets it" not in explained.meaning
+    assert "a does not answer" in meaning(explained)
+    assert "queue lets it" not in meaning(explained)
 
 
 def test_a_job_that_runs_at_a_silent_site_says_that_nothing_is_known_of_it() -> None:
@@ -107,11 +108,11 @@ def test_a_job_that_runs_at_a_silent_site_says_that_nothing_is_known_of_it() -> 
     silence(driver, "a")
     explained = driver.scheduler.explain(1)
     assert explained is not None
-    assert explained.meaning.endswith("a does not answer: what it holds of the job is not known until it does")
+    assert meaning(explained).endswith("a does not answer: what it holds of the job is not known until it does")
     driver.report("a", others=0)
     explained = driver.scheduler.explain(1)
     assert explained is not None
-    assert "answer" not in explained.meaning
+    assert "answer" not in meaning(explained)
 
 
 def test_a_silent_site_that_has_let_go_of_a_job_is_not_said_to_hold_something_of_it() -> None:
@@ -123,10 +124,10 @@ def test_a_silent_site_that_has_let_go_of_a_job_is_not_said_to_hold_something_of
     silence(driver, "b")
     explained = driver.scheduler.explain(1)
     assert explained is not None
-    assert "does not answer" not in explained.meaning
+    assert "does not answer" not in meaning(explained)
     restarted = Scheduler.from_snapshot(driver.scheduler.grid, None, driver.scheduler.snapshot())
     assert restarted.explain(1) == explained
     silence(driver, "c")
     explained = driver.scheduler.explain(1)
     assert explained is not None
-    assert "; c does not answer: what it holds of the job is not known until it does" in explained.meaning
+    assert "; c does not answer: what it holds of the job is not known until it does" in meaning(explained)

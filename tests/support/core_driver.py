@@ -34,6 +34,7 @@ from koala.model.messages import (
 )
 from koala.model.request import Component, Flexibility, InputFile, InputMode, Priority, Request
 from koala.policies import Catalogue
+from koala.words.explanations import story
 
 BYTES_PER_S = 1_000_000
 EVENTS_MAX = 10_000
@@ -241,7 +242,7 @@ class CoreDriver:
     def story(self, job: int) -> list[str]:
         explanation = self.scheduler.explain(job)
         assert explanation is not None
-        return [line.text for line in explanation.story]
+        return [line.text for line in story(explanation)]
 
 
 # ------------------------------------------------------------------------------- what must always hold

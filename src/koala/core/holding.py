@@ -9,12 +9,13 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Sequence
 
+import msgspec
+
 from koala.core.ending import JobEnding
 from koala.core.lifecycle import JobState
 from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
 from koala.core.state.timers import Alarm
-from koala.core.story import kept_back
 from koala.model.dependency import NEVER_COMES, Condition, in_words
 from koala.model.facts import JobUnheld
 from koala.model.messages import ChangeAsked, EndedJob, HoldAsked, JobOutcome, JobSubmitted, RestartAsked, UnholdAsked
@@ -28,6 +29,21 @@ _NOT_STARTED = frozenset({JobState.PLACED, JobState.CLAIMING, JobState.STARTING}
 _WITHOUT_PLACES = frozenset({JobState.HELD, JobState.WAITING, JobState.QUARANTINED})
 # Telling a job goes through all that it waits for: so many of them count as one job more that is told.
 WAITED_FOR_AS_ONE = 50
+
+
+class KeptBack(msgspec.Struct, frozen=True, kw_only=True):
+    """What keeps a new job back. ``in_vain`` says what it waits for that never comes: then it would end at once."""
+
+    in_vain: str = ""
+    held: bool = False
+    held_by: str = ""
+    waits_for: tuple[tuple[Condition, JobId], ...] = ()
+    begins_at: float | None = None
+
+    @property
+    def is_by_more_than_time(self) -> bool:
+        """True if it is not only its own time that it waits for."""
+        return bool(self.in_vain or self.held or self.waits_for)
 
 
 class JobHolding:
@@ -253,24 +269,21 @@ def never_to_come_in(ledger: Ledger, graph: Sequence[GraphJob], ended: Sequence[
     return found
 
 
-def would_keep_back(ledger: Ledger, request: Request, ended: Sequence[EndedJob], now: float) -> str:
-    """Why a new job would not be tried yet, or never, in words; empty where nothing would keep it back."""
-    vain = never_to_come(ledger, request, ended)
-    if vain:
-        return would_be_cancelled(vain)
+def would_keep_back(ledger: Ledger, request: Request, ended: Sequence[EndedJob], now: float) -> KeptBack:
+    """What would keep a new job back, if anything would."""
     over = {each.job: each for each in ended}
     open_still = [
         (each.condition, each.job)
         for each in request.after
         if (became := _became(ledger, each.job, over)) is not None and is_met(each.condition, became) is None
     ]
-    held_by = BY_ITS_OWNER if request.hold else ""
-    return kept_back(request.hold, open_still, would_begin_at(request, now) is not None, held_by=held_by)
-
-
-def would_be_cancelled(vain: str) -> str:
-    """What becomes of a new job that waits in vain."""
-    return f"{vain}; it would be cancelled at once"
+    return KeptBack(
+        in_vain=never_to_come(ledger, request, ended),
+        held=request.hold,
+        held_by=BY_ITS_OWNER if request.hold else "",
+        waits_for=tuple(open_still),
+        begins_at=would_begin_at(request, now),
+    )
 
 
 def would_begin_at(request: Request, now: float) -> float | None:

@@ -32,22 +32,6 @@ class JobState(enum.StrEnum):
     CANCELLED = "cancelled"
 
 
-MEANING: dict[JobState, str] = {
-    JobState.HELD: "not tried yet: it waits for other jobs, for its time, or for somebody to let it go",
-    JobState.WAITING: "in its placement queue; no places have been found yet",
-    JobState.PLACED: "every component has a place and files are on their way; nothing is claimed yet",
-    JobState.CLAIMING: "some components hold their processors at the barrier, others are still to be claimed",
-    JobState.STARTING: "every component is claimed; the barrier opens when all have reported and all files are there",
-    JobState.RUNNING: "the application runs on all sites",
-    JobState.COLLECTING: "every component returned success; what the job made is brought into the sites' file areas",
-    JobState.UNWINDING: "the run has ended early; the job waits until every site has let go of its components",
-    JobState.UNFOLDING: "an array: its elements become jobs of their own, a few ahead of those that have started",
-    JobState.QUARANTINED: "set aside after an error inside Koala; it holds nothing until it is put back or cancelled",
-    JobState.DONE: "every component returned success, and the outputs that it names, if any, are registered",
-    JobState.FAILED: "given up: a limit of tries, restarts or time was reached",
-    JobState.CANCELLED: "its user or an operator cancelled it, or what it waits for can never come",
-}
-
 # state -> next state -> what brings the job there
 TRANSITIONS: dict[JobState, dict[JobState, str]] = {
     JobState.HELD: {

@@ -25,7 +25,10 @@ SHUT_SITES_TRIED_MAX = 16
 # Of how many jobs whose plans hold another back each is told of.
 PLANS_NAMED_MAX = 3
 
-NO_REASONS: Mapping[SiteName, str] = MappingProxyType({})
+NOWHERE_AVOIDED: Mapping[SiteName, bool] = MappingProxyType({})
+# Why a job keeps off a site while it can go elsewhere.
+_FEW_NODES = "has too few nodes left for its program, which failed on others there; it goes elsewhere while it can"
+_FAILED_THERE = "is avoided, since a run of it failed there; it goes elsewhere while it can"
 _NO_CURE = "none:"
 # What keeps jobs out of sites from the first: what is said where it is so everywhere, and what would help.
 _NOWHERE = {
@@ -42,13 +45,13 @@ _CLOSED_CURES = {
 
 
 def refusal_of(
-    demand: Demand, seen: Seen, sites: Sites, preempting: str = "", avoided: Mapping[SiteName, str] = NO_REASONS
+    demand: Demand, seen: Seen, sites: Sites, preempting: str = "", avoided: Mapping[SiteName, bool] = NOWHERE_AVOIDED
 ) -> Refusal:
     """What the demand lacked on what its try has seen, and what would help: also at sites that are kept out.
 
-    ``preempting`` says of a high-priority job why it preempts nobody for its places, ``avoided`` why it keeps
-    off sites. Like every cure, one that opens
-    a site is verified: with what it would have idle then, the demand is placed.
+    ``preempting`` says of a high-priority job why it preempts nobody for its places. ``avoided`` are the sites that
+    it keeps off, each with whether too few nodes are left for it there. Like every cure, one that opens a site is
+    verified: with what it would have idle then, the demand is placed.
     """
     idle, link_demand_bit_s = demand.allowed(seen[0]), seen[1]
     view = _as_seen(sites.view, link_demand_bit_s, list(demand.allowed(sites.view.limit)))
@@ -56,7 +59,8 @@ def refusal_of(
         refusal = refuse(demand, idle, view)
         if demand.barred:
             barred = {sites.sites[index].name: "will never run it; its story tells why" for index in demand.barred}
-            refusal = _with_barred_sites(refusal, {**barred, **avoided})
+            why = {site: _FEW_NODES if few_nodes else _FAILED_THERE for site, few_nodes in avoided.items()}
+            refusal = _with_barred_sites(refusal, {**barred, **why})
         shut = {index: site for index, site in enumerate(sites) if site.is_shut and index not in demand.barred}
         if shut and refusal.shortages:
             refusal = _with_shut_sites(refusal, demand, idle, shut, view)

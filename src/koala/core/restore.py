@@ -22,7 +22,7 @@ from koala.core.state.queues import PlacementQueue
 from koala.core.state.site_belief import SiteBelief
 from koala.core.state.snapshots.snapshot import Snapshot, SnapshotError, Value, check_version, damaged
 from koala.core.state.timers import OF_CLAIMS, Alarm, Whom
-from koala.core.story import TOLD, words
+from koala.core.story import named, story_of
 from koala.model.messages import EndedJob, JobOutcome, Token
 from koala.model.request import SiteName
 from koala.policies import UnknownPolicyError
@@ -166,9 +166,10 @@ class _Restoring:
 
     def _restore_job(self, job: Job) -> None:
         if not self._same_sites:
-            # The story speaks of the sites by their old numbers: it stays as the words that it had.
-            story = [entry if entry[1] == "left_out" else self._told(job, entry) for entry in job.story]
-            job.story = story
+            # The story speaks of the sites by their old numbers, and from now on by their names.
+            _, *story = story_of(job, self._names)
+            pairs = zip(job.story, story, strict=True)
+            job.story = [entry if entry[1] == "left_out" else named(now) for entry, now in pairs]
         if job.refused is not None:
             job.refused = self._seen(job.refused)
         elif any(entry[1] == "refused" for entry in job.story):
@@ -215,9 +216,6 @@ class _Restoring:
             self._ledger.planned[job.id] = job
         else:
             job.plan_at = job.plan_spots = job.plan_told_at = None
-
-    def _told(self, job: Job, entry: Sequence[object]) -> tuple[object, ...]:
-        return entry[0], TOLD, words(job, entry, self._names)
 
     def _restore_demand(self, job: Job) -> None:
         try:

@@ -31,6 +31,7 @@ from koala.simulator.workloads.generators import workload_from_file
 from koala.simulator.workloads.workload import Workload
 from koala.simulator.world.site import SimulatedSite
 from koala.simulator.world.world import INFINITY, World
+from koala.words.standing import meaning
 
 # A job that could fit some day is waited for as long as this while the scheduler finds nothing at all to do.
 HORIZON_DAYS = 30
@@ -355,9 +356,9 @@ class _Run:
             hint = "" if explanation.refusal.permanent or self._stopped else self._gave_up
             reason = f"{hint}{explanation.refusal.reason}; {explanation.refusal.cure}"
         elif self._stopped:
-            reason = f"{explanation.meaning}; the run was cut off"
+            reason = f"{meaning(explanation)}; the run was cut off"
         else:
-            reason = f"{explanation.meaning}; nothing more could happen"
+            reason = f"{meaning(explanation)}; nothing more could happen"
         return Unfinished(
             job,
             request,

@@ -40,6 +40,7 @@ from koala.simulator.torture import storms as torture_storms
 from koala.simulator.torture.promises import PromiseBrokenError
 from koala.simulator.torture.storms import draw_storm
 from koala.simulator.torture.torture import weather
+from koala.words.explanations import story
 from tests.core.test_storm import STEPS_MAX, Storm
 from tests.support.core_driver import (
     CoreDriver,
@@ -447,7 +448,7 @@ def test_a_waiting_job_is_explained_with_the_sites_that_there_are() -> None:
     scheduler = Scheduler.from_snapshot(make_grid({"new": 1, "a": 4}), None, written_and_read(snapshot))
     explanation = scheduler.explain(1)
     assert explanation is not None
-    assert explanation.story[-1].text == "no place found (idle: a 4, old 1); it waits in its placement queue"
+    assert story(explanation)[-1].text == "no place found (idle: a 4, old 1); it waits in its placement queue"
     assert explanation.refusal is not None
     assert [(shortage.site, shortage.idle) for shortage in explanation.refusal.shortages] == [("new", 0), ("a", 4)]
 

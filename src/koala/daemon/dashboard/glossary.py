@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from koala.core.lifecycle import MEANING, JobState
+from koala.core.lifecycle import JobState
+from koala.words.standing import MEANING
 
 # A term of the glossary of the documentation, as a part of an address, and what it means to who sees a page.
 TERMS = {

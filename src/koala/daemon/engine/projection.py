@@ -14,7 +14,7 @@ import msgspec
 from koala.core import Scheduler
 from koala.core.lifecycle import JobState
 from koala.core.state.job import Job
-from koala.core.story import element_counts, kept_back_by
+from koala.core.story import element_counts
 from koala.daemon.live_rows import Draft
 from koala.model.facts import (
     ElementMade,
@@ -43,6 +43,8 @@ from koala.model.messages import (
 )
 from koala.model.request import JobId, SiteName
 from koala.store.rows import ComponentRow, JournalRow, StoredJob, TransferRow
+from koala.words.explanations import in_words
+from koala.words.standing import kept_back
 
 replace = msgspec.structs.replace
 
@@ -232,7 +234,7 @@ class Projector:
         if reason is not None:
             changes["reason"] = reason
         if job.state is JobState.HELD:
-            changes["reason"] = kept_back_by(job)
+            changes["reason"] = kept_back(job.held, job.waits_for, job.begins_at is not None, held_by=job.held_by)
         elif before is not None and before.state == JobState.HELD and reason is None:
             changes["reason"] = ""
         changes["array"] = job.array or None
@@ -245,7 +247,9 @@ class Projector:
         changes["processors"] = job.request.processors
         changes["priority"] = str(job.changed_priority or job.request.priority)
         if job.ended_at is not None:
-            changes["explanation"] = msgspec.to_builtins(self._scheduler.explain(job_id))
+            explained = self._scheduler.explain(job_id)
+            assert explained is not None, "the core remembers the jobs that it has just spoken of"
+            changes["explanation"] = in_words(explained)
             changes["exit_code"] = self._exit_code(job, event)
             changes["stderr_line"] = _stderr_line(job, event)
         if before is None:

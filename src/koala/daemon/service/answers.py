@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from koala.core.failures.exclusions import Exclusion
-from koala.core.lifecycle import MEANING, JobState
+from koala.core.lifecycle import JobState
 from koala.core.predictors import Forecast, Measurement
 from koala.core.probing import why_not_probed
 from koala.core.state.checkpoints import CheckpointStatus
@@ -23,7 +23,6 @@ from koala.core.state.ledger import Ledger
 from koala.core.state.site_belief import SiteBelief, Trust
 from koala.core.story import JobExplanation, JobTraffic
 from koala.daemon.perform.interface import SiteTrouble
-from koala.daemon.service.sentences import sentence
 from koala.files import CatalogueEntry
 from koala.mapping.site_lans import region_of
 from koala.model.api import (
@@ -69,6 +68,9 @@ from koala.policies.interface import View
 from koala.policies.tasks.wase import SiteLans
 from koala.policies.view import BYTES_PER_S_PER_MBIT_S, LinkRows
 from koala.store.rows import ComponentRow, JournalRow, StoredJob, TransferRow
+from koala.words.explanations import in_words
+from koala.words.facts import sentence
+from koala.words.standing import MEANING
 
 # With more sites than this an overview tells only of the links that the grid names; others are as the default.
 SITES_ALL_LINKED_MAX = 64
@@ -226,10 +228,10 @@ def places_in_line(ledger: Ledger, jobs: Iterable[int]) -> dict[int, int]:
     return places
 
 
-def explanation(told: JobExplanation, queue_length: int | None, now: float) -> Explanation:
+def explanation(told: JobExplanation, queue_length: int | None, now: float, more: str = "") -> Explanation:
     """Where a job stands, as the core tells it. No start is told for a time that is over: the core knows no later
     moment than that of the last event."""
-    fields = msgspec.to_builtins(told)
+    fields = in_words(told, more)
     for each in (fields, *fields["planned_before"]):
         for name in {"expected_at", "latest_at"} & each.keys():
             each[name] = _not_before(now, each[name])

@@ -14,7 +14,7 @@ from typing import Literal, cast
 
 import msgspec
 
-from koala.core.holding import never_to_come, never_to_come_in, would_be_cancelled, would_begin_at, would_keep_back
+from koala.core.holding import KeptBack, never_to_come, never_to_come_in, would_keep_back
 from koala.core.lifecycle import JobState
 from koala.daemon.engine.loop import Engine
 from koala.daemon.offload import offload, query
@@ -96,6 +96,7 @@ from koala.model.request_size import request_characters
 from koala.model.task_graph import SpawnedTasks
 from koala.policies.errors import suggest
 from koala.store import ALL_JOBS, ChosenJobs, StoredJob
+from koala.words.standing import would_be_kept_back
 
 # A job of up to this size is written as a text in a thread.
 SMALL_REQUEST_CHARACTERS_MAX = 16_384
@@ -242,7 +243,7 @@ class Service:
             notes = await self._submissions.notes_of(each.request, self._engine.grid)
             found = self._try_out(who, each.alone(), ended).model_copy(update={"notes": notes})
             if in_vain:
-                found = found.model_copy(update={"kept_back": would_be_cancelled(in_vain)})
+                found = found.model_copy(update={"kept_back": would_be_kept_back(KeptBack(in_vain=in_vain))})
             if each.within:
                 found = without_start(found)
             jobs.append(
@@ -325,7 +326,6 @@ class Service:
     def _try_out(self, who: Principal, request: Request, ended: Sequence[EndedJob]) -> DryRun:
         scheduler = self._engine.scheduler
         now = self._engine.now()
-        begins_at = would_begin_at(request, now)
         kept_back = would_keep_back(scheduler.ledger, request, ended, now)
         answer = try_out(
             request,
@@ -335,12 +335,12 @@ class Service:
             scheduler=scheduler,
             owner=who.name,
             sees_all=who.sees_all,
-            now=now if begins_at is None else begins_at,
+            now=now if kept_back.begins_at is None else kept_back.begins_at,
         )
-        answer = answer.model_copy(update={"kept_back": kept_back, "begins_at": begins_at})
-        timeless = msgspec.structs.replace(request, begin_at=None, begin_in_s=None)
-        by_more = bool(would_keep_back(scheduler.ledger, timeless, ended, now))
-        return without_start(answer) if kept_back and (by_more or answer.refusal is not None) else answer
+        why = would_be_kept_back(kept_back)
+        answer = answer.model_copy(update={"kept_back": why, "begins_at": kept_back.begins_at})
+        nobody_knows = kept_back.is_by_more_than_time or answer.refusal is not None
+        return without_start(answer) if why and nobody_knows else answer
 
     async def jobs(
         self,
@@ -443,11 +443,10 @@ class Service:
             for site, there, size_bytes in [under_way[each.token]]
         ]
         stuck += [f"{why}; it is tried again" for why in self._engine.outputs.troubles(job)]
-        if stuck:
-            told = msgspec.structs.replace(told, meaning=f"{told.meaning}. {'; '.join(stuck)}")
+        more = f". {'; '.join(stuck)}" if stuck else ""
         live = scheduler.ledger.jobs.get(job)
         length = None if live is None or told.place_in_line is None else len(scheduler.ledger.queue_of(live))
-        found = explanation(told, length, self._engine.now())
+        found = explanation(told, length, self._engine.now(), more)
         return visible_to(None if who.sees_all else who.name, found, scheduler.ledger.jobs)
 
     async def wait(self, who: Principal, job: int, timeout_s: float) -> JobSummary:

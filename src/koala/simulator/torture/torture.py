@@ -36,6 +36,8 @@ from koala.simulator.torture.storms import Storm, draw_storm, may_fail
 from koala.simulator.torture.traffic import TrafficPromises
 from koala.simulator.workloads.workload import Workload
 from koala.simulator.world.world import World
+from koala.words.explanations import story
+from koala.words.facts import told
 
 # After the storm every job must have ended within this time; the longest drawn job takes about ten minutes. A
 # transfer over a link that is believed to be slow, as answers were lost, may be waited for longer than that where its
@@ -211,7 +213,7 @@ class _Run:
         for job in list(ledger.jobs.values()):
             explanation = self.scheduler.explain(job.id)
             assert explanation is not None
-            watch.fail("every job finishes", f"job {job.id} is still {job.state}: {explanation.story[-1].text}")
+            watch.fail("every job finishes", f"job {job.id} is still {job.state}: {told(explanation.story[-1])}")
         if watch.arrived < len(self.storm.arrivals):
             watch.fail("every job finishes", "not all jobs were submitted before the time was up")
         nothing_left_behind(watch)
@@ -252,7 +254,7 @@ class _Run:
         explanation = self.scheduler.explain(job_id)
         if explanation is None:
             return []
-        return [f"job {job_id}:", *(f"{line.at:12.3f}    {line.text}" for line in explanation.story)]
+        return [f"job {job_id}:", *(f"{line.at:12.3f}    {line.text}" for line in story(explanation))]
 
 
 def _job_of(message: AnyEvent | TurnEntry) -> JobId | None:

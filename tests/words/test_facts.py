@@ -7,7 +7,6 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from koala.daemon.service.sentences import NAMES_MAX, TEXT_CHARACTERS_MAX, sentence
 from koala.model.dependency import Dependency
 from koala.model.facts import (
     ElementMade,
@@ -65,6 +64,8 @@ from koala.model.messages import (
 from koala.model.outputs import JobOutput, MadeOutput
 from koala.model.request import Component, Priority, Request
 from koala.model.task_graph import SpawnedTasks
+from koala.words.facts import sentence
+from koala.words.phrases import NAMES_MAX, TEXT_CHARACTERS_MAX
 
 FIRST, SECOND = "7.1", "7.2"
 REQUEST = Request(components=(Component(processors=3), Component(processors=1)), name="heat")
@@ -212,7 +213,10 @@ EXAMPLES: list[tuple[Any, str]] = [
     (TasksSpawned(job=7, tasks=("e",), reason="it is done"), "job 7 does not get the task e: it is done"),
     (
         JobHeld(job=7, held=True, held_by=" by anna", waits_for=(Dependency(job=3),), begins_at=9.0),
-        "job 7 is kept back: it waits for job 3 to be done; it waits for its time; it is held by anna",
+        (
+            "job 7 is kept back: it waits for job 3 to be done; it waits for its time (begin_at); "
+            "it is held by anna; koala job release lets it go"
+        ),
     ),
     (ElementMade(job=9, array=7, index=3), "element 3 of array 7 is job 9"),
     (JobUnheld(job=7), "nothing keeps job 7 back any more"),
