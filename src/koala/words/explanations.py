@@ -11,16 +11,16 @@ from koala.words.facts import told
 from koala.words.standing import meaning
 
 
-class StoryLine(msgspec.Struct, frozen=True):
-    """A line of a job's story: when, and what was decided and why."""
+class ToldEntry(msgspec.Struct, frozen=True):
+    """An entry of a story in words: when, and what was decided and why."""
 
     at: float
     text: str
 
 
-def story(explained: JobExplanation) -> list[StoryLine]:
+def story(explained: JobExplanation) -> list[ToldEntry]:
     """The story of a job in words."""
-    return [StoryLine(entry.at, told(entry)) for entry in explained.story]
+    return [ToldEntry(entry.at, told(entry)) for entry in explained.story]
 
 
 def in_words(explained: JobExplanation, more: str = "") -> dict[str, Any]:

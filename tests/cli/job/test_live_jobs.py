@@ -160,7 +160,7 @@ def test_a_dry_run_of_what_does_not_fit_is_refused_with_a_cure(shell: Shell, tmp
 def test_a_dry_run_of_a_job_that_is_kept_back_says_so(shell: Shell, tmp_path: Path) -> None:
     path = job_file(tmp_path, "true", "processors: 1\nbegin_at: now+1h")
     assert shell.lines("submit", str(path), "--dry-run", code=3)[-1].startswith(
-        "It would not go now: it waits for its time, "
+        "It would not go now: it waits for its time (begin_at); its time is "
     )
     assert shell.json("submit", str(path), "--dry-run", code=3)["kept_back"]
 

@@ -67,12 +67,12 @@ def test_a_job_tells_when_it_may_begin_and_what_its_tasks_hold(shell: Shell, tmp
     request = "task: {processors: 2, memory: 64M, count: 2}\nwalltime: 2h\nbegin_at: now+3h"
     job = shell.submit(tmp_path, "true", request)
     for told in (shell("jobs", "--wide"), shell("job", "show", str(job)), shell("job", "explain", str(job))):
-        assert "waits for its time, " in told.stdout
+        assert "; its time is " in " ".join(told.stdout.split())
     shown = shell.lines("job", "show", str(job))
     assert "asked for  2 tasks of 2 processors and 64 MiB: non-fixed, plain" in " ".join(shown)
     assert any(line.split() == ["walltime", "2h00m"] for line in shown)
     detail = shell.json("job", "show", str(job))
-    assert "still held: it waits for its time, " in shell("job", "release", str(job)).stdout
+    assert "still held: it waits for its time (begin_at); its time is " in shell("job", "release", str(job)).stdout
     assert detail["begins_at"] == pytest.approx(detail["submitted_at"] + 3 * 3_600)
     assert [(each["tasks"], each["processors"], each["memory_bytes"]) for each in detail["tasks"]] == [(2, 2, 2**26)]
     shell("job", "cancel", str(job))

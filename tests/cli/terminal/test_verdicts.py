@@ -9,9 +9,10 @@ import pytest
 from koala.cli.job.views import print_explanation
 from koala.cli.job.waiting import REASONS_TOLD_MAX, WaitingReasons
 from koala.cli.terminal.refusals import ASKED_MAX, NEVER_FITS, Verdicts, verdict
-from koala.cli.terminal.words import clock, listed, size
+from koala.cli.terminal.words import clock, size
 from koala.client import Client, NotFoundError
 from koala.model.api import Explanation, PlanInfo, RefusalInfo, ShortageInfo
+from koala.words.phrases import listed
 from tests.cli.terminal.test_live_pictures import job
 
 SHORT = ShortageInfo(site="a", wanted=4, idle=1, missing=3, cure="3 more idle processors on a")

@@ -424,7 +424,7 @@ def test_a_job_that_is_held_until_its_time_is_listed_with_it(server: Served, ope
     array = job(40, "unfolding", elements=counts, standing="running")
     server.paint(lambda service: service.painted.update({30: held, 40: array}))
     page = text_of(operator.get("/jobs").text)
-    assert f"it waits for its time, {moment(LATER)}" in page
+    assert f"it waits for its time (begin_at); its time is {moment(LATER)}" in page
     assert "5 elements: 2 running, 2 done, 1 failed" in page
 
 

@@ -18,7 +18,8 @@ from koala.cli.job.views import print_explanation, print_job
 from koala.cli.job.waiting import end_with, watch_job
 from koala.cli.terminal.output import print_json
 from koala.cli.terminal.refusals import Verdicts
-from koala.cli.terminal.words import clean, element_called, shown_state, with_its_time
+from koala.cli.terminal.words import clean, clock_at, element_called, shown_state
+from koala.words.expectations import with_its_time
 
 if TYPE_CHECKING:
     from koala.client import Client
@@ -189,7 +190,7 @@ def release(ctx: click.Context, client: Client, /, job_ids: tuple[int, ...], rea
     def told(found: JobSummary) -> str:
         if found.state != "held":
             return f"is {shown_state(found)}"
-        why = clean(with_its_time(found.reason, found.begins_at))
+        why = clean(with_its_time(found.reason, found.begins_at, clock_at(None)))
         return f"is still held: {why}; release ends only a hold (koala job hold)"
 
     _each_job(ctx, job_ids, functools.partial(client.release, reason=reason), told, as_json=as_json)

@@ -15,7 +15,9 @@ from koala.cli.job.waiting import end_with_graph, warn_of_refusal
 from koala.cli.terminal.output import console, counted, print_json
 from koala.cli.terminal.progress import byte_counter
 from koala.cli.terminal.refusals import ASKED_MAX, NEVER_FITS
-from koala.cli.terminal.words import clean, clock, listed, shown_state, start_words, with_its_time
+from koala.cli.terminal.words import clean, clock, clock_at, shown_state
+from koala.words.expectations import start_sentences, with_its_time
+from koala.words.phrases import listed
 
 if TYPE_CHECKING:
     from koala.client import Client
@@ -119,7 +121,7 @@ def when_words(answer: DryRun, now: float) -> list[str]:
         if answer.expected_at is None or answer.expected_at < now + 1.0:
             return []
         return [f"Its files would be there at {clock(answer.expected_at, now)}, and it would start then."]
-    told = start_words(answer, now)
+    told = [clean(each) for each in start_sentences(answer, now, clock_at(now))]
     if not told and answer.place_in_line is not None:
         line = f"It would be number {answer.place_in_line} in its queue"
         if answer.refusal.shortages:
@@ -154,7 +156,8 @@ def _print_dry_run(ctx: click.Context, answer: DryRunGraph, as_json: bool) -> No
         if victims := preempted(each.dry_run):
             told += f", where it would preempt {victims}"
         if each.dry_run.kept_back:
-            told += f", but not now: {clean(with_its_time(each.dry_run.kept_back, each.dry_run.begins_at))}"
+            why = with_its_time(each.dry_run.kept_back, each.dry_run.begins_at, clock_at(now))
+            told += f", but not now: {clean(why)}"
         out.print(Text(f"{clean(each.name)}{size}{after_words(each)}: {told}"))
         for sentence in () if each.waits_for else when_words(each.dry_run, now):
             out.print(Text(f"  {sentence}"))

@@ -11,7 +11,8 @@ from koala.cli.errors import UserError, say
 from koala.cli.job.sending import text_to_send
 from koala.cli.job.text_problems import shown_at_place, source_to_send
 from koala.cli.terminal.output import counted, print_json
-from koala.cli.terminal.words import clean, listed
+from koala.cli.terminal.words import clean
+from koala.words.phrases import listed
 
 if TYPE_CHECKING:
     from koala.client import Client

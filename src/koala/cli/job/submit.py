@@ -23,8 +23,9 @@ from koala.cli.job.text_problems import shown_at_place, source_to_send
 from koala.cli.job.waiting import end_with, warn_if_hopeless, watch_job
 from koala.cli.terminal.output import console, counted, print_json
 from koala.cli.terminal.progress import byte_counter
-from koala.cli.terminal.words import clean, span, with_its_time
+from koala.cli.terminal.words import clean, clock_at, span
 from koala.descriptions import is_graph
+from koala.words.expectations import with_its_time
 
 if TYPE_CHECKING:
     from koala.client import Client
@@ -192,7 +193,8 @@ def _print_dry_run(ctx: click.Context, answer: DryRun, as_json: bool) -> None:
             console().print(told, markup=False, highlight=False)
         print_notes({"": answer.notes})
         if answer.kept_back:
-            say(f"It would not go now: {clean(with_its_time(answer.kept_back, answer.begins_at))}.")
+            why = with_its_time(answer.kept_back, answer.begins_at, clock_at(None))
+            say(f"It would not go now: {clean(why)}.")
     if answer.refusal is not None or answer.kept_back:
         ctx.exit(EXIT_REFUSED)
 

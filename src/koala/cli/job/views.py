@@ -14,20 +14,19 @@ from koala.cli.terminal.words import (
     ago,
     clean,
     clock,
+    clock_at,
     first_element,
     job_note,
     places_words,
-    planned,
     progress_bar,
     share_bar,
     shown_state,
     size,
     span,
-    start_words,
     state_text,
-    with_its_time,
 )
 from koala.model.nodes import gpu_time_text
+from koala.words.expectations import planned, start_sentences, with_its_time
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -311,7 +310,8 @@ def print_explanation(found: Explanation, now: float) -> None:
     title.append_text(state_text("array" if found.state == "unfolding" else found.state))
     title.append(f"  since {clock(found.since, now)}, {ago(found.since, now)}", style="dim")
     out.print(title)
-    meaning = with_its_time(found.meaning, found.begins_at, now)
+    local = clock_at(now)
+    meaning = with_its_time(found.meaning, found.begins_at if found.state == "held" else None, local)
     out.print(Text(clean(meaning[:1].upper() + meaning[1:] + ".")))
     if found.next_element is not None:
         out.print(Text(f"Its next element is job {found.next_element}:"))
@@ -325,10 +325,10 @@ def print_explanation(found: Explanation, now: float) -> None:
             elements = counted(found.elements_before, "element")
             too = ", too" if found.place_in_line > 1 else ""
             out.print(Text(f"{elements} of arrays {come} before it{too}, one after the other."))
-    for told in start_words(found, now, found.elements_before):
-        out.print(Text(told))
+    for told in start_sentences(found, now, local, found.elements_before):
+        out.print(Text(clean(told)))
     for each in found.planned_before:
-        plan = planned(each.expected_at, each.expected_sites, now)
+        plan = clean(planned(each.expected_at, each.expected_sites, now, local))
         whose = "A job of another user" if each.job is None else f"Job {each.job}"
         out.print(Text(f"{whose}, which comes before it, has its places planned for {plan}."))
     if found.refusal is not None:

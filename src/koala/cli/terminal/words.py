@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from koala.descriptions.errors import is_unprintable
+from koala.words import expectations
+from koala.words.expectations import with_its_time
 
 if TYPE_CHECKING:
     from rich.text import Text
 
-    from koala.model.api import DryRun, ElementCountsInfo, Explanation, JobSummary, Place, SiteInfo
+    from koala.model.api import ElementCountsInfo, JobSummary, Place, SiteInfo
 
 STATE_STYLES = {
     "waiting": "yellow",
@@ -40,8 +42,6 @@ OURS, OTHERS, IDLE, BARRIER, SHUT = (
     "-",
 )
 _SITE_SIGNS = (f"{OURS} ours", f"{OTHERS} others", f"{IDLE} idle", f"{SHUT} not in use")
-# How the core speaks of the time before which a job is not tried; it knows nothing of time zones.
-_ITS_TIME = "its time (begin_at)"
 _UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
 _SIZES = ("bytes", "kB", "MB", "GB", "TB", "PB")
 
@@ -71,47 +71,14 @@ def clock(at: float, now: float | None = None) -> str:
 
 
 def expected(at: float, sites: Sequence[str], now: float | None = None) -> str:
-    """A plan of a job in words: ``expected at 14:05:10 on delft and leiden``. One whose time has come waits until
-    what was to end has ended."""
-    where = f" on {listed([clean(site) for site in sites])}" if sites else ""
-    is_over = at <= (time.time() if now is None else now)
-    return f"expected {'any moment' if is_over else f'at {clock(at, now)}'}{where}"
+    """A plan of a job in words: ``expected at 14:05:10 on delft and leiden``."""
+    now = time.time() if now is None else now
+    return expectations.expected(at, [clean(site) for site in sites], now, clock_at(now))
 
 
-def planned(at: float, sites: Sequence[str], now: float | None = None) -> str:
-    """For when and where a job has a plan: ``14:05:10 on delft and leiden``."""
-    return expected(at, sites, now).removeprefix("expected ").removeprefix("at ")
-
-
-# Of a job that had to start by now if every job kept to its walltime.
-LATE = "it should have started by now"
-# Of one behind elements of arrays, which may have their turns in another order than is counted on.
-NOT_PUT_OFF = "no element of an array that comes before puts its plan off"
-
-
-def start_words(found: Explanation | DryRun, now: float, elements_before: int = 0) -> list[str]:
-    """When a job that waits is expected to start, when at the latest, and for whose ends it waits, in sentences.
-    ``elements_before`` elements of arrays, which are no jobs yet, come before it."""
-    if found.expected_at is None:
-        return []
-    plan = expected(found.expected_at, found.expected_sites, now)
-    latest = ""
-    if found.latest_at is not None and found.latest_at <= now:
-        latest = f"; {LATE}"
-    elif found.latest_at is not None:
-        latest = f"; at the latest at {clock(found.latest_at, now)}, if every job uses its whole walltime"
-        if elements_before:
-            latest += f" and {NOT_PUT_OFF}"
-    told = [f"{plan[:1].upper()}{plan[1:]}, if nobody comes before{latest}."]
-    if found.ends_before:
-        jobs = "job" if len(found.ends_before) == 1 else "jobs"
-        told.append(f"It waits for the end of {jobs} {listed([str(job) for job in found.ends_before])}.")
-    return told
-
-
-def listed(names: Sequence[str]) -> str:
-    """Names in a sentence: ``a``, ``a and b``, ``a, b and c``."""
-    return " and ".join([*([", ".join(names[:-1])] if len(names) > 1 else []), *names[-1:]])
+def clock_at(now: float | None) -> Callable[[float], str]:
+    """How moments are written at this time."""
+    return lambda at: clock(at, now)
 
 
 def size(size_bytes: float) -> str:
@@ -177,13 +144,8 @@ def job_note(job: JobSummary, verdict: str = "", *, short: bool = False) -> str:
     if job.runs > 1:
         notes.append("restarted" if job.runs == 2 else f"restarted {job.runs - 1} times")
     if job.reason not in ("", job.state) and job.state != "done" and not quoted:
-        notes.append(clean(with_its_time(job.reason, job.begins_at)))
+        notes.append(clean(with_its_time(job.reason, job.begins_at, clock_at(None))))
     return "; ".join(notes)
-
-
-def with_its_time(text: str, at: float | None, now: float | None = None) -> str:
-    """Words on a job that waits for its time, with that time where it is known."""
-    return text if at is None else text.replace(_ITS_TIME, f"its time, {clock(at, now)}")
 
 
 def elements_words(elements: ElementCountsInfo) -> str:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 
 from koala.model.api import JobSummary, Place, SiteInfo
+from koala.words import expectations
 
-# How the core speaks of the time before which a job is not tried.
-_ITS_TIME = "its time (begin_at)"
 _MINUTE_S, _HOUR_S, _DAY_S = 60, 3_600, 86_400
 
 
@@ -42,22 +41,23 @@ def clock_time(at: float) -> str:
 
 
 def expected(at: float, sites: Sequence[str], now: float) -> str:
-    """A plan of a job: ``expected at 14:05:10 UTC on delft and leiden``; with its date where that is not today's. One
-    whose time has come waits until what was to end has ended."""
-    when = f"at {clock_time(at)} UTC" if _utc(at).date() == _utc(now).date() else f"at {moment(at)}"
-    when = "any moment" if at <= now else when
-    where = f"{', '.join(sites[:-1])} and {sites[-1]}" if len(sites) > 1 else "".join(sites)
-    return f"expected {when} on {where}" if sites else f"expected {when}"
+    """A plan of a job: ``expected at 14:05:10 UTC on delft and leiden``."""
+    return expectations.expected(at, sites, now, clock_at(now))
 
 
 def planned(at: float, sites: Sequence[str], now: float) -> str:
     """For when and where a job has a plan: ``14:05:10 UTC on delft and leiden``."""
-    return expected(at, sites, now).removeprefix("expected ").removeprefix("at ")
+    return expectations.planned(at, sites, now, clock_at(now))
 
 
-def with_its_time(text: str, at: float | None, now: float) -> str:
-    """Words on a job that waits for its time, with that time where it is known."""
-    return text if at is None else text.replace(_ITS_TIME, f"its time, {planned(at, (), now)}")
+def with_its_time(why: str, at: float | None, now: float) -> str:
+    """What keeps a job back and, where that is known, the time for which it waits."""
+    return expectations.with_its_time(why, at, clock_at(now))
+
+
+def clock_at(now: float) -> Callable[[float], str]:
+    """How moments are written at this time: with the date where that is not today's."""
+    return lambda at: f"{clock_time(at)} UTC" if _utc(at).date() == _utc(now).date() else moment(at)
 
 
 def machine_moment(at: float) -> str:

@@ -43,7 +43,7 @@ from koala.files.contents import ContentStore
 from koala.model.errors import UnavailableError
 from koala.model.facts import TurnEntry
 from koala.model.grid import Grid, SiteKind
-from koala.model.messages import AnyEvent, CancelTransfer, Command, EndedJob, Tick
+from koala.model.messages import AnyEvent, CancelTransfer, Command, EndedJob, Tick, Token
 from koala.model.request import FileName, GraphJob, JobId, Request, SiteName
 from koala.policies import Catalogue
 from koala.policies.interface import link_s
@@ -332,9 +332,9 @@ class Engine:
         """Since when a site cannot be used, and why; None while it can."""
         return self._silences.of(site)
 
-    def defects_of(self, site: SiteName) -> list[str]:
-        """What our own code raised on at a site and has not got done since."""
-        return self._defects.of(site)
+    def defects_of(self, site: SiteName, token: Token | None = None) -> list[str]:
+        """What our own code raised on at a site, or on one component there, and has not got done since."""
+        return self._defects.of(site, token)
 
     def silent_sites(self) -> tuple[tuple[SiteName, SiteTrouble], ...]:
         """The sites that cannot be used, each with what is wrong."""

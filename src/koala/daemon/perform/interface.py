@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from typing import NamedTuple, Protocol
 
-from koala.model.messages import AnyEvent, SiteSilent
+from koala.model.messages import AnyEvent, SiteSilent, Token
 from koala.model.request import SiteName
 
 _log = logging.getLogger("koala.daemon.sites")
@@ -89,20 +89,24 @@ class SiteDefects:
     no trust: an operator is told."""
 
     def __init__(self) -> None:
-        self._raised: dict[SiteName, dict[str, str]] = {}
+        self._raised: dict[SiteName, dict[str, tuple[Token | None, str]]] = {}
 
-    def raised(self, site: SiteName, what: str, error: Exception) -> None:
-        """This was being done when it was raised."""
+    def raised(self, site: SiteName, what: str, error: Exception, token: Token | None = None) -> None:
+        """This was being done when it was raised, to the component of that token where it is about one."""
         words = f"{type(error).__name__}: {error}".encode(errors="backslashreplace").decode()
-        self._raised.setdefault(site, {})[what] = words[:REASON_CHARACTERS_MAX]
+        self._raised.setdefault(site, {})[what] = token, words[:REASON_CHARACTERS_MAX]
 
     def worked(self, site: SiteName, what: str) -> None:
         """It has been done since, or is not to be done any more."""
         self._raised.get(site, {}).pop(what, None)
 
-    def of(self, site: SiteName) -> list[str]:
-        """Each in a sentence."""
-        return [f"{what}: an error inside Koala ({words})" for what, words in self._raised.get(site, {}).items()]
+    def of(self, site: SiteName, token: Token | None = None) -> list[str]:
+        """Each in a sentence: all of a site, or those about one component."""
+        return [
+            f"{what}: an error inside Koala ({words})"
+            for what, (about, words) in self._raised.get(site, {}).items()
+            if token is None or about == token
+        ]
 
     def clear(self) -> None:
         """Everything is done anew."""

@@ -271,7 +271,7 @@ class SiteWorker:
         _log.error("site %s: %s could not be performed", name, task.what, exc_info=error)
         task.defects += 1
         task.waits.begin()
-        self._defects.raised(name, task.what, error)
+        self._defects.raised(name, task.what, error, task.token)
         if task.defects < self._tries_max or isinstance(command, _Reconcile):
             self._failed.append(task)
             return

@@ -432,8 +432,7 @@ class Service:
         stuck = [
             f"{each.site}: {said}"
             for each in self._engine.components_of(job)
-            for said in self._engine.defects_of(each.site)
-            if f"component {each.token}:" in said
+            for said in self._engine.defects_of(each.site, each.token)
         ]
         under_way = self._engine.files_under_way()
         stuck += [
