@@ -20,7 +20,7 @@ from tests.support.core_driver import CoreDriver, ask, assert_clean, assert_ledg
 def _fail(driver: CoreDriver, exit_code: int | None = 1, outcome: Outcome = Outcome.FAILED) -> str:
     """Let the job's component fail; the site at which it did."""
     driver.settle()
-    (claim,) = driver.job(1).claims
+    (claim,) = driver.job(1).placed.claims
     assert claim is not None
     driver.ready(claim.token)
     driver.pass_time(1.0)

@@ -24,7 +24,7 @@ def _errors(driver: CoreDriver) -> dict[str, int]:
 def _break(driver: CoreDriver, job_id: int = 1) -> str:
     """Let the job's only component reach the barrier and break; the site at which it did."""
     driver.pass_time(70.0)  # longer than any rest after a quick return
-    (claim,) = driver.job(job_id).claims
+    (claim,) = driver.job(job_id).placed.claims
     assert claim is not None
     driver.ready(claim.token)
     assert driver.state(job_id) is JobState.RUNNING
@@ -37,7 +37,7 @@ def _end_of_run(
 ) -> None:
     """Let the job's only component reach the barrier, and end there."""
     driver.pass_time(70.0)
-    (claim,) = driver.job(1).claims
+    (claim,) = driver.job(1).placed.claims
     assert claim is not None
     driver.ready(claim.token)
     driver.end(claim.token, outcome=outcome, fault=fault, reason="its link has no name", exit_code=exit_code)
@@ -197,7 +197,7 @@ def test_where_sites_say_that_their_nodes_failed_the_job_is_not_to_blame() -> No
     where = []
     for _ in range(7):
         driver.pass_time(70.0)  # longer than any rest after a quick return
-        (claim,) = driver.job(1).claims
+        (claim,) = driver.job(1).placed.claims
         assert claim is not None
         driver.ready(claim.token)
         where.append(driver.ledger.names[claim.site])
@@ -224,7 +224,7 @@ def test_a_site_at_which_all_fails_is_taken_out_at_the_threshold_unless_its_job_
     for site in ("b", "c"):
         driver.send(SiteResumed(at=driver.now, site=site))
     driver.pass_time(70.0)
-    (claim,) = driver.job(1).claims
+    (claim,) = driver.job(1).placed.claims
     assert claim is not None
     assert driver.ledger.names[claim.site] == "b"
     driver.ready(claim.token)

@@ -28,7 +28,7 @@ def _submit(driver: CoreDriver, owner: str, program: str = "solve", **fields: An
 
 def _end(driver: CoreDriver, job: int, outcome: Outcome, exit_code: int | None) -> str:
     driver.pass_time(5.0)
-    (claim,) = driver.job(job).claims
+    (claim,) = driver.job(job).placed.claims
     assert claim is not None
     driver.ready(claim.token)
     driver.pass_time(5.0)

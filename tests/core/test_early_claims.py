@@ -61,7 +61,7 @@ def test_it_claims_what_is_there_and_stands_in_line_for_the_rest() -> None:
     driver.ready("1.2")
     assert (driver.state(1), driver.job(1).wasted_processor_s) == (JobState.RUNNING, 500.0)
     assert [site.early_wasted_processor_s for site in driver.ledger.sites] == [500.0, 0.0]
-    assert driver.job(1).early_until is None
+    assert not driver.job(1).claims_early
     driver.end("1.1", "1.2")
     assert_clean(driver.ledger)
 
@@ -177,7 +177,10 @@ def test_for_what_our_own_jobs_hold_it_waits_until_they_let_go() -> None:
     low = driver.run(ask(part(10, "b"), walltime_s=300.0))
     driver.submit(ask(part(10, "a"), part(10, "b")))
     driver.wait_until(10.0)
-    assert (driver.state(2), [claim is None for claim in driver.job(2).claims]) == (JobState.CLAIMING, [False, True])
+    assert (driver.state(2), [claim is None for claim in driver.job(2).placed.claims]) == (
+        JobState.CLAIMING,
+        [False, True],
+    )
     driver.end(*low)
     driver.settle()
     assert driver.state(2) is JobState.STARTING
@@ -208,4 +211,4 @@ def test_a_snapshot_keeps_what_is_kept() -> None:
     snapshot = decode_snapshot(encode_snapshot(driver.scheduler.snapshot()))
     again = Scheduler.from_snapshot(driver.scheduler.grid, Catalogue.builtin(), snapshot)
     assert again.ledger.kept_early == [(1, 20, 450.0, 600.0)]
-    assert again.ledger.jobs[1].early_until == 600.0
+    assert again.ledger.jobs[1].placed.early_until == 600.0

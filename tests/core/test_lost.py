@@ -78,7 +78,7 @@ def test_one_at_the_barrier_of_a_silent_site_leaves_and_one_at_a_site_that_answe
         driver.submit(ask(6, 6))
         driver.ready("1.1")
         assert starts(silence(driver, "a", answers=answers)) == ([] if answers else [("1.3", "c")])
-        assert driver.job(1).ready == (1 if answers else 0)
+        assert driver.job(1).placed.ready == (1 if answers else 0)
         assert_ledger_balances(driver.ledger)
 
 
@@ -206,7 +206,7 @@ def test_whatever_the_other_sites_say_meanwhile_nothing_holds_a_restart_back_unt
         each.happen(driver)
 
     def runs_elsewhere() -> bool:
-        sites = {driver.ledger.names[claim.site] for claim in driver.job(1).claims if claim is not None}
+        sites = {driver.ledger.names[claim.site] for claim in driver.job(1).claims}
         return driver.state(1) is JobState.DONE or (driver.state(1) is JobState.RUNNING and "a" not in sites)
 
     until = driver.now + ELSEWHERE_S

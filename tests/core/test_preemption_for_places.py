@@ -123,7 +123,7 @@ def test_it_takes_what_is_idle_and_preempts_for_the_rest_alone() -> None:
     driver.run(ask(part(4, "a")))
     driver.submit(ask(part(6, "a"), part(10, "b"), high=True))
     assert victims(driver) == [1]
-    assert (driver.state(3), [claim is not None for claim in driver.job(3).claims]) == (
+    assert (driver.state(3), [claim is not None for claim in driver.job(3).placed.claims]) == (
         JobState.CLAIMING,
         [False, True],
     )

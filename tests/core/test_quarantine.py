@@ -170,7 +170,7 @@ def test_what_raises_while_it_is_given_back_is_left_out_and_told() -> None:
     driver = CoreDriver({"a": 4, "b": 4})
     driver.send(JobSubmitted(at=0.0, job=1, request=ask(2, 2)))
     job = driver.ledger.jobs[1]
-    job.link_demands = [(10**6, 1)]  # which no link has
+    job.placed.link_demands = [(10**6, 1)]  # which no link has
     turn = driver.scheduler.handle(JobQuarantined(at=0.0, job=1, reason="an error of ours"))
     aborts = kind(turn.commands, AbortComponent)
     assert len(aborts) == 2
@@ -185,8 +185,8 @@ def test_a_step_that_raises_keeps_the_job_from_giving_back_nothing_else() -> Non
     driver.submit(ask(part(10, "a", "f"), high=True))
     tokens = driver.run(ask(part(10, "a")))
     driver.wait_until(75.0)
-    assert driver.job(1).earmarks
-    driver.job(1).link_demands = [(10**6, 1)]  # which no link has
+    assert driver.job(1).placed.earmarks
+    driver.job(1).placed.link_demands = [(10**6, 1)]  # which no link has
     commands = driver.send(JobQuarantined(at=driver.now, job=1, reason="an error of ours"))
     assert len(kind(commands, CancelTransfer)) == 1
     snapshot = decode_snapshot(encode_snapshot(driver.scheduler.snapshot()))

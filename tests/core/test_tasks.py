@@ -49,6 +49,5 @@ def test_the_books_keep_the_tasks_of_a_placed_job() -> None:
     books = decode_snapshot(encode_snapshot(driver.scheduler.snapshot()))
     again = Scheduler.from_snapshot(driver.scheduler.grid, None, books)
     (job,) = again.ledger.jobs.values()
-    assert job.spots is not None
-    assert job.spots.tasks == ((0, 1, 2), (3, 4, 5))
-    assert job.spots == driver.ledger.jobs[job.id].spots
+    assert job.placed.spots.tasks == ((0, 1, 2), (3, 4, 5))
+    assert job.placed.spots == driver.ledger.jobs[job.id].placed.spots

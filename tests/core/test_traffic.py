@@ -268,5 +268,8 @@ def test_a_run_that_failed_says_nothing_of_the_next_one() -> None:
     driver.end(tokens[0], outcome=Outcome.SITE_FAILED)
     driver.end(tokens[1], outcome=Outcome.ABORTED)
     driver.settle()
-    job = driver.job(1)
-    assert (job.measured_bit_s, job.sent) == (None, {})
+    assert driver.job(1).placement is None
+    driver.pass_time(70.0)
+    driver.ready(*driver.tokens(1))
+    assert driver.job(1).placed.measured_bit_s is None
+    assert driver.job(1).run.sent == {}

@@ -223,7 +223,7 @@ class CoreDriver:
 
     def tokens(self, job: int) -> list[str]:
         """The tokens of the job's live claims, in the order of its components."""
-        return [claim.token for claim in self.job(job).claims if claim is not None]
+        return [claim.token for claim in self.job(job).claims]
 
     def transfers(self) -> list[str]:
         """The ids of all transfers ever started."""
@@ -264,7 +264,9 @@ def assert_ledger_balances(ledger: Ledger) -> None:
         assert ledger.transfers.by_id[transfer.id] is transfer
     assert len(ledger.transfers.by_id) == len(ledger.transfers.by_key)
     for job in ledger.jobs.values():
-        assert job.transfers_open == sum(not transfer.done for transfer in job.transfers.values())
+        if job.placement is not None:
+            placed = job.placement
+            assert placed.transfers_open == sum(not transfer.done for transfer in placed.transfers.values())
 
 
 def _assert_sites_balance(ledger: Ledger) -> None:
@@ -274,7 +276,8 @@ def _assert_sites_balance(ledger: Ledger) -> None:
         assert set(site.claims) == {claim.token for claim in claims}
         assert site.ours == sum(claim.processors for claim in claims)
         assert site.promised == sum(_promised(job, index) for job in ledger.jobs.values())
-        waiters = {job.id: _earmarked(job, index) for job in ledger.jobs.values() if index in job.earmarks.values()}
+        placed = [job for job in ledger.jobs.values() if job.placement is not None]
+        waiters = {job.id: _earmarked(job, index) for job in placed if index in job.placed.earmarks.values()}
         assert set(site.waiters) == set(waiters)
         assert site.earmarked == sum(waiters.values())
         idle = site.limit - site.others - site.ours - site.earmarked - (site.promised if book.hold_placed else 0)
@@ -299,12 +302,12 @@ def _assert_links_balance(ledger: Ledger) -> None:
     view = ledger.sites.view
     asked = [0] * len(view.wiring.names)
     for job in ledger.jobs.values():
-        if job.spots is None or job.state in GIVEN_BACK:
-            assert not job.link_demands
+        if job.placement is None or job.state in GIVEN_BACK:
+            assert job.placement is None or not job.placement.link_demands
             continue
         assert job.demand is not None
         parts = [0] * len(view.names)
-        for site, size in zip(job.spots.sites, job.spots.sizes, strict=True):
+        for site, size in zip(job.placed.spots.sites, job.placed.spots.sizes, strict=True):
             parts[site] += size
         traffic = job.demand.traffic
         demands = view.wiring.demands_bit_s(traffic.pattern, traffic.dimensions, parts, traffic.per_processor_bit_s)
@@ -314,19 +317,19 @@ def _assert_links_balance(ledger: Ledger) -> None:
 
 
 def _promised(job: Job, index: int) -> int:
-    if job.state not in IN_CLAIMING_QUEUE or job.spots is None:
+    if job.state not in IN_CLAIMING_QUEUE or job.placement is None:
         return 0
-    parts = zip(job.spots.sites, job.spots.sizes, job.claims, strict=True)
+    placed = job.placed
+    parts = zip(placed.spots.sites, placed.spots.sizes, placed.claims, strict=True)
     return sum(
         size
         for part, (site, size, claim) in enumerate(parts)
-        if site == index and claim is None and part not in job.earmarks
+        if site == index and claim is None and part not in placed.earmarks
     )
 
 
 def _earmarked(job: Job, index: int) -> int:
-    assert job.spots is not None
-    return sum(job.spots.sizes[part] for part, site in job.earmarks.items() if site == index)
+    return sum(job.placed.spots.sizes[part] for part, site in job.placed.earmarks.items() if site == index)
 
 
 def assert_clean(ledger: Ledger) -> None:

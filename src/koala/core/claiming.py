@@ -96,7 +96,7 @@ class _Room:
 
     def all(self, component: int) -> list[int]:
         """What is idle for the component, at all sites."""
-        behind = [0 if self._job.early_until is None else site.others for site in self._sites.sites]
+        behind = [site.others if self._job.claims_early else 0 for site in self._sites.sites]
         return [max(0, self.at_for(index, component) - others) for index, others in enumerate(behind)]
 
 
@@ -104,21 +104,20 @@ def plan_claim(
     job: Job, sites: Sites, transfers: Transfers, *, threshold: float, now: float, closed: Collection[int] = ()
 ) -> ClaimPlan:
     """One claiming try of ICP for the job's unclaimed components, none of which starts at the ``closed`` sites."""
-    assert job.spots is not None
     room = _Room(job, sites)
     plan = ClaimPlan()
     stuck: list[int] = []
     for component in _claiming_order(job):
-        index, size = job.spots.sites[component], job.spots.sizes[component]
+        index, size = job.placed.at(component)
         if index not in closed and room.at_for(index, component) >= size:
             plan.start.append(component)
             room.take(index, size, component)
-        elif component in job.earmarks:
+        elif component in job.placed.earmarks:
             room.set_aside(index, size, component)  # what is being freed for it is not for the job's other components
         else:
             stuck.append(component)
-    claimed = sum(claim is not None for claim in job.claims)
-    if (claimed + len(plan.start)) / len(job.claims) < threshold:
+    claimed = sum(claim is not None for claim in job.placed.claims)
+    if (claimed + len(plan.start)) / len(job.placed.claims) < threshold:
         return ClaimPlan(enough=False)
     for component in stuck:
         if not _replace(job, component, room, plan, sites, transfers, now) and job.high and _may_preempt(job):
@@ -135,14 +134,14 @@ def _may_preempt(job: Job) -> bool:
 def _claiming_order(job: Job) -> list[int]:
     """Unclaimed components: those that wait for preempted processors first, then by decreasing size. Where tasks have
     several shapes, in the order in which the shapes were placed: sites give nodes to whoever comes first."""
-    assert job.spots is not None
     assert job.demand is not None
-    sizes = job.spots.sizes
-    unclaimed = [component for component, claim in enumerate(job.claims) if claim is None]
+    placed = job.placed
+    sizes = placed.spots.sizes
+    unclaimed = [component for component, claim in enumerate(placed.claims) if claim is None]
     order = job.demand.claiming_order
     if order:
-        return sorted(unclaimed, key=lambda component: (component not in job.earmarks, order.index(component)))
-    return sorted(unclaimed, key=lambda component: (component not in job.earmarks, -sizes[component], component))
+        return sorted(unclaimed, key=lambda component: (component not in placed.earmarks, order.index(component)))
+    return sorted(unclaimed, key=lambda component: (component not in placed.earmarks, -sizes[component], component))
 
 
 def _replace(
@@ -152,26 +151,25 @@ def _replace(
 
     A transfer that is under way to a site, or has arrived there, for this job or another, need not be made again.
     """
-    assert job.spots is not None
     assert job.demand is not None
-    assert job.start_estimate is not None
-    until_start_s = max(0.0, job.start_estimate - now)
+    until_start_s = max(0.0, job.placed.start_at - now)
 
     def under_way_s(file: str, chunk: tuple[int, int] | None, site: int) -> float:
         return transfers.remaining_s((file, chunk, site), now)
 
-    index = replace_one(job.demand, job.spots, component, room.all(component), until_start_s, sites.view, under_way_s)
+    index = replace_one(
+        job.demand, job.placed.spots, component, room.all(component), until_start_s, sites.view, under_way_s
+    )
     if index < 0:
         return False
-    room.take(index, job.spots.sizes[component], component)
+    room.take(index, job.placed.spots.sizes[component], component)
     plan.replace.append((component, index))
     return True
 
 
 def _preempt(job: Job, component: int, room: _Room, plan: ClaimPlan, sites: Sites) -> None:
     """Choose low-priority jobs at the component's site, the latest job start time first, until it fits."""
-    assert job.spots is not None
-    index, size = job.spots.sites[component], job.spots.sizes[component]
+    index, size = job.placed.at(component)
     site = sites.sites[index]
     if site.trust is Trust.UNUSABLE or site.is_closed:
         return
@@ -186,11 +184,11 @@ def _preempt(job: Job, component: int, room: _Room, plan: ClaimPlan, sites: Site
     if size > room.with_coming(index) + sum(held.values()):
         return
     victims: list[Job] = []
-    for victim in sorted(jobs.values(), key=lambda low: (low.start_estimate or 0.0, low.id), reverse=True):
+    for victim in sorted(jobs.values(), key=lambda low: (low.placed.start_at, low.id), reverse=True):
         if room.with_coming(index) >= size:
             break
         for freed in victim.claims:
-            if freed is not None and not freed.aborting:
+            if not freed.aborting:
                 room.expect(freed.site, freed.processors)  # all of it comes free, on other sites too
         victims.append(victim)
     room.set_aside(index, size, component)
@@ -212,11 +210,12 @@ class JobClaiming:
         ledger = self.ledger
         ledger.about = (job,)
         ledger.claiming.remove(job)
-        early = job.early_until is not None
-        if job.early_until is not None and ledger.now >= job.early_until:
+        placed = job.placed
+        early = placed.early_until is not None
+        if placed.early_until is not None and ledger.now >= placed.early_until:
             self.ending.claim_failed(job, "it may keep them no longer without a start")
             return
-        resumed, job.claim_resumed = job.claim_resumed or early, False
+        resumed, placed.claim_resumed = placed.claim_resumed or early, False
         if not resumed:
             if self.ending.claiming_tries_are_used_up(job):
                 return
@@ -237,7 +236,6 @@ class JobClaiming:
     def claim_as_let_go(self, job: Job, victims: Sequence[Job]) -> None:
         """The job was placed where these jobs are. They return to their queue; what is free is claimed now, and the
         rest, which is kept for it, as they let go of it."""
-        assert job.spots is not None
         ledger = self.ledger
         for victim in victims:
             self._send_back(victim, job, f"preempted by high-priority job {job.id}, which found no places")
@@ -245,25 +243,26 @@ class JobClaiming:
         room = _Room(job, ledger.sites)
         start, wait = [], []
         for component in _claiming_order(job):
-            index, size = job.spots.sites[component], job.spots.sizes[component]
+            index, size = job.placed.at(component)
             if room.at_for(index, component) >= size:
                 start.append(component)
                 room.take(index, size, component)
             else:
                 wait.append(component)
         for component in wait:
-            ledger.sites.earmark(job.spots.sites[component], component, job.spots.sizes[component], job)
+            index, size = job.placed.at(component)
+            ledger.sites.earmark(index, component, size, job)
         for component in start:
             self._claim_component(job, component)
         self._go_on(job)
 
     def _go_on(self, job: Job) -> None:
         """What could be claimed is: the job is on its way, or comes back for the rest."""
-        unclaimed = sum(claim is None for claim in job.claims)
+        unclaimed = sum(claim is None for claim in job.placed.claims)
         if unclaimed == 0:
             self.running.all_claimed(job)
             return
-        if job.state is JobState.PLACED and unclaimed < len(job.claims):
+        if job.state is JobState.PLACED and unclaimed < len(job.placed.claims):
             job.move(JobState.CLAIMING)
         self.running.claim_later(job)
 
@@ -287,7 +286,7 @@ class JobClaiming:
             return  # as another grid file has it
         worth_it = (
             job.state is JobState.STARTING
-            and ledger.now + patience_s < job.deadline
+            and ledger.now + patience_s < job.placed.deadline
             and ledger.now <= timer.at + patience_s  # else nobody looked for long, and what is known is as old
             and (claim.kept_off or ledger.sites.is_short(claim.site))
         )
@@ -307,9 +306,9 @@ class JobClaiming:
         room.close(claim.site)
         if not _replace(job, component, room, plan, ledger.sites, ledger.transfers, ledger.now):
             return None
-        job.claims[component] = None
+        job.placed.claims[component] = None
         if claim.phase is ComponentPhase.READY:
-            job.ready -= 1
+            job.placed.ready -= 1
         claim.given_up = True
         self.ending.abort(claim)
         self._move(job, *plan.replace[0], promised=False)
@@ -321,15 +320,15 @@ class JobClaiming:
 
     def _move(self, job: Job, component: int, site: int, *, promised: bool = True) -> None:
         """The component goes to another site, and its files with it; ``promised`` is one that was not claimed."""
-        assert job.spots is not None
         assert job.demand is not None
         ledger = self.ledger
-        before, size = job.spots.sites[component], job.spots.sizes[component]
-        sites = (*job.spots.sites[:component], site, *job.spots.sites[component + 1 :])
-        job.spots = job.spots._replace(sites=sites)
-        job.places = ledger.places(job.spots)
+        placed = job.placed
+        before, size = placed.at(component)
+        sites = (*placed.spots.sites[:component], site, *placed.spots.sites[component + 1 :])
+        placed.spots = placed.spots._replace(sites=sites)
+        placed.places = ledger.places(placed.spots)
         if ledger.links.concerns(job):
-            if job.link_demands:
+            if placed.link_demands:
                 ledger.links.remove(job)
             ledger.links.add(job)
         if promised:
@@ -340,16 +339,15 @@ class JobClaiming:
         job.tell(ledger.now, "moved", component, before, site)
         if job.demand.has_files:
             self.staging.redirect(job, component)
-            needed = {(job.transfers[key].source, key[2]): None for key in job.needs[component]}
+            needed = {(placed.transfers[key].source, key[2]): None for key in placed.needs[component]}
             believed = ledger.forecasts.believed(needed)
             if believed:
                 job.tell(ledger.now, "believed_links", believed)
 
     def _preempt(self, job: Job, component: int, victims: list[Job]) -> None:
         """The victims return to their queue; what they free is kept for the component."""
-        assert job.spots is not None
         ledger = self.ledger
-        site, size = job.spots.sites[component], job.spots.sizes[component]
+        site, size = job.placed.at(component)
         ledger.sites.earmark(site, component, size, job)
         job.tell(ledger.now, "preempts", component, site, tuple(victim.id for victim in victims))
         for victim in victims:
@@ -363,8 +361,8 @@ class JobClaiming:
         self.ledger.about = (job,)
 
     def _claim_component(self, job: Job, component: int) -> ComponentClaim:
-        assert job.spots is not None
-        self.ledger.sites.redeem(component, job.spots.sites[component], job.spots.sizes[component], job)
+        site, size = job.placed.at(component)
+        self.ledger.sites.redeem(component, site, size, job)
         claim = self.running.start_component(job, component)
         if job.timer is None:
             self.running.look_after_later(job)

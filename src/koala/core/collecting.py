@@ -38,30 +38,29 @@ class OutputCollecting:
         """The last component of a run has returned success."""
         self.ending.give_back(job)
         job.move(JobState.COLLECTING)
-        job.tell(self.ledger.now, "collecting", tuple(sorted(self._where(job, job.workspaces))))
+        job.tell(self.ledger.now, "collecting", tuple(sorted(self._where(job, job.run.workspaces))))
         self._order(job)
 
     def _where(self, job: Job, components: Iterable[int]) -> set[int]:
-        assert job.spots is not None
-        return {job.spots.sites[component] for component in components}
+        return {job.placed.spots.sites[component] for component in components}
 
     def _order(self, job: Job) -> None:
         """Have collected what is not yet, and come back to it: orders and answers may get lost."""
-        assert job.spots is not None
         ledger = self.ledger
-        for component, token in sorted(job.workspaces.items()):
-            if component not in job.collected:
+        run = job.run
+        for component, token in sorted(run.workspaces.items()):
+            if component not in run.collected:
                 ledger.commands.append(
                     CollectOutputs(
                         job=job.id,
                         token=token,
-                        site=ledger.names[job.spots.sites[component]],
+                        site=ledger.names[job.placed.spots.sites[component]],
                         part=component,
                         outputs=job.request.outputs_of(component),
                     )
                 )
-        wait_s = ledger.parameters.answer_timeout_s * min(2**job.collect_tries, COLLECT_WAIT_FACTOR_MAX)
-        job.collect_tries += 1
+        wait_s = ledger.parameters.answer_timeout_s * min(2**run.collect_tries, COLLECT_WAIT_FACTOR_MAX)
+        run.collect_tries += 1
         job.timer = ledger.timers.set(ledger.now + wait_s, Alarm.COLLECT_AGAIN, job.id)
 
     def _again(self, job_id: JobId) -> None:
@@ -76,22 +75,22 @@ class OutputCollecting:
         if job is None or job.state is not JobState.COLLECTING:
             return
         self.ledger.about = (job,)
-        for component, token in job.workspaces.items():
-            if token == event.token and component not in job.collected:
+        for component, token in job.run.workspaces.items():
+            if token == event.token and component not in job.run.collected:
                 self._collected(job, component, event)
                 return
 
     def _collected(self, job: Job, component: int, event: OutputsCollected) -> None:
-        assert job.spots is not None
-        site = self.ledger.names[job.spots.sites[component]]
+        site = self.ledger.names[job.placed.spots.sites[component]]
         if event.problem:
             self._register(job)
             reason = f"its components are done, but what component {component} made on {site} cannot be collected"
             self.ending.end(job, JobState.FAILED, f"{reason}: {event.problem}")
             return
-        job.collected = job.collected or {}
-        job.collected[component] = event.outputs
-        if len(job.collected) < len(job.workspaces):
+        run = job.run
+        run.collected = run.collected or {}
+        run.collected[component] = event.outputs
+        if len(run.collected) < len(run.workspaces):
             return
         self._register(job)
         missing = self._missing(job)
@@ -110,18 +109,19 @@ class OutputCollecting:
     @staticmethod
     def _missing(job: Job) -> list[str]:
         """The outputs that none of the components made that list them."""
-        made = {output.path for outputs in job.collected.values() for output in outputs}
+        made = {output.path for outputs in job.run.collected.values() for output in outputs}
         listed = {
-            output.path: None for component in sorted(job.workspaces) for output in job.request.outputs_of(component)
+            output.path: None
+            for component in sorted(job.run.workspaces)
+            for output in job.request.outputs_of(component)
         }
         return [path for path in listed if path not in made]
 
     def _register(self, job: Job) -> None:
         """What was collected is in the catalogue from now on, also of a job that fails for what was not."""
-        assert job.spots is not None
         ledger = self.ledger
-        for component, outputs in sorted(job.collected.items()):
-            site = job.spots.sites[component]
+        for component, outputs in sorted(job.run.collected.items()):
+            site = job.placed.spots.sites[component]
             for output in outputs:
                 self._register_one(job, component, site, output)
             if outputs:
@@ -152,7 +152,7 @@ class OutputCollecting:
         if not ledger.states[JobState.COLLECTING]:
             return
         for job in [job for job in ledger.jobs.values() if job.state is JobState.COLLECTING]:
-            if index in self._where(job, job.workspaces):
+            if index in self._where(job, job.run.workspaces):
                 ledger.about = (job,)
                 job.tell(ledger.now, "site_lost", index, reason)
                 self.ending.back_to_queue(job, f"{ledger.names[index]} is lost, and with it what the job made there")

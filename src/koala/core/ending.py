@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from koala.core.failures.avoidance import SiteAvoidance, after_restarts
 from koala.core.lifecycle import GIVEN_BACK, IN_CLAIMING_QUEUE, JobState
 from koala.core.state.checkpoints import grace_s, is_saving, still_runs
-from koala.core.state.encoded import NO_ENTRIES, NO_ITEMS
 from koala.core.state.job import ComponentClaim, Job
 from koala.core.state.ledger import ENDED_KEPT, Ledger, first_given, tries_in_words
 from koala.core.state.timers import Alarm
@@ -52,28 +53,29 @@ class JobEnding:
             job.claim_fraction = max(least, job.claim_fraction - step)
         job.claiming_tries_in_row = 0
         job.tell(ledger.now, "returned", reason)
-        savers = [claim for claim in job.claims if claim is not None and is_saving(claim)]
+        savers = [claim for claim in job.claims if is_saving(claim)]
         if savers:
             job.tell(ledger.now, "asked_to_save", len(savers), grace_s(savers[0]))
         ledger.facts.append(JobRequeued(job=job.id, reason=reason))
         if ran:
             job.move(_UNWINDING)
-            job.outstanding = sum(claim is not None and not claim.fenced for claim in job.claims)
-            if job.outstanding > 0:
+            job.run.outstanding = sum(not claim.fenced for claim in job.claims)
+            if job.run.outstanding > 0:
                 return
         self._requeue(job)
 
     def let_go(self, claim: ComponentClaim) -> None:
         """A site has let go of an aborted component, or is lost; for one that is fenced nobody waits."""
         job = claim.job
-        if job.state is _UNWINDING and claim in job.claims and not claim.fenced:
-            job.outstanding -= 1
-            if job.outstanding == 0:
+        if job.state is _UNWINDING and claim in job.placed.claims and not claim.fenced:
+            run = job.run
+            run.outstanding -= 1
+            if run.outstanding == 0:
                 self._requeue(job)
 
     def claim_failed(self, job: Job, reason: str) -> None:
         """Not all components could be claimed: back to the queue, unless its tries are used up."""
-        if job.early_until is not None:
+        if job.claims_early:
             self.back_to_queue(job, f"what it claimed early is given back: {reason}", lower=False)
         elif not self.claiming_tries_are_used_up(job):
             tries = job.claiming_tries_in_row
@@ -260,21 +262,21 @@ class JobEnding:
     def set_aside(self, job: Job, reason: str, at: float) -> None:
         """Our own code raised on this job: it keeps nothing. What raises once more is left out and told, so that this
         always comes to its end; a restart counts anew what sites hold and are promised."""
-        steps = (
-            self.leave_placement_queue,
-            self._leave_links,
-            self._leave_claiming_queue,
-            self._abort_rest,
-            self._leave_transfers,
-            self._leave_sites,
-        )
+        steps: list[Callable[[Job], None]] = [self.leave_placement_queue]
+        if job.placement is not None:
+            steps += [
+                self._leave_links,
+                self._leave_claiming_queue,
+                self._abort_rest,
+                self._leave_transfers,
+                self._leave_sites,
+            ]
         for give_back in steps:
             try:
                 give_back(job)
             except Exception as error:
                 job.tell(at, "not_given_back", repr(error))
         job.stop_timer()
-        job.joining = 0
         self._forget_places(job)
         job.demand = None
         job.avoiding = ()
@@ -315,59 +317,51 @@ class JobEnding:
     @staticmethod
     def _forget_places(job: Job) -> None:
         for claim in job.claims:
-            if claim is not None:
-                claim.given_up = True
-        job.claims = NO_ITEMS
-        job.spots = None
-        job.places = ()
-        job.started_at = job.early_until = None
-        job.forget_traffic()
-        job.ready = 0
-        job.workspaces = NO_ENTRIES
-        job.collected = NO_ENTRIES
-        job.collect_tries = 0
+            claim.given_up = True
+        job.placement = None
 
     def give_back(self, job: Job, *, saving: bool = False) -> None:
         """Let go of everything that the job holds, is promised or waits for."""
         job.stop_timer()
-        job.joining = 0
-        if job.spots is None or job.state in GIVEN_BACK:
-            return  # it has none, or has given them back already
-        if job.link_demands:
-            self._leave_links(job)
+        placement = job.placement
+        if placement is None:
+            return
+        if placement.run is not None:
+            placement.run.joining = 0
+        if job.state in GIVEN_BACK:
+            return
+        self._leave_links(job)
         self._leave_claiming_queue(job)
         self._abort_rest(job, saving=saving)
-        if job.transfers:
-            self._leave_transfers(job)
+        self._leave_transfers(job)
         self._leave_sites(job)
 
     def _leave_links(self, job: Job) -> None:
-        if job.link_demands:
+        if job.placed.link_demands:
             self.ledger.links.remove(job)
 
     def _leave_claiming_queue(self, job: Job) -> None:
         if job.state in IN_CLAIMING_QUEUE:
-            assert job.spots is not None
-            ledger = self.ledger
-            ledger.claiming.remove(job)
-            for component, claim in enumerate(job.claims):
-                if component in job.earmarks:
-                    ledger.sites.unmark(component, job.spots.sizes[component], job)
-                elif claim is None:
-                    ledger.sites.withdraw(job.spots.sites[component], job.spots.sizes[component], job)
+            placed, sites = job.placed, self.ledger.sites
+            self.ledger.claiming.remove(job)
+            for component, (site, size) in enumerate(zip(placed.spots.sites, placed.spots.sizes, strict=True)):
+                if component in placed.earmarks:
+                    sites.unmark(component, size, job)
+                elif placed.claims[component] is None:
+                    sites.withdraw(site, size, job)
 
     def _abort_rest(self, job: Job, *, saving: bool = False) -> None:
         for claim in job.claims:
-            if claim is not None and still_runs(claim):
+            if still_runs(claim):
                 self.abort(claim, saving=saving)
 
     def _leave_transfers(self, job: Job) -> None:
-        if job.transfers:
+        if job.placed.transfers:
             self.ledger.transfers.leave(job, self.ledger.commands)
 
     def _leave_sites(self, job: Job) -> None:
-        if job.spots is not None and job.state not in GIVEN_BACK:
-            for site in job.spots.sites:
+        if job.state not in GIVEN_BACK:
+            for site in job.placed.spots.sites:
                 self.ledger.sites.leave(site, job)
 
     def abort(self, claim: ComponentClaim, *, saving: bool = False) -> None:

@@ -129,14 +129,14 @@ class SiteLoss:
 
     def _wait_no_more(self, job: Job, index: int) -> None:
         """What was being freed there for the job will not come: it looks for another place now."""
-        assert job.spots is not None
         ledger = self.ledger
         ledger.about = (job,)
-        for component in [component for component, site in job.earmarks.items() if site == index]:
-            size = job.spots.sizes[component]
+        placed = job.placed
+        for component in [component for component, site in placed.earmarks.items() if site == index]:
+            size = placed.spots.sizes[component]
             ledger.sites.unmark(component, size, job)
             ledger.sites.promise(index, size, job)
-        job.claim_resumed = True
+        placed.claim_resumed = True
         ledger.claiming.move(job, ledger.now)
 
     def _heard(self, index: int, unfit: str = "") -> None:

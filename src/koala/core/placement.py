@@ -16,7 +16,7 @@ from koala.core.preemption.victims import Victims
 from koala.core.running import JobRunning
 from koala.core.staging import JobStaging
 from koala.core.state.encoded import INFINITY
-from koala.core.state.job import Job
+from koala.core.state.job import Job, JobPlaces
 from koala.core.state.ledger import Ledger, tries_in_words
 from koala.core.state.queues import PlacementQueue
 from koala.core.state.timers import Alarm
@@ -421,12 +421,12 @@ class JobPlacing:
     def _tell_links(self, job: Job) -> None:
         """What was believed of the links that decided: those that its files come over, and, under a policy that goes
         by the network, those between its sites."""
-        assert job.spots is not None
         assert job.demand is not None
-        links = {(transfer.source, transfer.key[2]): None for transfer in job.transfers.values()}
+        placed = job.placed
+        links = {(transfer.source, transfer.key[2]): None for transfer in placed.transfers.values()}
         deciding = job.demand.policy if job.demand.bounds is not None else job.demand.rule
         if deciding.form in (Form.NETWORK, Form.FLEXIBLE_NETWORK):
-            links |= dict.fromkeys(combinations(sorted(set(job.spots.sites)), 2))
+            links |= dict.fromkeys(combinations(sorted(set(placed.spots.sites)), 2))
         believed = self.ledger.forecasts.believed(links)
         if believed:
             job.tell(self.ledger.now, "believed_links", believed)
@@ -474,7 +474,7 @@ class JobPlacing:
             self.ending.leave_placement_queue(job)
             self.early.note(job, until)
             job.tell(ledger.now, "claims_early", until - ledger.now)
-            self._place(job, spots, start_at=plan_at)
+            self._place(job, spots, start_at=plan_at, early_until=until)
             self._unfold_later(job)
         ledger.about = ()
 
@@ -483,24 +483,31 @@ class JobPlacing:
         if job.array in self.ledger.arrays:
             self.ledger.to_unfold[job.array] = None
 
-    def _place(self, job: Job, spots: Spots, victims: Sequence[Job] = (), *, start_at: float | None = None) -> None:
+    def _place(
+        self,
+        job: Job,
+        spots: Spots,
+        victims: Sequence[Job] = (),
+        *,
+        start_at: float | None = None,
+        early_until: float | None = None,
+    ) -> None:
         """The policy found places: bring the files, and claim when L of the longest transfer has passed; or at once,
         as the victims let go of them, where there are any, or before its start where that is planned."""
         assert job.demand is not None
         ledger = self.ledger
         now = ledger.now
         job.stop_timer()
-        job.spots = spots
         job.placed_at = now
-        job.claims = [None] * len(spots.sites)
+        job.placement = placed = JobPlaces(spots, ledger.places(spots), now, early_until=early_until)
         if ledger.links.concerns(job):
             ledger.links.add(job)
         transfer_s = self.staging.transfer_files(job) if job.demand.has_files else 0.0
-        job.start_estimate = now + transfer_s if start_at is None else max(now, start_at)
+        placed.start_at = job.start_estimate = now + transfer_s if start_at is None else max(now, start_at)
         if job.first_start_estimate is None:
             job.first_start_estimate = job.start_estimate
         if ledger.plans_made:
-            job.hold_until = job.start_estimate + ledger.planned_s(job)
+            placed.hold_until = placed.start_at + ledger.planned_s(job)
             ledger.planned.pop(job.id, None)
             job.plan_at = job.plan_spots = job.plan_told_at = None
         job.move(_PLACED)
@@ -509,8 +516,7 @@ class JobPlacing:
         job.tell(now, "placed", spots.sites, spots.sizes, transfer_s)
         if ledger.forecasts.series:
             self._tell_links(job)
-        job.places = ledger.places(spots)
-        ledger.facts.append(JobPlaced(job=job.id, places=job.places))
+        ledger.facts.append(JobPlaced(job=job.id, places=placed.places))
         if transfer_s > 0 and start_at is None:
             for site, size in zip(spots.sites, spots.sizes, strict=True):
                 ledger.sites.promise(site, size, job)

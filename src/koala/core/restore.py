@@ -16,7 +16,7 @@ from koala.core.lifecycle import ENDED, GIVEN_BACK, IN_CLAIMING_QUEUE, JobState
 from koala.core.placement import JobPlacing
 from koala.core.state.encoded import INFINITY, Time, known_time
 from koala.core.state.forecasts import LinkSeries
-from koala.core.state.job import ComponentClaim, FileTransfer, Job, Seen, TransferKey
+from koala.core.state.job import ComponentClaim, FileTransfer, Job, JobPlaces, Seen, TransferKey
 from koala.core.state.ledger import Ledger
 from koala.core.state.queues import PlacementQueue
 from koala.core.state.site_belief import SiteBelief
@@ -26,7 +26,7 @@ from koala.core.story import named, story_of
 from koala.model.messages import EndedJob, JobOutcome, Token
 from koala.model.request import SiteName
 from koala.policies import UnknownPolicyError
-from koala.policies.interface import FileAt
+from koala.policies.interface import FileAt, Spots
 
 # How many of a kind are named in an error before the rest is only counted.
 NAMED_IN_ERROR = 5
@@ -177,15 +177,12 @@ class _Restoring:
         if job.placed_at is not None:
             job.start_estimate = known_time(job.start_estimate)
             job.first_start_estimate = known_time(job.first_start_estimate)
-        job.deadline = known_time(job.deadline)
-        job.hold_until = known_time(job.hold_until)
         if job.plan_at is not None:
             self._restore_plan(job)
-        job.claim_at = known_time(job.claim_at)
+        if job.placement is not None:
+            self._restore_places(job, job.placement)
         if job.state in ENDED:
             self._ledger.ended[job.id] = job
-            if not self._same_sites:
-                job.spots = None
             return
         self._ledger.add(job)
         for _, other in job.waits_for:
@@ -199,14 +196,22 @@ class _Restoring:
             self._ledger.avoiders[job.id] = None
         if job.state is not JobState.QUARANTINED:  # its demand may be what cannot be had
             self._restore_demand(job)
-        if job.spots is not None:
-            sites, sizes, tasks = job.spots
-            job.spots = job.spots._replace(sites=tuple([self._site(number) for number in sites]))
-            if not len(sites) == len(sizes) == len(job.places) or len(tasks) not in (0, len(sites)):
-                raise damaged(f"the places of job {job.id} do not go together")
-            job.claims = [None] * len(sites)
-            job.earmarks = {_within(component, sites): job.spots.sites[component] for component in job.earmarks}
-        job.needs = [tuple([self._key(key) for key in keys]) for keys in job.needs]
+
+    def _restore_places(self, job: Job, placed: JobPlaces) -> None:
+        placed.start_at = known_time(placed.start_at)
+        placed.deadline = known_time(placed.deadline)
+        placed.hold_until = known_time(placed.hold_until)
+        placed.claim_at = known_time(placed.claim_at)
+        sites, sizes, tasks = placed.spots
+        if not len(sites) == len(sizes) == len(placed.places) or len(tasks) not in (0, len(sites)):
+            raise damaged(f"the places of job {job.id} do not go together")
+        if job.state in ENDED:
+            if not self._same_sites:
+                placed.spots = Spots((), ())  # their names tell where it was
+            return
+        placed.spots = placed.spots._replace(sites=tuple([self._site(number) for number in sites]))
+        placed.earmarks = {_within(component, sites): placed.spots.sites[component] for component in placed.earmarks}
+        placed.needs = [tuple([self._key(key) for key in keys]) for keys in placed.needs]
 
     def _restore_plan(self, job: Job) -> None:
         """On another grid it is planned anew."""
@@ -250,9 +255,12 @@ class _Restoring:
                 _known(ledger.jobs, job_id, "job")
             transfers.by_id[transfer.id] = transfers.by_key[transfer.key] = transfer
         for job in ledger.jobs.values():
-            job.transfers = transfers.needed(job)
-            job.transfers_open = sum(not transfer.done for transfer in job.transfers.values())
-            if any(job.id not in transfer.jobs for transfer in job.transfers.values()):
+            placed = job.placement
+            if placed is None:
+                continue
+            placed.transfers = transfers.needed(placed)
+            placed.transfers_open = sum(not transfer.done for transfer in placed.transfers.values())
+            if any(job.id not in transfer.jobs for transfer in placed.transfers.values()):
                 raise damaged(f"a transfer for job {job.id} does not name it")
 
     def _restore_forecasts(self) -> None:
@@ -293,15 +301,15 @@ class _Restoring:
             sites[claim.site].claims[claim.token] = claim
             sites[claim.site].ours += claim.processors
             if not claim.given_up and job.state not in ENDED:
-                job.claims[_within(claim.component, job.claims)] = claim
+                job.placed.claims[_within(claim.component, job.placed.claims)] = claim
         for job in ledger.jobs.values():
             if job.state not in IN_CLAIMING_QUEUE:
                 continue
-            assert job.spots is not None
-            for component, (index, size) in enumerate(zip(job.spots.sites, job.spots.sizes, strict=True)):
-                if component in job.earmarks:
+            placed = job.placed
+            for component, (index, size) in enumerate(zip(placed.spots.sites, placed.spots.sizes, strict=True)):
+                if component in placed.earmarks:
                     sites[index].earmarked += size
-                elif job.claims[component] is None:
+                elif placed.claims[component] is None:
                     sites[index].promised += size
         self._restore_availability()
         for site in sites:
@@ -319,14 +327,16 @@ class _Restoring:
         for claim in ledger.claims.values():
             if claim.due_at == 0.0 and not self._same_grid:
                 begun_at = ledger.now if claim.job.started_at is None else claim.job.started_at
-                claim.due_at = claim.job.hold_until = begun_at + ledger.planned_s(claim.job)
+                claim.due_at = begun_at + ledger.planned_s(claim.job)
+                if claim.job.placement is not None:
+                    claim.job.placement.hold_until = claim.due_at
             availability.note(claim)
         for job in ledger.jobs.values():
             if job.state in IN_CLAIMING_QUEUE:
-                assert job.spots is not None
-                for component, (index, size) in enumerate(zip(job.spots.sites, job.spots.sizes, strict=True)):
-                    if job.claims[component] is None:
-                        availability.hold(index, job.id, size, job.hold_until)
+                placed = job.placed
+                for component, (index, size) in enumerate(zip(placed.spots.sites, placed.spots.sizes, strict=True)):
+                    if placed.claims[component] is None:
+                        availability.hold(index, job.id, size, placed.hold_until)
         for index, site in enumerate(ledger.sites):
             site.releases = [(known_time(at), processors) for at, processors in site.releases]
             site.releases_told = [(known_time(at), processors) for at, processors in site.releases_told]
@@ -336,7 +346,7 @@ class _Restoring:
         """What jobs ask of links follows from their places, on this grid's network."""
         ledger, snapshot = self._ledger, self._snapshot
         for job in ledger.jobs.values():
-            if job.spots is not None and job.state not in GIVEN_BACK:
+            if job.placement is not None and job.state not in GIVEN_BACK:
                 ledger.links.put(job)
         for known in snapshot.learned:
             ledger.links.learned.put(known)
@@ -362,7 +372,7 @@ class _Restoring:
                 queue.stand(job)
         for job in ledger.jobs.values():
             if job.state in IN_CLAIMING_QUEUE:
-                ledger.claiming.stand(job, job.claim_at, job.claim_sequence)
+                ledger.claiming.stand(job, job.placed.claim_at, job.placed.claim_sequence)
         ledger.claiming.sequence = snapshot.claiming_sequence
 
     def _queue(self, value: Value) -> PlacementQueue:
@@ -438,7 +448,10 @@ def _nothing_is_left_at_missing_sites(
             continue
         found: tuple[tuple[str, Sequence[int | str]], ...] = (
             ("components", [claim.token for claim in claims if claim.site == number and not claim.fenced]),
-            ("jobs placed there", [job.id for job in live if job.spots is not None and number in job.spots.sites]),
+            (
+                "jobs placed there",
+                [job.id for job in live if job.placement is not None and number in job.placed.spots.sites],
+            ),
             ("transfers", [each.id for each in transfers if _needs_site(each, number)]),
             ("jobs that name it", [job.id for job in live if _names_site(job, name)]),
         )

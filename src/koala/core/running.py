@@ -15,7 +15,7 @@ from koala.core.failures.blame import Blame
 from koala.core.lifecycle import JobState
 from koala.core.state.checkpoints import JobCheckpoints, still_runs
 from koala.core.state.encoded import INFINITY
-from koala.core.state.job import ComponentClaim, ComponentPhase, Job
+from koala.core.state.job import ComponentClaim, ComponentPhase, Job, JobRun
 from koala.core.state.ledger import Ledger
 from koala.core.state.link_use import sent_between_sites_bit_s
 from koala.core.state.site_belief import ERROR_CHARACTERS_MAX
@@ -86,16 +86,16 @@ class JobRunning:
 
     def start_component(self, job: Job, component: int) -> ComponentClaim:
         """Claim the component's processors: have it started at its site, where it waits at the barrier."""
-        assert job.spots is not None
         assert job.demand is not None
         ledger = self.ledger
-        site, size = job.spots.sites[component], job.spots.sizes[component]
+        placed = job.placed
+        site, size = placed.at(component)
         claim = ComponentClaim(job.next_token(), job.id, component, site, size)
         claim.bind(job)
         runs = job.state is _RUNNING  # then it holds tasks that were spawned
         claim.held_at = now = ledger.now
         claim.placed_at = now if job.placed_at is None or runs else job.placed_at
-        job.claims[component] = claim
+        placed.claims[component] = claim
         ledger.claims[claim.token] = claim
         ledger.sites.claim(claim)
         excluded: tuple[str, ...] = ()
@@ -112,9 +112,9 @@ class JobRunning:
                 processors=size,
                 component=0 if job.request.flexible is not None else component,
                 part=component,
-                parts=len(job.claims),
-                tasks=tasks_of(job.demand, job.spots, component),
-                begin_at=_finite(job.start_estimate),
+                parts=len(placed.claims),
+                tasks=tasks_of(job.demand, placed.spots, component),
+                begin_at=_finite(placed.start_at),
                 barrier_timeout_s=self._barrier_patience_s(job),
                 run=job.runs if runs else job.runs + 1,
                 exclude_nodes=excluded,
@@ -132,12 +132,12 @@ class JobRunning:
         being preempted; then another barrier timeout for all to report; and for files as long as it is patient with
         them.
         """
-        if not job.transfers and job.start_estimate is not None and job.start_estimate <= self.ledger.now:
+        placed = job.placed
+        if not placed.transfers and placed.start_at <= self.ledger.now:
             return self._barrier_timeout_s
-        parameters, patience_s = self.ledger.parameters, self._patience_s()
-        if job.start_estimate is not None:
-            patience_s += max(0.0, job.start_estimate - self.ledger.now)
-        for transfer in job.transfers.values():
+        parameters = self.ledger.parameters
+        patience_s = self._patience_s() + max(0.0, placed.start_at - self.ledger.now)
+        for transfer in placed.transfers.values():
             one_try_s = max(parameters.answer_timeout_s, parameters.transfer_patience * transfer.estimate_s)
             patience_s += parameters.transfer_tries_max * one_try_s
         return _whole_seconds(patience_s)
@@ -154,26 +154,26 @@ class JobRunning:
 
     def all_claimed(self, job: Job) -> None:
         """Every component is claimed: the barrier has until the deadline to fill."""
-        assert job.start_estimate is not None
-        ledger = self.ledger
+        ledger, placed = self.ledger, job.placed
         job.move(_STARTING)
         job.tell(ledger.now, "claimed")
         if job.request.communication is not None:
             ledger.links.observe(job)
         if ledger.plans_made:
-            self._expect_end(job, max(job.start_estimate, ledger.now))
-        job.deadline = max(job.start_estimate, ledger.now) + ledger.parameters.barrier_timeout_s
-        if job.early_until is not None:
-            job.deadline = min(job.deadline, job.early_until)
+            self._expect_end(job, max(placed.start_at, ledger.now))
+        placed.deadline = max(placed.start_at, ledger.now) + ledger.parameters.barrier_timeout_s
+        if placed.early_until is not None:
+            placed.deadline = min(placed.deadline, placed.early_until)
         job.stop_timer()
         self.look_after_later(job)
-        if job.ready:
+        if placed.ready:
             self.open_barrier_if_complete(job)
 
     def _expect_end(self, job: Job, begins_at: float) -> None:
         """The job begins then; most often that was known when it was placed."""
-        known = begins_at == job.start_estimate and job.hold_until > begins_at and job.changed_walltime_s is None
-        due_at = job.hold_until if known else begins_at + self.ledger.planned_s(job)
+        placed = job.placed
+        known = begins_at == placed.start_at and placed.hold_until > begins_at and job.changed_walltime_s is None
+        due_at = placed.hold_until if known else begins_at + self.ledger.planned_s(job)
         self.ledger.sites.expect_end(job, due_at)
 
     def on_traffic(self, event: TrafficMeasured) -> None:
@@ -182,21 +182,22 @@ class JobRunning:
         if claim is None or claim.given_up or claim.aborting or claim.fenced:
             return
         job = claim.job
-        if job.state is not _RUNNING or job.spots is None or len(set(job.spots.sites)) == 1:
+        if job.state is not _RUNNING or len(set(job.placed.spots.sites)) == 1:
             return
+        run = job.run
         self.ledger.about = (job,)
         if event.reason:
-            if claim.component not in job.sent:
-                job.unmeasured = job.unmeasured or {}
-                job.unmeasured[claim.component] = event.reason[:UNMEASURED_CHARACTERS_MAX]
+            if claim.component not in run.sent:
+                run.unmeasured = run.unmeasured or {}
+                run.unmeasured[claim.component] = event.reason[:UNMEASURED_CHARACTERS_MAX]
             return
-        if claim.component in job.sent and event.elapsed_s <= job.sent[claim.component][1]:
+        if claim.component in run.sent and event.elapsed_s <= run.sent[claim.component][1]:
             return
-        job.sent = job.sent or {}
-        job.sent[claim.component] = max(event.sent_bit_s, event.received_bit_s), event.elapsed_s
-        job.unmeasured.pop(claim.component, None)
+        run.sent = run.sent or {}
+        run.sent[claim.component] = max(event.sent_bit_s, event.received_bit_s), event.elapsed_s
+        run.unmeasured.pop(claim.component, None)
         if self.ledger.links.measure(job, self.ledger.now):
-            job.tell(self.ledger.now, "traffic", sent_between_sites_bit_s(job, job.measured_bit_s or 0.0))
+            job.tell(self.ledger.now, "traffic", sent_between_sites_bit_s(job, job.placed.measured_bit_s or 0.0))
 
     def on_accepted(self, event: ComponentAccepted) -> None:
         claim = self.ledger.claims.get(event.token)
@@ -213,8 +214,7 @@ class JobRunning:
         job, patience_s = claim.job, self.ledger.parameters.queue_patience_s
         if patience_s is None or claim.moved or job.state is _RUNNING:
             return
-        assert job.start_estimate is not None
-        since = max(self.ledger.now, job.start_estimate)
+        since = max(self.ledger.now, job.placed.start_at)
         claim.timer = self.ledger.timers.set(since + patience_s, Alarm.QUEUED_LONG, claim.token)
 
     def on_starting(self, event: ComponentStarting) -> None:
@@ -241,7 +241,7 @@ class JobRunning:
             self.ledger.sites.sites[claim.site].note_start(job.submitter)
             claim.phase = _CLAIM_READY
             claim.stop_timer()
-            job.ready += 1
+            job.placed.ready += 1
             if job.state is _STARTING:
                 self.open_barrier_if_complete(job)
             elif job.joining:
@@ -255,21 +255,21 @@ class JobRunning:
 
     def open_barrier_if_complete(self, job: Job) -> None:
         """When all components have reported and all files are there, all start at the same moment."""
-        if job.ready < len(job.claims) or job.transfers_open > 0:
+        placed = job.placed
+        if placed.ready < len(placed.claims) or placed.transfers_open > 0:
             return
         ledger = self.ledger
         job.stop_timer()
         job.move(_RUNNING)
-        job.started_at = ledger.now
+        placed.run = JobRun(ledger.now, len(placed.claims))
         job.rests = 0
         job.runs += 1
         job.claiming_tries_in_row = 0
-        job.outstanding = len(job.claims)
-        claims = [claim for claim in job.claims if claim is not None]
+        claims = job.claims
         for claim in claims:
             claim.phase = _CLAIM_RUNNING
             ledger.count_held(claim)
-        job.early_until = None
+        placed.early_until = None
         if ledger.plans_made:
             self._expect_end(job, ledger.now)
         job.tell(ledger.now, "started")
@@ -285,7 +285,7 @@ class JobRunning:
 
     def open_for_spawned(self, job: Job) -> None:
         """The components of spawned tasks have all reported: they begin together, in the run that goes on."""
-        claims = [claim for claim in job.claims[-job.joining :] if claim is not None]
+        claims = [claim for claim in job.placed.claims[-job.joining :] if claim is not None]
         for claim in claims:
             claim.phase = _CLAIM_RUNNING
             self.ledger.count_held(claim)
@@ -294,7 +294,7 @@ class JobRunning:
 
     def joining_is_over(self, job: Job) -> None:
         """No component of a running job is on its way any more."""
-        job.joining = 0
+        job.run.joining = 0
         job.stop_timer()
         if self.ledger.parameters.check_interval_s is not None:
             self.look_after_later(job)
@@ -321,10 +321,10 @@ class JobRunning:
     def _inputs(self, job: Job, component: int) -> tuple[InputSource, ...]:
         """The input files of a component: the copy of a transfer, the site's own replica, or a chunk of that."""
         assert job.demand is not None
-        assert job.spots is not None
         view = self.ledger.sites.view
-        transfers = {key[0]: job.transfers[key].id for key in job.needs[component]}
-        reads = {read.file: read for read in reads_of(job.demand, job.spots.sizes, component)}
+        placed = job.placed
+        transfers = {key[0]: placed.transfers[key].id for key in placed.needs[component]}
+        reads = {read.file: read for read in reads_of(job.demand, placed.spots.sizes, component)}
         description = job.request.components[0 if job.request.flexible is not None else component]
         return tuple(
             InputSource(
@@ -348,7 +348,7 @@ class JobRunning:
         else:
             at = ledger.now + ledger.parameters.answer_timeout_s
             if job.state is _STARTING or job.joining:
-                at = min(at, job.deadline)
+                at = min(at, job.placed.deadline)
         job.timer = ledger.timers.set(at, Alarm.LOOK_AFTER, job.id)
 
     def _look_after(self, job_id: JobId) -> None:
@@ -358,16 +358,16 @@ class JobRunning:
         ledger.about = (job,)
         job.timer = None
         if job.state is _RUNNING:
-            self._ask(claim for claim in job.claims if claim is not None)
-            if job.joining and ledger.now >= job.deadline:
+            self._ask(job.claims)
+            if job.joining and ledger.now >= job.placed.deadline:
                 ledger.to_join[job_id] = "they did not reach the barrier in time"
             else:
                 self.look_after_later(job)
             return
-        quiet = [claim for claim in job.claims if claim is not None and claim.phase < _CLAIM_READY]
-        if not quiet and job.early_until is None:
+        quiet = [claim for claim in job.claims if claim.phase < _CLAIM_READY]
+        if not quiet and not job.claims_early:
             return  # it waits for files, which are looked after by themselves
-        if job.state is _STARTING and ledger.now >= job.deadline:
+        if job.state is _STARTING and ledger.now >= job.placed.deadline:
             if not quiet:
                 self.ending.claim_failed(job, "its files were not there in time")
                 return
@@ -378,7 +378,7 @@ class JobRunning:
                     ledger.site_error(claim.site, job)  # it has not even said that it has the component
                 self.exclusions.allow_all(job, claim)
             names = ", ".join(sorted({ledger.names[claim.site] for claim in quiet}))
-            late = f"{len(quiet)} of {len(job.claims)} components"
+            late = f"{len(quiet)} of {len(job.placed.claims)} components"
             self.ending.claim_failed(job, f"{late} did not reach the barrier in time ({names})")
             return
         self._ask(quiet)
@@ -432,18 +432,19 @@ class JobRunning:
             job = ledger.jobs[job_id]
             ledger.about = (job,)
             if ledger.sites.earmark_is_free(index, job):
-                job.claim_resumed = True
+                job.placed.claim_resumed = True
                 ledger.claiming.move(job, ledger.now)
 
     def _one_done(self, job: Job, claim: ComponentClaim, nodes: tuple[str, ...]) -> None:
-        job.claims[claim.component] = None
-        job.outstanding -= 1
+        run = job.run
+        job.placed.claims[claim.component] = None
+        run.outstanding -= 1
         if job.request.outputs_of(claim.component):
-            job.workspaces = job.workspaces or {}
-            job.workspaces[claim.component] = claim.token
+            run.workspaces = run.workspaces or {}
+            run.workspaces[claim.component] = claim.token
         if self.ledger.sites.node_accused:
             self.blame.component_done(job, claim, nodes)
-        if job.outstanding == 0:
+        if run.outstanding == 0:
             self.all_done(job, nodes)
 
     def all_done(self, job: Job, nodes: tuple[str, ...] = ()) -> None:
@@ -451,7 +452,7 @@ class JobRunning:
         sites = self.ledger.sites
         if sites.accused or sites.node_accused:
             self.blame.job_done(job, nodes)
-        if job.workspaces:
+        if job.run.workspaces:
             self.collecting.begin(job)
         else:
             self.ending.end(job, JobState.DONE)
@@ -460,9 +461,9 @@ class JobRunning:
         """A component that we wanted to go on has ended: the job as a whole cannot go on."""
         ledger = self.ledger
         site = ledger.names[claim.site]
-        job.claims[claim.component] = None
+        job.placed.claims[claim.component] = None
         if claim.phase is _CLAIM_READY:
-            job.ready -= 1
+            job.placed.ready -= 1
         if job.state is _RUNNING and claim.phase is not _CLAIM_RUNNING:
             # Spawned tasks that have not begun: the run of the others goes on.
             if event.outcome in _ERRORS_OF_SITES and event.fault in _OF_SITES:
@@ -599,10 +600,9 @@ class JobRunning:
 
     def _not_taken(self, job: Job, claim: ComponentClaim, reason: str) -> None:
         """A site did not take a component: claim it again while there is time, else give the claim up."""
-        assert job.start_estimate is not None
         ledger = self.ledger
         job.tell(ledger.now, "not_taken", claim.component, claim.site, reason)
-        if ledger.now >= job.start_estimate:
+        if ledger.now >= job.placed.start_at:
             self._given_back(job, claim)
             self.ending.claim_failed(job, f"{ledger.names[claim.site]} did not take a component: {reason}")
             return
@@ -614,21 +614,20 @@ class JobRunning:
 
     def claim_later(self, job: Job) -> None:
         """Set the next claiming time of a job with unclaimed components, or give up at the job start time."""
-        assert job.start_estimate is not None
-        ledger = self.ledger
-        start, now = job.start_estimate, ledger.now
+        ledger, placed = self.ledger, job.placed
+        start, now = placed.start_at, ledger.now
         if now < start:
             following = now + job.claim_fraction * (start - now)
             ledger.claiming.push(job, start if start - following < START_REACHED_S else following)
             return
-        unclaimed = [component for component, claim in enumerate(job.claims) if claim is None]
+        unclaimed = [component for component, claim in enumerate(placed.claims) if claim is None]
         last = start + ledger.parameters.barrier_timeout_s
-        if job.early_until is not None:
-            last = min(last, job.early_until)
-        if now < last and all(component in job.earmarks for component in unclaimed):
+        if placed.early_until is not None:
+            last = min(last, placed.early_until)
+        if now < last and all(component in placed.earmarks for component in unclaimed):
             ledger.claiming.push(job, last)  # earlier, as soon as the preempted processors are free
             return
-        short = f"{len(unclaimed)} of {len(job.claims)} components"
+        short = f"{len(unclaimed)} of {len(placed.claims)} components"
         self.ending.claim_failed(job, f"{short} unclaimed at the job start time")
 
 

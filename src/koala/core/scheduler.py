@@ -339,7 +339,7 @@ class Scheduler:
     def never_fits(self, job_id: JobId) -> Refusal | None:
         """Why a job without places would have none if all sites were idle, too; None where it would."""
         job, sites = self.ledger.jobs.get(job_id), self.ledger.sites
-        if job is None or job.demand is None or job.spots is not None:
+        if job is None or job.demand is None or job.placement is not None:
             return None
         if can_ever_fit(job.demand, sites.view.limit, sites.view):
             return None

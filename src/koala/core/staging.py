@@ -32,12 +32,12 @@ class JobStaging:
         Transfers over one link come one after the other, also those for several components: FTT is the largest sum of
         the transfers over a link.
         """
-        assert job.spots is not None
-        job.needs = [()] * len(job.spots.sites)
-        for component in range(len(job.spots.sites)):
+        placed = job.placed
+        placed.needs = [()] * len(placed.spots.sites)
+        for component in range(len(placed.spots.sites)):
             self._transfer_files_of(job, component)
         by_link: dict[tuple[int, int], float] = {}
-        for transfer in job.transfers.values():
+        for transfer in placed.transfers.values():
             link = (transfer.source, transfer.key[2])
             by_link[link] = by_link.get(link, 0.0) + transfer.remaining_s(self.ledger.now)
         return max(by_link.values(), default=0.0)
@@ -48,19 +48,19 @@ class JobStaging:
         self.ledger.transfers.keep_only_needed(job, self.ledger.commands)
 
     def _transfer_files_of(self, job: Job, component: int) -> None:
-        assert job.spots is not None
         assert job.demand is not None
         ledger = self.ledger
-        site = job.spots.sites[component]
+        placed = job.placed
+        site = placed.spots.sites[component]
         keys = []
-        for needed in inputs(job.demand, job.spots, component, ledger.sites.view):
+        for needed in inputs(job.demand, placed.spots, component, ledger.sites.view):
             if needed.source == site:
                 continue
             transfer = ledger.transfers.want(job, needed, site, ledger.now, ledger.commands)
             if transfer.timer is None and not transfer.done:
                 self._watch(transfer)
             keys.append(transfer.key)
-        job.needs[component] = tuple(keys)
+        placed.needs[component] = tuple(keys)
 
     def _watch(self, transfer: FileTransfer) -> None:
         parameters = self.ledger.parameters
@@ -88,7 +88,7 @@ class JobStaging:
         ledger.transfers.arrived(transfer, ledger.now)
         for job in jobs:
             ledger.about = (job,)
-            job.transfers_open -= 1
+            job.placed.transfers_open -= 1
             job.tell(ledger.now, "file_arrived", transfer.key[0], transfer.key[2])
             if job.state is JobState.STARTING:
                 self.running.open_barrier_if_complete(job)

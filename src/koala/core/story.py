@@ -303,24 +303,24 @@ def _since(job: Job, story: Sequence[StoryEntry]) -> float:
 def job_traffic(job: Job, names: Sequence[SiteName]) -> JobTraffic | None:
     """What is known of what it sends between its sites; None for a job that does not run, or runs at one site."""
     runs = job.state is JobState.RUNNING
-    if not runs or job.spots is None or job.demand is None or len(set(job.spots.sites)) == 1:
+    if not runs or job.placement is None or job.demand is None or len(set(job.placed.spots.sites)) == 1:
         return None
     declared_bit_s = job.demand.traffic.per_processor_bit_s
-    believed_bit_s = declared_bit_s if job.believed_bit_s is None else job.believed_bit_s
+    believed_bit_s = declared_bit_s if job.placed.believed_bit_s is None else job.placed.believed_bit_s
 
     def mbit_s(own_bit_s: float) -> float:
         return round(sent_between_sites_bit_s(job, own_bit_s) / BIT_S_PER_MBIT_S, 3)
 
     return JobTraffic(
         declared_mbit_s=mbit_s(declared_bit_s) if job.request.communication is not None else None,
-        measured_mbit_s=None if job.measured_bit_s is None else mbit_s(job.measured_bit_s),
-        measured_until_s=max((until_s for _, until_s in job.sent.values()), default=None),
+        measured_mbit_s=None if job.placed.measured_bit_s is None else mbit_s(job.placed.measured_bit_s),
+        measured_until_s=max((until_s for _, until_s in job.run.sent.values()), default=None),
         believed_mbit_s=mbit_s(believed_bit_s),
-        belief=job.belief or ("declared" if declared_bit_s else "unknown"),
+        belief=job.placed.belief or ("declared" if declared_bit_s else "unknown"),
         unmeasured=tuple(
-            Unmeasured(site=names[site], reason=job.unmeasured.get(component, "it has not reported yet"))
-            for component, site in enumerate(job.spots.sites)
-            if component not in job.sent
+            Unmeasured(site=names[site], reason=job.run.unmeasured.get(component, "it has not reported yet"))
+            for component, site in enumerate(job.placed.spots.sites)
+            if component not in job.run.sent
         ),
     )
 
@@ -332,7 +332,7 @@ def _site_names(spots: Spots, names: Sequence[SiteName]) -> tuple[SiteName, ...]
 
 def _standing(job: Job, sites: Sites, story: Sequence[StoryEntry]) -> JobStanding:
     """What belongs to its state."""
-    names, claims = sites.view.names, [claim for claim in job.claims if claim is not None]
+    names, claims = sites.view.names, job.claims
     held = dict.fromkeys(claim.site for claim in claims if claim.token in sites.sites[claim.site].claims)
     known: dict[str, Any] = {}
     if job.state not in ENDED:
@@ -342,8 +342,8 @@ def _standing(job: Job, sites: Sites, story: Sequence[StoryEntry]) -> JobStandin
     elif job.state is JobState.QUARANTINED:
         known["reason"] = next((str(each.details[0]) for each in reversed(story) if each.what == "quarantined"), "")
     elif job.state is JobState.COLLECTING:
-        assert job.spots is not None
-        left = [job.spots.sites[each] for each in sorted(job.workspaces) if each not in job.collected]
+        run, sites_of = job.run, job.placed.spots.sites
+        left = [sites_of[each] for each in sorted(run.workspaces) if each not in run.collected]
         known["not_collected"] = tuple(dict.fromkeys(names[site] for site in left))
     elif job.state is JobState.UNWINDING:
         savers = [claim for claim in claims if is_saving(claim)]
@@ -358,7 +358,7 @@ def _standing(job: Job, sites: Sites, story: Sequence[StoryEntry]) -> JobStandin
         known["elements"] = element_counts(job)
         if job.spec.limit is not None and job.elements_live >= job.spec.limit and not job.all_made:
             known["limit"] = job.spec.limit
-    return JobStanding(held_by=job.held_by, components=len(job.claims), **known)
+    return JobStanding(held_by=job.held_by, components=len(job.places), **known)
 
 
 def element_counts(array: Job) -> ElementCounts | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koala.core.state.job import Job
+from koala.core.state.job import Job, JobPlaces
 from koala.core.state.queues import LIMITS_SLACK, ClaimingQueue, PlacementQueue
 from koala.core.state.sites import Sites
 from koala.model.request import Request
@@ -185,13 +185,19 @@ def moody(idle, sizes, left, chosen):
 # --------------------------------------------------------------------------------- the claiming queue
 
 
+def with_a_place(number: int) -> Job:
+    job = Job.submitted(number, ask(1), 0.0, 0.75)
+    job.placement = JobPlaces(Spots((0,), (1,)), (("a", 1),), 0.0)
+    return job
+
+
 @settings(max_examples=100, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from([1.0, 2.0, 2.5, 7.0]), st.integers(0, 3)), max_size=20))
 def test_the_claiming_queue_is_ordered_by_claiming_time_then_by_arrival(steps: list[tuple[float, int]]) -> None:
     queue = ClaimingQueue()
     naive: list[tuple[float, Job]] = []
     for number, (claim_at, drop) in enumerate(steps):
-        job = Job.submitted(number, ask(1), 0.0, 0.75)
+        job = with_a_place(number)
         queue.push(job, claim_at)
         naive.append((claim_at, job))
         if drop == 0:
@@ -207,8 +213,8 @@ def test_the_claiming_queue_is_ordered_by_claiming_time_then_by_arrival(steps: l
 
 def test_a_job_that_was_never_in_the_claiming_queue_can_be_removed_from_it() -> None:
     queue = ClaimingQueue()
-    queue.push(Job.submitted(1, ask(1), 0.0, 0.75), 0.0)
-    queue.remove(Job.submitted(2, ask(1), 0.0, 0.75))
+    queue.push(with_a_place(1), 0.0)
+    queue.remove(with_a_place(2))
     assert len(queue) == 1
 
 

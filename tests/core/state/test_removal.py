@@ -59,11 +59,11 @@ def test_what_the_removed_job_held_is_there_for_those_who_wait() -> None:
     holder, waiter = 1, 2
     driver.run(ask(part(4, "a")))
     driver.submit(ask(part(4, "a")))
-    assert driver.ledger.jobs[waiter].spots is None
+    assert driver.ledger.jobs[waiter].placement is None
     again = without(driver.scheduler, holder)
     for step in range(1, 4):  # the first one leads to a scan
         again.handle(Tick(at=driver.now + 100.0 * step))
-    assert again.ledger.jobs[waiter].spots is not None
+    assert again.ledger.jobs[waiter].placement is not None
 
 
 def put_back(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from koala.core import JobState, Scheduler, Snapshot, SnapshotError, decode_snapshot, encode_snapshot
 from koala.core.lifecycle import ENDED
-from koala.core.state.job import ComponentClaim, FileTransfer, Job
+from koala.core.state.job import ComponentClaim, FileTransfer, Job, JobPlaces
 from koala.core.state.queues import PlacementQueue
 from koala.core.state.site_belief import SiteBelief, Trust
 from koala.core.state.snapshots import snapshot as core_snapshot
@@ -162,19 +162,21 @@ def when(timer: Timer | None) -> tuple[float, str] | None:
 # What is not encoded, by the slot that has it, as something that can be compared.
 WORKED_OUT: dict[type, dict[str, Callable[[Any], Any]]] = {
     Job: {
-        "claims": lambda job: [claim and claim.token for claim in job.claims],
         "demand": lambda job: (job.demand.key, job.demand.barred),
         "described": lambda job: job.described,
         "element_states": lambda job: {s: count for s, count in job.element_states.items() if s not in ENDED},
         "high": lambda job: job.high,
-        "link_demands": lambda job: job.link_demands,
         "not_done_as": lambda job: job.not_done_as,
         "not_made": lambda job: job.not_made,
         "request": lambda job: job.request,
         "states": lambda job: {state: job.states[state] for state in JobState if state not in ENDED},
         "timer": lambda job: when(job.timer),
-        "transfers": lambda job: [(key, transfer.id) for key, transfer in job.transfers.items()],
-        "transfers_open": lambda job: job.transfers_open,
+    },
+    JobPlaces: {
+        "claims": lambda placed: [claim and claim.token for claim in placed.claims],
+        "link_demands": lambda placed: placed.link_demands,
+        "transfers": lambda placed: [(key, transfer.id) for key, transfer in placed.transfers.items()],
+        "transfers_open": lambda placed: placed.transfers_open,
     },
     ComponentClaim: {"job": lambda claim: claim.job.id, "timer": lambda claim: when(claim.timer)},
     FileTransfer: {"timer": lambda transfer: transfer.done or when(transfer.timer)},
@@ -219,6 +221,7 @@ def test_what_is_not_encoded_is_worked_out_again(cls: Any) -> None:
         ledgers.append(
             {
                 Job: list(ledger.jobs.values()),
+                JobPlaces: [job.placement for job in ledger.jobs.values() if job.placement is not None],
                 ComponentClaim: list(ledger.claims.values()),
                 FileTransfer: list(ledger.transfers.by_key.values()),
                 SiteBelief: ledger.sites.sites,

@@ -366,7 +366,7 @@ def test_a_job_that_breaks_its_own_component_is_to_blame_and_its_sites_stay_trus
         async with open_engine(root, local_grid(error_threshold=1)) as world:
             row = await world.run(a_request(f"{deed}; sleep 60", sizes=(3,), restarts_max=2))
             assert (row.state, row.runs, row.failures) == ("failed", 1 + 2 + 1, 4)
-            assert "the job itself is to blame, as it broke a component on a and on b, after 2 restarts" in row.reason
+            assert "the job itself is to blame, as it broke a component on a and on b, after 3 restarts" in row.reason
             assert {site.trust for site in world.engine.scheduler.ledger.sites} == {"usable"}
             assert (await world.run(a_request(sizes=(3, 3)))).state == "done"
             await world.all_given_back()

@@ -16,7 +16,8 @@ PARAMETERS = SimpleNamespace(hold_window_s=1_000.0, hold_budget_per_job=0.2, hol
 
 def holding(number: int, processors: int, until: float = 1_000_000.0) -> Any:
     claim = SimpleNamespace(processors=processors, aborting=False)
-    return SimpleNamespace(id=number, state=JobState.CLAIMING, early_until=until, claims=[claim, None])
+    placement = SimpleNamespace(early_until=until)
+    return SimpleNamespace(id=number, state=JobState.CLAIMING, placement=placement, claims=[claim])
 
 
 def broken(jobs: list[Any], *times: float) -> list[str]:

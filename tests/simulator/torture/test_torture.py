@@ -131,8 +131,8 @@ def _open_the_barrier_early(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def back_to_queue(self: JobEnding, job: Job, reason: str, **more: bool) -> None:
         unwaited(self, job, reason, **more)
-        if job.outstanding > 0 and job.state.value == "unwinding":
-            job.outstanding = 0
+        if job.run.outstanding > 0 and job.state.value == "unwinding":
+            job.run.outstanding = 0
             original(self, job)
 
     unwaited = JobEnding.back_to_queue
@@ -198,7 +198,7 @@ def _forget_to_leave_the_claiming_queue(monkeypatch: pytest.MonkeyPatch) -> None
 
     def all_claimed(self: JobRunning, job: Job) -> None:
         original(self, job)
-        if job.transfers:
+        if job.placed.transfers:
             self.ledger.claiming.push(job, self.ledger.now + 1e6)
 
     monkeypatch.setattr(JobRunning, "all_claimed", all_claimed)
@@ -210,10 +210,10 @@ def _start_with_a_component_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     def on_ready(self: JobRunning, event: Any) -> None:
         original(self, event)
         claim = self.ledger.claims.get(event.token)
-        if claim is None or claim.job.state.value != "starting" or len(claim.job.claims) < 3:
+        if claim is None or claim.job.state.value != "starting" or len(claim.job.placed.claims) < 3:
             return
-        ready = [each.token for each in claim.job.claims if each is not None and each.phase is ComponentPhase.READY]
-        if len(ready) == len(claim.job.claims) - 1:
+        ready = [each.token for each in claim.job.claims if each.phase is ComponentPhase.READY]
+        if len(ready) == len(claim.job.placed.claims) - 1:
             self.ledger.commands.append(ReleaseBarrier(job=claim.job.id, tokens=tuple(ready)))
 
     monkeypatch.setattr(JobRunning, "on_ready", on_ready)

@@ -114,7 +114,7 @@ class SiteAvoidance:
     def closed_since(self, job: Job) -> Collection[int]:
         """The sites of a placed job that were closed to it since, and that it need not go to."""
         closed = self.exclusions.closed_to(job)
-        if job.spots is None or closed.keys().isdisjoint(job.spots.sites):
+        if job.placement is None or closed.keys().isdisjoint(job.placed.spots.sites):
             return ()
         self.choose(job)
         return [index for index in closed if self.ledger.names[index] in job.avoiding]

@@ -51,9 +51,8 @@ class Blame:
         self, job: Job, claim: ComponentClaim, exit_code: int, nodes: tuple[str, ...] = ()
     ) -> None:
         """The application of the component failed by itself at its site. Of several nodes none is blamed."""
-        assert job.spots is not None
         missing = exit_code in (CANNOT_EXECUTE, NOT_FOUND)
-        if len(set(job.spots.sites)) > 1 and not missing:
+        if len(set(job.placed.spots.sites)) > 1 and not missing:
             return  # what fails at one site may have its cause at another, but for a program that is not there
         at_once = job.started_at is not None and self.ledger.now - job.started_at < AT_ONCE_S
         signed = missing or exit_code > SIGNALLED or at_once

@@ -38,7 +38,7 @@ class EarlyClaims:
         kept = []
         for job_id, processors, since, until in ledger.kept_early:
             job = ledger.jobs.get(job_id)
-            if until > now and (job is None or job.early_until is None):
+            if until > now and (job is None or not job.claims_early):
                 until = now
             if until > now - window_s and until > since:
                 kept.append((job_id, processors, since, until))
@@ -47,7 +47,6 @@ class EarlyClaims:
     def note(self, job: Job, until: float) -> None:
         """The job claims early, and keeps nothing after that time unless it has started."""
         assert job.demand is not None
-        job.early_until = until
         self._ledger.kept_early.append((job.id, job.demand.total, self._ledger.now, until))
 
     def _kept(self) -> tuple[float, dict[JobId, float]]:

@@ -93,7 +93,7 @@ class JobCheckpoints:
     def note_run(self, job: Job) -> None:
         """The barrier has opened: the components of this run may leave checkpoints."""
         names = self.ledger.names
-        run = tuple([(names[claim.site], claim.token) for claim in job.claims if claim is not None])
+        run = tuple([(names[claim.site], claim.token) for claim in job.claims])
         job.checkpoint_runs = [run, *job.checkpoint_runs[: CHECKPOINT_RUNS_MAX - 1]]
 
     def sources(self, job: Job, part: int) -> tuple[CheckpointSource, ...]:

@@ -1,4 +1,4 @@
-"""What the core knows of a job, of its claimed components and of the files that are transferred for it.
+"""What the core knows of a job, of its places and of its claimed components.
 
 The fields of these classes are what a snapshot holds of them, see ``encoded``.
 """
@@ -28,14 +28,17 @@ from koala.policies.interface import Demand, Spots, with_spawned
 # The longest story that is kept of one job; beyond it the middle is left out.
 STORY_LINES_MAX = 400
 STORY_HEAD_LINES = 20
-# A transfer that is late is never believed to be there at once.
-LATE_S_MIN = 1.0
 _HIGH = Priority.HIGH
 _counts_of = attrgetter(*JobCounts.__struct_fields__)
 
 # What a try to place a job saw: idle processors by site, and bit/s by link where jobs asked any. A plain pair, since
 # one is made for nearly every try, and a tuple with names takes several times as long.
 Seen: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+# A transfer that is late is never believed to be there at once.
+LATE_S_MIN = 1.0
+
 # A file, the piece of it (offset and size in bytes; None for all of it), and the index of the site that needs it.
 TransferKey: TypeAlias = tuple[str, tuple[int, int] | None, int]
 
@@ -121,35 +124,99 @@ class FileTransfer(_TransferLinks):
         return remaining_s if remaining_s >= 0.0 else max(LATE_S_MIN, -remaining_s)
 
 
+@encoded
+class JobRun:
+    """What is known of the run of a job, also while its components are being ended and its outputs collected."""
+
+    started_at: float
+    outstanding: int  # components that have not ended
+    joining: int = 0  # of a job of tasks: how many of its last components are on their way with tasks that came later
+    # What each component sends to other sites, as measured until so long after its start; or why nobody knows.
+    sent: dict[int, tuple[float, float]] = NO_ENTRIES
+    unmeasured: dict[int, str] = NO_ENTRIES
+    # Of a job with outputs: by component what it ran as, once it is done; what was collected of it.
+    workspaces: dict[int, Token] = NO_ENTRIES
+    collected: dict[int, tuple[MadeOutput, ...]] = NO_ENTRIES
+    collect_tries: int = 0
+
+
+class _PlacesLinks:
+    __slots__ = ("claims", "link_demands", "transfers", "transfers_open")
+    claims: list[ComponentClaim | None]  # by component
+    transfers: dict[TransferKey, FileTransfer]  # those in ``needs``, in their order
+    transfers_open: int
+    link_demands: list[tuple[int, int]]  # (link, bit/s), while they count
+
+
+@encoded
+class JobPlaces(_PlacesLinks):
+    """Where each component goes, what is claimed and brought there, and the run once the barrier has opened.
+
+    Of a job that is ``UNWINDING`` or ``COLLECTING`` it says where the components ran; nothing is held there any more.
+    """
+
+    spots: Spots
+    places: tuple[tuple[SiteName, int], ...]  # the same by the names of the sites
+    start_at: Time  # the job start time
+    hold_until: Time = 0.0  # when the job is due to end
+    early_until: float | None = None  # until when it keeps what it has claimed before the time of its plan
+    earmarks: dict[int, int] = NO_ENTRIES  # component -> site
+    needs: list[tuple[TransferKey, ...]] = NO_ITEMS  # by component, its transfers
+    ready: int = 0  # how many components wait at the barrier
+    deadline: Time = 0.0  # when those must be there that are claimed
+    # In the claiming queue.
+    claim_at: Time = 0.0
+    claim_sequence: int = 0
+    claim_resumed: bool = False  # the next try goes on with the last one: preempted processors came free
+    # What it sends between its sites.
+    observed: bool = False  # whether its bandwidth counts in what was observed
+    observed_bisection_bit_s: float = 0.0  # and as what
+    # What one processor sends: as measured, and as it is believed where that is not what the job declares.
+    measured_bit_s: float | None = None
+    believed_bit_s: float | None = None
+    belief: str = ""  # where that is from: measured, or learned of jobs of its name
+    run: JobRun | None = None
+
+    def __post_init__(self) -> None:
+        """Nothing is claimed or brought yet."""
+        self.claims = [None] * len(self.spots.sites)
+        self.transfers = NO_ENTRIES
+        self.transfers_open = 0
+        self.link_demands = NO_ITEMS
+
+    def at(self, component: int) -> tuple[int, int]:
+        """The site of a component, and how many processors it has there."""
+        return self.spots.sites[component], self.spots.sizes[component]
+
+
 class _JobLinks:
     __slots__ = (
-        "claims",
         "demand",
         "described",
         "element_states",
         "high",
-        "link_demands",
         "not_done_as",
         "not_made",
         "request",
         "states",
         "timer",
-        "transfers",
-        "transfers_open",
     )
     described: Request  # as it was submitted; ``request`` has the tasks that were spawned since, too
     request: Request
     states: StateCounts  # of all jobs of its scheduler
     high: bool
     demand: Demand | None
-    claims: list[ComponentClaim | None]  # by component, while it has places
-    transfers: dict[TransferKey, FileTransfer]  # those in ``needs``, in their order
-    transfers_open: int
-    link_demands: list[tuple[int, int]]  # (link, bit/s), while they count
     element_states: dict[JobState, int]  # how many elements that have not ended are in each state of its array
     not_done_as: Counter[str]  # of an array: how many of those that are not done ended so
     not_made: int  # of these: how many were to be made after those that were
     timer: Timer | None
+
+
+class MissingPartError(LookupError):
+    """The core asked a job for what a job in its state does not have: a defect of ours."""
+
+    def __init__(self, job: JobId, part: str, state: str) -> None:
+        super().__init__(f"job {job}, which is {state}, has no {part}")
 
 
 # What elements of a job that is no array have become; most jobs are none, and share it.
@@ -181,38 +248,13 @@ class Job(_JobLinks):
     plan_spots: Spots | None = None
     plan_told_at: float | None = None  # what its story said last of that
     first_plan_at: float | None = None
-    early_until: float | None = None  # until when it keeps what it has claimed before the time of its plan
-    hold_until: Time = 0.0  # when it is due to end, once it has places
     estimate_s: float | None = None  # how long plans believe it to run, where that is not by its walltime
-    # Since its last placement.
-    spots: Spots | None = None
-    places: tuple[tuple[SiteName, int], ...] = ()
+    # Where it has places, or had them when it ended.
+    placement: JobPlaces | None = None
+    # Of its last places, and of its first.
     placed_at: float | None = None
-    started_at: float | None = None
     start_estimate: float | None = None
     first_start_estimate: float | None = None
-    earmarks: dict[int, int] = NO_ENTRIES  # component -> site
-    needs: list[tuple[TransferKey, ...]] = NO_ITEMS  # the transfers that each component needs
-    observed: bool = False  # whether its bandwidth counts in what was observed
-    observed_bisection_bit_s: float = 0.0  # and as what
-    # What each component sends to other sites, as measured until so long after its start; or why nobody knows.
-    sent: dict[int, tuple[float, float]] = NO_ENTRIES
-    unmeasured: dict[int, str] = NO_ENTRIES
-    # What one processor sends: as measured, and as it is believed where that is not what the job declares.
-    measured_bit_s: float | None = None
-    believed_bit_s: float | None = None
-    belief: str = ""  # where that is from: measured, or learned of jobs of its name
-    ready: int = 0
-    outstanding: int = 0
-    deadline: Time = 0.0
-    # Of a job with outputs: by component what it ran as in this run, once it is done; what was collected of it.
-    workspaces: dict[int, Token] = NO_ENTRIES
-    collected: dict[int, tuple[MadeOutput, ...]] = NO_ENTRIES
-    collect_tries: int = 0
-    # In the claiming queue.
-    claim_at: Time = 0.0
-    claim_sequence: int = 0
-    claim_resumed: bool = False  # the next try goes on with the last one: preempted processors came free
     # Over its whole life.
     rests: int = 0
     claiming_tries: int = 0
@@ -255,10 +297,8 @@ class Job(_JobLinks):
     elements_live: int = 0
     elements_started: int = 0
     not_done: dict[int, str] = NO_ENTRIES  # by position how it ended
-    # Of a job of tasks: those that came while it ran, and how many of its last components are on their way with the
-    # last of these.
+    # Of a job of tasks: those that came while it ran.
     spawned: list[SpawnedTasks] = NO_ITEMS
-    joining: int = 0
     # What was changed after its submission; None where it is as its request says.
     changed_walltime_s: float | None = None
     changed_priority: Priority | None = None
@@ -280,9 +320,7 @@ class Job(_JobLinks):
         self.states = states
         self.high = (self.changed_priority or request.priority) is _HIGH
         self.demand = None
-        self.claims = self.link_demands = NO_ITEMS
-        self.transfers = NO_ENTRIES
-        self.transfers_open = self.not_made = 0
+        self.not_made = 0
         self.not_done_as = _NO_ELEMENTS
         self.element_states = _NO_STATES
         if request.array is not None:
@@ -340,6 +378,50 @@ class Job(_JobLinks):
     def all_made(self) -> bool:
         """Of an array: whether every element was made, or will not be."""
         return self.spec is not None and self.made >= self.spec.size
+
+    @property
+    def placed(self) -> JobPlaces:
+        """The places of a job that has some."""
+        placement = self.placement
+        if placement is None:
+            raise MissingPartError(self.id, "places", str(self.state))
+        return placement
+
+    @property
+    def run(self) -> JobRun:
+        """The run of a job that has passed its barrier."""
+        run = self.placed.run
+        if run is None:
+            raise MissingPartError(self.id, "run", str(self.state))
+        return run
+
+    @property
+    def places(self) -> tuple[tuple[SiteName, int], ...]:
+        """By component the site and its processors; empty for a job without places."""
+        return () if self.placement is None else self.placement.places
+
+    @property
+    def claims(self) -> list[ComponentClaim]:
+        """The claims of its components, in their order; none for a job without places."""
+        placement = self.placement
+        return [] if placement is None else [claim for claim in placement.claims if claim is not None]
+
+    @property
+    def started_at(self) -> float | None:
+        """When the barrier opened for the run that goes on; None where none does."""
+        placement = self.placement
+        return None if placement is None or placement.run is None else placement.run.started_at
+
+    @property
+    def joining(self) -> int:
+        """How many of its last components are on their way with tasks that were spawned."""
+        placement = self.placement
+        return 0 if placement is None or placement.run is None else placement.run.joining
+
+    @property
+    def claims_early(self) -> bool:
+        """True if it keeps what it claimed before the time of its plan."""
+        return self.placement is not None and self.placement.early_until is not None
 
     def plan_is_barred(self) -> bool:
         """Whether its plan has a site that it must not go to any more."""
@@ -401,13 +483,6 @@ class Job(_JobLinks):
         """All that ``JobCounts`` tells of it, in that order."""
         counts: tuple[Any, ...] = _counts_of(self)
         return counts
-
-    def forget_traffic(self) -> None:
-        """Its run is over: what it sent says nothing of the next one, which may be elsewhere."""
-        self.observed = False
-        self.sent = self.unmeasured = NO_ENTRIES
-        self.measured_bit_s = self.believed_bit_s = None
-        self.belief = ""
 
     def stop_timer(self) -> None:
         if self.timer is not None:

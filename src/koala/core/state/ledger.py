@@ -340,7 +340,7 @@ class Ledger:
         for counted in (job, site):
             counted.gained_processor_s += gained
             counted.wasted_processor_s += wasted
-        if job.early_until is not None:
+        if job.claims_early:
             site.early_gained_processor_s += gained
             site.early_wasted_processor_s += wasted
 

@@ -37,20 +37,21 @@ class LinkUse:
         """Whether anything is known of what the job sends."""
         return (
             job.request.communication is not None
-            or job.believed_bit_s is not None
+            or job.placed.believed_bit_s is not None
             or job.request.name in self.learned.applications
         )
 
     def add(self, job: Job) -> None:
         """The job has these places now: its demand counts until it is released."""
         assert job.demand is not None
-        assert not job.link_demands
+        placed = job.placed
+        assert not placed.link_demands
         traffic = job.demand.traffic
         learned = self.learned.believed.get(job.request.name)
-        if job.believed_bit_s is None and not traffic.per_processor_bit_s and learned:
+        if placed.believed_bit_s is None and not traffic.per_processor_bit_s and learned:
             pattern = believed_pattern(traffic.pattern)
             own_bit_s = per_processor_bit_s(pattern, traffic.dimensions, job.demand.total, learned)
-            job.believed_bit_s, job.belief = own_bit_s, LEARNED
+            placed.believed_bit_s, placed.belief = own_bit_s, LEARNED
         if self._load(job):
             self._sites.links_changed(helped=False)
 
@@ -61,7 +62,8 @@ class LinkUse:
 
     def _load(self, job: Job) -> bool:
         """Count what the job sends; whether that is anything."""
-        spots, demand = job.spots, job.demand
+        placed = job.placed
+        spots, demand = placed.spots, job.demand
         assert spots is not None
         assert demand is not None
         view = self._sites.view
@@ -69,14 +71,14 @@ class LinkUse:
         for site, size in zip(spots.sites, spots.sizes, strict=True):
             parts[site] += size
         pattern, dimensions, own_bit_s, _ = demand.traffic
-        if job.believed_bit_s is not None:
-            pattern, own_bit_s = believed_pattern(pattern), job.believed_bit_s
-        job.link_demands = view.wiring.demands_bit_s(pattern, dimensions, parts, own_bit_s)
-        for link, bit_s in job.link_demands:
+        if placed.believed_bit_s is not None:
+            pattern, own_bit_s = believed_pattern(pattern), placed.believed_bit_s
+        placed.link_demands = view.wiring.demands_bit_s(pattern, dimensions, parts, own_bit_s)
+        for link, bit_s in placed.link_demands:
             view.link_demand_bit_s[link] += bit_s
-        if job.link_demands:
+        if placed.link_demands:
             self.loading[job.id] = job
-        return bool(job.link_demands)
+        return bool(placed.link_demands)
 
     def remove(self, job: Job) -> None:
         """What the job asked of links is free again."""
@@ -85,30 +87,30 @@ class LinkUse:
 
     def _unload(self, job: Job) -> None:
         demand_bit_s = self._sites.view.link_demand_bit_s
-        for link, bit_s in job.link_demands:
+        for link, bit_s in job.placed.link_demands:
             demand_bit_s[link] -= bit_s
-        job.link_demands = NO_ITEMS
+        job.placed.link_demands = NO_ITEMS
         self.loading.pop(job.id, None)
 
     def observe(self, job: Job) -> None:
         """The job starts on several sites: its bisection bandwidth counts in the mean, once a placement."""
         assert job.demand is not None
-        assert job.spots is not None
         traffic = job.demand.traffic
-        if job.observed or traffic.per_processor_bit_s == 0.0 or len(set(job.spots.sites)) == 1:
+        if job.placed.observed or traffic.per_processor_bit_s == 0.0 or len(set(job.placed.spots.sites)) == 1:
             return
         factor = bisection_factor(traffic.pattern, traffic.dimensions, job.demand.total)
         self._observe(job, traffic.per_processor_bit_s * factor)
 
     def _observe(self, job: Job, bisection_bit_s: float) -> None:
         view = self._sites.view
-        if job.observed:
-            view.observed_bisection_bit_s += (bisection_bit_s - job.observed_bisection_bit_s) / self.observations
+        placed = job.placed
+        if placed.observed:
+            view.observed_bisection_bit_s += (bisection_bit_s - placed.observed_bisection_bit_s) / self.observations
         elif bisection_bit_s > 0.0:
             self.observations += 1
             view.observed_bisection_bit_s += (bisection_bit_s - view.observed_bisection_bit_s) / self.observations
-            job.observed = True
-        job.observed_bisection_bit_s = bisection_bit_s
+            placed.observed = True
+        placed.observed_bisection_bit_s = bisection_bit_s
 
     # --------------------------------------------------------------------------------- as it is measured
 
@@ -119,23 +121,23 @@ class LinkUse:
         one. Where a link of it is full it would send more if it could: then no less is believed than before.
         """
         assert job.demand is not None
-        assert job.spots is not None
         pattern, dimensions, declared_bit_s, _ = job.demand.traffic
         pattern = believed_pattern(pattern)
-        sizes = job.spots.sizes
+        placed = job.placed
+        sizes = placed.spots.sizes
         sent_bit_s = crossed = 0.0
-        for part, (bit_s, _) in job.sent.items():
+        for part, (bit_s, _) in job.run.sent.items():
             sent_bit_s += bit_s
             crossed += crossing(pattern, dimensions, sizes, sum(sizes), part)
         if crossed <= 0.0:
             return False
-        before_bit_s = declared_bit_s if job.believed_bit_s is None else job.believed_bit_s
-        told_bit_s = job.measured_bit_s
-        job.measured_bit_s = own_bit_s = sent_bit_s / crossed
+        before_bit_s = declared_bit_s if placed.believed_bit_s is None else placed.believed_bit_s
+        told_bit_s = placed.measured_bit_s
+        placed.measured_bit_s = own_bit_s = sent_bit_s / crossed
         if own_bit_s < before_bit_s and self._is_held_up(job, before_bit_s):
             own_bit_s = before_bit_s
-        if abs(own_bit_s - before_bit_s) > CHANGE_SHARE * before_bit_s or job.belief != MEASURED:
-            job.believed_bit_s, job.belief = own_bit_s, MEASURED
+        if abs(own_bit_s - before_bit_s) > CHANGE_SHARE * before_bit_s or placed.belief != MEASURED:
+            placed.believed_bit_s, placed.belief = own_bit_s, MEASURED
             self._unload(job)
             self._load(job)
             self._sites.links_changed(helped=own_bit_s < before_bit_s)
@@ -143,12 +145,12 @@ class LinkUse:
         self._observe(job, bisection_bit_s)
         if job.request.name != JOB_NAME:
             self.learned.learn(job.request.name, job.id, bisection_bit_s, now)
-        return told_bit_s is None or abs(job.measured_bit_s - told_bit_s) > TOLD_AGAIN_SHARE * told_bit_s
+        return told_bit_s is None or abs(placed.measured_bit_s - told_bit_s) > TOLD_AGAIN_SHARE * told_bit_s
 
     def _is_held_up(self, job: Job, before_bit_s: float) -> bool:
         """Whether a link of the job is full, by what was measured of the jobs on it, or else is believed of them."""
         capacity = self._sites.view.wiring.capacity_bit_s
-        carried = {link: 0.0 for link, _ in job.link_demands if capacity[link] < UNLIMITED_BIT_S}
+        carried = {link: 0.0 for link, _ in job.placed.link_demands if capacity[link] < UNLIMITED_BIT_S}
         if not carried:
             return False
         for other in self.loading.values():
@@ -156,11 +158,11 @@ class LinkUse:
             believed_bit_s = other.demand.traffic.per_processor_bit_s
             if other is job:
                 believed_bit_s = before_bit_s
-            elif other.believed_bit_s is not None:
-                believed_bit_s = other.believed_bit_s
-            measured_bit_s = other.measured_bit_s
+            elif other.placed.believed_bit_s is not None:
+                believed_bit_s = other.placed.believed_bit_s
+            measured_bit_s = other.placed.measured_bit_s
             share = 1.0 if measured_bit_s is None or believed_bit_s <= 0.0 else measured_bit_s / believed_bit_s
-            for link, bit_s in other.link_demands:
+            for link, bit_s in other.placed.link_demands:
                 if link in carried:
                     carried[link] += bit_s * share
         return any(bits >= FULL_SHARE * capacity[link] for link, bits in carried.items())
@@ -169,10 +171,10 @@ class LinkUse:
 def sent_between_sites_bit_s(job: Job, own_bit_s: float) -> float:
     """What all sites of a placed job send to the others, where each processor sends so much."""
     assert job.demand is not None
-    assert job.spots is not None
     pattern, dimensions, _, _ = job.demand.traffic
-    by_site: dict[int, int] = dict.fromkeys(sorted(set(job.spots.sites)), 0)
-    for site, size in zip(job.spots.sites, job.spots.sizes, strict=True):
+    placed = job.placed
+    by_site: dict[int, int] = dict.fromkeys(sorted(set(placed.spots.sites)), 0)
+    for site, size in zip(placed.spots.sites, placed.spots.sizes, strict=True):
         by_site[site] += size
     parts = list(by_site.values())
     total = sum(parts)

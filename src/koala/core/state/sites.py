@@ -424,7 +424,7 @@ class Sites:
         if site.trust is _PROBING:
             site.probe_job = job.id
         if self.availability is not None:
-            self.availability.hold(index, job.id, processors, job.hold_until)
+            self.availability.hold(index, job.id, processors, job.placed.hold_until)
         self.refresh(index)
 
     def withdraw(self, index: int, processors: int, job: Job) -> None:
@@ -445,7 +445,7 @@ class Sites:
     def redeem(self, component: int, index: int, processors: int, job: Job) -> None:
         """A promise or an earmark is about to become a claim, which brings the view up to date: until then nobody
         else may think that the processors are idle."""
-        if component in job.earmarks:
+        if component in job.placed.earmarks:
             self._drop_earmark(component, processors, job)
         else:
             self.sites[index].promised -= processors
@@ -460,19 +460,20 @@ class Sites:
         if site.trust is _PROBING:
             site.probe_job = claim.job.id
         if self.availability is not None:
-            claim.due_at = claim.job.hold_until
+            claim.due_at = claim.job.placed.hold_until
             self.availability.note(claim)
         self.refresh(claim.site)
 
     def expect_end(self, job: Job, due_at: float) -> None:
         """The job is due to end then, and its claims with it. Most often that is what was expected already; what is
         told of others changes all the same, as it goes by when the job started."""
-        if job.hold_until == due_at:
+        placed = job.placed
+        if placed.hold_until == due_at:
             if self.availability is not None:
                 self.availability.changes += 1
             return
-        job.hold_until = due_at
-        for claim in job.claims:
+        placed.hold_until = due_at
+        for claim in placed.claims:
             if claim is not None:
                 self.expect_end_of(claim, due_at)
 
@@ -498,7 +499,7 @@ class Sites:
         """The promise becomes a right to what a preemption is freeing; earlier earmarks are served first."""
         site = self.sites[index]
         site.promised -= processors
-        job.earmarks = {**job.earmarks, component: index}
+        job.placed.earmarks = {**job.placed.earmarks, component: index}
         site.waiters[job.id] = site.waiters.get(job.id, 0) + processors
         site.earmarked += processors
         self.refresh(index)
@@ -508,7 +509,7 @@ class Sites:
         self.refresh(self._drop_earmark(component, processors, job))
 
     def _drop_earmark(self, component: int, processors: int, job: Job) -> int:
-        index = job.earmarks.pop(component)
+        index = job.placed.earmarks.pop(component)
         site = self.sites[index]
         site.earmarked -= processors
         if self.availability is not None:
@@ -538,7 +539,7 @@ class Sites:
     def claimable(self, index: int, job: Job) -> int:
         """The same for a job that claims where it was placed: early it stands in the site's queue behind others."""
         here = self.startable(index, job)
-        return here if job.early_until is None else here + self.sites[index].others
+        return here if not job.claims_early else here + self.sites[index].others
 
     def is_short(self, index: int) -> bool:
         """Whether others hold so much of the site that not all our components there can have their processors."""
@@ -563,16 +564,17 @@ class Sites:
 
     def earmark_is_free(self, index: int, job: Job) -> bool:
         """Whether what was being freed here for the job is free by now, for one of its components at least."""
-        assert job.spots is not None
-        smallest = min(job.spots.sizes[component] for component, site in job.earmarks.items() if site == index)
+        smallest = min(
+            job.placed.spots.sizes[component] for component, site in job.placed.earmarks.items() if site == index
+        )
         return self.claimable(index, job) >= smallest
 
 
 def _own_promise(job: Job, index: int) -> int:
     """What the job has been promised at the site and has neither claimed nor earmarked."""
-    assert job.spots is not None
+    placed = job.placed
     return sum(
-        job.spots.sizes[component]
-        for component, site in enumerate(job.spots.sites)
-        if site == index and job.claims[component] is None and component not in job.earmarks
+        placed.spots.sizes[component]
+        for component, site in enumerate(placed.spots.sites)
+        if site == index and placed.claims[component] is None and component not in placed.earmarks
     )

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from koala.core.state.encoded import INFINITY, NO_ENTRIES, NO_ITEMS
 from koala.core.state.forecasts import LinkForecasts
-from koala.core.state.job import FileTransfer, Job, TransferKey
+from koala.core.state.job import FileTransfer, Job, JobPlaces, TransferKey
 from koala.model.facts import Adds
 from koala.model.messages import AnyCommand, CancelTransfer, StartTransfer, TransferId
 from koala.policies.interface import Input, View, link_s
@@ -29,12 +29,13 @@ class Transfers:
         if transfer is None:
             transfer = self.by_key[key] = FileTransfer(key, needed.size_bytes)
             self._start(transfer, needed.source, now, commands)
-        if key not in job.transfers:
+        placed = job.placed
+        if key not in placed.transfers:
             transfer.jobs[job.id] = None
-            job.transfers = job.transfers or {}
-            job.transfers[key] = transfer
+            placed.transfers = placed.transfers or {}
+            placed.transfers[key] = transfer
             if not transfer.done:
-                job.transfers_open += 1
+                placed.transfers_open += 1
         return transfer
 
     def remaining_s(self, key: TransferKey, now: float) -> float:
@@ -101,25 +102,27 @@ class Transfers:
 
     def keep_only_needed(self, job: Job, commands: Adds[AnyCommand]) -> None:
         """The job has moved a component: let go of what none of its components needs any more."""
-        needed = {key for keys in job.needs for key in keys}
-        for key in [key for key in job.transfers if key not in needed]:
-            transfer = job.transfers.pop(key)
+        placed = job.placed
+        needed = {key for keys in placed.needs for key in keys}
+        for key in [key for key in placed.transfers if key not in needed]:
+            transfer = placed.transfers.pop(key)
             if not transfer.done:
-                job.transfers_open -= 1
+                placed.transfers_open -= 1
             self._let_go(transfer, job, commands)
-        job.transfers = self.needed(job)
+        placed.transfers = self.needed(placed)
 
-    def needed(self, job: Job) -> dict[TransferKey, FileTransfer]:
-        """What the components of the job need, in their order."""
-        return {key: self.by_key[key] for keys in job.needs for key in keys}
+    def needed(self, placed: JobPlaces) -> dict[TransferKey, FileTransfer]:
+        """What the components need there, in their order."""
+        return {key: self.by_key[key] for keys in placed.needs for key in keys}
 
     def leave(self, job: Job, commands: Adds[AnyCommand]) -> None:
         """The job needs none of its files any more."""
-        for transfer in job.transfers.values():
+        placed = job.placed
+        for transfer in placed.transfers.values():
             self._let_go(transfer, job, commands)
-        job.transfers = NO_ENTRIES
-        job.needs = NO_ITEMS
-        job.transfers_open = 0
+        placed.transfers = NO_ENTRIES
+        placed.needs = NO_ITEMS
+        placed.transfers_open = 0
 
     def _let_go(self, transfer: FileTransfer, job: Job, commands: Adds[AnyCommand]) -> None:
         """What no other job needs is stopped, or deleted if it is there already."""

@@ -71,17 +71,18 @@ class JobSpawning:
             job.tell(ledger.now, "spawn_refused", names, found.reason)
             ledger.facts.append(TasksSpawned(job=job.id, tasks=names, reason=found.reason))
             return
-        assert job.spots is not None
         request, demand, spots = found
-        first = len(job.claims)
-        self._hold(job, [*job.spawned, event.tasks], request, demand, _joined(job.spots, spots))
-        job.joining = len(spots.sites)
-        job.outstanding += job.joining
+        placed = job.placed
+        first = len(placed.claims)
+        self._hold(job, [*job.spawned, event.tasks], request, demand, _joined(placed.spots, spots))
+        run = job.run
+        run.joining = len(spots.sites)
+        run.outstanding += run.joining
         job.tell(ledger.now, "spawns", names, spots.sites, spots.sizes)
         ledger.facts.append(TasksSpawned(job=job.id, tasks=names, places=job.places[first:]))
-        for component in range(first, len(job.claims)):
+        for component in range(first, len(placed.claims)):
             self.running.start_component(job, component)
-        job.deadline = ledger.now + ledger.parameters.barrier_timeout_s
+        placed.deadline = ledger.now + ledger.parameters.barrier_timeout_s
         job.stop_timer()
         self.running.look_after_later(job)
 
@@ -91,17 +92,16 @@ class JobSpawning:
         problem = _problem(job) or _too_many(job, tasks)
         if problem:
             return SpawnRefusal(problem)
-        assert job.spots is not None
         try:
             request = with_spawned(job.described, [*job.spawned, tasks])
         except InvalidRequestError as error:
             return SpawnRefusal(f"{error.field}: {error.message}")
         demand = self._demand(job, request)
         idle = demand.allowed(self._idle(job))
-        found = place_spawned(demand, job.spots, idle, self.ledger.sites.view)
+        found = place_spawned(demand, job.placed.spots, idle, self.ledger.sites.view)
         if isinstance(found, NoPlace):
             return SpawnRefusal(_lack(found, len(tasks.names), idle, self.ledger.names), lacks_places=True)
-        if len(job.spots.sites) + len(found.sites) > COMPONENTS_MAX:
+        if len(job.placed.spots.sites) + len(found.sites) > COMPONENTS_MAX:
             return SpawnRefusal(f"the job would have more than {COMPONENTS_MAX} components (COMPONENTS_MAX)")
         return request, demand, found
 
@@ -116,7 +116,7 @@ class JobSpawning:
         ledger = self.ledger
         if not ledger.planned:
             return ledger.sites.view.idle
-        finder, end = self.placing.plans.beside_all(), expected_at(job.hold_until, ledger.now)
+        finder, end = self.placing.plans.beside_all(), expected_at(job.placed.hold_until, ledger.now)
         nodes, idle = finder.nodes_for(None), finder.spare(end)
         return idle if nodes is None else nodes.spared(idle, None, end)
 
@@ -125,14 +125,14 @@ class JobSpawning:
         there."""
         ledger = self.ledger
         job.spawned, job.request, job.demand = spawned, request, demand
-        job.spots, before = spots, job.spots
-        job.places = ledger.places(spots)
-        job.claims = [*job.claims, *[None] * len(spots.sites)][: len(spots.sites)]
+        placed = job.placed
+        placed.spots, before = spots, placed.spots
+        placed.places = ledger.places(spots)
+        placed.claims = [*placed.claims, *[None] * len(spots.sites)][: len(spots.sites)]
         if ledger.links.concerns(job):
-            if job.link_demands:
+            if placed.link_demands:
                 ledger.links.remove(job)
             ledger.links.add(job)
-        assert before is not None
         for site in set(before.sites) - set(spots.sites):
             ledger.sites.leave(site, job)
 
@@ -145,7 +145,7 @@ class JobSpawning:
             if job is None or job.state is not JobState.RUNNING or not job.joining:
                 continue
             ledger.about = (job,)
-            claims = job.claims[-job.joining :]
+            claims = job.placed.claims[-job.joining :]
             if reason:
                 self._withdraw(job, reason)
             elif all(claim is not None and claim.phase is ComponentPhase.READY for claim in claims):
@@ -155,24 +155,24 @@ class JobSpawning:
 
     def _withdraw(self, job: Job, reason: str) -> None:
         """The tasks that were spawned last never begin; what was claimed for them is given back."""
-        assert job.spots is not None
         ledger, names = self.ledger, job.spawned[-1].names
-        kept = len(job.claims) - job.joining
-        for claim in job.claims[kept:]:
+        placed = job.placed
+        kept = len(placed.claims) - job.joining
+        for claim in placed.claims[kept:]:
             if claim is not None:
-                if claim.phase < ComponentPhase.READY and ledger.now >= job.deadline:
+                if claim.phase < ComponentPhase.READY and ledger.now >= placed.deadline:
                     self.running.exclusions.allow_all(job, claim)
-                job.ready -= claim.phase is ComponentPhase.READY
+                placed.ready -= claim.phase is ComponentPhase.READY
                 claim.given_up = True
                 self.ending.abort(claim)
-        job.outstanding = sum(claim is not None for claim in job.claims[:kept])
+        job.run.outstanding = sum(claim is not None for claim in placed.claims[:kept])
         left = job.spawned[:-1]
         request = with_spawned(job.described, left) if left else job.described
-        self._hold(job, left, request, self._demand(job, request), _first(job.spots, kept))
+        self._hold(job, left, request, self._demand(job, request), _first(placed.spots, kept))
         job.tell(ledger.now, "spawn_withdrawn", names, reason)
         ledger.facts.append(TasksSpawned(job=job.id, tasks=names, reason=reason))
         self.running.joining_is_over(job)
-        if job.outstanding == 0:
+        if job.run.outstanding == 0:
             self.running.all_done(job)
 
 
@@ -221,9 +221,9 @@ def _too_many(job: Job, tasks: SpawnedTasks) -> str:
 def _places_of(job: Job, tasks: Collection[str]) -> tuple[tuple[SiteName, int], ...]:
     """The components that hold some of these tasks of the job; none while it has no places."""
     graph = job.request.tasks
-    if job.spots is None or graph is None:
+    if job.placement is None or graph is None:
         return ()
-    held = [any(graph.names[task] in tasks for task in here) for here in job.spots.tasks]
+    held = [any(graph.names[task] in tasks for task in here) for here in job.placed.spots.tasks]
     return tuple([place for place, holds in zip(job.places, held, strict=True) if holds])
 
 

@@ -265,8 +265,8 @@ def is_news(event: AnyEvent, ledger: Ledger) -> bool:
             job = ledger.jobs.get(event.job)
             if job is None or job.state is not JobState.COLLECTING:
                 return False
-            part = next((part for part, token in job.workspaces.items() if token == event.token), None)
-            return part is not None and part not in job.collected
+            part = next((part for part, token in job.run.workspaces.items() if token == event.token), None)
+            return part is not None and part not in job.run.collected
         case TransferEnded():
             transfer = ledger.transfers.by_id.get(event.transfer)
             return transfer is not None and not transfer.done
@@ -300,9 +300,12 @@ def _installed(nodes: Iterable[NodeClass]) -> Counter[tuple[NodeSize, tuple[str,
 
 def _is_newer(event: TrafficMeasured, claim: ComponentClaim) -> bool:
     """Whether a report says what is not known yet."""
-    known = claim.job.sent.get(claim.component)
+    if claim.job.started_at is None:
+        return False
+    run = claim.job.run
+    known = run.sent.get(claim.component)
     if event.reason:
-        return known is None and claim.job.unmeasured.get(claim.component) != event.reason
+        return known is None and run.unmeasured.get(claim.component) != event.reason
     return known is None or event.elapsed_s > known[1]
 
 

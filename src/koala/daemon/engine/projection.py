@@ -283,7 +283,7 @@ class Projector:
 
     def _join_transfers(self, job: Job) -> None:
         """A job may join a transfer that is under way, of which no command speaks."""
-        for transfer in job.transfers.values():
+        for transfer in () if job.placement is None else job.placement.transfers.values():
             row = self._draft.transfer(transfer.id)
             if row is not None and job.id not in row.jobs:
                 self._draft.transfers[row.id] = replace(row, jobs=(*row.jobs, job.id))

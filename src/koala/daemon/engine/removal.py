@@ -162,7 +162,7 @@ class _Replay:
             ]
             kept_back = self._kept_back(row)
             made = self._job_to_put_back(row, rows)
-            back = with_job_put_back(header, sections, made, held, self._found.last_at, kept_back)
+            back = with_job_put_back(header, sections, made, held, self._found.last_at, kept_back, row.places)
             header, sections = back.header, back.sections
             row = msgspec.structs.replace(
                 row, state=str(back.state), since=self._found.last_at, started_at=None, places=made.places,
@@ -226,10 +226,11 @@ class _Replay:
             same = str(job.state) == row.state and ours.get(number, set()) == there.get(number, set())
             if same and job.state is JobState.HELD and job.spec is None:
                 same = _what_keeps_back(job) == self._kept_back(row)
-            placed = job.spots is None or (job.places, job.runs, job.started_at) == (
+            placed = job.placement is None or (job.places, job.runs, job.started_at) == (
                 row.places, row.runs, row.started_at
             )  # fmt: skip
-            files = all((each.id, each.key[0], ledger.names[each.key[2]]) in known for each in job.transfers.values())
+            transfers = () if job.placement is None else job.placement.transfers.values()
+            files = all((each.id, each.key[0], ledger.names[each.key[2]]) in known for each in transfers)
             if not (same and placed and files) and JobState(row.state) in _PUT_BACK:
                 disagreed.append(number)
         return sorted(disagreed)
@@ -326,18 +327,15 @@ class _Replay:
                 job.arrival = array.arrival + row.id - array.id - 1
                 job.high = array.high
         job.changed_walltime_s = self._told.walltime_s.get(row.id)
-        job.spawned, job.joining = self._told.spawned.get(row.id, []), 0
+        job.spawned = self._told.spawned.get(row.id, [])
         priority = Priority(row.priority)
         job.changed_priority = None if priority is request.priority else priority
         if job.high is not (priority is Priority.HIGH):
             job.arrival = -1  # its number in one line means nothing in the other
         job.state = JobState.WAITING
         job.position, job.exhausted_at_scan = -1, None
-        job.plan_at = job.plan_spots = job.plan_told_at = job.spots = job.started_at = None
-        job.places, job.avoiding, job.earmarks, job.needs = row.places, (), {}, []
-        job.claim_resumed = job.ahead = False
-        job.forget_traffic()
-        job.ready = job.outstanding = 0
+        job.plan_at = job.plan_spots = job.plan_told_at = job.placement = None
+        job.avoiding, job.ahead = (), False
         job.waiting_since = self._found.last_at
         for name in JobCounts.__struct_fields__:
             setattr(job, name, getattr(row, name))

@@ -101,9 +101,9 @@ class JobChanges:
             ledger = self._engine.scheduler.ledger  # of another core, where the engine recovered meanwhile
             if (live := ledger.jobs.get(job)) is None:
                 raise ConflictError(f"job {job}: it has ended; submit it again")
-        spots = live.spots
-        if tasks not in live.spawned or spots is None or live.request.tasks is None:
+        if tasks not in live.spawned or live.placement is None or live.request.tasks is None:
             raise ConflictError(f"job {job}: {refused_last(live, tasks)}")
+        spots = live.placement.spots
         names = live.request.tasks.names
         components = [
             SpawnedComponent(part=part, site=ledger.names[spots.sites[part]], tasks=held)

@@ -50,12 +50,11 @@ class EarlyClaimPromises:
             self._is_within()
         self._holding = {}
         for job in ledger.jobs.values():
-            if job.early_until is not None:
-                if job.state not in _BEFORE_BARRIER or event.at > job.early_until + LITTLE_S:
+            placement = job.placement
+            if placement is not None and placement.early_until is not None:
+                if job.state not in _BEFORE_BARRIER or event.at > placement.early_until + LITTLE_S:
                     self._fail(GIVEN_BACK, f"job {job.id} is {job.state} and was to give all back")
-                self._holding[job.id] = sum(
-                    claim.processors for claim in job.claims if claim is not None and not claim.aborting
-                )
+                self._holding[job.id] = sum(claim.processors for claim in job.claims if not claim.aborting)
 
     def _is_near(self) -> bool:
         """Whether a budget may have been passed, so that all must be added up."""

@@ -81,10 +81,10 @@ class PreemptionPromises:
         and whom: what these let go was not there yet. ``left`` is what each site's own users left us."""
         ledger = self._ledger
         not_yet = {number for theirs in later.values() for number in theirs}
-        if job.spots is None or ledger.plans_made:
+        if job.placement is None or ledger.plans_made:
             return
         needed, there = [0] * len(ledger.names), []
-        for site, size in zip(job.spots.sites, job.spots.sizes, strict=True):
+        for site, size in zip(job.placed.spots.sites, job.placed.spots.sizes, strict=True):
             needed[site] += size
         for belief, here in zip(ledger.sites, left, strict=True):
             others = belief.earmarked - sum(belief.waiters.get(each, 0) for each in (job.id, *later))
@@ -110,14 +110,13 @@ class PreemptionPromises:
     def _has_nodes(self, job: Job, spared: set[JobId]) -> bool:
         """Whether the nodes that are let go without these victims have room for the tasks of the job."""
         ledger = self._ledger
-        assert job.spots is not None
         gone = [
             claim.token
             for claim in ledger.claims.values()
             if claim.job is job
             or (claim.aborting and not claim.fenced and claim.abort_tries <= 1 and claim.job_id not in spared)
         ]
-        for site, tasks in tasks_by_site(job.demand, job.spots).items():
+        for site, tasks in tasks_by_site(job.demand, job.placed.spots).items():
             pool = ledger.sites.pools.without(site, gone, job)
             for shape, count in tasks.items() if pool is not None else ():
                 if pool is not None and pool.take(shape, count):

@@ -171,11 +171,12 @@ class PromiseChecker:
         if job is None or job.state is not JobState.RUNNING:
             self.fail("all or nothing", f"job {command.job} is released while it is not running")
             return
-        held = {claim.token for claim in job.claims if claim is not None}
+        placed = job.placed
+        held = {claim.token for claim in placed.claims if claim is not None}
         if not set(command.tokens) <= held:
             self.fail("all or nothing", f"job {command.job} is released with components that it does not hold")
-        if job.id not in self.released and len(command.tokens) != len(job.claims) - job.joining:
-            self.fail("all or nothing", f"job {job.id} starts {len(command.tokens)} of {len(job.claims)}")
+        if job.id not in self.released and len(command.tokens) != len(placed.claims) - job.joining:
+            self.fail("all or nothing", f"job {job.id} starts {len(command.tokens)} of {len(placed.claims)}")
         self.released[job.id] = self.released.get(job.id, frozenset()) | frozenset(command.tokens)
 
     def _one_run_counts(self, command: JobEnded) -> None:
@@ -220,9 +221,9 @@ class PromiseChecker:
         site = self.ledger.sites.sites[self.ledger.index[command.site]]
         others = min(site.others, self.others_before.get(site.name, 0))
         job = self.ledger.jobs.get(command.job)
-        if job is not None and job.early_until is not None:
+        if job is not None and job.claims_early:
             others = 0  # it stands in the site's queue behind them
-        early = sum(claim.processors for claim in site.claims.values() if claim.job.early_until is not None)
+        early = sum(claim.processors for claim in site.claims.values() if claim.job.claims_early)
         ours = site.ours - (early if others else 0)  # what came early in the same moment stands behind, too
         if ours + others > site.limit:
             self.fail("no site over-claimed", f"{ours}+{others} of {site.limit} on {site.name}")
@@ -326,14 +327,14 @@ def no_partial_coallocation(watch: PromiseChecker) -> None:
     now = watch.ledger.now
     for job in watch.ledger.jobs.values():
         if job.state is JobState.STARTING:
-            late = any(claim is not None and claim.phase < ComponentPhase.READY for claim in job.claims)
+            late = any(claim is not None and claim.phase < ComponentPhase.READY for claim in job.placed.claims)
             assert job.start_estimate is not None
             deadline = max(job.start_estimate, watch.claimed_at[job.id]) + watch.parameters.barrier_timeout_s
             if late and now > deadline + MOMENT_S:
                 watch.fail("no partial co-allocation beyond its deadline", f"job {job.id} waits for its barrier")
         elif job.state is JobState.CLAIMING:
             assert job.start_estimate is not None
-            last = job.start_estimate + (watch.parameters.barrier_timeout_s if job.earmarks else 0.0)
+            last = job.start_estimate + (watch.parameters.barrier_timeout_s if job.placed.earmarks else 0.0)
             if now > last + MOMENT_S:
                 watch.fail("no partial co-allocation beyond its deadline", f"job {job.id} is half claimed")
 
@@ -349,13 +350,14 @@ def no_processor_leaked(watch: PromiseChecker) -> None:
         ours[claim.site] += claim.processors
     for job in ledger.jobs.values():
         if job.state in IN_CLAIMING_QUEUE:
-            assert job.spots is not None
-            for part, held in enumerate(job.claims):
-                if held is None and part not in job.earmarks:
-                    promised[job.spots.sites[part]] += job.spots.sizes[part]
-            for part, index in job.earmarks.items():
-                earmarked[index] += job.spots.sizes[part]
-        elif job.earmarks:
+            placed = job.placed
+            for part, held in enumerate(placed.claims):
+                where, size = placed.at(part)
+                if held is None and part not in placed.earmarks:
+                    promised[where] += size
+            for part, index in placed.earmarks.items():
+                earmarked[index] += placed.spots.sizes[part]
+        elif job.placement is not None and job.placement.earmarks:
             watch.fail("no processor leaked", f"job {job.id} is {job.state} and keeps an earmark")
     for site, counted in zip(ledger.sites, zip(ours, promised, earmarked, strict=True), strict=True):
         counts = (site.ours, site.promised, site.earmarked)
@@ -368,11 +370,11 @@ def links_add_up(watch: PromiseChecker) -> None:
     view = watch.ledger.sites.view
     asked = [0] * len(view.link_demand_bit_s)
     for job in watch.ledger.jobs.values():
-        if not job.link_demands:
+        if job.placement is None or not job.placement.link_demands:
             continue
-        for link, bit_s in job.link_demands:
+        for link, bit_s in job.placement.link_demands:
             asked[link] += bit_s
-        if job.spots is None or job.state in GIVEN_BACK:
+        if job.state in GIVEN_BACK:
             watch.fail("links add up", f"job {job.id} is {job.state} and keeps its bandwidth")
     for link, bit_s in enumerate(view.link_demand_bit_s):
         if bit_s != asked[link]:
@@ -452,8 +454,8 @@ def quarantined_hold_nothing(watch: PromiseChecker) -> None:
     """A job that our own code raised on has no places, files or bandwidth, and its components are being ended."""
     quarantined = [job for job in watch.ledger.jobs.values() if job.state is JobState.QUARANTINED]
     for job in quarantined:
-        if job.spots is not None or job.transfers or job.link_demands or job.earmarks or job.timer is not None:
-            watch.fail("a quarantined job holds nothing", f"job {job.id} keeps places, files, bandwidth or a timer")
+        if job.placement is not None or job.timer is not None:
+            watch.fail("a quarantined job holds nothing", f"job {job.id} keeps places or a timer")
         kept = [claim.token for claim in watch.ledger.claims.values() if claim.job is job and not claim.aborting]
         if kept:
             watch.fail("a quarantined job holds nothing", f"job {job.id} keeps {', '.join(kept)}")

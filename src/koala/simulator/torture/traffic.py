@@ -78,36 +78,38 @@ class TrafficPromises:
         self._is_bounded()
 
     def _counts_what_was_told(self, job: Job) -> None:
-        assert job.spots is not None
         assert job.demand is not None
         heard = [(each.part, each.bit_s) for each in self._told.get(job.id, {}).values()]
         pattern, dimensions, _, _ = job.demand.traffic
         pattern = ALL_TO_ALL if pattern == SILENT else pattern
-        sizes = job.spots.sizes
+        placed = job.placed
+        sizes = placed.spots.sizes
         crossed = sum(crossing(pattern, dimensions, sizes, sum(sizes), part) for part, _ in heard)
         if crossed <= 0.0:
             return
         own_bit_s = sum(bit_s for _, bit_s in heard) / crossed
-        if not math.isclose(job.measured_bit_s or 0.0, own_bit_s, rel_tol=_NEARLY, abs_tol=_NEARLY):
-            self._fail(COUNTED, f"job {job.id} was told to send {own_bit_s:g} bit/s, and {job.measured_bit_s} counts")
-        believed_bit_s = job.believed_bit_s
-        if job.belief != MEASURED or believed_bit_s is None:
-            self._fail(COUNTED, f"job {job.id} was measured, and it counts by what is {job.belief or 'declared'}")
+        if not math.isclose(placed.measured_bit_s or 0.0, own_bit_s, rel_tol=_NEARLY, abs_tol=_NEARLY):
+            self._fail(
+                COUNTED, f"job {job.id} was told to send {own_bit_s:g} bit/s, and {placed.measured_bit_s} counts"
+            )
+        believed_bit_s = placed.believed_bit_s
+        if placed.belief != MEASURED or believed_bit_s is None:
+            self._fail(COUNTED, f"job {job.id} was measured, and it counts by what is {placed.belief or 'declared'}")
         elif believed_bit_s < own_bit_s * (1.0 - CHANGE_SHARE) - _NEARLY:
             self._fail(COUNTED, f"job {job.id} sends {own_bit_s:g} bit/s a processor, and {believed_bit_s:g} count")
         else:
             self._loads_its_links(job, pattern, believed_bit_s)
 
     def _loads_its_links(self, job: Job, pattern: int, believed_bit_s: float) -> None:
-        assert job.spots is not None
         assert job.demand is not None
         view = self._ledger.sites.view
         parts = [0] * len(view.names)
-        for site, size in zip(job.spots.sites, job.spots.sizes, strict=True):
+        placed = job.placed
+        for site, size in zip(placed.spots.sites, placed.spots.sizes, strict=True):
             parts[site] += size
         expected = view.wiring.demands_bit_s(pattern, job.demand.traffic.dimensions, parts, believed_bit_s)
-        if job.link_demands != expected:
-            self._fail(COUNTED, f"job {job.id} asks {job.link_demands} of links, and sends {expected}")
+        if placed.link_demands != expected:
+            self._fail(COUNTED, f"job {job.id} asks {placed.link_demands} of links, and sends {expected}")
 
     def _is_bounded(self) -> None:
         applications = self._ledger.links.learned.applications

@@ -184,7 +184,7 @@ class _SiteLine:
         """What has a claim began where nodes had room after the report, if there is room for it. What claims early
         may stand in the site's queue, and begins anywhere, as does what is promised."""
         claim = self._belief.claims.get(hold[3]) if isinstance(hold[3], str) else None
-        if not self._tells or claim is None or claim.job.early_until is not None:
+        if not self._tells or claim is None or claim.job.claims_early:
             return self._whole
         known = self._known_at(self._begun)
         return known if known.places(shape) >= tasks else self._whole
@@ -198,11 +198,12 @@ class _SiteLine:
             shape = claim.job.request.shape_of(claim.component) or PLAIN
             return [(shape, claim.processors // shape.processors)]
         job = self._jobs.get(key) if isinstance(key, int) else None
-        if job is None or job.spots is None:
+        if job is None or job.placement is None:
             return []
         tasks = []
-        for component, (where, size) in enumerate(zip(job.spots.sites, job.spots.sizes, strict=True)):
-            if where == self._site and job.claims[component] is None:
+        placed = job.placed
+        for component, (where, size) in enumerate(zip(placed.spots.sites, placed.spots.sizes, strict=True)):
+            if where == self._site and placed.claims[component] is None:
                 shape = job.request.shape_of(component) or PLAIN
                 tasks.append((shape, size // shape.processors))
         return tasks

@@ -66,7 +66,7 @@ class BelievedPools:
 
     def _made(self, site: int, job: Job | None, gone: Collection[Token] = ()) -> NodePool | None:
         belief = self._sites[site]
-        behind = job is not None and job.early_until is not None
+        behind = job is not None and job.claims_early
         if belief.nodes:
             told = self._told[site]
             if told is None or told.nodes is not belief.nodes:
@@ -88,11 +88,12 @@ class BelievedPools:
 
     def _take_kept(self, pool: NodePool, job: Job, site: int) -> None:
         """What the job has not claimed at the site: it waits for what is being freed there, or was promised it."""
-        if job.spots is None:
+        if job.placement is None:
             return
-        for component, (where, size) in enumerate(zip(job.spots.sites, job.spots.sizes, strict=True)):
-            kept = component in job.earmarks or self._hold_placed
-            if where == site and job.claims[component] is None and kept:
+        placed = job.placed
+        for component, (where, size) in enumerate(zip(placed.spots.sites, placed.spots.sizes, strict=True)):
+            kept = component in placed.earmarks or self._hold_placed
+            if where == site and placed.claims[component] is None and kept:
                 take_off(pool, job.request.shape_of(component), size)  # as much of it as is free
 
 

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from koala.core.lifecycle import ENDED, JobState
-from koala.core.state.job import ComponentClaim, Job
+from koala.core.state.job import ComponentClaim, Job, JobPlaces, JobRun
 from koala.core.state.snapshots.snapshot import damaged
 from koala.core.state.timers import OF_CLAIMS, Alarm
 from koala.model.facts import JobHeld
@@ -217,10 +217,11 @@ def with_job_put_back(
     held: Sequence[HeldComponent],
     at: float,
     kept_back: JobHeld | None = None,
+    places: Sequence[tuple[SiteName, int]] = (),
 ) -> PutBack:
     """The snapshot with this job, in place of the one of that number, on its way back to its queue.
 
-    The job has its counts and its story; of its places it says only where they were. What it held is aborted, and it
+    The job has its counts and its story; ``places`` are where it was. What it held is aborted, and it
     is placed again when the sites have confirmed that. ``kept_back`` is what keeps it back, whatever the job itself
     says. Raises SnapshotError for what is no snapshot.
     """
@@ -239,12 +240,11 @@ def with_job_put_back(
     timers: list[tuple[float, Alarm, int | str]] = []
     if here:
         job.state = JobState.UNWINDING
-        job.places = _places(job.places, newest, index)
-        sizes = tuple([processors for _, processors in job.places])
-        job.spots = Spots(tuple([index[name] for name, _ in job.places]), sizes)
-        job.outstanding = len(newest)
+        there = _places(places, newest, index)
+        sizes = tuple([processors for _, processors in there])
+        spots = Spots(tuple([index[name] for name, _ in there]), sizes)
+        job.placement = JobPlaces(spots, there, at, run=JobRun(at, len(newest)))
     else:
-        job.places = ()
         job.state = JobState.WAITING if job.spec is None else JobState.UNFOLDING
         if job.is_kept_back:
             job.state = JobState.HELD
