@@ -95,14 +95,14 @@ class PlanPromises:
         if type(event) is JobSubmitted:
             before = sum(job.id != event.job for job in ledger.low)
             self._latest[event.job] = event.at + (before + 1) * self._longest_s
-        for command in turn.entries:
-            if type(command) is JobPlaced:
-                latest, planned = self._latest[command.job], self._planned.pop(command.job, ledger.now)
+        for entry in turn.entries:
+            if type(entry) is JobPlaced:
+                latest, planned = self._latest[entry.job], self._planned.pop(entry.job, ledger.now)
                 if ledger.now > latest + MOMENT_S:
-                    self._fail("no job starves", f"job {command.job} has places {ledger.now - latest:.3f} s too late")
+                    self._fail("no job starves", f"job {entry.job} has places {ledger.now - latest:.3f} s too late")
                 if ledger.now > planned + MOMENT_S:
                     self._fail(
-                        "no plan put off", f"job {command.job} was planned for {planned:.3f}, and has places now"
+                        "no plan put off", f"job {entry.job} was planned for {planned:.3f}, and has places now"
                     )
         for job_id, job in ledger.planned.items():
             assert job.plan_at is not None

@@ -65,12 +65,12 @@ class CheckpointPromises:
             array = event.request.array
             for job in range(event.job, event.job + 1 + (0 if array is None else array.size)):
                 self._requests[job] = event.request
-        for command in turn.entries:
-            if isinstance(command, ReleaseBarrier) and command.job in self._requests:
-                self._released(command)
-            elif isinstance(command, JobEnded):
-                self._requests.pop(command.job, None)
-                self._runs.pop(command.job, None)
+        for entry in turn.entries:
+            if isinstance(entry, ReleaseBarrier) and entry.job in self._requests:
+                self._released(entry)
+            elif isinstance(entry, JobEnded):
+                self._requests.pop(entry.job, None)
+                self._runs.pop(entry.job, None)
 
     def _released(self, command: ReleaseBarrier) -> None:
         for sources in command.checkpoints:

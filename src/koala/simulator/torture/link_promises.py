@@ -27,9 +27,9 @@ class LinkPromises:
         """Check what the event led to."""
         if isinstance(event, LinkProbed) and (event.source, event.target) == self._asked:
             self._asked = None
-        for command in turn.entries:
-            if isinstance(command, ProbeLink):
-                self._is_idle(command, event.at)
+        for entry in turn.entries:
+            if isinstance(entry, ProbeLink):
+                self._is_idle(entry, event.at)
         if isinstance(event, (LinkProbed, TransferEnded)):
             self._within()
 

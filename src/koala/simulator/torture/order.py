@@ -170,19 +170,19 @@ class OrderPromises:
             array = self._ledger.array_of(event.job)
             if array is not None and event.job not in self._requests:
                 self._ended.setdefault(event.job, JobOutcome.CANCELLED)
-        for command in turn.entries:
-            if isinstance(command, JobHeld):
-                job = self._ledger.jobs.get(command.job)
+        for entry in turn.entries:
+            if isinstance(entry, JobHeld):
+                job = self._ledger.jobs.get(entry.job)
                 array_id = 0 if job is None else job.array
                 self._put_off[array_id] = self._put_off.get(array_id, 0) + 1
-            if isinstance(command, ElementMade):
-                self._element_is_new(command)
-            elif isinstance(command, ReleaseBarrier):
-                self._has_waited(command.job, event.at)
-                self._started.add(command.job)
-            elif isinstance(command, JobEnded):
-                self._ended[command.job] = command.outcome
-                self._array_is_over(command)
+            if isinstance(entry, ElementMade):
+                self._element_is_new(entry)
+            elif isinstance(entry, ReleaseBarrier):
+                self._has_waited(entry.job, event.at)
+                self._started.add(entry.job)
+            elif isinstance(entry, JobEnded):
+                self._ended[entry.job] = entry.outcome
+                self._array_is_over(entry)
         self._arrays_keep_to_their_limits()
         for job in self._ledger.jobs.values():
             if job.request.after:
@@ -191,24 +191,24 @@ class OrderPromises:
                 why = "waits for nothing" if job.state is JobState.HELD else f"is {job.state} and should be held"
                 self._fail("a job is held while there is a reason, and no longer", f"job {job.id} {why}")
 
-    def _element_is_new(self, command: ElementMade) -> None:
-        if command.job in self._requests or command.job in self._ended:
-            self._fail("an array keeps to its limit", f"job {command.job} is made twice, or was not to be made")
-        self._requests[command.job] = self._requests[command.array]
+    def _element_is_new(self, fact: ElementMade) -> None:
+        if fact.job in self._requests or fact.job in self._ended:
+            self._fail("an array keeps to its limit", f"job {fact.job} is made twice, or was not to be made")
+        self._requests[fact.job] = self._requests[fact.array]
 
     def _elements(self, array: JobId) -> range:
         spec = self._requests[array][0].array if array in self._requests else None
         return range(array + 1, array + 1 + (0 if spec is None else spec.size))
 
-    def _array_is_over(self, command: JobEnded) -> None:
-        job = self._ledger.jobs.get(command.job) or self._ledger.ended.get(command.job)
+    def _array_is_over(self, fact: JobEnded) -> None:
+        job = self._ledger.jobs.get(fact.job) or self._ledger.ended.get(fact.job)
         if job is None or job.spec is None:
             return
-        for number in self._elements(command.job):
+        for number in self._elements(fact.job):
             if number not in self._requests:
                 self._ended.setdefault(number, JobOutcome.CANCELLED)
-            elif command.outcome is JobOutcome.DONE and self._ended.get(number) is not JobOutcome.DONE:
-                self._fail("an array is done when its elements are", f"job {number} of {command.job} is not done")
+            elif fact.outcome is JobOutcome.DONE and self._ended.get(number) is not JobOutcome.DONE:
+                self._fail("an array is done when its elements are", f"job {number} of {fact.job} is not done")
 
     def _arrays_keep_to_their_limits(self) -> None:
         for array in self._ledger.arrays.values():

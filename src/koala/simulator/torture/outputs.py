@@ -102,37 +102,37 @@ class OutputPromises:
             for output in event.outputs:
                 for each in (site, *output.also_at):
                     self._collected[output_name(job, part, output.path), each] = output.size_bytes
-        for command in turn.entries:
-            if isinstance(command, StartComponent):
-                self._started[command.token] = command.job, command.part, command.site
-            elif isinstance(command, OutputRegistered):
-                self._is_there(command)
-                self._registered.setdefault(command.job, set()).add(command.file)
-            elif isinstance(command, JobEnded):
-                self._all_registered(command)
+        for entry in turn.entries:
+            if isinstance(entry, StartComponent):
+                self._started[entry.token] = entry.job, entry.part, entry.site
+            elif isinstance(entry, OutputRegistered):
+                self._is_there(entry)
+                self._registered.setdefault(entry.job, set()).add(entry.file)
+            elif isinstance(entry, JobEnded):
+                self._all_registered(entry)
 
-    def _is_there(self, command: OutputRegistered) -> None:
-        for site in command.sites:
-            if self._collected.get((command.file, site)) != command.output.size_bytes:
-                self._fail(THERE, f"{command.file} is registered at {site}, which has not told of it")
-        known = self._ledger.sites.view.files.get(command.file)
+    def _is_there(self, fact: OutputRegistered) -> None:
+        for site in fact.sites:
+            if self._collected.get((fact.file, site)) != fact.output.size_bytes:
+                self._fail(THERE, f"{fact.file} is registered at {site}, which has not told of it")
+        known = self._ledger.sites.view.files.get(fact.file)
         holders = set() if known is None else {self._ledger.names[holder] for holder in known.holders}
-        if holders != set(command.sites):
-            self._fail(THERE, f"{command.file} is registered at {command.sites}, and believed at {sorted(holders)}")
+        if holders != set(fact.sites):
+            self._fail(THERE, f"{fact.file} is registered at {fact.sites}, and believed at {sorted(holders)}")
 
-    def _all_registered(self, command: JobEnded) -> None:
-        job = self._ledger.ended.get(command.job)
-        if job is None or job.spec is not None or command.outcome is not JobOutcome.DONE:
+    def _all_registered(self, fact: JobEnded) -> None:
+        job = self._ledger.ended.get(fact.job)
+        if job is None or job.spec is not None or fact.outcome is not JobOutcome.DONE:
             return
         expected = {
             output_name(job.id, part, output.path)
-            for part in range(len(command.places))
+            for part in range(len(fact.places))
             for output in job.request.outputs_of(part)
         }
         if expected != self._registered.pop(job.id, set()):
             self._fail(REGISTERED, f"job {job.id} is done, and not all of {sorted(expected)} are registered")
         files, index = self._ledger.sites.view.files, self._ledger.index
-        for part, (site, _) in enumerate(command.places):
+        for part, (site, _) in enumerate(fact.places):
             for output in job.request.outputs_of(part):
                 if index[site] not in files[output_name(job.id, part, output.path)].holders:
                     self._fail(

@@ -33,19 +33,19 @@ class PreemptionPromises:
     def after(self, event: AnyEvent, turn: Turn) -> None:
         """Check what the event led to."""
         found: list[tuple[Job, tuple[JobId, ...]]] = []
-        for command in turn.entries:
-            if type(command) is JobPlaced:
-                job = self._ledger.jobs.get(command.job)
+        for entry in turn.entries:
+            if type(entry) is JobPlaced:
+                job = self._ledger.jobs.get(entry.job)
                 told = None if job is None else told_as_placed(job, "preempts_for_places", event.at)
                 if job is not None and told is not None:
                     self._preempts(job, told[2])
                     found.append((job, told[2]))
-            elif type(command) is ReleaseBarrier:
-                self._to_run.discard(command.job)
-            elif type(command) is JobEnded:
-                if command.outcome is JobOutcome.DONE and command.job in self._to_run:
-                    self._fail(AGAIN, f"job {command.job} was preempted, and is done without another run")
-                self._to_run.discard(command.job)
+            elif type(entry) is ReleaseBarrier:
+                self._to_run.discard(entry.job)
+            elif type(entry) is JobEnded:
+                if entry.outcome is JobOutcome.DONE and entry.job in self._to_run:
+                    self._fail(AGAIN, f"job {entry.job} was preempted, and is done without another run")
+                self._to_run.discard(entry.job)
         left = self._left_by_others()
         # What is due at a moment is done before the event of that moment is looked at: there is what was there before
         # it and is there after it.

@@ -109,31 +109,31 @@ class PromiseChecker:
                 self.done.add(event.token)
         elif type(event) in (SiteLost, SiteSilent):
             self.fenced |= {token: None for token, claim in self.ledger.claims.items() if claim.fenced}
-        for command in turn.entries:
-            if type(command) is ElementMade:
-                self.submitted.add(command.job)
-                if command.array in self.guests:
-                    self.guests.add(command.job)
-            elif type(command) is StartComponent:
-                self.part_of[command.token] = command.job, command.part
-                self.site_of[command.token] = command.site
-                self.claimed_at[command.job] = event.at
-                self._fits_the_quota(command)
-                self._nothing_new_at_lost_sites(command)
-                self._guests_kept_out(command)
-                self._images_where_they_run(command)
-                self._programs_where_they_are(command)
-                component = self.world.components.components.get(command.token)
+        for entry in turn.entries:
+            if type(entry) is ElementMade:
+                self.submitted.add(entry.job)
+                if entry.array in self.guests:
+                    self.guests.add(entry.job)
+            elif type(entry) is StartComponent:
+                self.part_of[entry.token] = entry.job, entry.part
+                self.site_of[entry.token] = entry.site
+                self.claimed_at[entry.job] = event.at
+                self._fits_the_quota(entry)
+                self._nothing_new_at_lost_sites(entry)
+                self._guests_kept_out(entry)
+                self._images_where_they_run(entry)
+                self._programs_where_they_are(entry)
+                component = self.world.components.components.get(entry.token)
                 if component is not None:
-                    self.alive[command.token] = component
-            elif type(command) is JobEnded:
-                self._ended_once(command)
-                self._one_run_counts(command)
-                self.released.pop(command.job, None)
-            elif type(command) is JobRequeued:
-                self.released.pop(command.job, None)
-            elif type(command) is ReleaseBarrier:
-                self._released_whole(command)
+                    self.alive[entry.token] = component
+            elif type(entry) is JobEnded:
+                self._ended_once(entry)
+                self._one_run_counts(entry)
+                self.released.pop(entry.job, None)
+            elif type(entry) is JobRequeued:
+                self.released.pop(entry.job, None)
+            elif type(entry) is ReleaseBarrier:
+                self._released_whole(entry)
         self._turns(turn)
         self._look()
         for check in SAFETY:
@@ -155,15 +155,15 @@ class PromiseChecker:
 
     # ------------------------------------------------------------------- promises on single commands
 
-    def _ended_once(self, command: JobEnded) -> None:
-        if command.job in self.ended:
-            self.fail("no job lost", f"job {command.job} ended twice")
-        if command.job not in self.submitted:
-            self.fail("no job lost", f"job {command.job} ended and never came")
-        self.ended[command.job] = command
-        self.ended_gained_processor_s += command.gained_processor_s
-        self.ended_wasted_processor_s += command.wasted_processor_s
-        self.ended_gpu_s += command.gpu_s
+    def _ended_once(self, fact: JobEnded) -> None:
+        if fact.job in self.ended:
+            self.fail("no job lost", f"job {fact.job} ended twice")
+        if fact.job not in self.submitted:
+            self.fail("no job lost", f"job {fact.job} ended and never came")
+        self.ended[fact.job] = fact
+        self.ended_gained_processor_s += fact.gained_processor_s
+        self.ended_wasted_processor_s += fact.wasted_processor_s
+        self.ended_gpu_s += fact.gpu_s
 
     def _released_whole(self, command: ReleaseBarrier) -> None:
         """The first release of a run names every component; repeated ones may name those that did not hear it."""
@@ -179,16 +179,16 @@ class PromiseChecker:
             self.fail("all or nothing", f"job {job.id} starts {len(command.tokens)} of {len(placed.claims)}")
         self.released[job.id] = self.released.get(job.id, frozenset()) | frozenset(command.tokens)
 
-    def _one_run_counts(self, command: JobEnded) -> None:
+    def _one_run_counts(self, fact: JobEnded) -> None:
         """A job is done by one run of it alone, the last: every component of that returned success, and none of them
         was given up with its site."""
-        if command.outcome is not JobOutcome.DONE or command.job in self.arrays:
+        if fact.outcome is not JobOutcome.DONE or fact.job in self.arrays:
             return
-        run = self.released.get(command.job, frozenset())
+        run = self.released.get(fact.job, frozenset())
         missing = [token for token in sorted(run) if token not in self.done]
         fenced = [token for token in sorted(run) if token in self.fenced]
         if not run or missing or fenced:
-            detail = f"job {command.job} is done by {sorted(run)}, of which {missing} are not done, {fenced} fenced"
+            detail = f"job {fact.job} is done by {sorted(run)}, of which {missing} are not done, {fenced} fenced"
             self.fail("one run counts", detail)
 
     def _nothing_new_at_lost_sites(self, command: StartComponent) -> None:
@@ -202,7 +202,7 @@ class PromiseChecker:
         """A run of a job that breaks counts as an error of one site at most, wherever it breaks next, unless a site
         says that it was its own doing."""
         job_id, site = self.part_of[event.token][0], self.site_of[event.token]
-        alone = all(command.job == job_id for command in turn.entries if isinstance(command, JobRequeued))
+        alone = all(entry.job == job_id for entry in turn.entries if isinstance(entry, JobRequeued))
         errors = self.ledger.sites.sites[self.ledger.index[site]].errors
         ran = event.token in self.released.get(job_id, ())
         if event.fault is not None or not alone or not ran or errors <= self.errors_before.get(site, 0):
@@ -286,9 +286,7 @@ class PromiseChecker:
     def _turns(self, turn: Turn) -> None:
         """The queues take turns: S scans of the high one, then one of the low one; together with an interval of 0."""
         parameters, now = self.parameters, self.ledger.now
-        placed = [
-            command.job for command in turn.entries if type(command) is JobPlaced and not self._early(command.job)
-        ]
+        placed = [entry.job for entry in turn.entries if type(entry) is JobPlaced and not self._early(entry.job)]
         scanned = [self.waiting_before[job] for job in placed if job in self.waiting_before]
         if not scanned:
             return

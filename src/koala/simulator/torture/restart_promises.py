@@ -56,28 +56,26 @@ class RestartPromises:
         # What may be used changes with events: a way counts that was there before this one and is there after it.
         steady = [min(pair) for pair in zip(self._usable, usable, strict=True)]
         self._usable = usable
-        for command in turn.entries:
-            if isinstance(command, SiteDistrusted):
-                self._keeps_its_trust(command)
-            elif isinstance(command, JobPlaced):
-                self._rests(command, event.at)
-                self._goes_elsewhere(command, event.at, steady)
-            elif isinstance(command, StartComponent):
-                self._is_kept_off(command, event.at)
-            elif isinstance(command, JobRequeued):
-                self._failed.pop(command.job, None)
+        for entry in turn.entries:
+            if isinstance(entry, SiteDistrusted):
+                self._keeps_its_trust(entry)
+            elif isinstance(entry, JobPlaced):
+                self._rests(entry, event.at)
+                self._goes_elsewhere(entry, event.at, steady)
+            elif isinstance(entry, StartComponent):
+                self._is_kept_off(entry, event.at)
+            elif isinstance(entry, JobRequeued):
+                self._failed.pop(entry.job, None)
                 if isinstance(event, ComponentEnded) and event.outcome == "failed":
-                    job = self._ledger.jobs.get(command.job)
+                    job = self._ledger.jobs.get(entry.job)
                     if job is not None and event.token.startswith(f"{job.id}."):
                         self._failed[job.id] = site_of[event.token], event.at
                         if event.exit_code == NOT_FOUND and len(event.nodes) == 1:
                             self._bad_node[job.id, site_of[event.token]] = event.nodes[0], event.at
 
-    def _keeps_its_trust(self, command: SiteDistrusted) -> None:
-        if command.site in self._healthy and command.reason.startswith("failures"):
-            self._fail(
-                "a healthy site keeps its trust under bad programs", f"{command.site} lost it: {command.reason}"
-            )
+    def _keeps_its_trust(self, fact: SiteDistrusted) -> None:
+        if fact.site in self._healthy and fact.reason.startswith("failures"):
+            self._fail("a healthy site keeps its trust under bad programs", f"{fact.site} lost it: {fact.reason}")
 
     def _is_kept_off(self, command: StartComponent, at: float) -> None:
         node, since = self._bad_node.get((command.job, command.site), ("", 0.0))
@@ -88,18 +86,18 @@ class RestartPromises:
             detail = f"{command.token} may run on {node} of {command.site}, where its program was not found"
             self._fail("a job is kept off the node it failed on", detail)
 
-    def _rests(self, command: JobPlaced, at: float) -> None:
-        failed = self._failed.get(command.job)
+    def _rests(self, fact: JobPlaced, at: float) -> None:
+        failed = self._failed.get(fact.job)
         if failed is not None and at < failed[1] + self._ledger.parameters.restart_rest_s:
-            self._fail("restarts rest", f"job {command.job} failed at {failed[1]:.3f} and has a place already")
+            self._fail("restarts rest", f"job {fact.job} failed at {failed[1]:.3f} and has a place already")
 
-    def _goes_elsewhere(self, command: JobPlaced, at: float, usable: list[int]) -> None:
-        failed = self._failed.pop(command.job, None)
-        job = self._ledger.jobs.get(command.job)
+    def _goes_elsewhere(self, fact: JobPlaced, at: float, usable: list[int]) -> None:
+        failed = self._failed.pop(fact.job, None)
+        job = self._ledger.jobs.get(fact.job)
         if failed is None or job is None or not _is_plain(job):
             return
         site, since = failed
-        if at >= since + self._ledger.parameters.avoid_failed_s or site not in dict(command.places):
+        if at >= since + self._ledger.parameters.avoid_failed_s or site not in dict(fact.places):
             return
         assert job.demand is not None
         index = self._ledger.index
@@ -205,11 +203,11 @@ class ExclusionPromises:
         known = failed & self._failed
         steady = [min(pair) for pair in zip(self._usable, usable, strict=True)]
         self._failed, self._usable = failed, usable
-        for command in turn.entries:
-            if isinstance(command, StartComponent) and command.exclude_nodes:
-                self._has_nodes(command)
-            elif isinstance(command, JobPlaced) and known:
-                self._goes_where_it_may(command, known, steady)
+        for entry in turn.entries:
+            if isinstance(entry, StartComponent) and entry.exclude_nodes:
+                self._has_nodes(entry)
+            elif isinstance(entry, JobPlaced) and known:
+                self._goes_where_it_may(entry, known, steady)
         if isinstance(event, SiteReported):
             self._named[event.site] = event.named
 
@@ -228,17 +226,17 @@ class ExclusionPromises:
             detail = f"{command.token} is kept off {', '.join(command.exclude_nodes)} of {command.site}"
             self._fail(NODES_LEFT, f"{detail}, whose other nodes have {left} of its {command.processors} processors")
 
-    def _goes_where_it_may(self, command: JobPlaced, known: set[_Failed], usable: list[int]) -> None:
-        job = self._ledger.jobs.get(command.job)
+    def _goes_where_it_may(self, fact: JobPlaced, known: set[_Failed], usable: list[int]) -> None:
+        job = self._ledger.jobs.get(fact.job)
         if job is None or job.demand is None or job.state is JobState.QUARANTINED:
             return
         sites = self._closed_to(job, known)
-        if not sites or set(sites).isdisjoint(dict(command.places)):
+        if not sites or set(sites).isdisjoint(dict(fact.places)):
             return
         index = self._ledger.index
         other = job.demand.allowing(index[site] for site in job.avoiding).barring(index[site] for site in sites)
         if can_ever_fit(other, usable, self._ledger.sites.view):
-            detail = f"job {job.id} is placed on {', '.join(sorted(dict(command.places)))}"
+            detail = f"job {job.id} is placed on {', '.join(sorted(dict(fact.places)))}"
             self._fail(NODES_LEFT, f"{detail}; too few nodes are left for its program on {', '.join(sites)}")
 
     def closed_to(self, job: Job) -> list[SiteName]:

@@ -29,8 +29,8 @@ class SilencePromises:
             self._silent.add(event.site)
         if not silent:
             return
-        for command in turn.entries:
-            if isinstance(command, StartComponent) and command.site in silent:
-                self._fail(NOT_AT_SILENT, f"{command.token} starts at {command.site}")
-            elif isinstance(command, JobPlaced) and not silent.isdisjoint(dict(command.places)):
-                self._fail(NOT_AT_SILENT, f"job {command.job} is placed at {', '.join(sorted(dict(command.places)))}")
+        for entry in turn.entries:
+            if isinstance(entry, StartComponent) and entry.site in silent:
+                self._fail(NOT_AT_SILENT, f"{entry.token} starts at {entry.site}")
+            elif isinstance(entry, JobPlaced) and not silent.isdisjoint(dict(entry.places)):
+                self._fail(NOT_AT_SILENT, f"job {entry.job} is placed at {', '.join(sorted(dict(entry.places)))}")

@@ -122,17 +122,17 @@ class SpawnPromises:
             self._tasks[event.job] = set(event.request.tasks.names)
         elif isinstance(event, ComponentEnded) and event.outcome is Outcome.DONE:
             self._done.add(event.token)
-        for command in turn.entries:
-            if isinstance(command, ElementMade) and command.array in self._tasks:
-                self._tasks[command.job] = set(self._tasks[command.array])
-            elif isinstance(command, TasksSpawned):
-                self._spawned(command)
-            elif isinstance(command, StartComponent) and command.tasks:
-                self._holds[command.token] = command
-            elif isinstance(command, ReleaseBarrier) and command.job in self._tasks:
-                self._begin(command)
-            elif isinstance(command, JobEnded) and command.job in self._tasks:
-                self._ended(command)
+        for entry in turn.entries:
+            if isinstance(entry, ElementMade) and entry.array in self._tasks:
+                self._tasks[entry.job] = set(self._tasks[entry.array])
+            elif isinstance(entry, TasksSpawned):
+                self._spawned(entry)
+            elif isinstance(entry, StartComponent) and entry.tasks:
+                self._holds[entry.token] = entry
+            elif isinstance(entry, ReleaseBarrier) and entry.job in self._tasks:
+                self._begin(entry)
+            elif isinstance(entry, JobEnded) and entry.job in self._tasks:
+                self._ended(entry)
         if isinstance(event, SpawnAsked):
             self._is_answered(event, turn)
 
@@ -141,18 +141,18 @@ class SpawnPromises:
         if len(answers) != 1 and (answers or event.job in self._ledger.jobs):
             self._fail(SPAWNED_ONCE, f"job {event.job} asks for {event.tasks.names}, and hears {answers}")
 
-    def _spawned(self, command: TasksSpawned) -> None:
+    def _spawned(self, fact: TasksSpawned) -> None:
         """They are new where they have places; where they have none they never began, or were never there."""
-        known, names = self._tasks[command.job], set(command.tasks)
-        if not command.reason:
-            if known & names or sum(size for _, size in command.places) != len(names):
-                self._fail(SPAWNED_ONCE, f"job {command.job} gets {command.tasks} on {command.places}")
-            self._tasks[command.job] = known | names
+        known, names = self._tasks[fact.job], set(fact.tasks)
+        if not fact.reason:
+            if known & names or sum(size for _, size in fact.places) != len(names):
+                self._fail(SPAWNED_ONCE, f"job {fact.job} gets {fact.tasks} on {fact.places}")
+            self._tasks[fact.job] = known | names
         elif names <= known:
-            began = [task for token in self._begun.get(command.job, ()) for task in self._holds[token].tasks]
+            began = [task for token in self._begun.get(fact.job, ()) for task in self._holds[token].tasks]
             if names & set(began):
-                self._fail(SPAWNED_ONCE, f"{command.tasks} of job {command.job} began, and are withdrawn")
-            self._tasks[command.job] = known - names
+                self._fail(SPAWNED_ONCE, f"{fact.tasks} of job {fact.job} began, and are withdrawn")
+            self._tasks[fact.job] = known - names
 
     def _begin(self, command: ReleaseBarrier) -> None:
         begun = self._begun.setdefault(command.job, {})
@@ -167,9 +167,9 @@ class SpawnPromises:
         begun = self._begun.get(job, {})
         return Counter(task for token in begun if begun[token] == run for task in self._holds[token].tasks)
 
-    def _ended(self, command: JobEnded) -> None:
-        begun = self._begun.pop(command.job, {})
-        if command.outcome is not JobOutcome.DONE or command.job in self._ledger.arrays or not begun:
+    def _ended(self, fact: JobEnded) -> None:
+        begun = self._begun.pop(fact.job, {})
+        if fact.outcome is not JobOutcome.DONE or fact.job in self._ledger.arrays or not begun:
             return
         last = max(begun.values())
         ran = [
@@ -178,6 +178,6 @@ class SpawnPromises:
             if begun[token] == last and token in self._done
             for task in self._holds[token].tasks
         ]
-        if Counter(ran) != Counter(dict.fromkeys(self._tasks[command.job], 1)):
-            missing = sorted(self._tasks[command.job].symmetric_difference(ran))
-            self._fail(SPAWNED_ONCE, f"job {command.job} is done, and of its tasks {missing} are not, or done twice")
+        if Counter(ran) != Counter(dict.fromkeys(self._tasks[fact.job], 1)):
+            missing = sorted(self._tasks[fact.job].symmetric_difference(ran))
+            self._fail(SPAWNED_ONCE, f"job {fact.job} is done, and of its tasks {missing} are not, or done twice")

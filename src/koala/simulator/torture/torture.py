@@ -169,8 +169,8 @@ class _Run:
             self.watch.fail("time goes on", f"more than {EVENTS_OF_A_SECOND_MAX} events since {began_at:.3f}")
         turn = self.scheduler.handle(event)
         self._note(event, turn)
-        for command in turn.entries:
-            self.world.perform(command, event.at)
+        for entry in turn.entries:
+            self.world.perform(entry, event.at)
         self.watch.after(event, turn)
         self.restarts.after(event, turn, self.watch.site_of)
         self.trust.after(event, turn)
@@ -206,7 +206,7 @@ class _Run:
 
     def _note(self, event: AnyEvent, turn: Turn) -> None:
         self.tail.append((event.at, ">", event))
-        self.tail.extend((event.at, " ", command) for command in turn.entries)
+        self.tail.extend((event.at, " ", entry) for entry in turn.entries)
 
     def _all_finished(self) -> None:
         watch, ledger = self.watch, self.scheduler.ledger
