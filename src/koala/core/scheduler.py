@@ -1,4 +1,4 @@
-"""The scheduler: events in, commands out. It has no clock, no I/O and no threads; a driver brings it all three.
+"""The scheduler: events in, commands and facts out. No clock, no I/O and no threads: a driver brings it all three.
 
 ``Scheduler.handle`` is the only way in. The modules behind it follow the life of a job: ``placement`` finds places,
 ``preemption`` says who makes room for whom, ``claiming`` claims on every site or none, ``staging`` has files

@@ -21,7 +21,7 @@ from koala.daemon.service.job_records import JobRecords
 from koala.files import CatalogueEntry, Replica
 from koala.files.area.layout import replica_path
 from koala.model.api import DOWNLOAD_BYTES_MAX, Forgetting, Registration, Scope, Submission
-from koala.model.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError
+from koala.model.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError, UnavailableError
 from koala.model.facts import JobRequeued
 from koala.model.grid import Grid
 from koala.model.messages import CancelAsked
@@ -104,11 +104,25 @@ def test_outputs_are_registered_where_they_were_made_and_are_their_owners(tmp_pa
             await service.register(OWNER, Registration(name="jobs/1/x", site="A", path="/etc/hosts"))
         await settled(world)
         assert await world.engine.areas["B"].size_bytes(replica_path(name)) == 4
+        await _its_words_are_no_data(world, name)
         await (world.engine.areas["B"]).forget(name)
         with pytest.raises(ConflictError, match="the replica is not there"):
             await service.read_file(ANNA, name, limit=1)
 
     in_daemon(tmp_path, scene)
+
+
+async def _its_words_are_no_data(world: DaemonWorld, name: str) -> None:
+    """What the error of a site says in words is nothing that is known of the replica."""
+
+    async def fails(*_: Any) -> bytes:
+        raise OSError("the login is not there, and no shorter way")
+
+    area: Any = world.engine.areas["B"]
+    area.read, read = fails, area.read
+    with pytest.raises(UnavailableError, match="try again"):
+        await world.service.read_file(ANNA, name, limit=1)
+    area.read = read
 
 
 def test_a_job_whose_output_is_missing_or_leads_out_fails_and_says_so(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from koala.daemon.engine.loop import Engine
 from koala.daemon.offload import in_own_thread, query
 from koala.daemon.service.job_records import JobRecords
 from koala.daemon.service.principal import Principal
-from koala.files import CatalogueEntry, FileArea, FilesError, Replica
+from koala.files import CatalogueEntry, FileArea, FilesError, MissingReplicaError, Replica
 from koala.files.area.layout import replica_path
 from koala.files.sources import WRITABLE_SCHEMES, UrlSource, is_writable
 from koala.model.api import DOWNLOAD_BYTES_MAX, OutputInfo, ReadFile, ReplicaInfo
@@ -247,19 +247,21 @@ class DownloadService:
 
     async def _from_any(self, entry: CatalogueEntry, offset: int, size_bytes: int) -> bytes:
         """From the first replica that gives them; one of another size is not the file."""
-        reasons = []
+        reasons, damaged = [], False
         for replica in sorted(entry.replicas, key=lambda each: each.url is not None):
             try:
                 async with asyncio.timeout(DOWNLOAD_S):
                     data = await self._from(entry, replica, offset, size_bytes)
             except (OSError, FilesError) as error:
                 reasons.append(f"{replica.site}: {_reason(error)}")
+                damaged |= isinstance(error, FileNotFoundError | MissingReplicaError)
                 continue
             if len(data) == size_bytes:
                 return data
             reasons.append(f"{replica.site}: the replica is shorter than the catalogue says")
+            damaged = True
         told = "; ".join(reasons) or "no site of the grid has it"
-        if any("shorter" in reason or "not there" in reason for reason in reasons):
+        if damaged:
             raise ConflictError(f"file {entry.name!r} cannot be read: {told}; forget the damaged replica")
         raise UnavailableError(f"file {entry.name!r} cannot be read now: {told}; try again")
 
