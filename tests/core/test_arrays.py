@@ -180,9 +180,12 @@ def test_an_array_costs_what_changes_however_many_elements_have_failed() -> None
     finish(driver, 2, 3, outcome=Outcome.FAILED)
     finish(driver, 4)
     array = driver.ledger.jobs[1]
-    assert (dict(array.not_done_as), array.not_made) == ({"cancelled": 1, "failed": 2}, 1)
+    assert (dict(array.elements.not_done_as), array.elements.not_made) == ({"cancelled": 1, "failed": 2}, 1)
     twin = Scheduler.from_snapshot(driver.scheduler.grid, None, driver.scheduler.snapshot()).ledger.jobs[1]
-    assert (twin.not_done_as, twin.not_made) == (array.not_done_as, array.not_made)
+    assert (twin.elements.not_done_as, twin.elements.not_made) == (
+        array.elements.not_done_as,
+        array.elements.not_made,
+    )
     assert element_counts(twin) == element_counts(array)
 
 

@@ -176,10 +176,10 @@ class JobEnding:
         array = self.ledger.arrays.get(job.array)
         if array is None:
             return
-        array.elements_live -= 1
+        array.elements.live -= 1
         self.is_not_ahead(job)
         if outcome is not JobOutcome.DONE:
-            array.note_not_done(job.id - array.id - 1, str(outcome))
+            array.elements.note_not_done(job.id - array.id - 1, str(outcome))
         self.ledger.to_unfold[array.id] = None
 
     def is_not_ahead(self, job: Job) -> None:
@@ -187,16 +187,15 @@ class JobEnding:
         array = self.ledger.arrays.get(job.array)
         if job.ahead and array is not None:
             job.ahead = False
-            array.made_ahead -= 1
+            array.elements.ahead -= 1
             self.ledger.to_unfold[array.id] = None
 
     def _array_ended(self, array: Job) -> None:
         """Elements that were not made never will be."""
-        assert array.spec is not None
-        ledger = self.ledger
+        ledger, elements = self.ledger, array.elements
         ledger.forget_array(array)
         ledger.to_unfold.pop(array.id, None)
-        unmade = range(array.id + 1 + array.made, array.id + 1 + array.spec.size)
+        unmade = range(array.id + 1 + elements.made, array.id + 1 + elements.spec.size)
         ledger.turned += [
             EndedJob(job=number, outcome=JobOutcome.CANCELLED, started=False)
             for number in sorted(ledger.dependents)
@@ -205,9 +204,9 @@ class JobEnding:
 
     def cancel_element(self, array: Job, job_id: JobId, asked_by: str) -> None:
         """An element that has not been made is not to be, as somebody asked."""
-        position = job_id - array.id - 1
-        if position >= array.made and position not in array.not_done:
-            array.note_not_done(position, str(JobOutcome.CANCELLED))
+        position, elements = job_id - array.id - 1, array.elements
+        if position >= elements.made and position not in elements.not_done:
+            elements.note_not_done(position, str(JobOutcome.CANCELLED))
             array.tell(self.ledger.now, "element_cancelled", job_id, asked_by)
             if job_id in self.ledger.dependents:
                 self.ledger.turned.append(EndedJob(job=job_id, outcome=JobOutcome.CANCELLED, started=False))

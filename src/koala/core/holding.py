@@ -159,17 +159,15 @@ class JobHolding:
 
     def unfold_later(self, array: Job) -> None:
         """From now on elements of the array are made. They stand in line as if all had come in this moment."""
-        assert array.spec is not None
         array.move(JobState.UNFOLDING)
         if array.arrival < 0:
-            array.arrival = self.ledger.queue_of(array).reserve(array.spec.size)
+            array.arrival = self.ledger.queue_of(array).reserve(array.elements.spec.size)
         self.ledger.to_unfold[array.id] = None
 
     def stand_in_line(self, array: Job) -> None:
         """An array that an operator put back has lost its place in line: it has one from now on, and so have those of
         its elements that have none."""
-        assert array.spec is not None
-        array.arrival = self.ledger.queue_of(array).reserve(array.spec.size)
+        array.arrival = self.ledger.queue_of(array).reserve(array.elements.spec.size)
         for job in self.ledger.jobs.values():
             if job.array == array.id and job.arrival < 0 and job.high is array.high:
                 job.arrival = array.arrival + job.id - array.id - 1
@@ -181,7 +179,7 @@ class JobHolding:
         if job is None or job.held:
             return
         self.ledger.about = (job,)
-        if job.state is JobState.WAITING or (job.state is JobState.UNFOLDING and not job.all_made):
+        if job.state is JobState.WAITING or (job.state is JobState.UNFOLDING and not job.elements.all_made):
             job.hold(job.asked_by(event))
             self.ending.keep_back(job)
         elif job.state in _NOT_STARTED:
@@ -313,11 +311,11 @@ def _why_broken(condition: Condition, other: JobId, became: EndedJob | None) -> 
 
 def _element_became(job_id: JobId, array: Job) -> EndedJob:
     """What has become of an element that is no job of the ledger: it was not made yet, or has ended."""
-    position = job_id - array.id - 1
-    if position in array.not_done:
+    position, elements = job_id - array.id - 1, array.elements
+    if position in elements.not_done:
         # Whether it ever started nobody remembers: what was asked for its start has been told by then.
-        return EndedJob(job=job_id, outcome=JobOutcome(array.not_done[position]), started=False)
-    if position < array.made:
+        return EndedJob(job=job_id, outcome=JobOutcome(elements.not_done[position]), started=False)
+    if position < elements.made:
         return EndedJob(job=job_id, outcome=JobOutcome.DONE, started=True)
     return EndedJob(job=job_id, outcome=None, started=False)
 

@@ -255,26 +255,25 @@ class JobPlacing:
     def _unfold(self, array: Job, begin: Callable[[Job], None]) -> None:
         """Make elements until enough are ahead of those that have places, or as many live as may. Those that are
         ahead keep the array in its queue at the cost of a job or two, however many elements it has."""
-        spec, ledger = array.spec, self.ledger
-        assert spec is not None
+        ledger, elements = self.ledger, array.elements
         # What a try to place one reads: its components, and sites much faster.
         effort = len(array.request.components) + len(ledger.names) // SITES_PER_COMPONENT
         while True:
             ledger.to_unfold.pop(array.id, None)
-            if array.state is not JobState.UNFOLDING or array.all_made or array.made_ahead >= MADE_AHEAD_MAX:
-                if array.state is JobState.UNFOLDING and array.all_made and not array.elements_live:
+            if array.state is not JobState.UNFOLDING or elements.all_made or elements.ahead >= MADE_AHEAD_MAX:
+                if array.state is JobState.UNFOLDING and elements.all_made and not elements.live:
                     ledger.to_unfold[array.id] = None  # its last element ended as it was made: it is over
                 return
-            if spec.limit is not None and array.elements_live >= spec.limit:
+            if elements.at_limit:
                 return
             if ledger.made_now >= MADE_AT_ONCE_MAX:
                 if array.timer is None:
                     array.timer = ledger.timers.set(ledger.now, Alarm.UNFOLDS, array.id)
                 return
-            position = array.next_element()
+            position = elements.next()
             if position is not None:
                 ledger.made_now += effort
-                element = self._element(array, position, spec.index_at(position))
+                element = self._element(array, position, elements.spec.index_at(position))
                 if not self.ending.ends_without_input(element):
                     begin(element)
 
@@ -289,12 +288,12 @@ class JobPlacing:
         ledger = self.ledger
         job = Job(array.id + 1 + position, array.submitted_at, ledger.now, ledger.parameters.claim_fraction)
         job.changed_walltime_s, job.changed_priority = array.changed_walltime_s, array.changed_priority
-        job.bind(array.request, ledger.states)
         job.array, job.index, job.guest, job.submitter = array.id, index, array.guest, array.submitter
+        job.bind(array.request, ledger.states)
         job.arrival = array.arrival + position
         job.demand, job.ahead = array.demand, True
-        array.made_ahead += 1
-        array.elements_live += 1
+        array.elements.ahead += 1
+        array.elements.live += 1
         job.join_array(array)
         ledger.add(job)
         ledger.about = (job,)
@@ -319,16 +318,16 @@ class JobPlacing:
         self._enqueue(job, tried=True)
 
     def _end_if_over(self, array: Job) -> None:
-        if array.state is not JobState.UNFOLDING or not array.all_made or array.elements_live:
+        elements = array.elements
+        if array.state is not JobState.UNFOLDING or not elements.all_made or elements.live:
             return
-        assert array.spec is not None
         self.ledger.about = (array,)
-        counts = array.not_done_as
+        counts = elements.not_done_as
         failed, cancelled = counts[str(JobOutcome.FAILED)], counts[str(JobOutcome.CANCELLED)]
-        told = [f"{failed} failed ({array.failed_elements(ELEMENTS_NAMED_MAX)})"] if failed else []
+        told = [f"{failed} failed ({elements.failed(ELEMENTS_NAMED_MAX)})"] if failed else []
         told += [f"{cancelled} were cancelled"] if cancelled else []
         state = JobState.FAILED if failed else JobState.CANCELLED if cancelled else JobState.DONE
-        self.ending.end(array, state, f"of {array.spec.size} elements {' and '.join(told)}" if told else "")
+        self.ending.end(array, state, f"of {elements.spec.size} elements {' and '.join(told)}" if told else "")
 
     # ---------------------------------------------------------------------------------- out of quarantine
 

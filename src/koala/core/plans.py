@@ -65,12 +65,12 @@ class JobPlans:
     def _rank_in_line(self, job: Job) -> tuple[float, int, int]:
         """The same; an array stands where its next element will."""
         first, second, position = self.rank(job)
-        return first, second, position if job.spec is None else job.arrival + job.made
+        return first, second, position if job.unfolds is None else job.arrival + job.unfolds.made
 
     def line(self, coming: Sequence[Job] = ()) -> list[Job]:
         """Jobs with plans, those that come, and arrays with elements that are no jobs yet, by rank."""
         arrays = self.ledger.arrays.values()
-        to_unfold = [each for each in arrays if each.state is JobState.UNFOLDING and not each.all_made]
+        to_unfold = [each for each in arrays if each.state is JobState.UNFOLDING and not each.elements.all_made]
         jobs = [*self.ledger.planned.values(), *coming, *(each for each in to_unfold if each.demand)]
         return sorted(jobs, key=self._rank_in_line)
 

@@ -302,9 +302,10 @@ class JobRunning:
     def _element_started(self, job: Job) -> None:
         """An array has started when all its elements have."""
         array = self.ledger.arrays.get(job.array)
-        if array is not None and array.spec is not None:
-            array.elements_started += 1
-            if array.elements_started == array.spec.size:
+        if array is not None:
+            elements = array.elements
+            elements.started += 1
+            if elements.started == elements.spec.size:
                 array.runs = 1
                 self.ledger.note_turn(array, None)
 

@@ -353,24 +353,25 @@ def _standing(job: Job, sites: Sites, story: Sequence[StoryEntry]) -> JobStandin
         late = [claim for claim in claims if claim.phase < ComponentPhase.READY]
         known["not_there"] = tuple([(claim.processors, names[claim.site]) for claim in late])
         known["kept_off"] = tuple(dict.fromkeys(names[claim.site] for claim in late if claim.kept_off))
-    if job.state is JobState.UNFOLDING or (job.state is JobState.HELD and job.made):
-        assert job.spec is not None
+    if job.state is JobState.UNFOLDING or (
+        job.state is JobState.HELD and job.unfolds is not None and job.unfolds.made
+    ):
         known["elements"] = element_counts(job)
-        if job.spec.limit is not None and job.elements_live >= job.spec.limit and not job.all_made:
-            known["limit"] = job.spec.limit
+        if job.elements.at_limit and not job.elements.all_made:
+            known["limit"] = job.elements.spec.limit
     return JobStanding(held_by=job.held_by, components=len(job.places), **known)
 
 
 def element_counts(array: Job) -> ElementCounts | None:
     """How the elements of an array stand; None for any other job."""
-    spec = array.spec
-    if spec is None:
+    elements = array.unfolds
+    if elements is None:
         return None
-    ended = array.not_done_as
+    spec, ended = elements.spec, elements.not_done_as
     failed, cancelled = ended[str(JobOutcome.FAILED)], ended[str(JobOutcome.CANCELLED)]
-    running = 0 if array.state in ENDED else array.elements_running
-    over = array.made - array.elements_live  # some of those that are not done were not to be made
-    done = over - (failed + cancelled - array.not_made)
+    running = 0 if array.state in ENDED else elements.running
+    over = elements.made - elements.live  # some of those that are not done were not to be made
+    done = over - (failed + cancelled - elements.not_made)
     if array.state is JobState.CANCELLED:
         cancelled = spec.size - done - failed
     return ElementCounts(

@@ -131,7 +131,7 @@ def test_an_array_does_not_wait_for_an_element_that_was_removed() -> None:
     for step in range(1, 4):
         again.handle(Tick(at=driver.now + step))
     array = again.ledger.jobs[1]
-    assert (array.elements_live, array.made, array.not_done) == (3, 4, {0: "cancelled"})
+    assert (array.elements.live, array.elements.made, array.elements.not_done) == (3, 4, {0: "cancelled"})
     driver = an_array(4)
     for number in (2, 3, 4):
         driver.cancel(number)
@@ -164,9 +164,14 @@ def test_an_array_whose_elements_are_counted_by_the_record_makes_the_others() ->
     there = [requests[number] for number in job_numbers(counted)]
     again = Scheduler.from_snapshot(driver.scheduler.grid, None, join_snapshot(back.header, counted, there))
     array = again.ledger.jobs[1]
-    assert (array.made, array.elements_live, array.made_ahead) == (3, 3, 2)
+    assert (array.elements.made, array.elements.live, array.elements.ahead) == (3, 3, 2)
     again.handle(Tick(at=driver.now + 1.0))
-    assert (array.made, array.elements_live, array.elements_started, array.not_done) == (3, 3, 1, {3: "cancelled"})
+    assert (array.elements.made, array.elements.live, array.elements.started, array.elements.not_done) == (
+        3,
+        3,
+        1,
+        {3: "cancelled"},
+    )
     assert_ledger_balances(again.ledger)
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from koala.core import JobState, Scheduler, Snapshot, SnapshotError, decode_snapshot, encode_snapshot
 from koala.core.lifecycle import ENDED
-from koala.core.state.job import ComponentClaim, FileTransfer, Job, JobPlaces
+from koala.core.state.job import ArrayElements, ComponentClaim, FileTransfer, Job, JobPlaces
 from koala.core.state.queues import PlacementQueue
 from koala.core.state.site_belief import SiteBelief, Trust
 from koala.core.state.snapshots import snapshot as core_snapshot
@@ -166,11 +166,15 @@ WORKED_OUT: dict[type, dict[str, Callable[[Any], Any]]] = {
         "described": lambda job: job.described,
         "element_states": lambda job: {s: count for s, count in job.element_states.items() if s not in ENDED},
         "high": lambda job: job.high,
-        "not_done_as": lambda job: job.not_done_as,
-        "not_made": lambda job: job.not_made,
         "request": lambda job: job.request,
         "states": lambda job: {state: job.states[state] for state in JobState if state not in ENDED},
         "timer": lambda job: when(job.timer),
+    },
+    ArrayElements: {
+        "not_done_as": lambda elements: elements.not_done_as,
+        "not_made": lambda elements: elements.not_made,
+        "spec": lambda elements: elements.spec,
+        "states": lambda elements: {s: count for s, count in elements.states.items() if s not in ENDED},
     },
     JobPlaces: {
         "claims": lambda placed: [claim and claim.token for claim in placed.claims],
@@ -221,6 +225,7 @@ def test_what_is_not_encoded_is_worked_out_again(cls: Any) -> None:
         ledgers.append(
             {
                 Job: list(ledger.jobs.values()),
+                ArrayElements: [job.unfolds for job in ledger.jobs.values() if job.unfolds is not None],
                 JobPlaces: [job.placement for job in ledger.jobs.values() if job.placement is not None],
                 ComponentClaim: list(ledger.claims.values()),
                 FileTransfer: list(ledger.transfers.by_key.values()),

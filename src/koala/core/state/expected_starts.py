@@ -97,7 +97,12 @@ class ExpectedStarts:
         availability = self._ledger.sites.availability
         if job.plan_at is None or job.plan_spots is None or availability is None:
             return None
-        plans = tuple([(each.id, each.plan_at, each.plan_spots, id(each.demand), each.made) for each in line])
+        plans = tuple(
+            [
+                (each.id, each.plan_at, each.plan_spots, id(each.demand), each.unfolds and each.unfolds.made)
+                for each in line
+            ]
+        )
         # A job may have been kept off a site, or planned elsewhere, without any change of what is held.
         as_of = (availability.changes, self._ledger.sites.changed, self._ledger.now, plans)
         if as_of != self._as_of:
@@ -127,17 +132,16 @@ class ExpectedStarts:
 
     def _foresee(self, array: Job) -> None:
         """All elements of the array come before whoever stands behind it, no more than its limit at once."""
-        assert array.spec is not None
-        ledger, limit = self._ledger, array.spec.limit
+        ledger, limit = self._ledger, array.elements.spec.limit
         room = ELEMENTS_FORESEEN_MAX - self._foreseen
-        to_come = array.spec.size - array.made - array.not_made
+        to_come = array.elements.to_come
         self._put_off = True
         self._foreseen += min(to_come, room)
         for forecast, takes_s in ((self._likely, self._takes_s(array)), (self._at_most, ledger.walltime_s(array))):
             coming, turns = to_come, None
             if limit is not None and room > 0:
                 turns = self._element_ends(array, forecast)
-                coming += max(0, array.elements_live - len(turns))  # those that live without places or a plan
+                coming += max(0, array.elements.live - len(turns))  # those that live without places or a plan
                 turns += [ledger.now] * (limit - len(turns))
                 heapify(turns)
             self._too_many |= coming > room

@@ -189,14 +189,81 @@ class JobPlaces(_PlacesLinks):
         return self.spots.sites[component], self.spots.sizes[component]
 
 
+class _ElementsLinks:
+    __slots__ = ("not_done_as", "not_made", "spec", "states")
+    spec: ArraySpec
+    states: dict[JobState, int]  # how many elements that have not ended are in each state
+    not_done_as: Counter[str]  # how many of those that are not done ended so
+    not_made: int  # of these: how many were to be made after those that were
+
+
+@encoded
+class ArrayElements(_ElementsLinks):
+    """What has become of the elements of an array."""
+
+    made: int = 0
+    ahead: int = 0  # of these: how many wait for their first places
+    live: int = 0  # of these: how many have not ended
+    started: int = 0
+    not_done: dict[int, str] = field(default_factory=dict)  # by position how it ended
+
+    def bind(self, spec: ArraySpec) -> None:
+        """Tie it to the indices of the array; no element is counted yet in its state."""
+        self.spec = spec
+        self.states = dict.fromkeys(JobState, 0)
+        self.not_done_as = Counter(self.not_done.values())
+        self.not_made = sum(position >= self.made for position in self.not_done)
+
+    @property
+    def running(self) -> int:
+        """How many run, or have run and are collected from."""
+        return self.states[JobState.RUNNING] + self.states[JobState.COLLECTING]
+
+    @property
+    def to_come(self) -> int:
+        """How many are still to be made."""
+        return self.spec.size - self.made - self.not_made
+
+    @property
+    def all_made(self) -> bool:
+        """True if every element was made, or will not be."""
+        return self.made >= self.spec.size
+
+    @property
+    def at_limit(self) -> bool:
+        """True if as many live as may."""
+        return self.spec.limit is not None and self.live >= self.spec.limit
+
+    def note_not_done(self, position: int, outcome: str) -> None:
+        """The element at this position has ended so, made or not."""
+        self.not_done[position] = outcome
+        self.not_done_as[outcome] += 1
+        self.not_made += position >= self.made
+
+    def failed(self, named_max: int) -> str:
+        """The indices of the first elements that failed, in words."""
+        failed = (position for position, outcome in self.not_done.items() if outcome == JobOutcome.FAILED)
+        first = [str(self.spec.index_at(position)) for position in nsmallest(named_max, failed)]
+        more = self.not_done_as[str(JobOutcome.FAILED)] - len(first)
+        named = f"{'index' if len(first) == 1 else 'indices'} {', '.join(first)}"
+        return f"{named} and {more} more" if more else named
+
+    def next(self) -> int | None:
+        """The position of the next element, which counts as made; None where it is not to be."""
+        position = self.made
+        self.made += 1
+        if position in self.not_done:
+            self.not_made -= 1
+            return None
+        return position
+
+
 class _JobLinks:
     __slots__ = (
         "demand",
         "described",
         "element_states",
         "high",
-        "not_done_as",
-        "not_made",
         "request",
         "states",
         "timer",
@@ -207,8 +274,6 @@ class _JobLinks:
     high: bool
     demand: Demand | None
     element_states: dict[JobState, int]  # how many elements that have not ended are in each state of its array
-    not_done_as: Counter[str]  # of an array: how many of those that are not done ended so
-    not_made: int  # of these: how many were to be made after those that were
     timer: Timer | None
 
 
@@ -219,8 +284,7 @@ class MissingPartError(LookupError):
         super().__init__(f"job {job}, which is {state}, has no {part}")
 
 
-# What elements of a job that is no array have become; most jobs are none, and share it.
-_NO_ELEMENTS: Counter[str] = Counter()
+# What a job that is no element counts in.
 _NO_STATES: dict[JobState, int] = {}
 
 
@@ -291,12 +355,7 @@ class Job(_JobLinks):
     array: JobId = 0
     index: int | None = None
     ahead: bool = False
-    # Of an array: how many elements were made, are made ahead, have not ended, have started; and which are not done.
-    made: int = 0
-    made_ahead: int = 0
-    elements_live: int = 0
-    elements_started: int = 0
-    not_done: dict[int, str] = NO_ENTRIES  # by position how it ended
+    unfolds: ArrayElements | None = None  # of an array
     # Of a job of tasks: those that came while it ran.
     spawned: list[SpawnedTasks] = NO_ITEMS
     # What was changed after its submission; None where it is as its request says.
@@ -320,49 +379,18 @@ class Job(_JobLinks):
         self.states = states
         self.high = (self.changed_priority or request.priority) is _HIGH
         self.demand = None
-        self.not_made = 0
-        self.not_done_as = _NO_ELEMENTS
         self.element_states = _NO_STATES
-        if request.array is not None:
-            self.not_done = dict(self.not_done)
-            self.element_states = dict.fromkeys(JobState, 0)
-            self.not_done_as = Counter(self.not_done.values())
-            self.not_made = sum(position >= self.made for position in self.not_done)
+        if self.unfolds is None and self.spec is not None:
+            self.unfolds = ArrayElements()
+        if self.unfolds is not None:
+            assert request.array is not None
+            self.unfolds.bind(request.array)
         self.timer = None
 
     def join_array(self, array: Job) -> None:
         """It is an element of this array, which counts it from now on in the state that it is in."""
-        self.element_states = array.element_states
+        self.element_states = array.elements.states
         self.element_states[self.state] += 1
-
-    @property
-    def elements_running(self) -> int:
-        """Of an array: how many elements run, or have run and are collected from."""
-        return self.element_states[JobState.RUNNING] + self.element_states[JobState.COLLECTING]
-
-    def note_not_done(self, position: int, outcome: str) -> None:
-        """Of an array: the element at this position has ended so, made or not."""
-        self.not_done[position] = outcome
-        self.not_done_as[outcome] += 1
-        self.not_made += position >= self.made
-
-    def failed_elements(self, named_max: int) -> str:
-        """Of an array: the indices of the first elements that failed, in words."""
-        assert self.spec is not None
-        failed = (position for position, outcome in self.not_done.items() if outcome == JobOutcome.FAILED)
-        first = [str(self.spec.index_at(position)) for position in nsmallest(named_max, failed)]
-        more = self.not_done_as[str(JobOutcome.FAILED)] - len(first)
-        named = f"{'index' if len(first) == 1 else 'indices'} {', '.join(first)}"
-        return f"{named} and {more} more" if more else named
-
-    def next_element(self) -> int | None:
-        """Of an array: the position of the next element, which counts as made; None where it is not to be."""
-        position = self.made
-        self.made += 1
-        if position in self.not_done:
-            self.not_made -= 1
-            return None
-        return position
 
     @property
     def walltime_s(self) -> float | None:
@@ -375,9 +403,11 @@ class Job(_JobLinks):
         return None if self.array else self.request.array
 
     @property
-    def all_made(self) -> bool:
-        """Of an array: whether every element was made, or will not be."""
-        return self.spec is not None and self.made >= self.spec.size
+    def elements(self) -> ArrayElements:
+        """The elements of an array."""
+        if self.unfolds is None:
+            raise MissingPartError(self.id, "elements", str(self.state))
+        return self.unfolds
 
     @property
     def placed(self) -> JobPlaces:

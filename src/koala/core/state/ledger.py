@@ -185,15 +185,14 @@ class Ledger:
         if place < 0:
             return None
         array = self.arrays[self._array_numbers[place]]
-        assert array.spec is not None
-        return array if job_id <= array.id + array.spec.size else None
+        return array if job_id <= array.id + array.elements.spec.size else None
 
     def next_element(self, array: Job) -> Job | None:
         """Of an array the element that waits first in its queue; None where none waits, and of any other job."""
-        if array.spec is None or array.state is not JobState.UNFOLDING:
+        if array.state is not JobState.UNFOLDING:
             return None
-        left, first = array.element_states[JobState.WAITING], None
-        number = array.id + array.made
+        left, first = array.elements.states[JobState.WAITING], None
+        number = array.id + array.elements.made
         while left > 0 and number > array.id:  # most often the last ones that were made
             job, number = self.jobs.get(number), number - 1
             if job is not None and job.state is JobState.WAITING:
@@ -205,13 +204,12 @@ class Ledger:
     def elements_before(self, job: Job) -> int:
         """How many elements of arrays that are no jobs yet stand in its queue before a waiting job."""
         return sum(
-            array.spec.size - array.made - array.not_made
+            array.elements.to_come
             for array in self.arrays.values()
-            if array.spec is not None
-            and array.state is JobState.UNFOLDING
+            if array.state is JobState.UNFOLDING
             and array.high is job.high
             and array.id != job.array
-            and 0 <= array.arrival + array.made < job.position
+            and 0 <= array.arrival + array.elements.made < job.position
         )
 
     @property

@@ -51,7 +51,7 @@ replace = msgspec.structs.replace
 # What a row takes from the core's job as it is: all that both have by the same name, but for the numbers of
 # the job and its array.
 COPIED_FIELDS = tuple(
-    name for name in StoredJob.__struct_fields__ if hasattr(Job, name) and name not in ("id", "array")
+    name for name in StoredJob.__struct_fields__ if hasattr(Job, name) and name not in ("id", "array", "elements")
 )
 _WITHOUT_PLACES = (JobState.WAITING, JobState.HELD)
 
@@ -242,7 +242,7 @@ class Projector:
         elements = changes["elements"] = element_counts(job)
         if elements is not None:
             # It holds no processors itself: it has started when the first of its elements has.
-            begun = event.at if job.elements_started else None
+            begun = event.at if job.elements.started else None
             changes["started_at"] = begun if before is None or before.started_at is None else before.started_at
         changes["processors"] = job.request.processors
         changes["priority"] = str(job.changed_priority or job.request.priority)

@@ -290,13 +290,13 @@ class _Replay:
                 continue
             size = row.elements.size
             before = self._origin.ledger.jobs.get(row.id)
-            not_done = {} if before is None else dict(before.not_done)
+            not_done = {} if before is None else dict(before.elements.not_done)
             not_done |= {
                 number - row.id - 1: str(JobState.CANCELLED)
                 for number in self._told.cancelled
                 if row.id < number <= row.id + size
             }
-            made, started = (0, 0) if before is None else (before.made, 0)
+            made, started = (0, 0) if before is None else (before.elements.made, 0)
             until: JobId | None = None
             while elements := self._store.jobs(array=row.id, before=until, limit=_LINES_AT_ONCE):
                 until = elements[-1].id
@@ -322,6 +322,7 @@ class _Replay:
             job = Job.submitted(row.id, request, row.submitted_at, fraction)
             job.submitter, job.guest = self._submitter(row)
             job.array, job.index = row.array or 0, row.array_index
+            job.unfolds = None if job.array else job.unfolds
             array = self._origin.ledger.jobs.get(job.array)
             if array is not None and array.arrival >= 0:
                 job.arrival = array.arrival + row.id - array.id - 1

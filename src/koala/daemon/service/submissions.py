@@ -259,7 +259,7 @@ async def ended_before(who: Principal, request: Request, engine: Engine) -> tupl
     for number in dict.fromkeys(each.job for each in request.after):
         array = engine.scheduler.ledger.array_of(number)
         row = None
-        if array is None or number <= array.id + array.made:
+        if array is None or number <= array.id + array.elements.made:
             row = await _visible(who, number, engine)
         if row is None and array is not None:
             row = await _visible(who, array.id, engine)  # an element whose turn has not come yet

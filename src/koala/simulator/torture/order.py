@@ -216,7 +216,7 @@ class OrderPromises:
             live = [job for job in self._ledger.jobs.values() if job.array == array.id]
             limit = array.spec.limit
             ahead = sum(job.state is JobState.WAITING and job.placed_at is None for job in live)
-            if len(live) != array.elements_live or (limit is not None and len(live) > limit):
+            if len(live) != array.elements.live or (limit is not None and len(live) > limit):
                 self._fail("an array keeps to its limit", f"{len(live)} elements of {array.id} live")
             if ahead > MADE_AHEAD_MAX + self._put_off.get(array.id, 0):
                 self._fail("an array costs the queue little", f"{ahead} elements of {array.id} wait")

@@ -122,9 +122,10 @@ class _Removal:
         def without_it(job: dict[str, Any]) -> dict[str, Any]:
             if job["id"] != number:
                 return job
-            ended = {**job.get("not_done", {}), str(self._job - number - 1): str(JobState.CANCELLED)}
-            ahead = job["made_ahead"] - bool(element["ahead"])
-            return job | {"elements_live": job["elements_live"] - 1, "made_ahead": ahead, "not_done": ended}
+            elements = job["unfolds"]
+            ended = {**elements["not_done"], str(self._job - number - 1): str(JobState.CANCELLED)}
+            ahead = elements["ahead"] - bool(element["ahead"])
+            return job | {"unfolds": elements | {"live": elements["live"] - 1, "ahead": ahead, "not_done": ended}}
 
         self._change("jobs", without_it)
         _let_unfold(self._sections, self._header["now"], {number})
@@ -175,11 +176,13 @@ def with_elements_counted(
                 counted["jobs"][place] = _encode(
                     job
                     | {
-                        "made": elements.made,
-                        "elements_started": elements.started,
-                        "not_done": elements.not_done,
-                        "elements_live": live[job["id"]],
-                        "made_ahead": ahead[job["id"]],
+                        "unfolds": {
+                            "made": elements.made,
+                            "started": elements.started,
+                            "not_done": elements.not_done,
+                            "live": live[job["id"]],
+                            "ahead": ahead[job["id"]],
+                        }
                     }
                 )
         _let_unfold(counted, at, told)
