@@ -481,7 +481,7 @@ class Job(_JobLinks):
         if move not in moves:
             raise InvalidTransitionError(self.id, *move, [repr(entry) for entry in self.story])
         moves[move] += 1
-        if self.array:
+        if self.element_states:
             self.element_states[self.state] -= 1
             self.element_states[target] += 1
         self.state = target
