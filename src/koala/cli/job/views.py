@@ -318,7 +318,7 @@ def print_explanation(found: Explanation, now: float) -> None:
     if found.place_in_line is not None:
         of = "" if found.queue_length is None else f" of {found.queue_length}"
         since = "" if found.waiting_since is None else f", waiting for {span(now - found.waiting_since)}"
-        tries = counted(found.placement_tries, "try").replace("trys", "tries")
+        tries = "1 try" if found.placement_tries == 1 else f"{found.placement_tries:,} tries"
         out.print(Text(f"Number {found.place_in_line}{of} in its queue{since}; {tries} to place it."))
         if found.elements_before:
             come = "comes" if found.elements_before == 1 else "come"
