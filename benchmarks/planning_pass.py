@@ -4,7 +4,8 @@ Twenty sites, 5,000 running jobs, and many waiting ones of 100 sizes with wallti
 and there, and the queue is scanned. The depths are measured in the same process in turn, in processor time, so that
 others on the machine do not count; the median and the longest of each are shown. In the easy case all that runs and
 all that ends has one processor, so that little can start. In the hard case sizes and ends are mixed, every site has
-some processors idle, most waiting jobs would fit by numbers, and each has to be weighed against the plans. With
+some processors idle, most waiting jobs would fit by numbers, and each has to be weighed against the plans. That case
+is measured by each order of the queue, too, with jobs of one user and of many. With
 nodes each site has ten classes of them, with memory and GPUs, and tells who holds what of them; all jobs, those that
 run and those that wait, have tasks of one of four shapes.
 """
@@ -36,6 +37,7 @@ from koala.simulator.world.nodes import SiteNodes
 
 SITES, RUNNING, SIZES = 20, 5_000, 100
 PASSES = 30
+USERS = (1, 10, 100)
 DEPTHS = (0, 1, 8)
 # In the hard case a running job has up to so many processors, so many end at once, and so many are idle at a site.
 RUNNING_SIZE_MAX, ENDING, IDLE = 8, 4, 12
@@ -54,7 +56,9 @@ def request(processors: int, walltime_s: float) -> Request:
     return Request(components=(component,), flexible=Flexibility(), walltime_s=walltime_s)
 
 
-def loaded(waiting: int, plan_depth: int, *, hard: bool) -> tuple[Scheduler, list[str]]:
+def loaded(
+    waiting: int, plan_depth: int, *, hard: bool, order: str = "fcfs", users: int = 1
+) -> tuple[Scheduler, list[str]]:
     """A scheduler with that many jobs waiting behind those that run; the tokens of these."""
     rng = random.Random(1)
     sizes = [rng.randint(1, RUNNING_SIZE_MAX) if hard else 1 for _ in range(RUNNING)]
@@ -62,7 +66,7 @@ def loaded(waiting: int, plan_depth: int, *, hard: bool) -> tuple[Scheduler, lis
     grid = Grid(
         sites=tuple(Site(name=f"c{index + 1}", processors=processors) for index in range(SITES)),
         scheduler=SchedulerParameters(
-            policy="FCM", scan_interval_s=0.0, check_interval_s=None, plan_depth=plan_depth
+            policy="FCM", scan_interval_s=0.0, check_interval_s=None, plan_depth=plan_depth, order=order
         ),
     )
     scheduler = Scheduler(grid)
@@ -84,9 +88,8 @@ def loaded(waiting: int, plan_depth: int, *, hard: bool) -> tuple[Scheduler, lis
         job += 1
     for number in range(job, job + waiting):
         size = 2 + rng.randrange(SIZES)
-        scheduler.handle(
-            JobSubmitted(at=6_000.0, job=number, request=request(size, rng.uniform(50_000.0, 200_000.0)))
-        )
+        asked = request(size, rng.uniform(50_000.0, 200_000.0))
+        scheduler.handle(JobSubmitted(at=6_000.0, job=number, request=asked, owner=f"u{number % users}"))
     scheduler.handle(Tick(at=6_000.0))
     rng.shuffle(tokens)
     return scheduler, tokens
@@ -210,6 +213,23 @@ def with_nodes(table: Table) -> None:
     table.add_row(f"nodes ({running} components run)", f"{NODE_WAITING:,}", *row)
 
 
+def orders() -> Table:
+    """The hard case with 100,000 waiting jobs, by each order, where they are of one user and of many."""
+    table = Table("order", *(f"{users} users, ms" for users in USERS))
+    for order in ("fcfs", "sjf", "round-robin"):
+        worlds = [loaded(100_000, 1, hard=True, order=order, users=users) for users in USERS]
+        gc.collect()
+        gc.disable()
+        taken: list[list[float]] = [[] for _ in USERS]
+        for number in range(PASSES):
+            for (scheduler, tokens), times in zip(worlds, taken, strict=True):
+                times.append(pass_s(scheduler, tokens[number * ENDING : (number + 1) * ENDING], 6_001.0 + number))
+        gc.enable()
+        row = (f"{statistics.median(times) * 1000:.2f} (longest {max(times) * 1000:.1f})" for times in taken)
+        table.add_row(order, *row)
+    return table
+
+
 def main() -> None:
     """Measure and show."""
     table = Table("case", "waiting", *(f"plan_depth {depth}, ms" for depth in DEPTHS))
@@ -229,6 +249,7 @@ def main() -> None:
             table.add_row("hard" if hard else "easy", f"{waiting:,}", *row)
     with_nodes(table)
     Console().print(table)
+    Console().print(orders())
 
 
 if __name__ == "__main__":

@@ -42,6 +42,7 @@ def test_every_policy_of_koala_is_listed_with_its_form() -> None:
         ],
         ("WASE", "tasks", "koala"),
         ("WASE-whole", "tasks", "koala"),
+        *[(name, "order", "koala") for name in ("round-robin", "fcfs", "easy", "sjf")],
     ]
     assert all(known["summary"] for known in listed)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from koala.descriptions import read_grid
+from koala.descriptions import DescriptionError, read_grid
 from koala.descriptions.fields import size_bytes
 from koala.model.grid import (
     PLAN_DEPTH_DEFAULT,
@@ -112,6 +112,27 @@ def test_what_a_grid_leaves_out_has_the_defaults_of_the_model_but_for_scans_plan
     )
 
 
+@pytest.mark.parametrize(
+    ("scheduler", "problem"),
+    [
+        ("order: easy, plan_depth: 3", "order: easy keeps room for the first job alone, and plan_depth is 3"),
+        ("order: Easy, plan_depth: 0", "write order: fcfs"),
+        ("order: sjf, ageing_half_s: 60", "goes with first come, first served alone"),
+        ("order: a b", "order"),
+    ],
+)
+def test_orders_and_what_does_not_go_with_them(scheduler: str, problem: str) -> None:
+    with pytest.raises(DescriptionError) as error:
+        read_grid(f"sites: {{a: {{processors: 1}}}}\nscheduler: {{{scheduler}}}\n", "grid.yaml")
+    assert problem in str(error.value)
+
+
+def test_easy_has_one_plan() -> None:
+    grid = read_grid("sites: {a: {processors: 1}}\nscheduler: {order: easy}\n", "grid.yaml")
+    assert (grid.scheduler.order, grid.scheduler.plan_depth) == ("easy", 1)
+    assert (grid.scheduler.with_plans(3).order, grid.scheduler.with_plans(1).order) == ("fcfs", "easy")
+
+
 def test_every_parameter_of_the_scheduler_can_be_written() -> None:
     other = {
         "policy": "CM",
@@ -142,6 +163,8 @@ def test_every_parameter_of_the_scheduler_can_be_written() -> None:
         "collect_s_max": 60.0,
         "avoid_failed_s": 60.0,
         "site_restarts_max": 7,
+        "order": "FCFS",
+        "order_patience_s": 3_600.0,
         "plan_depth": 3,
         "default_walltime_s": 600.0,
         "estimates": "last-two",

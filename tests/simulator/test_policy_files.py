@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from koala.model.grid import Grid, PolicyFile
-from koala.policies import PolicyFileError, UnknownPolicyError, policy
+from koala.policies import PolicyFileError, UnknownPolicyError, WaitingJob, order, policy
 from koala.simulator import (
     BrokenPolicyError,
     Workload,
@@ -113,6 +113,60 @@ def test_a_policy_is_named_with_its_file(tmp_path: Path) -> None:
         simulate(two_sites(), a_job(), policy="TIGHT")
     with pytest.raises(PolicyFileError, match=r"gone\.py: it cannot be read"):
         simulate(two_sites(), a_job(), policy="TIGHT", policy_files=[tmp_path / "gone.py"])
+
+
+WIDEST = """
+from koala.policies import order
+
+@order("widest")
+def widest(waiting, users, now):
+    return sorted(waiting, key=lambda job: -job.processors)
+"""
+
+
+@order("narrowest")
+def narrowest(waiting: Sequence[WaitingJob], _users: object, _now: float) -> Sequence[WaitingJob]:
+    """The narrowest first."""
+    return sorted(waiting, key=lambda job: job.processors)
+
+
+@order("forgetful")
+def forgetful(waiting: Sequence[WaitingJob], _users: object, _now: float) -> Sequence[WaitingJob]:
+    """Forgets the first."""
+    return waiting[1:]
+
+
+def started(order_of: Any, **arguments: Any) -> list[int]:
+    """The sizes of the jobs in the order in which they started, on one site that the first fills."""
+    sizes = [10, 6, 8, 7]
+    workload = Workload.from_arrays([0.0] * 4, sizes, [100.0] * 4)
+    rows = list(simulate(at_once(grid(site("a", 10))), workload, order=order_of, **arguments).rows())
+    rows.sort(key=lambda row: row.started or 0.0)
+    return [sizes[row.job - 1] for row in rows]
+
+
+def test_an_order_is_a_name_or_a_function(tmp_path: Path) -> None:
+    path = tmp_path / "widest.py"
+    path.write_text(WIDEST, encoding="utf-8")
+    assert started(None) == [10, 6, 8, 7]
+    assert started("widest", policy_files=[path]) == [10, 8, 7, 6]
+    assert started(narrowest) == started("Narrowest") == [10, 6, 7, 8]
+    with pytest.raises(UnknownPolicyError, match="there is no order 'widest'"):
+        started("widest")
+
+
+def test_an_order_that_answers_wrongly_ends_the_run() -> None:
+    with pytest.raises(
+        BrokenPolicyError, match=r"the order 'forgetful' .* left out job 2; repair it, or choose another"
+    ):
+        started(forgetful)
+
+
+def test_a_file_with_an_order_that_is_no_function_of_three_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "widest.py"
+    path.write_text(WIDEST.replace("waiting, users, now", "waiting"), encoding="utf-8")
+    with pytest.raises(PolicyFileError, match="order 'widest' cannot be called with 3 arguments"):
+        started("widest", policy_files=[path])
 
 
 def test_a_grid_file_brings_the_policies_that_it_names(tmp_path: Path) -> None:

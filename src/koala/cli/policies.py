@@ -1,4 +1,4 @@
-"""``koala policies``: the placement policies there are, those of installed packages and given files included.
+"""``koala policies``: the policies and orders there are, those of installed packages and given files included.
 
 ``full_catalogue`` also serves the other verbs that take ``--policy-file``.
 """
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from koala.cli.terminal.output import console, print_json
-from koala.policies import Catalogue, Policy
+from koala.policies import Catalogue, JobOrder, Policy
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -37,11 +37,12 @@ def full_catalogue(policy_files: Iterable[str], grid: Grid | None = None) -> Cat
 )
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def policies(policy_files: tuple[str, ...], as_json: bool) -> None:
-    """List the placement policies.
+    """List the placement policies, and the orders of the queue.
 
     A policy's form says what it decides: "components" places components of given sizes, "files" does so by
     the time their input files take, "flexible" divides a total (and places given sizes by CM), "links" does so with
-    an eye on the links between the sites. Parameters stand behind the name: B3(chunk=0.9, lslt=0.8).
+    an eye on the links between the sites. Parameters stand behind the name: B3(chunk=0.9, lslt=0.8). An "order" says
+    which waiting job comes first.
     """
     catalogue = full_catalogue(policy_files)
     if as_json:
@@ -59,12 +60,19 @@ def policies(policy_files: tuple[str, ...], as_json: bool) -> None:
                 }
                 for known in catalogue
             ]
+            + [
+                {"name": each.name, "form": "order", "summary": each.summary, "origin": each.origin, "parameters": []}
+                for each in catalogue.orders()
+            ]
         )
         return
     screen = console()
     if screen.width < _TABLE_FROM:
         for known in catalogue:
-            screen.print(_entry(known))
+            parameters = ", ".join(f"{each.name}={each.default}" for each in known.parameters)
+            screen.print(_entry(known, str(known.form), parameters))
+        for each in catalogue.orders():
+            screen.print(_entry(each, "order"))
         return
     from rich.table import Table
 
@@ -74,18 +82,19 @@ def policies(policy_files: tuple[str, ...], as_json: bool) -> None:
     for known in catalogue:
         parameters = "\n".join(f"{each.name}={each.default}" for each in known.parameters)
         table.add_row(*_plain(known.name, str(known.form), known.summary, parameters, known.origin))
+    for each in catalogue.orders():
+        table.add_row(*_plain(each.name, "order", each.summary, "", each.origin))
     screen.print(table)
 
 
-def _entry(known: Policy) -> RenderableType:
-    """One policy below the other, for a screen on which the table would cut its words."""
+def _entry(known: Policy | JobOrder, form: str, parameters: str = "") -> RenderableType:
+    """One policy or order below the other, for a screen on which the table would cut its words."""
     from rich.console import Group
     from rich.padding import Padding
     from rich.text import Text
 
-    parameters = ", ".join(f"{each.name}={each.default}" for each in known.parameters)
     lines = [known.summary, *([f"Parameters: {parameters}."] if parameters else [])]
-    head = Text(f"{known.name} ({known.form}, from {known.origin})", style="bold")
+    head = Text(f"{known.name} ({form}, from {known.origin})", style="bold")
     return Group(head, Padding(Text("\n".join(lines)), (0, 0, 0, 2)))
 
 

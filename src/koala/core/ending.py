@@ -288,11 +288,11 @@ class JobEnding:
             return False
         return job.position >= 0 or job.id in self.ledger.queue_of(job).resting
 
-    def leave_placement_queue(self, job: Job) -> None:
-        """A waiting job leaves its queue, and nothing is kept for it any more."""
+    def leave_placement_queue(self, job: Job, *, placed: bool = False) -> None:
+        """A waiting job leaves its queue, maybe since it has places, and nothing is kept for it any more."""
         if job.state is _WAITING:
             job.placement_tries += self.ledger.tries_in_queue(job)
-            self.ledger.queue_of(job).remove(job)
+            self.ledger.queue_of(job).remove(job, placed=placed)
             self.ledger.drop_plan(job)
 
     def _requeue(self, job: Job) -> None:

@@ -10,6 +10,7 @@ from koala.core.ending import JobEnding
 from koala.core.holding import JobHolding
 from koala.core.lifecycle import JobState
 from koala.core.planning.early_claims import EarlyClaims
+from koala.core.planning.ordering import QueueOrdering
 from koala.core.plans import JobPlans
 from koala.core.preemption.places import PlacesByPreemption
 from koala.core.preemption.victims import Victims
@@ -18,7 +19,8 @@ from koala.core.staging import JobStaging
 from koala.core.state.encoded import INFINITY
 from koala.core.state.job import Job, JobPlaces
 from koala.core.state.ledger import Ledger, tries_in_words
-from koala.core.state.queues import PlacementQueue
+from koala.core.state.queues.placement import PlacementQueue
+from koala.core.state.queues.scan import Found, scan
 from koala.core.state.timers import Alarm
 from koala.model.facts import ElementMade, JobPlaced, JobRequeued
 from koala.model.messages import JobOutcome, JobSubmitted, RequeueAsked
@@ -73,8 +75,11 @@ class JobPlacing:
         self.plans = JobPlans(ledger)
         self.preemption = PlacesByPreemption(ledger, self.plans)
         self.early = EarlyClaims(ledger, self.plans)
+        # An unknown order is an error now, not later, and so is an unknown policy.
+        self.order = QueueOrdering(ledger, catalogue.find_order(ledger.parameters.order))
         ledger.timers.on(Alarm.UNFOLDS, self._unfold_on)
-        self._grids_policy = catalogue.find(ledger.parameters.policy)  # an unknown one is an error now, not later
+        self._found = Found(self._place_from_queue, self._policy_broke, self._raised)
+        self._grids_policy = catalogue.find(ledger.parameters.policy)
 
     def on_submitted(self, event: JobSubmitted) -> None:
         """Try the new job at once; a failed try puts it at the tail of its queue.
@@ -148,6 +153,7 @@ class JobPlacing:
             return
         job.placement_tries = 1
         if spots is not None:
+            queue.passes(job)
             self._place(job, spots)
             queue.passed_changed = sites.changed
             return
@@ -391,12 +397,13 @@ class JobPlacing:
         ledger = self.ledger
         ledger.about = ()
         queue.scan_begins(ledger.sites)
+        self.order.begin(queue)
         if ledger.plans_made:
             self.plans.begin(queue)
-            queue.scan_with_plans(ledger.sites, self.plans, self._place_from_queue, self._policy_broke, self._raised)
+            scan(queue, ledger.sites, self.plans, self._found)
             self.plans.finish()
         else:
-            queue.scan(ledger.sites, self._place_from_queue, self._policy_broke, self._raised)
+            scan(queue, ledger.sites, None, self._found)
         if queue.high and self.preemption.on:
             for job in self.preemption.in_turn():
                 self._preempt_for(job)
@@ -452,7 +459,7 @@ class JobPlacing:
         ledger.about = (job,)
         victims = self.preemption.look(job)
         if isinstance(victims, Victims):
-            self.ending.leave_placement_queue(job)
+            self.ending.leave_placement_queue(job, placed=True)
             self.preemption.note(job, victims)
             numbers = tuple(victim.id for victim in victims.jobs)
             job.tell(ledger.now, "preempts_for_places", numbers, victims.lost_s)
@@ -470,7 +477,7 @@ class JobPlacing:
             ledger.about = (job,)
             plan_at, spots, until = job.plan_at, job.plan_spots, self.early.until(job)
             assert spots is not None
-            self.ending.leave_placement_queue(job)
+            self.ending.leave_placement_queue(job, placed=True)
             self.early.note(job, until)
             job.tell(ledger.now, "claims_early", until - ledger.now)
             self._place(job, spots, start_at=plan_at, early_until=until)

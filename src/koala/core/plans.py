@@ -1,10 +1,10 @@
 """Plans: when and where the first jobs that cannot start will start, and what may start before them.
 
-A plan is the earliest time at which the job's policy, asked about the processors idle then, finds places. A job that
-ranks behind it starts only where every plan still finds places at its time. That is EASY backfilling over many
-clusters where one job of a queue is planned, and comes near conservative backfilling where many are. While all plans
-stand, each only moves earlier, beside all others; where the world took processors away, or a job came that ranks
-before others, plans are made anew in order of rank.
+A plan is the earliest time at which the job's policy, asked about the processors idle then, finds places. Jobs rank
+by priority, then in the order of their queue. A job that ranks behind it starts only where every plan still finds
+places at its time. That is EASY backfilling over many clusters where one job of a queue is planned, and comes near
+conservative backfilling where many are. While all plans stand, each only moves earlier, beside all others; where the
+world took processors away, or a job came that ranks before others, plans are made anew in order of rank.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterable, Sequence
 from itertools import islice
+from typing import Any, TypeAlias
 
 from koala.core.lifecycle import JobState
 from koala.core.state.availability import Availability
@@ -19,11 +20,13 @@ from koala.core.state.encoded import INFINITY
 from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
 from koala.core.state.nodes.left_by_plans import has_places
-from koala.core.state.queues import DemandGroup, PlacementQueue
+from koala.core.state.queues.placement import PlacementQueue
 from koala.core.state.reservations import PlanFinder, Reservation, fits
 from koala.model.request import JobId, Priority, Request
 from koala.policies.interface import Demand, Spots, try_place
 
+# By priority, or time; of two by which the first is the same; where it stands in its queue.
+Rank: TypeAlias = tuple[float, int, Any]
 # A plan that moves by no more than this is not worth a word: starts and ends take a while.
 SLACK_S = 60.0
 # Where nodes matter, so many jobs of one pass may look whether plans that are in their way find other places: that is
@@ -56,16 +59,22 @@ class JobPlans:
 
     # ------------------------------------------------------------------------------------------ rank
 
-    def rank(self, job: Job) -> tuple[float, int, int]:
-        """Who comes first: by priority, then arrival; with ageing a low job counts as a high one that came later."""
+    def rank(self, job: Job) -> Rank:
+        """Who comes first: by priority, then in the order of the queue; with ageing a low job counts as a high one
+        that came later."""
+        standing = self.ledger.queue_of(job).standing.rank_of(job)
         if self._ageing_s is None:
-            return (0.0 if job.high else 1.0), 0, job.position
-        return job.submitted_at + (0.0 if job.high else self._ageing_s), 0 if job.high else 1, job.position
+            return (0.0 if job.high else 1.0), 0, standing
+        return job.submitted_at + (0.0 if job.high else self._ageing_s), 0 if job.high else 1, standing
 
-    def _rank_in_line(self, job: Job) -> tuple[float, int, int]:
-        """The same; an array stands where its next element will."""
-        first, second, position = self.rank(job)
-        return first, second, position if job.unfolds is None else job.arrival + job.unfolds.made
+    def _rank_in_line(self, job: Job) -> Rank:
+        """The same; an array stands where its next element will. Where jobs with plans come before all others, that
+        is behind them."""
+        first, second, standing = self.rank(job)
+        if job.unfolds is None:
+            return first, second, standing
+        queue = self.ledger.queue_of(job).standing
+        return first, second, queue.top if queue.moves else job.arrival + job.unfolds.made
 
     def line(self, coming: Sequence[Job] = ()) -> list[Job]:
         """Jobs with plans, those that come, and arrays with elements that are no jobs yet, by rank."""
@@ -271,7 +280,7 @@ class JobPlans:
     # -------------------------------------------------------------------------------------- one job
 
     def places_now(self, job: Job) -> tuple[Spots | None, float | None]:
-        """See ``koala.core.state.queues.PassPlans``."""
+        """See ``koala.core.state.queues.scan.PassPlans``."""
         demand, finder = job.demand, self._finder
         assert demand is not None
         assert finder is not None
@@ -333,20 +342,29 @@ class JobPlans:
             return None
         return job.plan_spots if not job.demand.groups or has_places(job.demand, job.plan_spots, view) else None
 
-    def first_to_end_by(self, group: DemandGroup, start: int, end: float) -> int:
-        """See ``koala.core.state.queues.PassPlans``."""
+    def first_to_end_by(
+        self, jobs: Sequence[Job], walltimes_s: Sequence[float | None], start: int, end: float
+    ) -> int:
+        """See ``koala.core.state.queues.groups.EndsBy``."""
         ledger = self.ledger
         longest_s = end - ledger.now
         if ledger.estimates_runs:
-            jobs = group.jobs
             return next(
                 (index for index in range(start, len(jobs)) if ledger.planned_s(jobs[index]) <= longest_s), -1
             )
         default_s = ledger.parameters.default_walltime_s
-        for index, walltime_s in enumerate(islice(group.walltimes_s, start, None), start):
+        for index, walltime_s in enumerate(islice(walltimes_s, start, None), start):
             if (default_s if walltime_s is None else walltime_s) <= longest_s:
                 return index
         return -1
+
+    def longest_s(self, end: float) -> float:
+        """See ``koala.core.state.queues.groups.EndsBy``."""
+        return INFINITY if self.ledger.estimates_runs else end - self.ledger.now
+
+    def ends_by(self, job: Job, end: float) -> bool:
+        """See ``koala.core.state.queues.scan.PassPlans``."""
+        return self.ledger.planned_s(job) <= end - self.ledger.now
 
     # --------------------------------------------------------------------------------------- planning
 
@@ -380,8 +398,9 @@ class JobPlans:
             for other in before:
                 self._make(other)
 
-    def _rank_of_new(self, job: Job) -> tuple[float, int, float]:
-        return *self.rank(job)[:2], INFINITY
+    def _rank_of_new(self, job: Job) -> Rank:
+        first, second, _ = self.rank(job)
+        return first, second, self.ledger.queue_of(job).standing.top
 
     def _make(self, job: Job) -> bool:
         """The earliest time for the job beside the plans that count for it; one that stands only moves earlier."""
@@ -399,15 +418,18 @@ class JobPlans:
             return False
         at, spots = found
         self._tell(job, at, spots)
+        is_new = job.plan_at is None
         job.plan_at, job.plan_spots = at, spots
         ledger.planned[job.id] = job
+        if is_new:
+            ledger.queue_of(job).move(job)
         reserved = [each for each in self._reserved if each.job is not job]
         self._disturbed |= len(finder.reserved) < len(reserved)
         insort(reserved, Reservation(job, at, at + walltime_s, spots), key=self._rank_of)
         self._set_reserved(reserved)
         return True
 
-    def _rank_of(self, each: Reservation) -> tuple[float, int, int]:
+    def _rank_of(self, each: Reservation) -> Rank:
         assert each.job is not None
         return self.rank(each.job)
 

@@ -18,7 +18,7 @@ from koala.core.state.encoded import INFINITY, Time, known_time
 from koala.core.state.forecasts import LinkSeries
 from koala.core.state.job import ComponentClaim, FileTransfer, Job, JobPlaces, Seen, TransferKey
 from koala.core.state.ledger import Ledger
-from koala.core.state.queues import PlacementQueue
+from koala.core.state.queues.placement import PlacementQueue
 from koala.core.state.site_belief import SiteBelief
 from koala.core.state.snapshots.snapshot import Snapshot, SnapshotError, Value, check_version, damaged
 from koala.core.state.timers import OF_CLAIMS, Alarm, Whom
@@ -365,7 +365,9 @@ class _Restoring:
             shift = ledger.scans_so_far(queue) - scans_so_far
             here = [job for job in waiting if job.high is queue.high]
             queue.resting = {job.id: job for job in here if job.position < 0}
-            for job in sorted((job for job in here if job.position >= 0), key=lambda job: job.position):
+            in_line = sorted((job for job in here if job.position >= 0), key=lambda job: job.position)
+            queue.standing.restores(in_line)
+            for job in in_line:
                 job.entered_scan += shift
                 if job.exhausted_at_scan is not None:
                     job.exhausted_at_scan += shift
@@ -379,6 +381,7 @@ class _Restoring:
         queue = _decode_queue(value)
         queue.every_event = self._ledger.scans_every_event
         queue.by_arrival = self._ledger.plans_made
+        self._ledger.order_for(queue)
         queue.scan_due_at = known_time(queue.scan_due_at)
         queue.seen = [(position, self._seen(seen)) for position, seen in queue.seen]
         return queue

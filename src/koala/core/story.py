@@ -15,7 +15,7 @@ from koala.core.state.encoded import known_time
 from koala.core.state.expected_starts import ExpectedStart
 from koala.core.state.job import ComponentPhase, Job
 from koala.core.state.link_use import sent_between_sites_bit_s
-from koala.core.state.queues import PlacementQueue
+from koala.core.state.queues.placement import PlacementQueue
 from koala.core.state.sites import Sites
 from koala.model.dependency import Condition
 from koala.model.job_array import ElementCounts

@@ -34,6 +34,14 @@ RESTARTS_WITHOUT_REST_MAX = 100
 PLAN_DEPTH_MAX = 1_000
 # How many have them where the grid file says nothing else; the papers' grids have none.
 PLAN_DEPTH_DEFAULT = 1
+# The order of the queues in parameters that are made in code, and in a grid file that says nothing else.
+FCFS = "fcfs"
+ORDER_DEFAULT = "round-robin"
+# First come, first served with one plan a queue.
+EASY = "easy"
+PLAN_DEPTH_OF_EASY = 1
+# No order keeps a job waiting longer than this for those that came later, where the grid file says nothing else.
+ORDER_PATIENCE_S = 86_400.0
 # Seconds between scans where a grid file says nothing: none, whatever could help brings a scan.
 SCAN_INTERVAL_S_DEFAULT = 0.0
 # How often a link between live sites is probed, where the grid file says nothing else.
@@ -86,6 +94,9 @@ class LocalScheduler(enum.StrEnum):
     FCFS = "fcfs"
     FIRST_FIT = "first_fit"
     EASY = "easy"
+
+
+PLAN_DEPTH_OF_EASY = 1
 
 
 class BandOver(enum.StrEnum):
@@ -426,9 +437,12 @@ class SchedulerParameters(msgspec.Struct, frozen=True, kw_only=True):
       way.
     - ``site_restarts_max``: how often in a row a job starts again after failures without an exit status: those
       blamed on sites, and those blamed on itself where ``restarts_max`` sets no limit.
-    - ``plan_depth``: so many jobs of each queue that cannot start get a plan, which no later job may put off: 1 is
-      EASY backfilling over all sites, more is towards conservative backfilling, 0 makes no plans. A grid file
-      that says nothing means PLAN_DEPTH_DEFAULT.
+    - ``order``: which waiting job of a priority comes first, by the name of an order in the catalogue. A grid file
+      that says nothing means ORDER_DEFAULT. ``order_patience_s``: a job that has waited for so long comes before all
+      that have not, first come, first served, in orders in which it might wait for ever.
+    - ``plan_depth``: of these so many that cannot start get a plan, which no later job may put off: 1 is EASY
+      backfilling over all sites, more is towards conservative backfilling, 0 makes no plans. A grid file that says
+      nothing means PLAN_DEPTH_DEFAULT.
     - ``default_walltime_s``: how long plans believe that a job without a walltime runs.
     - ``estimates``: how long plans believe that jobs run, see ``Estimates``.
     - ``ageing_half_s``: in plans a low-priority job ranks as a high-priority one that came so much later; None never.
@@ -467,6 +481,8 @@ class SchedulerParameters(msgspec.Struct, frozen=True, kw_only=True):
     restart_rest_s: float = 2.0
     avoid_failed_s: float = 3_600.0
     site_restarts_max: int = SITE_RESTARTS_MAX
+    order: str = FCFS
+    order_patience_s: float = ORDER_PATIENCE_S
     plan_depth: int = 0
     default_walltime_s: float = DEFAULT_WALLTIME_S
     estimates: Estimates = Estimates.WALLTIME
@@ -483,6 +499,16 @@ class SchedulerParameters(msgspec.Struct, frozen=True, kw_only=True):
     keep_outputs_for_s: float | None = None
     output_bytes_max: int = OUTPUT_BYTES_MAX
     collect_s_max: float = COLLECT_S_MAX
+
+    def with_plans(self, plan_depth: int) -> SchedulerParameters:
+        """The same with so many plans: EASY with another number is first come, first served."""
+        is_easy = self.order.casefold() == EASY and plan_depth != PLAN_DEPTH_OF_EASY
+        return msgspec.structs.replace(self, plan_depth=plan_depth, order=FCFS if is_easy else self.order)
+
+    def with_order(self, order: str) -> SchedulerParameters:
+        """The same in that order, with the plans that belong to it."""
+        plan_depth = PLAN_DEPTH_OF_EASY if order.casefold() == EASY else self.plan_depth
+        return msgspec.structs.replace(self, order=order, plan_depth=plan_depth)
 
     @property
     def collect_limits(self) -> CollectLimits:

@@ -4,7 +4,7 @@ Whoever writes a policy needs only what is exported here. Turning a request into
 answer into a placement or a refusal, lives in ``koala.policies.interface``.
 """
 
-from koala.policies.catalogue import Catalogue, Form, Policy, policy
+from koala.policies.catalogue import Catalogue, Form, Policy, order, policy
 from koala.policies.errors import (
     MissingFileError,
     PolicyError,
@@ -12,15 +12,20 @@ from koala.policies.errors import (
     UnknownPolicyError,
     UnknownSiteError,
 )
+from koala.policies.orders.order import JobOrder, UserJobs, WaitingJob
 
 __all__ = [
     "Catalogue",
     "Form",
+    "JobOrder",
     "MissingFileError",
     "Policy",
     "PolicyError",
     "PolicyFileError",
     "UnknownPolicyError",
     "UnknownSiteError",
+    "UserJobs",
+    "WaitingJob",
+    "order",
     "policy",
 ]

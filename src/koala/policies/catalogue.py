@@ -10,13 +10,15 @@ import dataclasses
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from koala.model.grid import PolicyFile
 from koala.model.request import Request
 from koala.policies.builtin import CF, CM, FCF, FCM, NCM, NFCM, OWN_POLICIES, WASE, WF
 from koala.policies.errors import PolicyFileError, UnknownPolicyError
 from koala.policies.forms import PARAMETERS, Form, Policy
+from koala.policies.orders.builtin import OWN_ORDERS
+from koala.policies.orders.order import ORDER_MARK, ORDER_PARAMETERS, AnyOrder, JobOrder, OrderMark
 from koala.policies.parameters import read_name, with_parameters
 from koala.policies.policy_file import MODULE_NAME, run_policy_file
 
@@ -38,6 +40,7 @@ __all__ = [
     "Policy",
     "dividing",
     "marked_functions",
+    "order",
     "policy",
 ]
 
@@ -65,11 +68,11 @@ class _Mark:
 
 # The functions that modules of this process mark, by name without case. A name that is marked again means the newer
 # function, as in a notebook whose cell runs twice. Policy files are no modules of the process.
-_MARKED: dict[str, Callable[..., int]] = {}
+_MARKED: dict[str, Callable[..., Any]] = {}
 
 
-def marked_functions() -> Mapping[str, Callable[..., int]]:
-    """The functions that imported modules mark as policies, by name without case."""
+def marked_functions() -> Mapping[str, Callable[..., Any]]:
+    """The functions that imported modules mark as policies, by name without case, and as orders."""
     return MappingProxyType(_MARKED)
 
 
@@ -96,26 +99,64 @@ def policy(name: str, form: Form | str = Form.COMPONENTS, summary: str = "") -> 
     >>> [row.sites for row in simulate(clusters_in_short("3x8"), one_job, policy="LAST").rows()]
     ['c3']
     """
-    if not isinstance(name, str):
-        raise TypeError('@policy stands without the name of the policy; write @policy("name") above the function')
-    if len(name) > NAME_CHARACTERS_MAX or re.fullmatch(NAME_PATTERN, name) is None:
-        raise ValueError(
-            f"{name!r} is no name for a policy; write 1 to {NAME_CHARACTERS_MAX} letters, digits, dots, underscores "
-            "and dashes, the first a letter or a digit"
-        )
+    _check_name(name, "policy")
     try:
         known_form = Form(form)
     except ValueError:
         raise ValueError(f"{form!r} is no form of a policy; write one of {', '.join(Form)}") from None
 
     def mark(function: AnyFunction) -> AnyFunction:
-        line = summary or (function.__doc__ or "").strip().partition("\n")[0]
-        setattr(function, _MARK, _Mark(name, known_form, line))
+        setattr(function, _MARK, _Mark(name, known_form, summary or _first_words(function)))
         if getattr(function, "__module__", None) != MODULE_NAME:
             _MARKED[name.casefold()] = function
         return function
 
     return mark
+
+
+def order(name: str, summary: str = "") -> Callable[[AnyOrder], AnyOrder]:
+    """Mark a function as an order of the queue of that name, for ``order`` in a grid file.
+
+    It is called with the waiting jobs of one priority, first come first (``WaitingJob``), with what each user has
+    (``UserJobs``), and with the time, and returns the same jobs in the order in which they are to be tried.
+
+    >>> from koala.policies import Catalogue, order
+    >>> @order("widest")
+    ... def widest_first(waiting, users, now):
+    ...     "The widest job first."
+    ...     return sorted(waiting, key=lambda job: -job.processors)
+    >>> known = Catalogue.builtin()
+    >>> known.add_function(widest_first).summary
+    'The widest job first.'
+    """
+    _check_name(name, "order")
+
+    def mark(function: AnyOrder) -> AnyOrder:
+        setattr(function, ORDER_MARK, OrderMark(name, summary or _first_words(function)))
+        if getattr(function, "__module__", None) != MODULE_NAME:
+            _MARKED[_order_key(name)] = function
+        return function
+
+    return mark
+
+
+def _check_name(name: object, kind: str) -> None:
+    if not isinstance(name, str):
+        raise TypeError(f'@{kind} stands without the name of the {kind}; write @{kind}("name") above the function')
+    if len(name) > NAME_CHARACTERS_MAX or re.fullmatch(NAME_PATTERN, name) is None:
+        raise ValueError(
+            f"{name!r} is no name for a{'n' if kind == 'order' else ''} {kind}; write 1 to {NAME_CHARACTERS_MAX} "
+            "letters, digits, dots, underscores and dashes, the first a letter or a digit"
+        )
+
+
+def _first_words(function: Callable[..., Any]) -> str:
+    return (function.__doc__ or "").strip().partition("\n")[0]
+
+
+def _order_key(name: str) -> str:
+    """Under what an order stands among the marked functions: a policy may have its name."""
+    return f"order {name.casefold()}"
 
 
 # The policies that given sizes go to where a user's policy only divides totals, by its form.
@@ -148,24 +189,27 @@ class Catalogue:
     'Worst fit: each component on the site with the most idle processors left.'
     """
 
-    __slots__ = ("_by_name", "_functions", "_parametrized")
+    __slots__ = ("_by_name", "_functions", "_orders", "_parametrized")
 
-    def __init__(self, functions: Mapping[str, Callable[..., int]] | None = None) -> None:
+    def __init__(self, functions: Mapping[str, Callable[..., Any]] | None = None) -> None:
         """An empty catalogue. ``functions``, by name without case, are taken up when their names are looked for."""
         self._by_name: dict[str, Policy] = {}
+        self._orders: dict[str, JobOrder] = {}
         self._parametrized: dict[str, Policy] = {}
         self._functions = functions or {}
 
     @classmethod
-    def builtin(cls, functions: Mapping[str, Callable[..., int]] | None = None) -> Catalogue:
+    def builtin(cls, functions: Mapping[str, Callable[..., Any]] | None = None) -> Catalogue:
         """A catalogue of Koala's own policies. Each call makes a new one, to which more can be added."""
         catalogue = cls(functions)
         for ours in OWN_POLICIES:
             catalogue.add(ours)
+        for order_of_ours in OWN_ORDERS:
+            catalogue.add(order_of_ours)
         return catalogue
 
     @classmethod
-    def of(cls, files: Iterable[PolicyFile], functions: Mapping[str, Callable[..., int]] | None = None) -> Catalogue:
+    def of(cls, files: Iterable[PolicyFile], functions: Mapping[str, Callable[..., Any]] | None = None) -> Catalogue:
         """Koala's own policies, those of installed packages, and those in the files, which have been read."""
         catalogue = cls.builtin(functions)
         catalogue.load_entry_points()
@@ -198,12 +242,30 @@ class Catalogue:
             function = self._functions.get(written.bare.casefold())
             if function is None:
                 raise UnknownPolicyError(written.bare, self.names())
-            bare = self.add_function(function)
+            made = self.add_function(function)
+            assert isinstance(made, Policy)
+            bare = made
         found = with_parameters(bare, name, written)
         if len(self._parametrized) >= PARAMETRIZED_REMEMBERED:
             self._parametrized.clear()
         self._parametrized[name] = found
         return found
+
+    def orders(self) -> tuple[JobOrder, ...]:
+        """The orders of a queue, in the order in which they were added."""
+        return tuple(self._orders.values())
+
+    def find_order(self, name: str) -> JobOrder:
+        """The order of that name, in any case. Raises UnknownPolicyError with the names that come near."""
+        found = self._orders.get(name.casefold())
+        if found is not None:
+            return found
+        function = self._functions.get(_order_key(name))
+        if function is None:
+            raise UnknownPolicyError(name, [known.name for known in self.orders()], kind="order")
+        made = self.add_function(function)
+        assert isinstance(made, JobOrder)
+        return made
 
     def choose(self, request: Request, default: str) -> Policy:
         """The policy for a request: the one that it names, else the grid's, which is ``default``.
@@ -219,25 +281,30 @@ class Catalogue:
             return WASE
         return dividing(grids) if request.is_total else grids
 
-    def add(self, new: Policy) -> None:
-        """Take up a policy. Raises PolicyFileError where the name is taken: nothing is ever replaced."""
-        known = self._by_name.get(new.name.casefold())
+    def add(self, new: Policy | JobOrder) -> None:
+        """Take up a policy or an order. Raises PolicyFileError where the name is taken: nothing is ever replaced."""
+        fold = new.name.casefold()
+        known = self._orders.get(fold) if isinstance(new, JobOrder) else self._by_name.get(fold)
         if known is not None:
+            kind = "an order" if isinstance(new, JobOrder) else "a policy"
             raise PolicyFileError(
                 new.origin,
                 _first_line(new.function),
-                f"there is already a policy {known.name!r} (from {known.origin})",
+                f"there is already {kind} {known.name!r} (from {known.origin})",
                 "give it another name",
             )
-        self._by_name[new.name.casefold()] = new
+        if isinstance(new, JobOrder):
+            self._orders[fold] = new
+        else:
+            self._by_name[fold] = new
 
     def add_from_source(self, text: str, filename: str) -> tuple[Policy, ...]:
-        """Run the text of a user's Python file and take up the functions that ``@policy`` marks in it.
+        """Run the text of a user's Python file and take up the functions that ``@policy`` and ``@order`` mark in it.
 
-        All or none of them: after a PolicyFileError the catalogue is as it was.
+        All or none of them: after a PolicyFileError the catalogue is as it was. The policies among them are returned.
         """
         namespace = run_policy_file(text, filename)
-        marked = {id(value): value for value in namespace.values() if callable(value) and hasattr(value, _MARK)}
+        marked = {id(value): value for value in namespace.values() if _is_marked(value)}
         if not marked:
             raise PolicyFileError(
                 filename,
@@ -247,22 +314,23 @@ class Catalogue:
             )
         return self._add_all([_foreign(function, filename) for function in marked.values()])
 
-    def add_function(self, function: Callable[..., int]) -> Policy:
-        """Take up a function that ``@policy`` marks, unless it is here already."""
+    def add_function(self, function: Callable[..., Any]) -> Policy | JobOrder:
+        """Take up a function that ``@policy`` or ``@order`` marks, unless it is here already."""
         name = getattr(function, "__name__", "it")
-        if not hasattr(function, _MARK):
+        if not _is_marked(function):
             raise PolicyFileError(name, None, "it is not marked as a policy", "put @policy(name) above it")
         new = _foreign(function, str(getattr(function, "__module__", name)))
-        known = self._by_name.get(new.name.casefold())
+        names: Mapping[str, Policy | JobOrder] = self._orders if isinstance(new, JobOrder) else self._by_name
+        known = names.get(new.name.casefold())
         if known is not None and known.function is function:
             return known
         self.add(new)
         return new
 
     def load_entry_points(self) -> tuple[Policy, ...]:
-        """Take up the policies of installed packages: entry points of the group "koala.policies".
+        """Take up the policies and orders of installed packages: entry points of the group "koala.policies".
 
-        An entry point names a function that is marked with ``@policy``. All or none of them.
+        An entry point names a function that is marked with ``@policy`` or ``@order``. All or none of them.
         """
         from importlib.metadata import entry_points
 
@@ -278,39 +346,40 @@ class Catalogue:
                 raise PolicyFileError(
                     origin, None, f"{entry_point.value} cannot be loaded: {error}", "repair or remove its package"
                 ) from error
-            if not callable(function) or not hasattr(function, _MARK):
+            if not _is_marked(function):
                 raise PolicyFileError(
                     origin, None, f"{entry_point.value} is not marked as a policy", "put @policy(name) above it"
                 )
             found.append(_foreign(function, origin))
         return self._add_all(found)
 
-    def _add_all(self, found: list[Policy]) -> tuple[Policy, ...]:
-        before = dict(self._by_name)
+    def _add_all(self, found: list[Policy | JobOrder]) -> tuple[Policy, ...]:
+        before = dict(self._by_name), dict(self._orders)
         try:
             for new in found:
                 self.add(new)
         except PolicyFileError:
-            self._by_name = before
+            self._by_name, self._orders = before
             raise
-        return tuple(found)
+        return tuple(new for new in found if isinstance(new, Policy))
 
 
-def _foreign(function: Callable[..., int], origin: str) -> Policy:
-    """A policy made from a marked function of somebody else's, after a look at its parameters."""
-    import inspect
+def _is_marked(value: object) -> bool:
+    return callable(value) and (hasattr(value, _MARK) or hasattr(value, ORDER_MARK))
 
+
+def _foreign(function: Callable[..., Any], origin: str) -> Policy | JobOrder:
+    """A policy or an order made from a marked function of somebody else's, after a look at its parameters."""
+    if hasattr(function, ORDER_MARK):
+        order_mark: OrderMark = getattr(function, ORDER_MARK)
+        _check_parameters(function, origin, f"order {order_mark.name!r}", "an order", ORDER_PARAMETERS)
+        return JobOrder(
+            name=order_mark.name, function=function, summary=order_mark.summary, origin=origin, checked=True
+        )
     mark: _Mark = getattr(function, _MARK)
-    parameters = PARAMETERS[mark.form]
-    try:
-        inspect.signature(function).bind(*parameters)
-    except TypeError:
-        raise PolicyFileError(
-            origin,
-            _first_line(function),
-            f"policy {mark.name!r} cannot be called with {len(parameters)} arguments",
-            f"a policy of the form {mark.form} is a function of ({', '.join(parameters)})",
-        ) from None
+    _check_parameters(
+        function, origin, f"policy {mark.name!r}", f"a policy of the form {mark.form}", PARAMETERS[mark.form]
+    )
     return Policy(
         name=mark.name,
         form=mark.form,
@@ -322,6 +391,22 @@ def _foreign(function: Callable[..., int], origin: str) -> Policy:
     )
 
 
-def _first_line(function: Callable[..., int]) -> int | None:
+def _check_parameters(
+    function: Callable[..., Any], origin: str, what: str, a_right_one: str, parameters: tuple[str, ...]
+) -> None:
+    import inspect
+
+    try:
+        inspect.signature(function).bind(*parameters)
+    except TypeError:
+        raise PolicyFileError(
+            origin,
+            _first_line(function),
+            f"{what} cannot be called with {len(parameters)} arguments",
+            f"{a_right_one} is a function of ({', '.join(parameters)})",
+        ) from None
+
+
+def _first_line(function: Callable[..., Any]) -> int | None:
     code = getattr(function, "__code__", None)
     return None if code is None else code.co_firstlineno

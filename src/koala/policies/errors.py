@@ -33,10 +33,10 @@ class UnknownPolicyError(ValueError):
     there is no policy 'FCN'; did you mean FCM or FCF or NFCM
     """
 
-    def __init__(self, name: str, known: Iterable[str]) -> None:
+    def __init__(self, name: str, known: Iterable[str], kind: str = "policy") -> None:
         self.name = name
         self.known = tuple(known)
-        super().__init__(f"there is no policy {name!r}")
+        super().__init__(f"there is no {kind} {name!r}")
 
     def for_user(self) -> str:
         """The name, what comes near, and all names."""
@@ -126,19 +126,20 @@ class PolicyFileError(ValueError):
 
 
 class PolicyError(ValueError):
-    """A policy that is not Koala's gave a wrong answer, or raised an error.
+    """A policy or an order that is not Koala's gave a wrong answer, or raised an error.
 
     >>> from koala.policies import PolicyError
     >>> print(PolicyError("BF", "best_fit.py", "raised IndexError: list index out of range").for_user())
     the policy 'BF' (from best_fit.py) raised IndexError: list index out of range; repair it, or choose another policy
     """
 
-    def __init__(self, name: str, origin: str, problem: str) -> None:
+    def __init__(self, name: str, origin: str, problem: str, kind: str = "policy") -> None:
         self.name = name
         self.origin = origin
         self.problem = problem
-        super().__init__(f"the policy {name!r} (from {origin}) {problem}")
+        self.kind = kind
+        super().__init__(f"the {kind} {name!r} (from {origin}) {problem}")
 
     def for_user(self) -> str:
-        """Which policy, what it did, and what to do."""
-        return f"{self}; repair it, or choose another policy"
+        """Which policy or order, what it did, and what to do."""
+        return f"{self}; repair it, or choose another {self.kind}"

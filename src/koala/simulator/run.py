@@ -67,6 +67,7 @@ def simulate(
     workload: Workload | WorkloadFile,
     *,
     policy: str | Callable[..., int] | None = None,
+    order: str | Callable[..., Any] | None = None,
     policy_files: Iterable[str | Path] = (),
     seed: int = 1,
     log: Callable[[bytes], None] | None = None,
@@ -83,6 +84,8 @@ def simulate(
     - ``policy``: instead of the grid's, a name or a function marked with ``@policy``. The names are those of Koala,
       of installed packages, of the policy files that the grid or ``policy_files`` name, and of functions marked in
       imported modules; with a ``catalogue``, those in it alone;
+    - ``order``: which waiting job comes first, instead of the grid's order, a name or a function marked with
+      ``@order``; names are found as those of policies;
     - ``seed``: what everything random is drawn from;
     - ``log``: takes every event and command, as lines of JSON in pieces of any length;
     - ``progress``: called now and then with the number of jobs that have ended, and of all jobs;
@@ -91,7 +94,8 @@ def simulate(
     - ``failures``: nodes fail and return as a failure trace says.
 
     A job that can never start ends the run as unfinished, with the reason. A ``WorkloadError`` says that a job names
-    something that the grid does not have; a ``BrokenPolicyError``, that a policy of yours gave a wrong answer.
+    something that the grid does not have; a ``BrokenPolicyError``, that a policy or an order of yours gave a wrong
+    answer.
 
     >>> from koala.simulator import example_grid, example_workload, simulate
     >>> result = simulate(example_grid("das2"), example_workload("koala2006-w1"), policy="CM")
@@ -110,6 +114,10 @@ def simulate(
         policy = known.add_function(policy).name
     if policy is not None:
         grid = msgspec.structs.replace(grid, scheduler=msgspec.structs.replace(grid.scheduler, policy=policy))
+    if callable(order):
+        order = known.add_function(order).name
+    if order is not None:
+        grid = msgspec.structs.replace(grid, scheduler=grid.scheduler.with_order(order))
     workload.check(grid, known)
     with _no_search_for_cycles():
         run = _Run(grid, workload, seed, log, known, until_s, failures)
@@ -179,7 +187,7 @@ class _Run:
         """Events to the scheduler, commands to the world, until nothing is left to do."""
         world, scheduler, write, until_s = self._world, self._scheduler, self._log.write, self._until_s
         handle = scheduler.handle
-        told, requests = self._told, self._requests
+        told, requests, ledger = self._told, self._requests, scheduler.ledger
         events = quiet_events = 0
         quiet_since_s = 0.0
         look_at = min(PROGRESS_EVENTS, events_max)
@@ -191,6 +199,8 @@ class _Run:
                 requests[event.job] = event.request, event.at
             entries = handle(event).entries
             write(event, entries)
+            if ledger.order_problem:
+                raise BrokenPolicyError(ledger.order_problem)
             if told is not None and told.planned:
                 told.ask()
             if entries and self._perform(entries, event.at):

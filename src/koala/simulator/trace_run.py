@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from koala.model.grid import EASY as EASY_ORDER
+from koala.model.grid import FCFS as FCFS_ORDER
 from koala.model.grid import AnswerFaults, Grid, SiteFaults, Startup
 from koala.model.request import Application, Component, Flexibility, Priority, Request
 from koala.policies.catalogue import FCM, Policy
@@ -82,6 +84,8 @@ def obstacles(grid: Grid, *, plans: bool = True) -> tuple[str, ...]:
     found = [f"{kind} ({_few_of(names)})" for kind, names in by_kind.items() if names]
     if grid.scheduler.scan_interval_s != 0.0:
         found.append(f"a scan interval of {grid.scheduler.scan_interval_s:g} s")
+    if not comes_first(grid):
+        found.append(f"the order {grid.scheduler.order}")
     if plans and grid.scheduler.plan_depth:
         found.append(f"plans (plan_depth {grid.scheduler.plan_depth})")
     if grid.simulation.startup != Startup():
@@ -91,6 +95,11 @@ def obstacles(grid: Grid, *, plans: bool = True) -> tuple[str, ...]:
     if grid.simulation.report_interval_s != 0.0:
         found.append("sites that report at intervals")
     return tuple(found)
+
+
+def comes_first(grid: Grid) -> bool:
+    """Whether jobs are tried first come, first served: the kernels know no other order."""
+    return grid.scheduler.order.casefold() in (FCFS_ORDER, EASY_ORDER)
 
 
 def _few_of(names: list[str]) -> str:
@@ -250,7 +259,10 @@ def planned_alike(policy: Policy) -> bool:
 
 
 def run_planned_in_kernel(trace: Trace, grid: Grid, policy: Policy) -> PlannedKernelRun:
-    """Run jobs that all fit with one plan a queue, as the scheduler does with ``plan_depth`` 1."""
+    """Run jobs that all fit with one plan a queue, as the scheduler does with ``plan_depth`` 1, first come, first
+    served."""
+    if not comes_first(grid):
+        raise ValueError(f"the kernel does not know the order {grid.scheduler.order}; run the trace in the scheduler")
     capacity = [site.processors for site in grid.sites]
     requested_s = np.maximum(np.maximum(trace.requested_s, trace.run_s), WALLTIME_S_MIN)
     divides = policy.form.divides

@@ -198,6 +198,29 @@ def test_a_grid_file_runs_in_the_kernel_where_it_is_plain_and_else_in_the_schedu
     assert noted["notes"] == ["fcfs goes by the sizes of the sites alone, without a scan interval of 5 s"]
 
 
+def test_an_order_that_the_kernel_does_not_know_runs_in_the_scheduler(trace: str) -> None:
+    without_plans = ("--trace", trace, "--grid", "1x4", "--policy", "WF", "--plan-depth", "0")
+    assert figures(*without_plans)["engine"] == "kernel"
+    assert figures(*without_plans, "--order", "FCFS")["engine"] == "kernel"
+    for order in ("sjf", "round-robin"):
+        assert figures(*without_plans, "--order", order)["engine"] == "core"
+        refused = run(*without_plans, "--order", order, "--engine", "kernel")
+        assert refused.exit_code == 2
+        assert f"the order {order}" in refused.stderr
+        planned = run("--trace", trace, "--grid", "1x4", "--policy", "FCM", "--order", order, "--engine", "kernel")
+        assert planned.exit_code == 2
+    easy = run(
+        "--trace", trace, "--grid", "1x4", "--policy", "FCM", "--order", "easy", "--engine", "kernel", "--json"
+    )
+    assert json.loads(easy.stdout)["engine"] == "kernel"
+
+
+def test_an_unknown_order_is_told_with_those_that_there_are(trace: str) -> None:
+    result = run("--trace", trace, "--grid", "1x4", "--policy", "WF", "--order", "sfj")
+    assert result.exit_code == 2
+    assert "there is no order 'sfj'; did you mean sjf?" in result.stderr
+
+
 def test_one_job_of_each_queue_has_a_plan_unless_the_user_says_otherwise(trace: str) -> None:
     # Job 3 is planned for 100, which job 4 of 40 s does not put off at 50; with 0 the kernel may run it.
     planned = figures("--trace", trace, "--grid", "1x4", "--policy", "WF")

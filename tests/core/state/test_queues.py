@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koala.core.state.job import Job, JobPlaces
-from koala.core.state.queues import LIMITS_SLACK, ClaimingQueue, PlacementQueue
+from koala.core.state.queues.claiming import ClaimingQueue
+from koala.core.state.queues.placement import LIMITS_SLACK, PlacementQueue
+from koala.core.state.queues.scan import Found, scan
 from koala.core.state.sites import Sites
 from koala.model.request import Request
 from koala.policies import Catalogue, PolicyError
@@ -65,7 +68,7 @@ class Worlds:
             subtract(self.view, spots)
             placed.append((job.id, spots))
 
-        self.queue.scan(self.book, take, never)
+        scan(self.queue, self.book, None, Found(take, never, nobody))
         return placed
 
     def scan_naively(self) -> list[tuple[int, Spots]]:
@@ -87,6 +90,10 @@ def subtract(view: View, spots: Spots) -> None:
 
 def never(job: Job, error: PolicyError) -> None:
     raise AssertionError(f"job {job.id} broke its policy: {error}")
+
+
+def nobody(jobs: Sequence[Job]) -> None:
+    raise AssertionError(f"something was raised on {jobs}")
 
 
 def worlds(idle: list[int]) -> Worlds:
@@ -166,7 +173,8 @@ def test_a_policy_that_breaks_stops_the_jobs_from_there_on_and_none_before() -> 
         queue.push(job, exhausted_at_scan=None, untried=True)
         jobs.append(job)
     broken: list[int] = []
-    queue.scan(book, lambda _, spots: subtract(view, spots), lambda job, _: broken.append(job.id))
+    found = Found(lambda _, spots: subtract(view, spots), lambda job, _: broken.append(job.id), nobody)
+    scan(queue, book, None, found)
     assert broken == [2, 3]
     assert list(queue) == [jobs[0]]
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from koala.core import JobState, Scheduler, Snapshot, SnapshotError, decode_snapshot, encode_snapshot
 from koala.core.lifecycle import ENDED
 from koala.core.state.job import ArrayElements, ComponentClaim, FileTransfer, Job, JobPlaces
-from koala.core.state.queues import PlacementQueue
+from koala.core.state.queues.placement import PlacementQueue
 from koala.core.state.site_belief import SiteBelief, Trust
 from koala.core.state.snapshots import snapshot as core_snapshot
 from koala.core.state.timers import Timer
@@ -196,18 +196,21 @@ WORKED_OUT: dict[type, dict[str, Callable[[Any], Any]]] = {
         "quota": lambda site: site.quota,
     },
     PlacementQueue: {
-        "_by_least": lambda queue: [least for least, _, _ in queue._by_least],
+        "by_least": lambda queue: [least for least, _, _ in queue.by_least],
         "_fickle": lambda queue: queue._fickle,
         "_group_sequence": lambda queue: queue._group_sequence >= queue.kinds,
-        "_groups": lambda queue: set(queue._groups),
+        "groups": lambda queue: set(queue.groups),
+        "joined": lambda queue: queue.joined >= queue.size,
         "limited": lambda queue: queue.limited,
         "_limits": lambda queue: sorted((scan, job.id) for scan, at, job in queue._limits if job.position == at),
+        "ask_again": lambda queue: queue.standing.asked,
         "by_arrival": lambda queue: queue.by_arrival,
         "every_event": lambda queue: queue.every_event,
         "patient": lambda queue: queue.patient,
         "resting": lambda queue: list(queue.resting),
         "shaped": lambda queue: queue.shaped,
         "size": lambda queue: queue.size,
+        "standing": lambda queue: type(queue.standing),
     },
 }
 

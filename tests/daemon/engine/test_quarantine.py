@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from koala.core.placement import JobPlacing
 from koala.core.state.job import Job
-from koala.core.state.queues import PlacementQueue
+from koala.core.state.queues.placement import PlacementQueue
 from koala.daemon.engine.loop import Engine
 from koala.daemon.engine.recovery import live_grid, recover
 from koala.daemon.perform.barrier import BarrierOpener

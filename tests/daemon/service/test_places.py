@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from koala.core import Scheduler
-from koala.core.state.queues import PlacementQueue
+from koala.core.state.queues.placement import PlacementQueue
 from koala.daemon.service.answers import places_in_line
 from koala.model.messages import JobSubmitted
 from koala.model.request import Priority

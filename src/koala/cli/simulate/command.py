@@ -58,6 +58,11 @@ if TYPE_CHECKING:
     "--policy-file", "policy_files", multiple=True, metavar="FILE.py", help="A Python file that registers policies."
 )
 @click.option(
+    "--order",
+    metavar="NAME",
+    help="Which waiting job comes first, instead of the grid's order: round-robin, fcfs, easy, sjf, or one of yours.",
+)
+@click.option(
     "--plan-depth",
     type=click.IntRange(0, PLAN_DEPTH_MAX),
     metavar="N",
@@ -155,17 +160,17 @@ def simulate(
 
 
 def _with_plans(grid: Grid, options: RunOptions) -> Grid:
-    """The grid with that plan_depth and those estimates instead of its own, where they are given."""
+    """The grid with that order, plan_depth and those estimates instead of its own, where they are given."""
     import msgspec
 
-    given: dict[str, Any] = {}
+    scheduler = grid.scheduler
+    if options.order is not None:
+        scheduler = scheduler.with_order(options.order)
     if options.plan_depth is not None:
-        given["plan_depth"] = options.plan_depth
+        scheduler = scheduler.with_plans(options.plan_depth)
     if options.estimates is not None:
-        given["estimates"] = Estimates(options.estimates)
-    if not given:
-        return grid
-    return msgspec.structs.replace(grid, scheduler=msgspec.structs.replace(grid.scheduler, **given))
+        scheduler = msgspec.structs.replace(scheduler, estimates=Estimates(options.estimates))
+    return grid if scheduler is grid.scheduler else msgspec.structs.replace(grid, scheduler=scheduler)
 
 
 def _one_source(workload_name: str | None, trace_path: Path | None, options: RunOptions) -> tuple[str, str]:

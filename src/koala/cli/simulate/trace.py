@@ -71,14 +71,15 @@ def run_trace(grid: Grid, path: Path, options: RunOptions, outputs: RunOutputs) 
 
 
 def _run(grid: Grid, path: Path, options: RunOptions, outputs: RunOutputs) -> RunResult:
-    from koala.simulator.trace_run import divided_by_size
+    from koala.simulator.trace_run import comes_first, divided_by_size
     from koala.simulator.traces.reader import read_trace
 
     catalogue = full_catalogue(options.policy_files, grid)
     plan = _plan(grid, catalogue, options, outputs)
     before_s = time.perf_counter()
-    # Whose jobs they are matters to what plans tell of times.
-    whole = read_trace(path, users=plan.discipline is None and grid.scheduler.plan_depth > 0)
+    # Whose jobs they are matters to orders, and to what plans tell of times.
+    users = grid.scheduler.plan_depth > 0 or not comes_first(grid)
+    whole = read_trace(path, users=plan.discipline is None and users)
     read_s = time.perf_counter() - before_s
     trace, too_large = divided_by_size(whole, grid, divides=plan.divides)
     job = _Job(grid, trace, too_large, plan, catalogue, options, outputs, read_s)

@@ -41,6 +41,7 @@ class RunOptions(NamedTuple):
     engine: str | None
     plan_depth: int | None = None
     estimates: str | None = None
+    order: str | None = None
 
     def inputs(self) -> list[tuple[str, str]]:
         """The files that are read, by option."""

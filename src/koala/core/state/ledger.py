@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from bisect import bisect_left, insort
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from koala.core.lifecycle import JobState, StateCounts
 from koala.core.state.encoded import INFINITY
 from koala.core.state.forecasts import LinkForecasts
 from koala.core.state.job import ComponentClaim, ComponentPhase, Job
 from koala.core.state.link_use import LinkUse
-from koala.core.state.queues import ClaimingQueue, PlacementQueue
+from koala.core.state.queues.claiming import ClaimingQueue
+from koala.core.state.queues.placement import PlacementQueue
 from koala.core.state.sites import Sites
 from koala.core.state.timers import Alarm, Timers
 from koala.core.state.transfers import Transfers
@@ -112,6 +113,9 @@ class Ledger:
         self.high = PlacementQueue(high=True)
         self.low = PlacementQueue(high=False)
         self.high.every_event = self.low.every_event = self.scans_every_event
+        # Has an empty queue stand in the order of the grid; and what is wrong with that order, if anything.
+        self.order_for: Callable[[PlacementQueue], None] = lambda _: None
+        self.order_problem = ""
         self.plans_made = self.parameters.plan_depth > 0
         self.high.by_arrival = self.low.by_arrival = self.plans_made
         self.estimates_runs = self.plans_made and self.parameters.estimates is Estimates.LAST_TWO
@@ -203,13 +207,14 @@ class Ledger:
 
     def elements_before(self, job: Job) -> int:
         """How many elements of arrays that are no jobs yet stand in its queue before a waiting job."""
+        standing = self.queue_of(job).standing
         return sum(
-            array.elements.to_come
+            standing.elements_before(array, array.elements.to_come, job)
             for array in self.arrays.values()
             if array.state is JobState.UNFOLDING
             and array.high is job.high
             and array.id != job.array
-            and 0 <= array.arrival + array.elements.made < job.position
+            and job.position >= 0
         )
 
     @property
@@ -290,6 +295,7 @@ class Ledger:
         """The job waits no more, or nobody knows until when: others may have what was kept for it."""
         if self.planned.pop(job.id, None) is not None:
             job.plan_at = job.plan_spots = job.plan_told_at = None
+            self.queue_of(job).move(job)
             self.try_everybody()
 
     def try_everybody(self) -> None:

@@ -38,9 +38,12 @@ from koala.descriptions.grid.site import SiteText
 from koala.descriptions.yaml.problems import nearest
 from koala.descriptions.yaml.text import Document, read_document
 from koala.model.grid import (
+    EASY,
+    FCFS,
     FILES_MAX,
     PLAN_DEPTH_DEFAULT,
     PLAN_DEPTH_MAX,
+    PLAN_DEPTH_OF_EASY,
     POLICY_FILES_MAX,
     RESTART_REST_S_MAX,
     SCAN_INTERVAL_S_DEFAULT,
@@ -224,10 +227,21 @@ class SchedulerText(Description):
         default=_SCHEDULER.site_restarts_max,
         description="restarts in a row of a job after components broke at their sites, at most",
     )
+    order: PolicyName = Field(
+        default=_SCHEDULER.order,
+        description="which of the waiting jobs of a priority comes first: `round-robin` (users take turns), `fcfs` "
+        "(first come, first served), `easy` (the same with plan_depth 1), `sjf` (shortest job first), or an order of "
+        "your own in policy_files",
+    )
+    order_patience_s: SecondsAboveZero = Field(
+        default=_SCHEDULER.order_patience_s,
+        description="seconds after which a job comes before all that wait for less, first come, first served, "
+        "whatever the order; `round-robin`, `fcfs` and `easy` need none, as no job waits for ever behind later ones",
+    )
     plan_depth: Annotated[CountOrZero, Field(le=PLAN_DEPTH_MAX)] = Field(
         default=PLAN_DEPTH_DEFAULT,
-        description="how many jobs of each queue that cannot start get a plan, which no later job may put off: 1 is "
-        "EASY backfilling over all sites, more comes near conservative backfilling, 0 makes no plans",
+        description="for how many of the first jobs in the order room is kept, so that no later job puts them off: 1 "
+        "is EASY backfilling over all sites, more comes near conservative backfilling, 0 keeps no room for anybody",
     )
     default_walltime_s: SecondsAboveZero = Field(
         default=_SCHEDULER.default_walltime_s,
@@ -369,6 +383,24 @@ def _contradictions(document: Document[GridText]) -> Iterator[Problem]:
             f"claim_fraction_min ({scheduler.claim_fraction_min:g}) is above claim_fraction "
             f"({scheduler.claim_fraction:g})",
             "write a claim_fraction_min of at most claim_fraction",
+        )
+    yield from _order_problems(document)
+
+
+def _order_problems(document: Document[GridText]) -> Iterator[Problem]:
+    scheduler = document.model.scheduler
+    order = scheduler.order.casefold()
+    if order == EASY and scheduler.plan_depth != PLAN_DEPTH_OF_EASY:
+        yield document.problem(
+            ("scheduler", "plan_depth"),
+            f"order: {EASY} keeps room for the first job alone, and plan_depth is {scheduler.plan_depth}",
+            f"leave plan_depth out, or write order: {FCFS}",
+        )
+    if scheduler.ageing_half_s is not None and order not in (FCFS, EASY):
+        yield document.problem(
+            ("scheduler", "ageing_half_s"),
+            "ageing_half_s ranks all jobs by when they came, and so goes with first come, first served alone",
+            f"write order: {FCFS}, or leave ageing_half_s out",
         )
 
 

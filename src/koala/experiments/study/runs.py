@@ -70,8 +70,7 @@ def run_cell(
 def _with_plans(grid: Grid, plan_depth: int | None) -> Grid:
     if plan_depth is None:
         return grid
-    parameters = msgspec.structs.replace(grid.scheduler, plan_depth=plan_depth)
-    return msgspec.structs.replace(grid, scheduler=parameters)
+    return msgspec.structs.replace(grid, scheduler=grid.scheduler.with_plans(plan_depth))
 
 
 def _drawn(contender: Contender, jobs: StudyJobs, jobs_max: int) -> Workload:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from koala.core.lifecycle import ENDED, IN_CLAIMING_QUEUE, JobState
 from koala.core.state.ledger import Ledger
-from koala.core.state.queues import PlacementQueue
+from koala.core.state.queues.placement import PlacementQueue
 from koala.core.state.site_belief import Trust
 from koala.core.state.sites import Sites
 from koala.daemon.engine.loop import Engine

@@ -1,0 +1,329 @@
+"""The placement queues: jobs that have no places yet.
+
+A placement queue is scanned head to tail, in its order, and every job in it is tried, but jobs that ask for exactly
+the same thing get exactly the same answer while nothing changes. So the queue keeps its jobs in groups by demand,
+and a scan (``koala.core.state.queues.scan``) tries each group once for every state of the grid: the same placements
+as trying every job, at a cost that does not grow with the length of the queue.
+"""
+
+from __future__ import annotations
+
+import heapq
+from bisect import bisect_left, insort
+from collections.abc import Callable, Iterator
+from dataclasses import field
+from itertools import islice
+from typing import Any
+
+from koala.core.state.encoded import INFINITY, Time, encoded
+from koala.core.state.job import Job, Seen
+from koala.core.state.queues.groups import DemandGroup
+from koala.core.state.queues.standing import FirstCome, Turns
+from koala.core.state.sites import Sites
+from koala.model.request import JobId
+from koala.policies.interface import Demand
+
+# Entries of jobs that have left are thrown out when they outnumber the others by this many.
+LIMITS_SLACK = 64
+
+
+class _QueueLinks:
+    __slots__ = (
+        "_fickle",
+        "_group_sequence",
+        "_limits",
+        "ask_again",
+        "by_arrival",
+        "by_least",
+        "every_event",
+        "groups",
+        "joined",
+        "limited",
+        "patient",
+        "resting",
+        "shaped",
+        "size",
+        "standing",
+    )
+    standing: FirstCome  # by which order its jobs stand
+    ask_again: Callable[[], None]  # has the function asked that gives the order, where one does
+    joined: int  # jobs that ever stood in line
+    by_arrival: bool  # whether a job that comes back stands where it stood at first
+    every_event: bool  # whether the queue is scanned at every event
+    size: int
+    shaped: int  # jobs in line whose tasks are more than one processor
+    patient: int
+    # Jobs that take a rest before they stand at the tail again: they wait, but are not tried.
+    resting: dict[JobId, Job]
+    _fickle: int
+    groups: dict[Any, DemandGroup]
+    # (least, a number of its own, group): the groups in order of what one site must have for them at least.
+    by_least: list[tuple[Any, ...]]
+    _group_sequence: int
+    # (scan number at which its tries are used up, position, job): entries of jobs that have left are skipped.
+    _limits: list[tuple[int, int, Job]]
+    limited: int  # jobs that may run out of tries, so that even a needless scan matters
+
+
+@encoded
+class PlacementQueue(_QueueLinks):
+    """Jobs of one priority that have no places yet. A position is the order of their last return to the queue; where
+    they stand by that is for ``standing`` to say.
+
+    A job whose policy could place it even because less is free than before is *fickle*: any change is a reason to
+    try it. Under the modules of the meta-scheduler, with scans at every event, it is *patient*: each event brings one
+    pass over the queue and no more, so what others took in that pass is a reason only when the next job comes.
+    """
+
+    high: bool
+    # When the next scan is due, and the sites' counts of changes when the last one began. A pass is a scan, or
+    # the try of a job that has just come: what it took is no reason to try patient jobs again.
+    scan_due_at: Time = INFINITY
+    scanned_helped: int = 0
+    scanned_changed: int = 0
+    passed_changed: int = 0  # the same when the last pass was over
+    next_position: int = 0
+    untried: bool = False
+    scans: int = 0
+    # What the last scan saw: at its start, and after each placement, with the position of the placed job.
+    # Of an order in which jobs move, only the last: all that were refused have no place there, either.
+    seen: list[tuple[int, Seen]] = field(default_factory=list)
+    turns: dict[str, Turns] = field(default_factory=dict)  # by user, where users take turns
+
+    def __post_init__(self) -> None:
+        self.standing = FirstCome()
+        self.every_event = self.by_arrival = False
+        self.size = self.shaped = self.patient = self._fickle = 0
+        self.resting = {}
+        self.groups = {}
+        self.by_least = []
+        self._group_sequence = 0
+        self._limits = []
+        self.limited = self.joined = 0
+        self.ask_again = _nobody_is_asked
+
+    def __len__(self) -> int:
+        return self.size + len(self.resting)
+
+    def __iter__(self) -> Iterator[Job]:
+        """Head to tail; those that rest come last."""
+        return iter([*self.in_line(), *self.resting.values()])
+
+    @property
+    def kinds(self) -> int:
+        """How many different demands there are among those that are tried."""
+        return len(self.groups)
+
+    def in_line(self) -> list[Job]:
+        """Those that are tried, head to tail."""
+        return sorted((job for group in self.groups.values() for job in group), key=self.standing.rank_of)
+
+    def first(self, most: int) -> list[Job]:
+        """The head of the queue, at most so many jobs; those that rest come last. No job of it is in another group
+        than those whose heads stand first."""
+        self.settle()
+        groups = heapq.nsmallest(most, self.groups.values(), key=lambda group: group.first())
+        in_line = heapq.merge(*groups, key=self.standing.rank_of)
+        found = list(islice(in_line, most))
+        return [*found, *islice(self.resting.values(), most - len(found))]
+
+    def is_worth_a_scan(self, sites: Sites) -> bool:
+        """Whether something has changed since the last scan that could help a job here.
+
+        Steady jobs are only helped by more idle processors or less on the links, others by any change.
+        """
+        if self.untried or self.scanned_helped != sites.helped:
+            return True
+        if self._fickle > 0 and self.scanned_changed != sites.changed:
+            return True
+        return self.patient > 0 and self.passed_changed != sites.changed
+
+    @property
+    def smallest_need(self) -> int:
+        """No job here can be placed unless some site has this many idle."""
+        least: int = self.by_least[0][0]
+        return least
+
+    def scan_begins(self, sites: Sites) -> None:
+        """A scan sees everything up to now."""
+        self.scan_due_at = INFINITY
+        self.scanned_helped = sites.helped
+        self.scanned_changed = sites.changed
+
+    def note_arrival(self, job: Job) -> None:
+        """Where plans are made, the job has a place in line from now on, whether it waits or not."""
+        if self.by_arrival:
+            job.arrival = self.next_position
+            self.next_position += 1
+
+    def reserve(self, positions: int) -> int:
+        """Places in line for so many jobs, one behind the other; the first of them."""
+        first = self.next_position
+        self.next_position += positions
+        return first
+
+    def push(self, job: Job, *, exhausted_at_scan: int | None, untried: bool) -> None:
+        """Put the job at the tail. ``untried`` says that it has not been tried on what is idle now."""
+        assert job.position < 0
+        job.joined_after_scan = self.scans
+        if job.arrival >= 0 and (self.by_arrival or job.placed_at is None):
+            job.position = job.arrival
+        else:
+            job.position = self.next_position
+            self.next_position += 1
+        self.untried |= untried
+        job.exhausted_at_scan = exhausted_at_scan
+        self.stand(job)
+
+    def stand(self, job: Job) -> None:
+        """Enter the job at the position that it has been given."""
+        assert job.demand is not None
+        self._enter(job, self.standing.joins(job))
+        self.size += 1
+        self.joined += 1
+        self._count_demand(job.demand, 1)
+        if job.exhausted_at_scan is not None:
+            self.limited += 1
+            heapq.heappush(self._limits, (job.exhausted_at_scan, job.position, job))
+            if len(self._limits) > 2 * self.limited + LIMITS_SLACK:
+                self._limits = [entry for entry in self._limits if _is_limit(entry)]
+                heapq.heapify(self._limits)
+
+    def _enter(self, job: Job, key: Any) -> None:
+        assert job.demand is not None
+        group = self.groups.get(job.demand.key)
+        if group is None:
+            group = self.standing.group(job.demand, timed=self.by_arrival)
+            self.groups[job.demand.key] = group
+            self._group_sequence += 1
+            insort(self.by_least, (job.demand.least, self._group_sequence, group))
+        group.insert(job, key)
+
+    def _leave(self, job: Job) -> DemandGroup:
+        assert job.demand is not None
+        group = self.groups[job.demand.key]
+        group.remove(self.standing.key_of(job))
+        if not len(group):
+            del self.groups[group.key]
+            start = bisect_left(self.by_least, (group.demand.least,))
+            while self.by_least[start][2] is not group:
+                start += 1
+            del self.by_least[start]
+        return group
+
+    # -------------------------------------------------------------------------------- who stands elsewhere
+
+    def move(self, job: Job) -> None:
+        """The job got a plan or lost it, or has waited for too long: by some orders it stands elsewhere by that."""
+        if self.standing.moves and job.position >= 0:
+            self._leave(job)
+            self._enter(job, self.standing.moved(job))
+
+    def rearrange(self) -> None:
+        """The order of all is another one."""
+        for group in self.groups.values():
+            group.rearrange(self.standing.moved)
+
+    def settle(self) -> None:
+        """Jobs have moved up as one before them left: groups are told."""
+        for user in self.standing.moved_up():
+            for group in self.groups.values():
+                group.look_at(user)
+
+    def pop_exhausted(self, scan: int) -> list[Job]:
+        """Take out the jobs whose tries are used up after this many scans."""
+        exhausted = []
+        while self._limits and self._limits[0][0] <= scan:
+            entry = heapq.heappop(self._limits)
+            job = entry[2]
+            if _is_limit(entry):
+                self.remove(job)
+                exhausted.append(job)
+        return exhausted
+
+    def remove(self, job: Job, *, placed: bool = False) -> None:
+        """The job leaves the queue, maybe since it has places."""
+        assert job.demand is not None
+        if self.resting.pop(job.id, None) is not None:
+            return
+        self.take(job, placed=placed)
+
+    def passes(self, job: Job) -> None:
+        """The job has places, and never stood in line."""
+        if self.standing.by_user:
+            if job.arrival < 0:
+                self.next_position += 1
+            self.standing.passes(job, job.arrival if job.arrival >= 0 else self.next_position - 1)
+
+    def change_demand(self, job: Job, demand: Demand) -> None:
+        """The job asks for something else from now on; it keeps its place in line."""
+        if job.position < 0:  # it rests, or is about to join
+            job.demand = demand
+            return
+        assert job.demand is not None
+        self._count_demand(job.demand, -1)
+        self._leave(job)
+        job.demand = demand
+        self._count_demand(demand, 1)
+        self._enter(job, self.standing.moved(job))
+        self.untried = True
+
+    def take(self, job: Job, *, placed: bool) -> None:
+        """The job, which stands in line, leaves it."""
+        group = self._leave(job)
+        self.standing.leaves(job, placed=placed)
+        job.position = -1
+        if job.exhausted_at_scan is not None:
+            job.exhausted_at_scan = None
+            self.limited -= 1
+        self.size -= 1
+        self._count_demand(group.demand, -1)
+        if not self.size:
+            self.scan_due_at = INFINITY
+
+    def _count_demand(self, demand: Demand, jobs: int) -> None:
+        if demand.groups:
+            self.shaped += jobs
+        if not demand.steady:
+            self._count_unsteady(demand, jobs)
+
+    def _count_unsteady(self, demand: Demand, jobs: int) -> None:
+        if self.every_event and demand.policy.module is not None:
+            self.patient += jobs
+        else:
+            self._fickle += jobs
+
+    def place_in_line(self, job: Job) -> int:
+        """How many jobs stand before it, plus one."""
+        if job.id in self.resting:
+            return self.size + 1
+        return 1 + self.standing.before(job, self.groups.values())
+
+    def last_refused(self, job: Job) -> Seen | None:
+        """What the job's last try saw; None if it was never tried."""
+        if job.id in self.resting or self.scans == job.joined_after_scan:
+            return job.refused
+        if self.standing.moves:
+            return self.seen[-1][1]
+        return self.seen[bisect_left(self.seen, job.position, key=_position) - 1][1]
+
+    def scan_in_vain(self, sites: Sites) -> None:
+        """A scan in which nobody can be placed, because no site has enough for any job here."""
+        self.scan_begins(sites)
+        self.passed_changed = sites.changed
+        self.scans += 1
+        self.seen = [(-1, sites.seen_now())]
+
+
+def _nobody_is_asked() -> None:
+    pass
+
+
+def _is_limit(entry: tuple[int, int, Job]) -> bool:
+    """Whether the job still stands where it did when the limit was set."""
+    exhausted_at_scan, position, job = entry
+    return job.position == position and job.exhausted_at_scan == exhausted_at_scan
+
+
+def _position(entry: tuple[int, Seen]) -> int:
+    return entry[0]

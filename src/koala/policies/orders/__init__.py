@@ -1,0 +1,1 @@
+"""Orders of the queue: who comes first among waiting jobs of one priority."""
