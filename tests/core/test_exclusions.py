@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pytest
 
 from koala.core import JobState, Scheduler, decode_snapshot, encode_snapshot
@@ -225,6 +226,24 @@ def test_jobs_in_line_have_places_again_when_the_exclusion_ends() -> None:
     driver.pass_time(900.0)
     assert places(driver, waiting) == []
     assert started(driver, waiting, 100.0).site == "a"
+
+
+def test_a_site_without_what_the_job_requires_stays_closed_when_its_nodes_are_excluded_no_more() -> None:
+    driver = grid({"a": ("a1",), "b": ("b1",)}, avoid_failed_s=AVOID_S)
+    first, second = driver.scheduler.grid.sites
+    sites = (first, msgspec.structs.replace(second, provides=("srun",)))
+    driver.scheduler = Scheduler(msgspec.structs.replace(driver.scheduler.grid, sites=sites))
+    driver.ledger = driver.scheduler.ledger
+    for site, nodes in (("a", ["a1"]), ("b", ["b1"])):
+        report(driver, site, nodes)
+    learn(driver, script(), "a1")
+    run = Application(script=SCRIPT, requires=("srun",))
+    holder, waiter = [submit(driver, ask(Component(processors=4, application=run))) for _ in range(2)]
+    assert places(driver, holder) == ["b"]
+    driver.pass_time(AVOID_S)
+    report(driver, "a", ["a1"])
+    driver.pass_time(10.0)
+    assert places(driver, waiter) == [], "b is full, and a does not provide srun"
 
 
 def test_where_the_nodes_of_all_sites_are_excluded_the_job_runs_all_the_same_and_says_so() -> None:

@@ -100,7 +100,8 @@ class SiteAvoidance:
         proved = [ledger.names[index] for index in self.exclusions.closed_to(job, own=False)] if closed else []
         failed = [site for site in job.avoided if site not in proved]  # what only it says of their nodes is no proof
         sites = [*failed, *(site for site in closed if site not in failed and site not in proved), *proved]
-        question = demand.key, tuple([site for site in sites if site not in job.barred])
+        # What bars it for good is no matter of another way, and is not lifted with what it avoids.
+        question = demand.key, tuple([site for site in sites if ledger.index[site] not in demand.barred])
         ways = {} if ways is None else ways
         if question not in ways:
             ways[question] = self._way_without(demand, question[1])
