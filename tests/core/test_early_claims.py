@@ -199,9 +199,9 @@ def test_no_claim_is_made_by_a_plan_whose_time_is_over() -> None:
     driver = make_driver()
     early = driver.scheduler._placement.early
     now = driver.ledger.now
-    driver.job(1).plan_at = now - 100.0  # it would give back at once what it claims
+    driver.job(1).planned.at = now - 100.0  # it would give back at once what it claims
     assert early.due() is None
-    driver.job(1).plan_at = now - 99.0
+    driver.job(1).planned.at = now - 99.0
     assert early.due() is driver.job(1)
 
 

@@ -290,7 +290,7 @@ def test_plans_and_elements_of_arrays_go_by_it_too() -> None:
     learn(driver, script(walltime_s=100.0), "a1", "a2")
     planned = [submit(driver, script(walltime_s=100.0)) for _ in range(2)]
     assert places(driver, planned[0]) == ["b"]
-    plan = driver.job(planned[1]).plan_spots
+    plan = driver.job(planned[1]).planned.spots
     assert plan is not None
     assert plan.sites == (1,)
     array = submit(driver, script(walltime_s=100.0, array=ArraySpec(ranges=((1, 3, 1),))))

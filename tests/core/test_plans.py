@@ -49,7 +49,7 @@ def one_wide_job_waits() -> tuple[CoreDriver, list[str]]:
 
 def test_a_later_job_that_would_put_the_plan_off_does_not_start() -> None:
     driver, _ = one_wide_job_waits()
-    assert (driver.job(2).plan_at, driver.job(2).plan_spots) == (100.0, Spots((0, 1), (10, 10)))
+    assert (driver.job(2).plan_at, driver.job(2).planned.spots) == (100.0, Spots((0, 1), (10, 10)))
     submit(driver, ask(5, walltime_s=101.0))
     assert driver.state(3) is JobState.WAITING
     explanation = driver.scheduler.explain(3)
@@ -161,7 +161,7 @@ def test_a_plan_may_take_other_places_for_a_later_job() -> None:
     submit(driver, ask(10, walltime_s=500.0))  # the third is the only one idle now
     assert started(driver) == [1, 2, 4]
     assert driver.job(3).plan_at == 50.0
-    assert driver.job(3).plan_spots == Spots((0, 1), (10, 10))
+    assert driver.job(3).planned.spots == Spots((0, 1), (10, 10))
 
 
 def test_an_early_end_moves_the_plan_earlier_and_starts_it() -> None:

@@ -475,12 +475,11 @@ class JobPlacing:
         self.early.settle()
         while (job := self.early.due()) is not None:
             ledger.about = (job,)
-            plan_at, spots, until = job.plan_at, job.plan_spots, self.early.until(job)
-            assert spots is not None
+            plan, until = job.planned, self.early.until(job)
             self.ending.leave_placement_queue(job, placed=True)
             self.early.note(job, until)
             job.tell(ledger.now, "claims_early", until - ledger.now)
-            self._place(job, spots, start_at=plan_at, early_until=until)
+            self._place(job, plan.spots, start_at=plan.at, early_until=until)
             self._unfold_later(job)
         ledger.about = ()
 
@@ -515,7 +514,7 @@ class JobPlacing:
         if ledger.plans_made:
             placed.hold_until = placed.start_at + ledger.planned_s(job)
             ledger.planned.pop(job.id, None)
-            job.plan_at = job.plan_spots = job.plan_told_at = None
+            job.plan = None
         job.move(_PLACED)
         if job.ahead:
             self.ending.is_not_ahead(job)

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 from koala.core.lifecycle import JobState
 from koala.core.state.availability import Availability
 from koala.core.state.encoded import INFINITY
-from koala.core.state.job import Job
+from koala.core.state.job import Job, StartPlan
 from koala.core.state.ledger import Ledger
 from koala.core.state.nodes.left_by_plans import has_places
 from koala.core.state.queues.placement import PlacementQueue
@@ -127,7 +127,7 @@ class JobPlans:
         planned = sum(other.high is job.high for other in ledger.planned.values())
         if ledger.plans_made and planned < self.depth:
             found = self._finder_beside(self.before(job)).earliest(demand, ledger.planned_s(job))
-            job.plan_at, job.plan_spots = (None, None) if found is None else found
+            job.plan = None if found is None else StartPlan(*found)
         return job
 
     def preview(self, demand: Demand, request: Request, owner: str) -> tuple[Spots | None, list[JobId]]:
@@ -164,14 +164,14 @@ class JobPlans:
         """When the time of a plan comes, or something that plans wait for is late by more than the grace, if nothing
         happens before."""
         now = self.ledger.now
-        planned = [job.plan_at for job in self.ledger.planned.values() if job.plan_at is not None]
+        planned = [job.planned.at for job in self.ledger.planned.values()]
         return min([self._availability.late_at, *(at for at in planned if at > now)])
 
     def look_for_late(self) -> None:
         """What is late is expected later, and what plans kept for so long may be of use to others; a plan whose time
         has come is tried, whether anything has ended or not."""
         before, now = self._availability.now, self.ledger.now
-        due = any(job.plan_at is not None and before < job.plan_at <= now for job in self.ledger.planned.values())
+        due = any(before < job.planned.at <= now for job in self.ledger.planned.values())
         if self._availability.catch_up(now) or due:
             self.ledger.try_everybody()
 
@@ -204,10 +204,8 @@ class JobPlans:
         ledger = self.ledger
         reserved = []
         for job in planned:
-            assert job.plan_at is not None
-            assert job.plan_spots is not None
-            at = max(job.plan_at, ledger.now)
-            reserved.append(Reservation(job, at, at + ledger.planned_s(job), job.plan_spots))
+            at = max(job.planned.at, ledger.now)
+            reserved.append(Reservation(job, at, at + ledger.planned_s(job), job.planned.spots))
         return reserved
 
     @property
@@ -224,7 +222,7 @@ class JobPlans:
         self._before.discard(job.id)
         while self._others and self.rank(self._others[-1]) < self.rank(job):
             self._make(self._others.pop())
-        stands = self._all_stand and job.plan_at is not None
+        stands = self._all_stand and job.plan is not None
         others = [each for each in self._reserved if each.job is not job]
         self._count([each for each in others if self._counts_for(job, each, stands)])
         if stands and self._disturbed and self._kept(job, self.ledger.planned_s(job)) is None:
@@ -317,14 +315,14 @@ class JobPlans:
     def _is_first(self, job: Job, finder: PlanFinder) -> bool:
         """Whether it has a plan, and ranks before all others that count for it."""
         before = (each.job is not None and self.rank(each.job) < self.rank(job) for each in finder.reserved)
-        return job.plan_at is not None and not any(before)
+        return job.plan is not None and not any(before)
 
     def _move(self, finder: PlanFinder, moved: Sequence[Spots]) -> None:
         """Plans take other places at their times."""
         for each, places in zip(finder.reserved, moved, strict=True):
             each.spots = places
             if each.job is not None:
-                each.job.plan_spots = places
+                each.job.planned.spots = places
 
     def _starts_now(self, job: Job) -> None:
         """What was kept for the job is not kept any more; plans that did not count for it may be put off."""
@@ -335,12 +333,13 @@ class JobPlans:
         self._count([each for each in self._finder.reserved if each.job is not job])
 
     def _as_planned(self, job: Job) -> Spots | None:
-        if job.plan_spots is None or job.demand is None or job.demand.has_files:
+        if job.plan is None or job.demand is None or job.demand.has_files:
             return None  # a file may be gone since
+        spots = job.plan.spots
         view = self.ledger.sites.view
-        if not fits(job.plan_spots, job.demand.allowed(view.idle)):
+        if not fits(spots, job.demand.allowed(view.idle)):
             return None
-        return job.plan_spots if not job.demand.groups or has_places(job.demand, job.plan_spots, view) else None
+        return spots if not job.demand.groups or has_places(job.demand, spots, view) else None
 
     def first_to_end_by(
         self, jobs: Sequence[Job], walltimes_s: Sequence[float | None], start: int, end: float
@@ -370,7 +369,7 @@ class JobPlans:
 
     def plan(self, job: Job) -> bool:
         """Plan a job of this queue that cannot start now. One that was planned stays so beyond the depth."""
-        if self._made >= self.depth and job.plan_at is None:
+        if self._made >= self.depth and job.plan is None:
             return True
         if not self._make(job):
             return False
@@ -411,15 +410,14 @@ class JobPlans:
         kept = self._kept(job, walltime_s)
         found = finder.earliest(job.demand, walltime_s, INFINITY if kept is None else kept[0]) or kept
         if found is None:
-            if job.plan_at is not None:
-                job.tell(ledger.now, "plan_lost", self._why_late(job.plan_at))
+            if job.plan is not None:
+                job.tell(ledger.now, "plan_lost", self._why_late(job.plan.at))
                 ledger.drop_plan(job)
                 self._set_reserved([each for each in self._reserved if each.job is not job])
             return False
         at, spots = found
-        self._tell(job, at, spots)
-        is_new = job.plan_at is None
-        job.plan_at, job.plan_spots = at, spots
+        is_new, told_at = job.plan is None, self._tell(job, at, spots)
+        job.plan = StartPlan(at, spots, told_at)
         ledger.planned[job.id] = job
         if is_new:
             ledger.queue_of(job).move(job)
@@ -436,12 +434,13 @@ class JobPlans:
     def _kept(self, job: Job, walltime_s: float) -> tuple[float, Spots] | None:
         """The plan that the job has, if it still stands: another way of filling sites is no reason to put it off."""
         assert self._finder is not None
-        if job.plan_at is None or job.plan_spots is None:
+        plan = job.plan
+        if plan is None:
             return None
         assert job.demand is not None
-        at = max(job.plan_at, self._finder.now)
-        kept = self._finder.keeps(job.demand, job.plan_spots, at, at + walltime_s)
-        return (at, job.plan_spots) if kept else None
+        at = max(plan.at, self._finder.now)
+        kept = self._finder.keeps(job.demand, plan.spots, at, at + walltime_s)
+        return (at, plan.spots) if kept else None
 
     def _set_reserved(self, reserved: list[Reservation]) -> None:
         """These plans count in this pass, and all of them for whoever is looked at."""
@@ -453,20 +452,21 @@ class JobPlans:
         assert self._finder is not None
         self._finder = self._finder.beside(reserved)
 
-    def _tell(self, job: Job, at: float, spots: Spots) -> None:
+    def _tell(self, job: Job, at: float, spots: Spots) -> float:
+        """Put the plan into the story of the job if that is worth a line; the time that the story says then."""
         now = self.ledger.now
         if job.first_plan_at is None:
             job.first_plan_at = at
             if self.ledger.first_planned is not None:
                 self.ledger.first_planned.append(job.id)
-        if job.plan_told_at is None:
+        if job.plan is None:
             job.tell(now, "planned", at, spots.sites, spots.sizes)
-            job.plan_told_at = at
-        elif at > job.plan_told_at + SLACK_S:
-            job.tell(now, "put_off", job.plan_told_at, at, self._why_late(job.plan_told_at))
-            job.plan_told_at = at
-        elif at < job.plan_told_at:
-            job.plan_told_at = at
+            return at
+        told_at = job.plan.told_at
+        if at > told_at + SLACK_S:
+            job.tell(now, "put_off", told_at, at, self._why_late(told_at))
+            return at
+        return min(at, told_at)
 
     def _why_late(self, planned_at: float) -> str:
         """What the world took away since, as far as it is to be seen."""

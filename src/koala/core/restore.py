@@ -177,7 +177,7 @@ class _Restoring:
         if job.placed_at is not None:
             job.start_estimate = known_time(job.start_estimate)
             job.first_start_estimate = known_time(job.first_start_estimate)
-        if job.plan_at is not None:
+        if job.plan is not None:
             self._restore_plan(job)
         if job.placement is not None:
             self._restore_places(job, job.placement)
@@ -216,11 +216,9 @@ class _Restoring:
     def _restore_plan(self, job: Job) -> None:
         """On another grid it is planned anew."""
         if self._same_grid and job.state is JobState.WAITING:
-            if job.plan_spots is None:
-                raise damaged(f"the plan of job {job.id} has no places")
             self._ledger.planned[job.id] = job
         else:
-            job.plan_at = job.plan_spots = job.plan_told_at = None
+            job.plan = None
 
     def _restore_demand(self, job: Job) -> None:
         try:

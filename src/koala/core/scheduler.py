@@ -377,7 +377,7 @@ class Scheduler:
         return None if job is None else self._expected_start(job)
 
     def _expected_start(self, job: Job) -> ExpectedStart | None:
-        if job.state is not JobState.WAITING or job.plan_at is None:
+        if job.state is not JobState.WAITING or job.plan is None:
             return None
         return self._expected_starts.of(job, self._placement.plans.line())
 
@@ -386,7 +386,7 @@ class Scheduler:
         element; None where it would have no plan. Changes nothing."""
         plans = self._placement.plans
         job = plans.coming(demand, msgspec.structs.replace(request, array=None), owner)
-        return None if job.plan_at is None else self._expected_starts.of(job, plans.line([job]))
+        return None if job.plan is None else self._expected_starts.of(job, plans.line([job]))
 
     def traffic(self, job_id: JobId) -> JobTraffic | None:
         """What the job sends between its sites; None for one that is not at several."""

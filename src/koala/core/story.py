@@ -267,9 +267,9 @@ def explain(
         latest_at=expected.latest_at if expected is not None else job.plan_at if waiting else None,
         ends_before=() if expected is None else expected.ends_before,
         planned_before=tuple(
-            JobPlan(job=each.id, expected_at=each.plan_at, expected_sites=_site_names(each.plan_spots, names))
+            JobPlan(job=each.id, expected_at=each.plan.at, expected_sites=_site_names(each.plan.spots, names))
             for each in kept_for
-            if each.plan_at is not None and each.plan_spots is not None
+            if each.plan is not None
         ),
         held=job.held,
         waits_for=tuple(WaitedFor(job=other, condition=condition) for condition, other in job.waits_for),

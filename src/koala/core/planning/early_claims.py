@@ -83,35 +83,32 @@ class EarlyClaims:
 
     def until(self, job: Job) -> float:
         """When it gives up what it keeps, if it has not started."""
-        assert job.plan_at is not None
-        return job.plan_at + self._ledger.parameters.barrier_timeout_s
+        return job.planned.at + self._ledger.parameters.barrier_timeout_s
 
     def _from(self, job: Job, kept: tuple[float, dict[JobId, float]]) -> float:
         """From when on the job may claim early, its files apart: when its plan is near, and the rest of the time can
         be paid for. A plan whose time is long over, as all its sites were shut, is nothing to claim by."""
         demand, parameters = job.demand, self._ledger.parameters
-        if job.plan_at is None or demand is None or demand.groups:
+        if job.plan is None or demand is None or demand.groups:
             return INFINITY
         until = self.until(job)
         if until <= self._ledger.now:
             return INFINITY
         spent, own = kept
         left_s = min(self._budget_s - spent, self._job_budget_s - own.get(job.id, 0.0))
-        at = max(job.plan_at - parameters.hold_ahead_s, until - left_s / demand.total)
+        at = max(job.plan.at - parameters.hold_ahead_s, until - left_s / demand.total)
         return at if at < until else INFINITY
 
     def _files_come(self, job: Job, at: float) -> bool:
         """Whether its files, brought from then on, can be there before the time of its plan."""
         assert job.demand is not None
-        assert job.plan_at is not None
-        return not job.demand.has_files or at + self._files_s(job) <= job.plan_at
+        return not job.demand.has_files or at + self._files_s(job) <= job.planned.at
 
     def _files_s(self, job: Job) -> float:
         """How long it takes to bring its files to the places of its plan, if what goes to one site comes one after
         the other; infinite where a file is nowhere any more."""
-        demand, spots = job.demand, job.plan_spots
+        demand, spots = job.demand, job.planned.spots
         assert demand is not None
-        assert spots is not None
         by_site = dict.fromkeys(spots.sites, 0.0)
         for component, site in enumerate(spots.sites):
             by_site[site] += transfer_s(demand, spots, component, site, self._ledger.sites.view)
@@ -120,16 +117,13 @@ class EarlyClaims:
     def _is_of_use(self, job: Job) -> bool:
         """Whether a component can be claimed now, all its sites are open, and no earlier plan needs them. A job that
         has failed at one of them since it was planned waits for its next plan."""
-        ledger, spots = self._ledger, job.plan_spots
-        assert spots is not None
-        assert job.plan_at is not None
+        ledger, plan = self._ledger, job.planned
+        spots = plan.spots
         sites = set(spots.sites)
         if job.plan_is_barred() or any(ledger.sites.sites[site].is_shut for site in sites):
             return False
         for other in ledger.planned.values():
-            assert other.plan_at is not None
-            assert other.plan_spots is not None
-            if other.plan_at < job.plan_at and not sites.isdisjoint(other.plan_spots.sites):
+            if other.planned.at < plan.at and not sites.isdisjoint(other.planned.spots.sites):
                 return False
         beliefs = [ledger.sites.sites[site] for site in spots.sites]
         room = [site.limit - site.ours - site.earmarked for site in beliefs]

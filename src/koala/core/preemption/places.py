@@ -82,7 +82,7 @@ class PlacesByPreemption:
         left = hour - len(ledger.preempted_at)
         if left <= 0:
             return f"{hour} jobs were preempted within the hour, which is as many as may be (preempts_per_hour_max)"
-        if job.plan_at is not None and job.plan_at - ledger.now <= SOON_S:
+        if job.plan is not None and job.plan.at - ledger.now <= SOON_S:
             return "it preempts nobody for its places, as it is planned to start soon"
         room = self._room(job)
         view = NodesWithout(ledger, room).view(()) if demand.groups else ledger.sites.view

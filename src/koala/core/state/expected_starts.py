@@ -53,10 +53,8 @@ class _Forecast:
     def start_of(self, ledger: Ledger, job: Job, takes_s: float, before: float) -> tuple[float, Spots]:
         """The start of the next job, where it has not started by ``before``, and then by its plan."""
         assert job.demand is not None
-        assert job.plan_at is not None
-        assert job.plan_spots is not None
         finder = PlanFinder(self.availability, ledger.sites.view, ledger.now, self.reserved, self._ahead)
-        at, spots = finder.earliest(job.demand, takes_s, before) or (job.plan_at, job.plan_spots)
+        at, spots = finder.earliest(job.demand, takes_s, before) or (job.planned.at, job.planned.spots)
         at = max(at, ledger.now)
         self.reserved.append(Reservation(job, at, at + takes_s, spots))
         return at, spots
@@ -95,14 +93,9 @@ class ExpectedStarts:
         """That of one job; ``line`` are all that have plans, and arrays with elements that are no jobs yet, by
         rank."""
         availability = self._ledger.sites.availability
-        if job.plan_at is None or job.plan_spots is None or availability is None:
+        if job.plan is None or availability is None:
             return None
-        plans = tuple(
-            [
-                (each.id, each.plan_at, each.plan_spots, id(each.demand), each.unfolds and each.unfolds.made)
-                for each in line
-            ]
-        )
+        plans = tuple([_as_known(each) for each in line])
         # A job may have been kept off a site, or planned elsewhere, without any change of what is held.
         as_of = (availability.changes, self._ledger.sites.changed, self._ledger.now, plans)
         if as_of != self._as_of:
@@ -169,14 +162,14 @@ class ExpectedStarts:
     def _work_out(self, job: Job) -> ExpectedStart:
         """All but the jobs that end before it, which takes as long and is told only of whom one asks about."""
         ledger = self._ledger
-        assert job.plan_at is not None
+        plan = job.planned
         # Elements of arrays that come before it will put its plan off once they are jobs, files of jobs as they come.
         put_off = self._put_off
-        before = INFINITY if put_off else job.plan_at
+        before = INFINITY if put_off else plan.at
         # Its processors are kept while its files are brought.
-        files_s = self._files_s(job, job.plan_spots)
+        files_s = self._files_s(job, plan.spots)
         at, spots = self._likely.start_of(ledger, job, files_s + self._takes_s(job), before)
-        latest_at = job.plan_at
+        latest_at = plan.at
         if self._bounds:
             at_most, _ = self._at_most.start_of(ledger, job, files_s + ledger.walltime_s(job), INFINITY)
             if ledger.estimates_runs or put_off:  # then the plan itself is no bound
@@ -313,3 +306,9 @@ def _ender_order(ender: tuple[float, int, Job | None]) -> tuple[float, int, int]
     """By the end; of those with the same end, whatever the order in which they came to be known, by numbers."""
     end, processors, job = ender
     return end, processors, 0 if job is None else job.id
+
+
+def _as_known(job: Job) -> tuple[object, ...]:
+    """All that the expected starts of others go by."""
+    plan, elements = job.plan, job.unfolds
+    return job.id, plan and plan.at, plan and plan.spots, id(job.demand), elements and elements.made

@@ -189,6 +189,15 @@ class JobPlaces(_PlacesLinks):
         return self.spots.sites[component], self.spots.sizes[component]
 
 
+@encoded
+class StartPlan:
+    """When and where a waiting job is to start; ``told_at`` is what its story said last of that."""
+
+    at: float
+    spots: Spots
+    told_at: float = 0.0
+
+
 class _ElementsLinks:
     __slots__ = ("not_done_as", "not_made", "spec", "states")
     spec: ArraySpec
@@ -308,9 +317,7 @@ class Job(_JobLinks):
     refused: Seen | None = None
     arrival: int = -1  # its first position, to which it returns where plans are made
     # Its plan, where it has one: when and where it is expected to start.
-    plan_at: float | None = None
-    plan_spots: Spots | None = None
-    plan_told_at: float | None = None  # what its story said last of that
+    plan: StartPlan | None = None
     first_plan_at: float | None = None
     estimate_s: float | None = None  # how long plans believe it to run, where that is not by its walltime
     # Where it has places, or had them when it ended.
@@ -410,6 +417,18 @@ class Job(_JobLinks):
         return self.unfolds
 
     @property
+    def planned(self) -> StartPlan:
+        """The plan of a job that has one."""
+        if self.plan is None:
+            raise MissingPartError(self.id, "plan", str(self.state))
+        return self.plan
+
+    @property
+    def plan_at(self) -> float | None:
+        """When it is planned to start; None for a job without a plan."""
+        return None if self.plan is None else self.plan.at
+
+    @property
     def placed(self) -> JobPlaces:
         """The places of a job that has some."""
         placement = self.placement
@@ -455,10 +474,10 @@ class Job(_JobLinks):
 
     def plan_is_barred(self) -> bool:
         """Whether its plan has a site that it must not go to any more."""
-        demand, spots = self.demand, self.plan_spots
-        if demand is None or spots is None or not demand.barred:
+        demand, plan = self.demand, self.plan
+        if demand is None or plan is None or not demand.barred:
             return False
-        return not set(demand.barred).isdisjoint(spots.sites)
+        return not set(demand.barred).isdisjoint(plan.spots.sites)
 
     @property
     def is_kept_back(self) -> bool:

@@ -294,7 +294,7 @@ class Ledger:
     def drop_plan(self, job: Job) -> None:
         """The job waits no more, or nobody knows until when: others may have what was kept for it."""
         if self.planned.pop(job.id, None) is not None:
-            job.plan_at = job.plan_spots = job.plan_told_at = None
+            job.plan = None
             self.queue_of(job).move(job)
             self.try_everybody()
 

@@ -335,7 +335,7 @@ class _Replay:
             job.arrival = -1  # its number in one line means nothing in the other
         job.state = JobState.WAITING
         job.position, job.exhausted_at_scan = -1, None
-        job.plan_at = job.plan_spots = job.plan_told_at = job.placement = None
+        job.plan = job.placement = None
         job.avoiding, job.ahead = (), False
         job.waiting_since = self._found.last_at
         for name in JobCounts.__struct_fields__:

@@ -105,10 +105,10 @@ class PlanPromises:
                         "no plan put off", f"job {entry.job} was planned for {planned:.3f}, and has places now"
                     )
         for job_id, job in ledger.planned.items():
-            assert job.plan_at is not None
-            before_s = self._planned.get(job_id, job.plan_at)
-            if job.plan_at > before_s + MOMENT_S:
+            planned_at = job.planned.at
+            before_s = self._planned.get(job_id, planned_at)
+            if planned_at > before_s + MOMENT_S:
                 self._fail(
-                    "no plan put off", f"job {job_id} was planned for {before_s:.3f}, and is for {job.plan_at:.3f}"
+                    "no plan put off", f"job {job_id} was planned for {before_s:.3f}, and is for {planned_at:.3f}"
                 )
-            self._planned[job_id] = min(before_s, job.plan_at)
+            self._planned[job_id] = min(before_s, planned_at)

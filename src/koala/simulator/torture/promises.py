@@ -264,10 +264,10 @@ class PromiseChecker:
         if not demand.steady or demand.has_files:
             return False  # with less idle it may find more
         kept = [
-            Reservation(other, at, at + ledger.planned_s(other), other.plan_spots)
+            Reservation(other, at, at + ledger.planned_s(other), other.plan.spots)
             for other in others
-            if other.plan_spots is not None and other.plan_at is not None
-            for at in (max(other.plan_at, ledger.now),)
+            if other.plan is not None
+            for at in (max(other.plan.at, ledger.now),)
         ]
         finder, end = (
             PlanFinder(availability, view, ledger.now, kept, ledger.sites.ahead),
