@@ -305,7 +305,6 @@ def _assert_links_balance(ledger: Ledger) -> None:
         if job.placement is None or job.state in GIVEN_BACK:
             assert job.placement is None or not job.placement.link_demands
             continue
-        assert job.demand is not None
         parts = [0] * len(view.names)
         for site, size in zip(job.placed.spots.sites, job.placed.spots.sizes, strict=True):
             parts[site] += size

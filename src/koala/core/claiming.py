@@ -64,7 +64,7 @@ class _Room:
 
     def take(self, index: int, processors: int, component: int) -> None:
         self._left[index] = self.at(index) - processors
-        if self._job.demand is not None and self._job.demand.groups:
+        if self._job.asks is not None and self._job.demand.groups:
             pool = self._pool(index)
             if pool is not None:
                 take_off(pool, self._job.request.shape_of(component), processors)
@@ -128,13 +128,12 @@ def plan_claim(
 def _may_preempt(job: Job) -> bool:
     """Whether preemption is certain to help the job. Not if its tasks have shapes: they need room on one node, and it
     is not known on which nodes preempted jobs leave room."""
-    return job.demand is None or not job.demand.groups
+    return job.asks is None or not job.demand.groups
 
 
 def _claiming_order(job: Job) -> list[int]:
     """Unclaimed components: those that wait for preempted processors first, then by decreasing size. Where tasks have
     several shapes, in the order in which the shapes were placed: sites give nodes to whoever comes first."""
-    assert job.demand is not None
     placed = job.placed
     sizes = placed.spots.sizes
     unclaimed = [component for component, claim in enumerate(placed.claims) if claim is None]
@@ -151,7 +150,6 @@ def _replace(
 
     A transfer that is under way to a site, or has arrived there, for this job or another, need not be made again.
     """
-    assert job.demand is not None
     until_start_s = max(0.0, job.placed.start_at - now)
 
     def under_way_s(file: str, chunk: tuple[int, int] | None, site: int) -> float:
@@ -320,7 +318,6 @@ class JobClaiming:
 
     def _move(self, job: Job, component: int, site: int, *, promised: bool = True) -> None:
         """The component goes to another site, and its files with it; ``promised`` is one that was not claimed."""
-        assert job.demand is not None
         ledger = self.ledger
         placed = job.placed
         before, size = placed.at(component)

@@ -277,14 +277,14 @@ class JobEnding:
                 job.tell(at, "not_given_back", repr(error))
         job.stop_timer()
         self._forget_places(job)
-        job.demand = None
+        job.asks = None
         job.avoiding = ()
         job.rest_s = 0.0
         job.move(JobState.QUARANTINED)
         job.tell(at, "quarantined", reason)
 
     def _is_in_line(self, job: Job) -> bool:
-        if job.state is not _WAITING or job.demand is None:
+        if job.state is not _WAITING or job.asks is None:
             return False
         return job.position >= 0 or job.id in self.ledger.queue_of(job).resting
 

@@ -216,7 +216,6 @@ class JobHolding:
             job.changed_walltime_s = event.walltime_s
             job.tell(ledger.now, "walltime_changed", event.walltime_s, job.asked_by(event))
             if waits:
-                assert job.demand is not None
                 ledger.drop_plan(job)
                 ledger.change_demand(job, job.demand)
         if event.priority is not None and (event.priority is Priority.HIGH) is not job.high:

@@ -107,7 +107,7 @@ class JobPlacing:
         if ledger.plans_made and not kept_back and array is None:
             ledger.queue_of(job).note_arrival(job)
         try:
-            job.demand = self.demand_for(job)
+            job.asks = self.demand_for(job)
         except (UnknownPolicyError, UnknownSiteError, PolicyError) as error:
             self.ending.end(job, JobState.FAILED, error.for_user())
             return
@@ -125,7 +125,6 @@ class JobPlacing:
 
     def _try_new(self, job: Job) -> None:
         """A job that has just come; a failed try puts it into its queue."""
-        assert job.demand is not None
         ledger = self.ledger
         sites, queue = ledger.sites, ledger.high if job.high else ledger.low
         if ledger.estimates_runs:
@@ -133,7 +132,6 @@ class JobPlacing:
         kept = None
         if self.exclusions.some:
             self.ending.avoidance.choose(job)
-            assert job.demand is not None
         try:
             if queue.patient and queue.scanned_changed != sites.changed:
                 self._enqueue(job, tried=False)
@@ -174,7 +172,7 @@ class JobPlacing:
 
     def _room_for_tasks(self, job: Job) -> tuple[tuple[int, ...], ...]:
         """For how many of its tasks each site has room, where these are more than processors."""
-        if job.demand is not None and not job.demand.groups:
+        if job.asks is not None and not job.demand.groups:
             return ()  # as nearly all
         shape = next((part.shape for part in job.request.components if part.shape is not None), None)
         if shape is None:
@@ -207,7 +205,6 @@ class JobPlacing:
     def _no_site_left(self, job: Job) -> bool:
         """Tell the job which sites are closed to it. Where it would fit at those alone it ends at once, with the
         reason."""
-        assert job.demand is not None
         ledger = self.ledger
         sites, most = ledger.sites, ledger.sites.most()
         closed = sites.closed_to(job.request, guest=job.guest)
@@ -297,7 +294,7 @@ class JobPlacing:
         job.array, job.index, job.guest, job.submitter = array.id, index, array.guest, array.submitter
         job.bind(array.request, ledger.states)
         job.arrival = array.arrival + position
-        job.demand, job.ahead = array.demand, True
+        job.asks, job.ahead = array.asks, True
         array.elements.ahead += 1
         array.elements.live += 1
         job.join_array(array)
@@ -347,13 +344,13 @@ class JobPlacing:
         if any(claim.job is job and not claim.fenced for claim in ledger.claims.values()):
             return
         try:
-            job.demand = self.demand_for(job)
+            job.asks = self.demand_for(job)
         except (UnknownPolicyError, UnknownSiteError, PolicyError) as error:
             job.move(JobState.WAITING)
             self.ending.end(job, JobState.FAILED, error.for_user())
             return
         if job.barred:
-            job.demand = job.demand.barring(ledger.index[site] for site in job.barred)
+            job.asks = job.demand.barring(ledger.index[site] for site in job.barred)
         asked_by = job.asked_by(event)
         if event.hold:
             job.hold(asked_by)
@@ -427,7 +424,6 @@ class JobPlacing:
     def _tell_links(self, job: Job) -> None:
         """What was believed of the links that decided: those that its files come over, and, under a policy that goes
         by the network, those between its sites."""
-        assert job.demand is not None
         placed = job.placed
         links = {(transfer.source, transfer.key[2]): None for transfer in placed.transfers.values()}
         deciding = job.demand.policy if job.demand.bounds is not None else job.demand.rule
@@ -499,7 +495,6 @@ class JobPlacing:
     ) -> None:
         """The policy found places: bring the files, and claim when L of the longest transfer has passed; or at once,
         as the victims let go of them, where there are any, or before its start where that is planned."""
-        assert job.demand is not None
         ledger = self.ledger
         now = ledger.now
         job.stop_timer()

@@ -80,7 +80,7 @@ class JobPlans:
         """Jobs with plans, those that come, and arrays with elements that are no jobs yet, by rank."""
         arrays = self.ledger.arrays.values()
         to_unfold = [each for each in arrays if each.state is JobState.UNFOLDING and not each.elements.all_made]
-        jobs = [*self.ledger.planned.values(), *coming, *(each for each in to_unfold if each.demand)]
+        jobs = [*self.ledger.planned.values(), *coming, *(each for each in to_unfold if each.asks is not None)]
         return sorted(jobs, key=self._rank_in_line)
 
     def before(self, job: Job) -> list[Job]:
@@ -121,7 +121,7 @@ class JobPlans:
         ledger = self.ledger
         job = Job(0, ledger.now, ledger.now, ledger.parameters.claim_fraction)
         job.bind(request, ledger.states)
-        job.demand, job.position, job.submitter = demand, ledger.queue_of(job).next_position, owner
+        job.asks, job.position, job.submitter = demand, ledger.queue_of(job).next_position, owner
         if ledger.estimates_runs:
             ledger.estimate(job)
         planned = sum(other.high is job.high for other in ledger.planned.values())
@@ -280,7 +280,6 @@ class JobPlans:
     def places_now(self, job: Job) -> tuple[Spots | None, float | None]:
         """See ``koala.core.state.queues.scan.PassPlans``."""
         demand, finder = job.demand, self._finder
-        assert demand is not None
         assert finder is not None
         spots = try_place(demand, finder.view)
         if spots is None:
@@ -333,7 +332,7 @@ class JobPlans:
         self._count([each for each in self._finder.reserved if each.job is not job])
 
     def _as_planned(self, job: Job) -> Spots | None:
-        if job.plan is None or job.demand is None or job.demand.has_files:
+        if job.plan is None or job.asks is None or job.demand.has_files:
             return None  # a file may be gone since
         spots = job.plan.spots
         view = self.ledger.sites.view
@@ -404,7 +403,6 @@ class JobPlans:
     def _make(self, job: Job) -> bool:
         """The earliest time for the job beside the plans that count for it; one that stands only moves earlier."""
         ledger, finder = self.ledger, self._finder
-        assert job.demand is not None
         assert finder is not None
         walltime_s = ledger.planned_s(job)
         kept = self._kept(job, walltime_s)
@@ -437,7 +435,6 @@ class JobPlans:
         plan = job.plan
         if plan is None:
             return None
-        assert job.demand is not None
         at = max(plan.at, self._finder.now)
         kept = self._finder.keeps(job.demand, plan.spots, at, at + walltime_s)
         return (at, plan.spots) if kept else None

@@ -222,16 +222,16 @@ class _Restoring:
 
     def _restore_demand(self, job: Job) -> None:
         try:
-            job.demand = self._placing.demand_for(job)
+            job.asks = self._placing.demand_for(job)
         except UnknownPolicyError as error:
             raise SnapshotError(
                 f"job {job.id} ({job.request.name}) asks for the policy {error.name!r}, which is not known any more",
                 "start with the file or package that has the policy, or cancel the job there first",
             ) from error
         if job.barred:
-            job.demand = job.demand.barring(self._ledger.index[site] for site in job.barred)
+            job.asks = job.demand.barring(self._ledger.index[site] for site in job.barred)
         if job.avoiding:
-            job.demand = job.demand.barring(self._ledger.index[site] for site in job.avoiding)
+            job.asks = job.demand.barring(self._ledger.index[site] for site in job.avoiding)
 
     # ------------------------------------------------------------------- claims, transfers and files
 

@@ -86,7 +86,6 @@ class JobRunning:
 
     def start_component(self, job: Job, component: int) -> ComponentClaim:
         """Claim the component's processors: have it started at its site, where it waits at the barrier."""
-        assert job.demand is not None
         ledger = self.ledger
         placed = job.placed
         site, size = placed.at(component)
@@ -311,7 +310,6 @@ class JobRunning:
 
     def _release(self, job: Job, claims: Sequence[ComponentClaim]) -> None:
         """Let these components start the application, with the input files of each."""
-        assert job.demand is not None
         inputs = tuple(self._inputs(job, claim.component) for claim in claims) if job.demand.files else ()
         checkpoints: tuple[tuple[CheckpointSource, ...], ...] = ()
         if job.request.checkpoint is not None:
@@ -321,7 +319,6 @@ class JobRunning:
 
     def _inputs(self, job: Job, component: int) -> tuple[InputSource, ...]:
         """The input files of a component: the copy of a transfer, the site's own replica, or a chunk of that."""
-        assert job.demand is not None
         view = self.ledger.sites.view
         placed = job.placed
         transfers = {key[0]: placed.transfers[key].id for key in placed.needs[component]}
@@ -543,7 +540,6 @@ class JobRunning:
     def _bar(self, job: Job, claim: ComponentClaim, reason: str) -> None:
         """The site will never run this component. That is no error of the site: the job goes elsewhere, never there
         again, and ends where nothing else is left."""
-        assert job.demand is not None
         ledger = self.ledger
         site = ledger.names[claim.site]
         if self.exclusions.allow_all(job, claim):
@@ -552,7 +548,7 @@ class JobRunning:
             return
         job.barred = {**job.barred, site: reason}
         job.tell(ledger.now, "unsuitable", claim.component, claim.site, reason)
-        job.demand = job.demand.barring((claim.site,))
+        job.asks = job.demand.barring((claim.site,))
         if not can_ever_fit(job.demand, ledger.sites.most(), ledger.sites.view):
             reasons = "; ".join(f"{name} will never run it: {why}" for name, why in job.barred.items())
             self.ending.end(job, JobState.FAILED, f"no place is left for it: {reasons}")
@@ -561,11 +557,10 @@ class JobRunning:
 
     def _bar_spawned(self, job: Job, claim: ComponentClaim, reason: str) -> None:
         """The same of spawned tasks, whose job runs on: it does not go there again while it has other places."""
-        assert job.demand is not None
         ledger, sites, other = self.ledger, self.ledger.sites, job.demand.barring((claim.site,))
         if not self.exclusions.allow_all(job, claim) and can_ever_fit(other, sites.most(), sites.view):
             job.barred = {**job.barred, ledger.names[claim.site]: reason}
-            job.demand = other
+            job.asks = other
             job.tell(ledger.now, "unsuitable", claim.component, claim.site, reason)
 
     def _given_back(self, job: Job, claim: ComponentClaim) -> None:

@@ -339,7 +339,7 @@ class Scheduler:
     def never_fits(self, job_id: JobId) -> Refusal | None:
         """Why a job without places would have none if all sites were idle, too; None where it would."""
         job, sites = self.ledger.jobs.get(job_id), self.ledger.sites
-        if job is None or job.demand is None or job.placement is not None:
+        if job is None or job.asks is None or job.placement is not None:
             return None
         if can_ever_fit(job.demand, sites.view.limit, sites.view):
             return None
@@ -348,7 +348,7 @@ class Scheduler:
 
     def _preempting(self, job: Job) -> str:
         """Why a high-priority job that waits preempts nobody for its places."""
-        if not job.high or job.state is not JobState.WAITING or job.demand is None:
+        if not job.high or job.state is not JobState.WAITING or job.asks is None:
             return ""
         found = self._placement.preemption.look(job)
         return found if isinstance(found, str) else "it preempts jobs of low priority for its places at its next try"

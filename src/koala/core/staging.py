@@ -48,7 +48,6 @@ class JobStaging:
         self.ledger.transfers.keep_only_needed(job, self.ledger.commands)
 
     def _transfer_files_of(self, job: Job, component: int) -> None:
-        assert job.demand is not None
         ledger = self.ledger
         placed = job.placed
         site = placed.spots.sites[component]

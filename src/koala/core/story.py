@@ -243,7 +243,7 @@ def explain(
     waiting = job.state is JobState.WAITING
     refusal = None
     kept_for: Sequence[Job] = ()
-    if waiting and job.demand is not None:
+    if waiting and job.asks is not None:
         seen = queue.last_refused(job)
         if seen is not None:
             if planned and is_held_back(job.demand, seen, sites):
@@ -303,7 +303,7 @@ def _since(job: Job, story: Sequence[StoryEntry]) -> float:
 def job_traffic(job: Job, names: Sequence[SiteName]) -> JobTraffic | None:
     """What is known of what it sends between its sites; None for a job that does not run, or runs at one site."""
     runs = job.state is JobState.RUNNING
-    if not runs or job.placement is None or job.demand is None or len(set(job.placed.spots.sites)) == 1:
+    if not runs or job.placement is None or job.asks is None or len(set(job.placed.spots.sites)) == 1:
         return None
     declared_bit_s = job.demand.traffic.per_processor_bit_s
     believed_bit_s = declared_bit_s if job.placed.believed_bit_s is None else job.placed.believed_bit_s

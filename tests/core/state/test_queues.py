@@ -52,7 +52,7 @@ class Worlds:
     def push(self, request: Request) -> None:
         rule = CATALOGUE.find(request.policy or "WF")
         job = Job.submitted(len(self.jobs), request, 0.0, 0.75)
-        job.demand = compile_demand(request, rule, self.view.index)
+        job.asks = compile_demand(request, rule, self.view.index)
         self.jobs[job.id] = job
         self.queue.push(job, exhausted_at_scan=None, untried=True)
         self.naive.append(job)
@@ -74,7 +74,6 @@ class Worlds:
     def scan_naively(self) -> list[tuple[int, Spots]]:
         placed = []
         for job in list(self.naive):
-            assert job.demand is not None
             spots = try_place(job.demand, self.naive_view)
             if spots is not None:
                 subtract(self.naive_view, spots)
@@ -147,7 +146,7 @@ def test_a_job_out_of_tries_is_taken_out_once_and_only_if_it_is_still_there() ->
     jobs = []
     for number, exhausted in enumerate((3, None, 2, 2)):
         job = Job.submitted(number, ask(1), 0.0, 0.75)
-        job.demand = compile_demand(job.request, CATALOGUE.find("WF"), twins.view.index)
+        job.asks = compile_demand(job.request, CATALOGUE.find("WF"), twins.view.index)
         queue.push(job, exhausted_at_scan=exhausted, untried=False)
         jobs.append(job)
     assert queue.limited
@@ -169,7 +168,7 @@ def test_a_policy_that_breaks_stops_the_jobs_from_there_on_and_none_before() -> 
     jobs = []
     for number, name in enumerate(("moody", "WF", "moody", "moody")):
         job = Job.submitted(number, ask(5, policy=name), 0.0, 0.75)
-        job.demand = compile_demand(job.request, catalogue.find(name), view.index)
+        job.asks = compile_demand(job.request, catalogue.find(name), view.index)
         queue.push(job, exhausted_at_scan=None, untried=True)
         jobs.append(job)
     broken: list[int] = []

@@ -162,7 +162,7 @@ def when(timer: Timer | None) -> tuple[float, str] | None:
 # What is not encoded, by the slot that has it, as something that can be compared.
 WORKED_OUT: dict[type, dict[str, Callable[[Any], Any]]] = {
     Job: {
-        "demand": lambda job: (job.demand.key, job.demand.barred),
+        "asks": lambda job: (job.demand.key, job.demand.barred),
         "described": lambda job: job.described,
         "element_states": lambda job: {s: count for s, count in job.element_states.items() if s not in ENDED},
         "high": lambda job: job.high,

@@ -76,7 +76,6 @@ def test_plans_that_are_made_anew_by_rank_alone_are_found_to_be_put_off(monkeypa
 
 def test_jobs_that_pass_by_the_plans_of_others_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def whatever_fits(self: JobPlans, job: Job) -> tuple[Spots | None, float | None]:
-        assert job.demand is not None
         spots = try_place(job.demand, self.ledger.sites.view)
         if spots is not None:
             self._starts_now(job)

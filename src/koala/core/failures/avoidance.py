@@ -95,7 +95,6 @@ class SiteAvoidance:
         closed = [ledger.names[index] for index in self.exclusions.closed_to(job)]
         if not job.avoided and not job.avoiding and not closed:
             return
-        assert job.demand is not None
         demand = job.demand.allowing(ledger.index[site] for site in job.avoiding)
         proved = [ledger.names[index] for index in self.exclusions.closed_to(job, own=False)] if closed else []
         failed = [site for site in job.avoided if site not in proved]  # what only it says of their nodes is no proof

@@ -46,7 +46,6 @@ class EarlyClaims:
 
     def note(self, job: Job, until: float) -> None:
         """The job claims early, and keeps nothing after that time unless it has started."""
-        assert job.demand is not None
         self._ledger.kept_early.append((job.id, job.demand.total, self._ledger.now, until))
 
     def _kept(self) -> tuple[float, dict[JobId, float]]:
@@ -88,7 +87,7 @@ class EarlyClaims:
     def _from(self, job: Job, kept: tuple[float, dict[JobId, float]]) -> float:
         """From when on the job may claim early, its files apart: when its plan is near, and the rest of the time can
         be paid for. A plan whose time is long over, as all its sites were shut, is nothing to claim by."""
-        demand, parameters = job.demand, self._ledger.parameters
+        demand, parameters = job.asks, self._ledger.parameters
         if job.plan is None or demand is None or demand.groups:
             return INFINITY
         until = self.until(job)
@@ -101,14 +100,12 @@ class EarlyClaims:
 
     def _files_come(self, job: Job, at: float) -> bool:
         """Whether its files, brought from then on, can be there before the time of its plan."""
-        assert job.demand is not None
         return not job.demand.has_files or at + self._files_s(job) <= job.planned.at
 
     def _files_s(self, job: Job) -> float:
         """How long it takes to bring its files to the places of its plan, if what goes to one site comes one after
         the other; infinite where a file is nowhere any more."""
         demand, spots = job.demand, job.planned.spots
-        assert demand is not None
         by_site = dict.fromkeys(spots.sites, 0.0)
         for component, site in enumerate(spots.sites):
             by_site[site] += transfer_s(demand, spots, component, site, self._ledger.sites.view)

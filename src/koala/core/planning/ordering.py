@@ -81,7 +81,6 @@ class QueueOrdering:
     def _view(self, job: Job) -> WaitingJob:
         ledger, request = self._ledger, job.request
         array = ledger.arrays.get(job.array) if job.array else None
-        assert job.demand is not None
         return WaitingJob(
             job.id,
             job.submitter,

@@ -71,7 +71,6 @@ class PlacesByPreemption:
 
     def look(self, job: Job) -> Victims | str:
         """The victims with which the waiting job has places now, or why there are none."""
-        assert job.demand is not None
         ledger, demand = self._ledger, job.demand
         parameters = ledger.parameters
         if not self.on:

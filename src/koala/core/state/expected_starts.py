@@ -52,7 +52,6 @@ class _Forecast:
 
     def start_of(self, ledger: Ledger, job: Job, takes_s: float, before: float) -> tuple[float, Spots]:
         """The start of the next job, where it has not started by ``before``, and then by its plan."""
-        assert job.demand is not None
         finder = PlanFinder(self.availability, ledger.sites.view, ledger.now, self.reserved, self._ahead)
         at, spots = finder.earliest(job.demand, takes_s, before) or (job.planned.at, job.planned.spots)
         at = max(at, ledger.now)
@@ -62,7 +61,6 @@ class _Forecast:
     def foresee(self, ledger: Ledger, array: Job, takes_s: float, elements: int, turns: list[float] | None) -> None:
         """So many elements of the array that are no jobs yet come next. Where not all may live at once, each has its
         turn when an earlier one has ended; ``turns`` are the first ends."""
-        assert array.demand is not None
         for _ in range(elements):
             after = ledger.now if turns is None else heappop(turns)
             finder = PlanFinder(self.availability, ledger.sites.view, ledger.now, self.reserved, self._ahead)
@@ -107,7 +105,7 @@ class ExpectedStarts:
             self._too_many = self._put_off = False
             self._likely = self._forecast(availability, self._usual_end)
             self._bounds = self._ledger.estimates_runs or any(
-                each.spec is not None or (each.demand is not None and each.demand.has_files) for each in line
+                each.spec is not None or (each.asks is not None and each.demand.has_files) for each in line
             )
             if self._bounds:
                 self._at_most = self._forecast(availability, self._latest_end)
@@ -182,7 +180,7 @@ class ExpectedStarts:
     def _files_s(self, job: Job, spots: Spots | None, brought_by: float | None = None) -> float:
         """How long it takes to bring the job's files to ``spots``. 0 if it claims early and they are there by
         ``brought_by``; 0 also if a file has no replica, as nobody knows then."""
-        demand, ledger = job.demand, self._ledger
+        demand, ledger = job.asks, self._ledger
         if spots is None or demand is None or not demand.has_files:
             return 0.0
         files_s = staging_s(demand, spots, ledger.sites.view)
@@ -256,7 +254,7 @@ class ExpectedStarts:
             enders += [(each.until, _processors(each.spots, site), each.job) for each in before if each.until <= at]
             there = [each for each in reserved if each.at <= at < each.until or each.job is job]
             missing = sum(_processors(each.spots, site) for each in there) - profile.base
-            scarce = self._scarce(there, site) if job.demand is not None and job.demand.groups else None
+            scarce = self._scarce(there, site) if job.asks is not None and job.demand.groups else None
             # Where there is enough in all, there is too little on each node, and anybody may be in the way.
             anybody = scarce is not None and missing <= 0 and not (scarce.memory or scarce.gpus)
             for end, processors, other in sorted(enders, key=_ender_order, reverse=True):

@@ -269,7 +269,7 @@ class ArrayElements(_ElementsLinks):
 
 class _JobLinks:
     __slots__ = (
-        "demand",
+        "asks",
         "described",
         "element_states",
         "high",
@@ -281,7 +281,7 @@ class _JobLinks:
     request: Request
     states: StateCounts  # of all jobs of its scheduler
     high: bool
-    demand: Demand | None
+    asks: Demand | None  # None where that cannot be said: it is set aside, or asks for a policy that is not known
     element_states: dict[JobState, int]  # how many elements that have not ended are in each state of its array
     timer: Timer | None
 
@@ -385,7 +385,7 @@ class Job(_JobLinks):
         self.request = with_spawned(request, self.spawned) if self.spawned else request
         self.states = states
         self.high = (self.changed_priority or request.priority) is _HIGH
-        self.demand = None
+        self.asks = None
         self.element_states = _NO_STATES
         if self.unfolds is None and self.spec is not None:
             self.unfolds = ArrayElements()
@@ -415,6 +415,13 @@ class Job(_JobLinks):
         if self.unfolds is None:
             raise MissingPartError(self.id, "elements", str(self.state))
         return self.unfolds
+
+    @property
+    def demand(self) -> Demand:
+        """What it asks for, in numbers."""
+        if self.asks is None:
+            raise MissingPartError(self.id, "demand", str(self.state))
+        return self.asks
 
     @property
     def planned(self) -> StartPlan:
@@ -474,7 +481,7 @@ class Job(_JobLinks):
 
     def plan_is_barred(self) -> bool:
         """Whether its plan has a site that it must not go to any more."""
-        demand, plan = self.demand, self.plan
+        demand, plan = self.asks, self.plan
         if demand is None or plan is None or not demand.barred:
             return False
         return not set(demand.barred).isdisjoint(plan.spots.sites)

@@ -351,7 +351,7 @@ class Ledger:
     def count_run(self, claim: ComponentClaim) -> None:
         """A component that ran ends, or is ended now: the time for which it used its GPUs counts once."""
         job = claim.job
-        if job.demand is not None and not job.demand.groups:
+        if job.asks is not None and not job.demand.groups:
             return  # its tasks are plain, as nearly all are
         if claim.phase is not ComponentPhase.RUNNING or job.started_at is None:
             return

@@ -43,7 +43,6 @@ class LinkUse:
 
     def add(self, job: Job) -> None:
         """The job has these places now: its demand counts until it is released."""
-        assert job.demand is not None
         placed = job.placed
         assert not placed.link_demands
         traffic = job.demand.traffic
@@ -65,7 +64,6 @@ class LinkUse:
         placed = job.placed
         spots, demand = placed.spots, job.demand
         assert spots is not None
-        assert demand is not None
         view = self._sites.view
         parts = [0] * len(view.names)
         for site, size in zip(spots.sites, spots.sizes, strict=True):
@@ -94,7 +92,6 @@ class LinkUse:
 
     def observe(self, job: Job) -> None:
         """The job starts on several sites: its bisection bandwidth counts in the mean, once a placement."""
-        assert job.demand is not None
         traffic = job.demand.traffic
         if job.placed.observed or traffic.per_processor_bit_s == 0.0 or len(set(job.placed.spots.sites)) == 1:
             return
@@ -120,7 +117,6 @@ class LinkUse:
         What its processors send on average is what its measured components send, over what they would if each sent
         one. Where a link of it is full it would send more if it could: then no less is believed than before.
         """
-        assert job.demand is not None
         pattern, dimensions, declared_bit_s, _ = job.demand.traffic
         pattern = believed_pattern(pattern)
         placed = job.placed
@@ -154,7 +150,6 @@ class LinkUse:
         if not carried:
             return False
         for other in self.loading.values():
-            assert other.demand is not None
             believed_bit_s = other.demand.traffic.per_processor_bit_s
             if other is job:
                 believed_bit_s = before_bit_s
@@ -170,7 +165,6 @@ class LinkUse:
 
 def sent_between_sites_bit_s(job: Job, own_bit_s: float) -> float:
     """What all sites of a placed job send to the others, where each processor sends so much."""
-    assert job.demand is not None
     pattern, dimensions, _, _ = job.demand.traffic
     placed = job.placed
     by_site: dict[int, int] = dict.fromkeys(sorted(set(placed.spots.sites)), 0)

@@ -107,7 +107,6 @@ class JobSpawning:
 
     def _demand(self, job: Job, request: Request) -> Demand:
         """What the job asks for by this request; the sites that are closed to it stay so."""
-        assert job.demand is not None
         demand = self.placing.demand_of_one(request)
         return demand.barring(job.demand.barred) if job.demand.barred else demand
 
@@ -124,7 +123,7 @@ class JobSpawning:
         """The job has these spawned tasks, this request with them, and these places; it keeps the claims that it has
         there."""
         ledger = self.ledger
-        job.spawned, job.request, job.demand = spawned, request, demand
+        job.spawned, job.request, job.asks = spawned, request, demand
         placed = job.placed
         placed.spots, before = spots, placed.spots
         placed.places = ledger.places(spots)

@@ -275,7 +275,7 @@ class Projector:
             name=request.name if job.index is None else element_name(request.name, job.index),
             job_type=str(request.job_type),
             kind=request.kind,
-            policy=job.demand.policy.name if job.demand is not None else request.policy or self._default_policy,
+            policy=job.demand.policy.name if job.asks is not None else request.policy or self._default_policy,
             since=job.submitted_at,
             client_token=submitter.client_token,
             **changes,

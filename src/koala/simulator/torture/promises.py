@@ -292,7 +292,7 @@ class PromiseChecker:
             return
         if parameters.scan_interval_s == 0:
             high = self.ledger.high
-            tried = [job for job in high if job.demand is not None and job.id not in high.resting]
+            tried = [job for job in high if job.asks is not None and job.id not in high.resting]
             if parameters.plan_depth:  # what fits may be kept for a plan, but for the first of all
                 tried = tried[:1] if parameters.ageing_half_s is None else []
             if False in scanned and any(self._would_fit(job, placed) for job in tried):

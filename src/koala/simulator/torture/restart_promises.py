@@ -99,7 +99,6 @@ class RestartPromises:
         site, since = failed
         if at >= since + self._ledger.parameters.avoid_failed_s or site not in dict(fact.places):
             return
-        assert job.demand is not None
         index = self._ledger.index
         other = job.demand.allowing(index[name] for name in job.avoiding).barring((index[site],))
         view = self._ledger.sites.view
@@ -168,7 +167,7 @@ def _weights(site: SiteBelief) -> dict[str, int]:
 
 def _is_plain(job: Job) -> bool:
     """Whether nothing but processors and sites decides where the job fits."""
-    if job.demand is None or job.state is JobState.QUARANTINED:
+    if job.asks is None or job.state is JobState.QUARANTINED:
         return False
     return job.request.communication is None and not any(each.input_files for each in job.request.components)
 
@@ -228,7 +227,7 @@ class ExclusionPromises:
 
     def _goes_where_it_may(self, fact: JobPlaced, known: set[_Failed], usable: list[int]) -> None:
         job = self._ledger.jobs.get(fact.job)
-        if job is None or job.demand is None or job.state is JobState.QUARANTINED:
+        if job is None or job.asks is None or job.state is JobState.QUARANTINED:
             return
         sites = self._closed_to(job, known)
         if not sites or set(sites).isdisjoint(dict(fact.places)):

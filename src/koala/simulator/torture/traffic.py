@@ -78,7 +78,6 @@ class TrafficPromises:
         self._is_bounded()
 
     def _counts_what_was_told(self, job: Job) -> None:
-        assert job.demand is not None
         heard = [(each.part, each.bit_s) for each in self._told.get(job.id, {}).values()]
         pattern, dimensions, _, _ = job.demand.traffic
         pattern = ALL_TO_ALL if pattern == SILENT else pattern
@@ -101,7 +100,6 @@ class TrafficPromises:
             self._loads_its_links(job, pattern, believed_bit_s)
 
     def _loads_its_links(self, job: Job, pattern: int, believed_bit_s: float) -> None:
-        assert job.demand is not None
         view = self._ledger.sites.view
         parts = [0] * len(view.names)
         placed = job.placed

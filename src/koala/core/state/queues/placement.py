@@ -177,7 +177,6 @@ class PlacementQueue(_QueueLinks):
 
     def stand(self, job: Job) -> None:
         """Enter the job at the position that it has been given."""
-        assert job.demand is not None
         self._enter(job, self.standing.joins(job))
         self.size += 1
         self.joined += 1
@@ -190,7 +189,6 @@ class PlacementQueue(_QueueLinks):
                 heapq.heapify(self._limits)
 
     def _enter(self, job: Job, key: Any) -> None:
-        assert job.demand is not None
         group = self.groups.get(job.demand.key)
         if group is None:
             group = self.standing.group(job.demand, timed=self.by_arrival)
@@ -200,7 +198,6 @@ class PlacementQueue(_QueueLinks):
         group.insert(job, key)
 
     def _leave(self, job: Job) -> DemandGroup:
-        assert job.demand is not None
         group = self.groups[job.demand.key]
         group.remove(self.standing.key_of(job))
         if not len(group):
@@ -243,7 +240,6 @@ class PlacementQueue(_QueueLinks):
 
     def remove(self, job: Job, *, placed: bool = False) -> None:
         """The job leaves the queue, maybe since it has places."""
-        assert job.demand is not None
         if self.resting.pop(job.id, None) is not None:
             return
         self.take(job, placed=placed)
@@ -258,12 +254,11 @@ class PlacementQueue(_QueueLinks):
     def change_demand(self, job: Job, demand: Demand) -> None:
         """The job asks for something else from now on; it keeps its place in line."""
         if job.position < 0:  # it rests, or is about to join
-            job.demand = demand
+            job.asks = demand
             return
-        assert job.demand is not None
         self._count_demand(job.demand, -1)
         self._leave(job)
-        job.demand = demand
+        job.asks = demand
         self._count_demand(demand, 1)
         self._enter(job, self.standing.moved(job))
         self.untried = True

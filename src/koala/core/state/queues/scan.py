@@ -237,6 +237,5 @@ def _next_of(group: DemandGroup, sequence: int, rank: Any, candidates: list[tupl
 
 def _is_out(job: Job, ends: dict[Hashable, float], plans: PassPlans | None) -> bool:
     """Whether a job that asks for the same found no places, and this one ends no earlier than would help."""
-    assert job.demand is not None
     end = ends.get(job.demand.key)
     return end is not None and (plans is None or end == -INFINITY or not plans.ends_by(job, end))
