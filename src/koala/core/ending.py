@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 
 from koala.core.failures.avoidance import SiteAvoidance, after_restarts
 from koala.core.lifecycle import GIVEN_BACK, IN_CLAIMING_QUEUE, JobState
 from koala.core.state.checkpoints import grace_s, is_saving, still_runs
-from koala.core.state.job import ComponentClaim, Job
+from koala.core.state.job import ComponentClaim, Job, JobPlaces
 from koala.core.state.ledger import ENDED_KEPT, Ledger, first_given, tries_in_words
 from koala.core.state.timers import Alarm
 from koala.model.dependency import DEPENDENCIES_TOLD_MAX, Dependency
@@ -133,7 +134,7 @@ class JobEnding:
             self.leave_placement_queue(job)
         self.give_back(job)
         if job.state is _UNWINDING:
-            self._abort_rest(job)  # nobody goes on from what is still being saved
+            self._abort_rest(job, job.placed)  # nobody goes on from what is still being saved
         if ledger.planned:
             ledger.drop_plan(job)
         job.move(state)
@@ -261,18 +262,20 @@ class JobEnding:
     def set_aside(self, job: Job, reason: str, at: float) -> None:
         """Our own code raised on this job: it keeps nothing. What raises once more is left out and told, so that this
         always comes to its end; a restart counts anew what sites hold and are promised."""
-        steps: list[Callable[[Job], None]] = [self.leave_placement_queue]
-        if job.placement is not None:
-            steps += [
+        placement = job.placement
+        steps: list[Callable[[], None]] = [functools.partial(self.leave_placement_queue, job)]
+        if placement is not None:
+            leaves = (
                 self._leave_links,
                 self._leave_claiming_queue,
                 self._abort_rest,
                 self._leave_transfers,
                 self._leave_sites,
-            ]
+            )
+            steps += [functools.partial(leave, job, placement) for leave in leaves]
         for give_back in steps:
             try:
-                give_back(job)
+                give_back()
             except Exception as error:
                 job.tell(at, "not_given_back", repr(error))
         job.stop_timer()
@@ -329,19 +332,19 @@ class JobEnding:
             placement.run.joining = 0
         if job.state in GIVEN_BACK:
             return
-        self._leave_links(job)
-        self._leave_claiming_queue(job)
-        self._abort_rest(job, saving=saving)
-        self._leave_transfers(job)
-        self._leave_sites(job)
+        self._leave_links(job, placement)
+        self._leave_claiming_queue(job, placement)
+        self._abort_rest(job, placement, saving=saving)
+        self._leave_transfers(job, placement)
+        self._leave_sites(job, placement)
 
-    def _leave_links(self, job: Job) -> None:
-        if job.placed.link_demands:
+    def _leave_links(self, job: Job, placed: JobPlaces) -> None:
+        if placed.link_demands:
             self.ledger.links.remove(job)
 
-    def _leave_claiming_queue(self, job: Job) -> None:
+    def _leave_claiming_queue(self, job: Job, placed: JobPlaces) -> None:
         if job.state in IN_CLAIMING_QUEUE:
-            placed, sites = job.placed, self.ledger.sites
+            sites = self.ledger.sites
             self.ledger.claiming.remove(job)
             for component, (site, size) in enumerate(zip(placed.spots.sites, placed.spots.sizes, strict=True)):
                 if component in placed.earmarks:
@@ -349,18 +352,18 @@ class JobEnding:
                 elif placed.claims[component] is None:
                     sites.withdraw(site, size, job)
 
-    def _abort_rest(self, job: Job, *, saving: bool = False) -> None:
-        for claim in job.claims:
-            if still_runs(claim):
+    def _abort_rest(self, job: Job, placed: JobPlaces, *, saving: bool = False) -> None:
+        for claim in placed.claims:
+            if claim is not None and still_runs(claim):
                 self.abort(claim, saving=saving)
 
-    def _leave_transfers(self, job: Job) -> None:
-        if job.placed.transfers:
+    def _leave_transfers(self, job: Job, placed: JobPlaces) -> None:
+        if placed.transfers:
             self.ledger.transfers.leave(job, self.ledger.commands)
 
-    def _leave_sites(self, job: Job) -> None:
+    def _leave_sites(self, job: Job, placed: JobPlaces) -> None:
         if job.state not in GIVEN_BACK:
-            for site in job.placed.spots.sites:
+            for site in placed.spots.sites:
                 self.ledger.sites.leave(site, job)
 
     def abort(self, claim: ComponentClaim, *, saving: bool = False) -> None:
