@@ -487,3 +487,32 @@ def test_told_places_are_the_order_in_the_queue(order: str, steps: list[tuple[ob
     low = queue.scheduler.ledger.low
     assert [low.place_in_line(job) for job in low.in_line()] == list(range(1, low.size + 1))
     assert low.first(5) == [*low][:5]
+
+
+# ------------------------------------------------------------------------------------------------ what is told
+
+
+@pytest.mark.parametrize(("order", "place"), [("fcfs", 4), ("round-robin", 2), ("sjf", 1)])
+def test_a_job_that_would_come_is_told_its_place_in_the_order(order: str, place: int) -> None:
+    queue = Queue(order, plan_depth=0)
+    for walltime_s in (500.0, 600.0, 700.0, 800.0):
+        queue.submit("ann", walltime_s=walltime_s)
+    request = Request(components=(Component(processors=1),), walltime_s=10.0)
+    demand = queue.scheduler._placement.demand_of_one(request)
+    assert queue.scheduler.place_of_new(demand, request, "bob") == place
+
+
+def test_elements_that_are_no_jobs_yet_are_told_beside_the_place() -> None:
+    """By turns no more of them come before a job than the rounds until its own."""
+    told = {}
+    for order in ("fcfs", "round-robin"):
+        queue = Queue(order, plan_depth=0)
+        queue.submit("zoe")
+        queue.submit("ann", elements=100)
+        bobs = [queue.submit("bob") for _ in range(5)]
+        found = [queue.scheduler.explain(job) for job in bobs]
+        told[order] = [(each.place_in_line, each.elements_before) for each in found if each is not None]
+    assert told == {
+        "fcfs": [(3, 98), (4, 98), (5, 98), (6, 98), (7, 98)],
+        "round-robin": [(2, 0), (4, 0), (5, 1), (6, 2), (7, 3)],
+    }

@@ -86,6 +86,7 @@ def test_a_full_grid_is_read_field_by_field() -> None:
             hold_placed=True,
             check_interval_s=None,
             restarts_max=None,
+            order="round-robin",
             plan_depth=PLAN_DEPTH_DEFAULT,
             preemption=Preemption.PLACES,
         ),
@@ -107,7 +108,10 @@ def test_what_a_grid_leaves_out_has_the_defaults_of_the_model_but_for_scans_plan
             Site(name="b", processors=2, simulation=SiteSimulation(background=Background())),
         ),
         scheduler=SchedulerParameters(
-            scan_interval_s=SCAN_INTERVAL_S_DEFAULT, plan_depth=PLAN_DEPTH_DEFAULT, preemption=Preemption.PLACES
+            scan_interval_s=SCAN_INTERVAL_S_DEFAULT,
+            order="round-robin",
+            plan_depth=PLAN_DEPTH_DEFAULT,
+            preemption=Preemption.PLACES,
         ),
     )
 

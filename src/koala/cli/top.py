@@ -144,6 +144,8 @@ def _head(overview: Overview, away: str) -> Text:
     head = Text(f"koala {clean(overview.grid)}", style="bold")
     head.append(f"  {clock(overview.now, overview.now)}  up {span(overview.now - overview.started_at)}", "default")
     head.append(f"  {overview.policy}  {', '.join(words) or 'no jobs yet'}", "default")
+    if overview.order_problem:
+        head.append(f"  {clean(overview.order_problem)}", "bold red")
     return head
 
 

@@ -388,6 +388,12 @@ class Scheduler:
         job = plans.coming(demand, msgspec.structs.replace(request, array=None), owner)
         return None if job.plan is None else self._expected_starts.of(job, plans.line([job]))
 
+    def place_of_new(self, demand: Demand, request: Request, owner: str = "") -> int:
+        """The place in its queue of a job of that user that came now and waited, counted from 1. Changes nothing."""
+        job = self._placement.plans.coming(demand, msgspec.structs.replace(request, array=None), owner)
+        job.plan = None
+        return self.ledger.queue_of(job).place_of_new(job)
+
     def traffic(self, job_id: JobId) -> JobTraffic | None:
         """What the job sends between its sites; None for one that is not at several."""
         job = self.ledger.jobs.get(job_id)

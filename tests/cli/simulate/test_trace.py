@@ -186,8 +186,8 @@ def test_a_grid_file_runs_in_the_kernel_where_it_is_plain_and_else_in_the_schedu
     trace: str, tmp_path: Path
 ) -> None:
     plain, timed = tmp_path / "plain.yaml", tmp_path / "timed.yaml"
-    plain.write_text("sites: {a: {processors: 4}}\nscheduler: {scan_interval_s: 0, plan_depth: 0}\n")
-    timed.write_text("sites: {a: {processors: 4}}\nscheduler: {scan_interval_s: 5, plan_depth: 0}\n")
+    plain.write_text("sites: {a: {processors: 4}}\nscheduler: {order: fcfs, scan_interval_s: 0, plan_depth: 0}\n")
+    timed.write_text("sites: {a: {processors: 4}}\nscheduler: {order: fcfs, scan_interval_s: 5, plan_depth: 0}\n")
     assert figures("--trace", trace, "--grid", str(plain))["engine"] == "kernel"
     assert figures("--trace", trace, "--grid", str(timed))["engine"] == "core"
     result = run("--trace", trace, "--grid", str(timed), "--engine", "kernel")

@@ -319,7 +319,10 @@ def print_explanation(found: Explanation, now: float) -> None:
         of = "" if found.queue_length is None else f" of {found.queue_length}"
         since = "" if found.waiting_since is None else f", waiting for {span(now - found.waiting_since)}"
         tries = "1 try" if found.placement_tries == 1 else f"{found.placement_tries:,} tries"
-        out.print(Text(f"Number {found.place_in_line}{of} in its queue{since}; {tries} to place it."))
+        order = f" ({clean(found.order)})" if found.order else ""
+        out.print(Text(f"Number {found.place_in_line}{of} in its queue{order}{since}; {tries} to place it."))
+        if found.order_problem:
+            out.print(Text(f"{clean(found.order_problem)}. Until then the first job that came is the first."))
         if found.elements_before:
             come = "comes" if found.elements_before == 1 else "come"
             elements = counted(found.elements_before, "element")

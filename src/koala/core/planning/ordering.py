@@ -15,7 +15,7 @@ from koala.core.state.queues.standing import Asked, FirstCome, RoundRobin, Short
 from koala.model.request import Priority
 from koala.policies import PolicyError
 from koala.policies.orders.asking import ask_order
-from koala.policies.orders.builtin import EASY, FCFS, ROUND_ROBIN, SJF
+from koala.policies.orders.builtin import EASY, FCFS, OWN_ORDERS, ROUND_ROBIN, SJF
 from koala.policies.orders.order import JobOrder, UserJobs, WaitingJob
 
 
@@ -31,10 +31,15 @@ class QueueOrdering:
 
     def take_up(self, queue: PlacementQueue) -> None:
         """An empty queue stands in this order from now on."""
+        order = self._order
+        if order is not ROUND_ROBIN:
+            queue.turns = {}
+        if order in (FCFS, EASY, ROUND_ROBIN):
+            queue.overdue = {}
+        if order in OWN_ORDERS:
+            queue.answered = []
         queue.standing = self._standing(queue)
         queue.ask_again = partial(self._ask, queue)
-        if not queue.standing.by_user:
-            queue.turns = {}
 
     def _standing(self, queue: PlacementQueue) -> FirstCome:
         ledger, order = self._ledger, self._order
@@ -42,8 +47,10 @@ class QueueOrdering:
         if order is FCFS or order is EASY:
             return FirstCome()
         if order is SJF:
-            return ShortestFirst(ledger.planned_s, patience_s)
-        return RoundRobin(queue.turns) if order is ROUND_ROBIN else Asked(patience_s)
+            return ShortestFirst(ledger.planned_s, queue.overdue, patience_s)
+        if order is ROUND_ROBIN:
+            return RoundRobin(queue.turns)
+        return Asked(queue.answered, queue.overdue, patience_s)
 
     def begin(self, queue: PlacementQueue) -> None:
         """A scan of the queue begins."""

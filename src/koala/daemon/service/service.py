@@ -446,6 +446,9 @@ class Service:
         live = scheduler.ledger.jobs.get(job)
         length = None if live is None or told.place_in_line is None else len(scheduler.ledger.queue_of(live))
         found = explanation(told, length, self._engine.now(), more)
+        if found.place_in_line is not None:
+            order, problem = self._engine.grid.scheduler.order, scheduler.ledger.order_problem
+            found = found.model_copy(update={"order": order, "order_problem": problem})
         return visible_to(None if who.sees_all else who.name, found, scheduler.ledger.jobs)
 
     async def wait(self, who: Principal, job: int, timeout_s: float) -> JobSummary:

@@ -371,8 +371,7 @@ def try_out(
         expected = scheduler.expected_start_of_new(demand, request, owner)
     except (UnknownPolicyError, UnknownSiteError, PolicyError) as error:
         raise InvalidError(error.for_user()) from None
-    queue = scheduler.ledger.high if request.priority is Priority.HIGH else scheduler.ledger.low
-    answer = answer.model_copy(update={"place_in_line": len(queue) + 1})
+    answer = answer.model_copy(update={"place_in_line": scheduler.place_of_new(demand, request, owner)})
     if expected is None:
         return answer
     return with_expected_start(answer, expected, scheduler.ledger, None if sees_all else owner, now)

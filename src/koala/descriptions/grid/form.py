@@ -41,6 +41,7 @@ from koala.model.grid import (
     EASY,
     FCFS,
     FILES_MAX,
+    ORDER_DEFAULT,
     PLAN_DEPTH_DEFAULT,
     PLAN_DEPTH_MAX,
     PLAN_DEPTH_OF_EASY,
@@ -228,7 +229,7 @@ class SchedulerText(Description):
         description="restarts in a row of a job after components broke at their sites, at most",
     )
     order: PolicyName = Field(
-        default=_SCHEDULER.order,
+        default=ORDER_DEFAULT,
         description="which of the waiting jobs of a priority comes first: `round-robin` (users take turns), `fcfs` "
         "(first come, first served), `easy` (the same with plan_depth 1), `sjf` (shortest job first), or an order of "
         "your own in policy_files",

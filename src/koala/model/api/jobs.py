@@ -367,6 +367,8 @@ class Explanation(Answer):
     ``latest_at`` is that moment, the job should have started. Elements of arrays that come before are
     counted; where those of several arrays wait for their turns (``%N``) they may come in another order, and later.
     ``ends_before`` are those of the caller's jobs, for an operator all, that end last before it.
+    ``place_in_line`` counts the jobs of its priority that wait, elements of arrays too, in the grid's ``order``, of
+    ``queue_length``; ``order_problem`` says why the queue is first come, first served where that is not its order.
     ``planned_before`` are the plans of jobs before it for which what is idle is kept. ``elements_before`` elements of
     arrays, which are no jobs yet, come before it beside those in the queue. A job that somebody holds
     (``held``), that ``waits_for`` others or that has not come to its time (``begins_at``) is not tried yet.
@@ -390,6 +392,8 @@ class Explanation(Answer):
     place_in_line: int | None = None
     queue_length: int | None = None
     elements_before: int = 0
+    order: str = ""
+    order_problem: str = ""
     refusal: RefusalInfo | None = None
     expected_at: float | None = None
     expected_sites: list[str] = []

@@ -11,7 +11,8 @@ from koala.model.api.sites import LinkInfo, SiteInfo
 
 class Overview(Answer):
     """The whole grid at one moment: what the dashboard and ``koala top`` draw. ``last_seq`` is the newest entry of
-    the journal: who follows it from there misses nothing."""
+    the journal: who follows it from there misses nothing. ``order`` says who comes first in the queues;
+    ``order_problem`` why they are first come, first served where that is not their order."""
 
     grid: str
     version: str
@@ -19,6 +20,8 @@ class Overview(Answer):
     started_at: float
     policy: str
     plan_depth: int = 0
+    order: str = ""
+    order_problem: str = ""
     sites: list[SiteInfo]
     links: list[LinkInfo]
     transfers: list[TransferInfo]

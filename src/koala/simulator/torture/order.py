@@ -1,21 +1,26 @@
 """Jobs after one another in a storm: what they wait for is drawn here, and the promises about it are checked.
 
 The checks keep their own record of which jobs have started and ended, and how, and ask nothing of what the scheduler
-remembers of dependencies.
+remembers of dependencies. Who comes first in the queues is drawn and checked here, too: the checks keep their own
+count of the turns that users have had.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
 from koala.core import Scheduler
 from koala.core.lifecycle import JobState
 from koala.core.placement import MADE_AHEAD_MAX
+from koala.core.state.job import Job
+from koala.core.state.queues.placement import PlacementQueue
 from koala.model.dependency import Condition, Dependency
-from koala.model.facts import ElementMade, JobEnded, JobHeld, Turn
+from koala.model.facts import ElementMade, JobEnded, JobHeld, JobPlaced, Turn
+from koala.model.grid import Grid
 from koala.model.job_array import ArraySpec
 from koala.model.messages import (
     AnyEvent,
@@ -29,6 +34,7 @@ from koala.model.messages import (
     UnholdAsked,
 )
 from koala.model.request import JobId, Priority, Request
+from koala.policies import Catalogue, UserJobs, WaitingJob, order
 from koala.simulator.workloads.workload import Arrival
 
 # A job that waits for others waits for so many at most.
@@ -240,3 +246,95 @@ class OrderPromises:
             elements = self._elements(each.job)
             return each.job in self._started or (bool(elements) and self._started.issuperset(elements))
         return self._ended.get(each.job) in _ENDS[each.condition]
+
+
+# --------------------------------------------------------------------------- who comes first in a queue
+
+# Multiplied with the number of a job: the order that is drawn is none that anybody would think of.
+SCATTER = 2_654_435_761
+
+
+@order("storm-scattered")
+def scattered(waiting: Sequence[WaitingJob], users: Mapping[str, UserJobs], now: float) -> Sequence[WaitingJob]:
+    """The jobs in an order that has nothing to do with when they came, and changes every 200 s."""
+    return sorted(waiting, key=lambda job: (job.number + len(users) + int(now // 200.0)) * SCATTER % (1 << 32))
+
+
+@order("storm-forgetful")
+def forgetful(waiting: Sequence[WaitingJob], _users: Mapping[str, UserJobs], _now: float) -> Sequence[WaitingJob]:
+    """Leaves one job out, now and then."""
+    return waiting[:-1] if len(waiting) % 3 == 2 else waiting[::-1]
+
+
+ORDERS = ("round-robin", "round-robin", "sjf", "easy", "storm-scattered", "storm-forgetful")
+
+
+def catalogue_with_orders() -> Catalogue:
+    """Koala's own policies and orders, and those of storms."""
+    catalogue = Catalogue.builtin()
+    for function in (scattered, forgetful):
+        catalogue.add_function(function)
+    return catalogue
+
+
+def with_queue_order(rng: random.Random, grid: Grid) -> Grid:
+    """In half of the storms who came first is not the first."""
+    if rng.random() < 0.5:
+        return grid
+    drawn = rng.choice(ORDERS)
+    scheduler = msgspec.structs.replace(
+        grid.scheduler.with_order(drawn),
+        ageing_half_s=grid.scheduler.ageing_half_s if drawn == "easy" else None,
+        order_patience_s=rng.choice((300.0, 86_400.0)),
+    )
+    return msgspec.structs.replace(grid, scheduler=scheduler)
+
+
+class QueueOrderPromises:
+    """Follows one run; ``fail`` is called with the name of a broken promise and the detail."""
+
+    def __init__(self, scheduler: Scheduler, fail: Callable[[str, str], None]) -> None:
+        self._ledger = scheduler.ledger
+        self._fail = fail
+        self._is_other = self._ledger.high.standing.moves
+        self._turns: dict[bool, Counter[str]] = {True: Counter(), False: Counter()}
+
+    def after(self, turn: Turn) -> None:
+        """Check what the event led to."""
+        if not self._is_other:
+            return
+        for entry in turn.entries:
+            if isinstance(entry, JobPlaced):
+                job = self._ledger.jobs.get(entry.job) or self._ledger.ended.get(entry.job)
+                if job is not None:
+                    self._turns[job.high][job.submitter] += 1
+        for queue in (self._ledger.high, self._ledger.low):
+            line = queue.in_line()
+            if [queue.place_in_line(job) for job in line] != list(range(1, len(line) + 1)):
+                self._fail("a told place is the place in the order", f"of {[job.id for job in line]}")
+            planned = [job.plan_at is not None for job in line]
+            if planned != sorted(planned, reverse=True):
+                self._fail("a plan comes before all that have none", f"of {[job.id for job in line]}")
+            if queue.standing.by_user:
+                self._users_take_turns(queue, line)
+            if not line:
+                self._turns[queue.high].clear()
+
+    def _users_take_turns(self, queue: PlacementQueue, line: Sequence[Job]) -> None:
+        """Before the first job of a user stand at most as many of another as the user has had turns, and one. Jobs
+        with plans are as good as placed."""
+        stand: Counter[str] = Counter()
+        seen: set[str] = set()
+        planned = Counter(job.submitter for job in line if job.plan_at is not None)
+        for job in line:
+            if job.plan_at is not None:
+                continue
+            if job.submitter not in seen:
+                seen.add(job.submitter)
+                for other, count in stand.items():
+                    if count > 1 + self._turns[queue.high][job.submitter] + planned[job.submitter]:
+                        self._fail(
+                            "no user waits behind another's many",
+                            f"{count} jobs of {other or 'one user'} stand before job {job.id}, the first of another",
+                        )
+            stand[job.submitter] += 1

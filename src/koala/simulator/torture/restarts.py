@@ -14,6 +14,7 @@ from koala.core import JobExplanation, Scheduler, Snapshot, SnapshotError, decod
 from koala.model.facts import Turn
 from koala.model.messages import AnyEvent
 from koala.model.request import JobId
+from koala.simulator.torture.order import catalogue_with_orders
 from koala.simulator.torture.promises import PromiseBrokenError
 from koala.simulator.workloads.draws import stream
 
@@ -73,7 +74,9 @@ class Twin:
 
     def _restart(self, ours: _Known) -> None:
         try:
-            self._twin = Scheduler.from_snapshot(self._scheduler.grid, None, decode_snapshot(ours.written))
+            self._twin = Scheduler.from_snapshot(
+                self._scheduler.grid, catalogue_with_orders(), decode_snapshot(ours.written)
+            )
         except SnapshotError as error:
             self._fail(f"the snapshot cannot be read: {error}")
         self.compare_snapshots(ours)

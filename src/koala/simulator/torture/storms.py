@@ -48,7 +48,7 @@ from koala.model.request import (
 from koala.policies import Catalogue
 from koala.policies.interface import View, compile_demand, try_place
 from koala.simulator.torture.checkpoints import with_checkpoints
-from koala.simulator.torture.order import changes, holds, with_arrays, with_order
+from koala.simulator.torture.order import changes, holds, with_arrays, with_order, with_queue_order
 from koala.simulator.torture.outputs import with_outputs
 from koala.simulator.torture.shapes import with_shapes
 from koala.simulator.torture.spawning import with_spawning
@@ -117,6 +117,7 @@ def draw_storm(seed: int) -> Storm:
     grid = _with_plans(stream(seed, "storm", "plans"), grid)
     grid = _with_preemption(stream(seed, "storm", "preemption"), grid)
     grid = with_early_claims(stream(seed, "storm", "early"), grid)
+    grid = with_queue_order(stream(seed, "storm", "queue order"), grid)
     rng_probes = stream(seed, "storm", "probes")
     if rng_probes.random() < 0.3:
         scheduler = msgspec.structs.replace(grid.scheduler, probe_every_s=rng_probes.choice((30.0, 300.0)))

@@ -24,7 +24,15 @@ from koala.simulator.torture.calm import PlanPromises, draw_calm
 from koala.simulator.torture.checkpoints import CheckpointPromises
 from koala.simulator.torture.early_promises import EarlyClaimPromises, ToldPromises
 from koala.simulator.torture.link_promises import LinkPromises
-from koala.simulator.torture.order import OF_USERS, OrderPromises, numbers_of, renumbered, without_arrivals
+from koala.simulator.torture.order import (
+    OF_USERS,
+    OrderPromises,
+    QueueOrderPromises,
+    catalogue_with_orders,
+    numbers_of,
+    renumbered,
+    without_arrivals,
+)
 from koala.simulator.torture.outputs import OutputPromises, renumbered_inputs
 from koala.simulator.torture.preemption_promises import PreemptionPromises
 from koala.simulator.torture.promises import PromiseBrokenError, PromiseChecker, nothing_left_behind
@@ -100,12 +108,13 @@ class _Run:
     def __init__(self, storm: Storm) -> None:
         self.storm = storm
         self.world = World(storm.grid, Workload.from_arrivals(storm.arrivals), storm.seed)
-        self.scheduler = Scheduler(storm.grid)
+        self.scheduler = Scheduler(storm.grid, catalogue_with_orders())
         self.watch = PromiseChecker(self.scheduler, self.world)
         self.exclusions = ExclusionPromises(self.scheduler, self.watch.fail)
         self.restarts = RestartPromises(self.scheduler, self.watch.fail, self.exclusions.closed_to)
         self.trust = TrustPromises(self.scheduler, self.watch.fail)
         self.order = OrderPromises(self.scheduler, self.watch.fail)
+        self.queue_order = QueueOrderPromises(self.scheduler, self.watch.fail)
         self.links = LinkPromises(self.scheduler, self.watch.fail)
         self.checkpoints = CheckpointPromises(self.scheduler, self.world, self.watch.fail)
         self.traffic = TrafficPromises(self.scheduler, self.watch.fail)
@@ -174,6 +183,7 @@ class _Run:
         self.watch.after(event, turn)
         self.restarts.after(event, turn, self.watch.site_of)
         self.trust.after(event, turn)
+        self.queue_order.after(turn)
         self.order.after(event, turn)
         self.links.after(event, turn)
         self.checkpoints.after(event, turn)

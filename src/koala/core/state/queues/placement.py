@@ -89,6 +89,8 @@ class PlacementQueue(_QueueLinks):
     # Of an order in which jobs move, only the last: all that were refused have no place there, either.
     seen: list[tuple[int, Seen]] = field(default_factory=list)
     turns: dict[str, Turns] = field(default_factory=dict)  # by user, where users take turns
+    overdue: dict[JobId, None] = field(default_factory=dict)  # who has waited for too long, by other orders
+    answered: list[JobId] = field(default_factory=list)  # what somebody's function gave last
 
     def __post_init__(self) -> None:
         self.standing = FirstCome()
@@ -293,6 +295,12 @@ class PlacementQueue(_QueueLinks):
         if job.id in self.resting:
             return self.size + 1
         return 1 + self.standing.before(job, self.groups.values())
+
+    def place_of_new(self, job: Job) -> int:
+        """The same of a job that would come now."""
+        if self.standing.moves:
+            return 1 + self.standing.before(job, self.groups.values())
+        return len(self) + 1
 
     def last_refused(self, job: Job) -> Seen | None:
         """What the job's last try saw; None if it was never tried."""

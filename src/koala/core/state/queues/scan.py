@@ -196,7 +196,6 @@ class _Scan:
             going, came = False, queue.joined
             for job in queue.in_line():
                 demand = job.demand
-                assert demand is not None
                 planning = plans is not None and planning and not plans.enough
                 if job.id in reached or (not planning and _is_out(job, ends, plans)):
                     continue

@@ -99,12 +99,12 @@ class _Ordered(FirstCome):
     top: Any = (IN_ORDER + 1,)
     moves = True
 
-    def __init__(self, patience_s: float = INFINITY) -> None:
+    def __init__(self, overdue: dict[JobId, None], patience_s: float = INFINITY) -> None:
         self._keys: dict[JobId, Any] = {}
         self._patience_s = patience_s
         # (since when it waits, position, job), of those that are not overdue: entries of jobs that left are skipped.
         self._waits: list[tuple[float, int, Job]] = []
-        self._overdue: dict[JobId, None] = {}
+        self._overdue = overdue
 
     def joins(self, job: Job) -> Any:
         if self._patience_s < INFINITY and job.id not in self._overdue:
@@ -134,8 +134,8 @@ class _Ordered(FirstCome):
     def grow_overdue(self, now: float) -> list[Job]:
         found = []
         while self._waits and self._waits[0][0] + self._patience_s <= now:
-            _, position, job = heapq.heappop(self._waits)
-            if job.id in self._keys and job.position == position and job.id not in self._overdue:
+            since, _, job = heapq.heappop(self._waits)
+            if job.id in self._keys and job.waiting_since == since and job.id not in self._overdue:
                 self._overdue[job.id] = None
                 found.append(job)
         return found
@@ -144,8 +144,8 @@ class _Ordered(FirstCome):
 class ShortestFirst(_Ordered):
     """The shortest job first, as plans believe of it."""
 
-    def __init__(self, planned_s: Callable[[Job], float], patience_s: float) -> None:
-        super().__init__(patience_s)
+    def __init__(self, planned_s: Callable[[Job], float], overdue: dict[JobId, None], patience_s: float) -> None:
+        super().__init__(overdue, patience_s)
         self._planned_s = planned_s
 
     def _rank_in_order(self, job: Job) -> Any:
@@ -157,24 +157,22 @@ class ShortestFirst(_Ordered):
 
 
 class Asked(_Ordered):
-    """The order that somebody's function gave last; who came since is behind."""
+    """The order that somebody's function gave last; who came since is behind, and who came back is where it was."""
 
     asked = True
 
-    def __init__(self, patience_s: float) -> None:
-        super().__init__(patience_s)
-        self._place: dict[JobId, int] = {}
+    def __init__(self, answer: list[JobId], overdue: dict[JobId, None], patience_s: float) -> None:
+        super().__init__(overdue, patience_s)
+        self._answer = answer
+        self._place = {number: place for place, number in enumerate(answer)}
 
     def _rank_in_order(self, job: Job) -> Any:
         return IN_ORDER, self._place.get(job.id, LATEST), job.position
 
-    def leaves(self, job: Job, *, placed: bool) -> None:
-        super().leaves(job, placed=placed)
-        self._place.pop(job.id, None)
-
     def answered(self, numbers: Iterable[JobId]) -> None:
         """The function gave this order."""
-        self._place = {number: place for place, number in enumerate(numbers)}
+        self._answer[:] = numbers
+        self._place = {number: place for place, number in enumerate(self._answer)}
 
     def elements_before(self, array: Job, to_come: int, job: Job) -> int:
         return 0  # nobody knows where the function will put them
@@ -191,7 +189,7 @@ class RoundRobin(_Ordered):
     by_user = True
 
     def __init__(self, turns: dict[str, Turns]) -> None:
-        super().__init__()
+        super().__init__({})
         self._turns = turns
         self._lines: dict[str, list[int]] = {}  # by user the positions of those that wait
         self._heads: list[tuple[int, str]] = []  # (round of the first job, user): others' entries are skipped

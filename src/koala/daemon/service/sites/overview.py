@@ -65,6 +65,8 @@ class CallerView:
             started_at=engine.started_at,
             policy=engine.grid.scheduler.policy,
             plan_depth=engine.grid.scheduler.plan_depth,
+            order=engine.grid.scheduler.order,
+            order_problem=ledger.order_problem,
             sites=self.sites(),
             links=link_infos(engine.grid, ledger.sites.view),
             transfers=self._transfers_now(),
