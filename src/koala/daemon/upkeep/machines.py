@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from importlib import resources
 
 from koala.daemon.perform.interface import EngineInterface
+from koala.daemon.upkeep.rounds import Rounds
 from koala.files import FileArea
 from koala.model.grid import NODE_POWER, Site, SiteKind
 from koala.model.messages import MACHINE_CLASSES_MAX, SiteMachines
@@ -55,32 +56,25 @@ class MachineWatch:
         self._sites = {site.name: site for site in sites if site.probes and not off and site.kind in _KINDS}
         self._areas = areas
         self._held = held
-        self._first_s = first_s
         self._every_s = every_s
         self._look_s = look_s
         self._program = resources.files(__package__).joinpath("machine_program.py").read_text(encoding="utf-8")
         self._powers: dict[SiteName, float] = {}
         self._told: dict[SiteName, SiteMachines] = {}
-        self._task: asyncio.Task[None] | None = None
+        self._rounds = Rounds(
+            self._round, problem="the machines could not be looked at", retry_s=every_s, first_s=first_s
+        )
+        self.stop = self._rounds.stop
 
     def start(self) -> None:
         """Begin to look."""
         if self._sites:
-            self._task = asyncio.create_task(self._keep_looking(), name="machines")
+            self._rounds.start()
 
-    async def stop(self) -> None:
-        """Look no more."""
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-
-    async def _keep_looking(self) -> None:
-        await asyncio.sleep(self._first_s)
-        while True:
-            for name in self._sites:
-                await self.look(name)
-            await asyncio.sleep(self._every_s)
+    async def _round(self) -> float:
+        for name in self._sites:
+            await self.look(name)
+        return self._every_s
 
     async def look(self, name: SiteName) -> None:
         """Look at the machines of a site, and tell the core what is new; the log says why nothing is known."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 
 from koala.daemon.live_rows import LiveRows
 from koala.daemon.perform.checkpoints import checkpoint_file
 from koala.daemon.perform.interface import SITE_CALL_S, EngineInterface
+from koala.daemon.upkeep.rounds import Rounds
 from koala.files import FileArea
 from koala.model.grid import WORKSPACES_KEPT_S
 from koala.model.messages import Token
@@ -47,7 +48,6 @@ class Retention:
         components_max: int = RETENTION_COMPONENTS,
         step_components: int = STEP_COMPONENTS,
         failures_max: int = FAILURES_MAX,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._engine = engine
         self._store = store
@@ -58,31 +58,17 @@ class Retention:
         self._components_max = components_max
         self._step_components = step_components
         self._failures_max = failures_max
-        self._sleep = sleep
-        self._task: asyncio.Task[None] | None = None
         self._failed: set[Token] = set()  # since it was last looked
         self.more = False  # whether the last step has left any that are due
+        self._rounds = Rounds(self._round, problem="old components could not be removed", retry_s=LOOK_S)
+        self.start, self.stop = self._rounds.start, self._rounds.stop
 
-    def start(self) -> None:
-        """Begin to look."""
-        self._task = asyncio.create_task(self._keep_looking(), name="retention")
-
-    async def stop(self) -> None:
-        """Look no more."""
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-
-    async def _keep_looking(self) -> None:
-        while True:
-            try:
-                await self.step()
-            except StoreError as error:
-                _log.warning("old components could not be removed: %s", error)
-            except Exception:
-                _log.exception("old components could not be removed")
-            await self._sleep(STEP_S if self.more else LOOK_S)
+    async def _round(self) -> float:
+        try:
+            await self.step()
+        except StoreError as error:
+            _log.warning("old components could not be removed: %s", error)
+        return STEP_S if self.more else LOOK_S
 
     async def step(self) -> int:
         """Forget some components that are due; how many. One that its site cannot forget holds up no other."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 
 from koala.daemon.engine.loop import Engine
 from koala.daemon.service.data.files import FileService
+from koala.daemon.upkeep.rounds import Rounds
 from koala.model.api import FORGOTTEN_AT_ONCE_MAX
 from koala.model.errors import ClientError
 from koala.model.request import FileName, SiteName
@@ -27,32 +27,17 @@ class OutputExpiry:
         self,
         engine: Engine,
         catalogue: FileService,
-        *,
-        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
     ) -> None:
         self._engine = engine
         self._catalogue = catalogue
-        self._sleep = sleep
-        self._task: asyncio.Task[None] | None = None
+        self._rounds = Rounds(
+            self._round, problem="outputs whose time is over could not be forgotten", retry_s=LOOK_S
+        )
+        self.start, self.stop = self._rounds.start, self._rounds.stop
 
-    def start(self) -> None:
-        """Begin to look."""
-        self._task = asyncio.create_task(self._keep_looking(), name="expiry of outputs")
-
-    async def stop(self) -> None:
-        """Look no more."""
-        task, self._task = self._task, None
-        if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-
-    async def _keep_looking(self) -> None:
-        while True:
-            try:
-                await self.look()
-            except Exception:
-                _log.exception("outputs whose time is over could not be forgotten")
-            await self._sleep(LOOK_S)
+    async def _round(self) -> float:
+        await self.look()
+        return LOOK_S
 
     async def look(self) -> list[FileName]:
         """Forget those whose time is over; which. A site that does not do its part holds up no others' files."""
