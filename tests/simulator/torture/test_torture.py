@@ -21,6 +21,7 @@ from koala.core.state.checkpoints import JobCheckpoints
 from koala.core.state.expected_starts import ExpectedStarts
 from koala.core.state.job import ComponentClaim, ComponentPhase, FileTransfer, Job
 from koala.core.state.link_use import LinkUse
+from koala.core.state.queues.standing import RoundRobin
 from koala.core.state.site_belief import SiteBelief
 from koala.core.state.sites import ClosedSites, Sites
 from koala.core.state.timers import Alarm
@@ -362,6 +363,10 @@ def _leave_files_out_of_told_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ExpectedStarts, "_files_s", lambda *_, **__: 0.0)
 
 
+def _begin_with_users_who_come_in_a_later_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RoundRobin, "_begins", lambda self, _user: self._round + 50)
+
+
 def _has_plans_and_files(storm: Storm) -> bool:
     reads = any(part.input_files for each in storm.arrivals for part in each.request.components)
     return reads and storm.grid.scheduler.plan_depth > 0
@@ -480,6 +485,7 @@ PLANTED: list[tuple[Callable[[pytest.MonkeyPatch], None], str]] = [
     (_start_only_the_first_component, "all or nothing"),
     (_ignore_the_sites_own_users, "no site over-claimed"),
     (_scan_the_queues_in_the_wrong_order, "high before low"),
+    (_begin_with_users_who_come_in_a_later_round, "no user waits behind another's many"),
     (_blame_sites_for_whatever_a_job_breaks, "one bad job, one site"),
     (_count_every_error_alike, TRUSTED),
     (_keep_the_components_of_a_job_in_quarantine, "a quarantined job holds nothing"),
