@@ -341,3 +341,15 @@ def test_a_workload_as_it_was_read_runs_as_one_that_was_made_of_it() -> None:
 
 def test_the_public_names_are_listed_before_they_are_loaded() -> None:
     assert {"Client", "AsyncClient", "ClientError", "__version__"} <= set(dir(koala))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("das2", example_workload("koala2006-w1")), r"grid: 'das2' is no Grid; read it with example_grid\(NAME\)"),
+        ((example_grid("das2"), "w1.swf"), r"workload: 'w1.swf' is no Workload; .* read_workload_file\(PATH\)"),
+    ],
+)
+def test_a_name_in_place_of_a_grid_or_a_workload_is_named_with_what_reads_it(arguments: Any, said: str) -> None:
+    with pytest.raises(TypeError, match=said):
+        simulate(*arguments)

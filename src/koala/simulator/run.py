@@ -62,6 +62,19 @@ class BrokenPolicyError(ValueError):
         return str(self)
 
 
+def _check_kinds(grid: object, workload: object) -> None:
+    """Raise ``TypeError`` for names where a grid and a workload are wanted, and say how to read them."""
+    if not isinstance(grid, Grid):
+        raise TypeError(
+            f"grid: {grid!r} is no Grid; read it with example_grid(NAME) or read_grid_file(PATH) of koala.simulator"
+        )
+    if not isinstance(workload, Workload | WorkloadFile):
+        raise TypeError(
+            f"workload: {workload!r} is no Workload; read it with example_workload(NAME), read_workload_file(PATH) "
+            "or Workload.from_arrays of koala.simulator"
+        )
+
+
 def simulate(
     grid: Grid,
     workload: Workload | WorkloadFile,
@@ -102,6 +115,7 @@ def simulate(
     >>> round(result.metrics()["response_s"]["mean"], 1)
     100.3
     """
+    _check_kinds(grid, workload)
     if isinstance(workload, WorkloadFile):
         workload = workload_from_file(workload)
     files = workload.files(grid, seed)
