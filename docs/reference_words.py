@@ -444,6 +444,11 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
         "OUTPUT_BYTES_MAX",
         "bytes of one output, holes included, and of one checkpoint (`output_bytes_max` sets another)",
     ),
+    (
+        "koala.model.outputs",
+        "OUTPUT_HOLES_BYTES_MAX",
+        "bytes of holes that one output, or one checkpoint, may have more than data",
+    ),
     ("koala.model.outputs", "COLLECTED_BYTES_MAX", "bytes of one output that a grid may allow"),
     (
         "koala.model.outputs",

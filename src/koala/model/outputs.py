@@ -17,6 +17,8 @@ COLLECTED_ENTRIES_MAX = 100_000
 # Where a grid says nothing else, an output has no more bytes than this, holes included, and is packed and read for no
 # longer than this.
 OUTPUT_BYTES_MAX = 107_374_182_400
+# An output may have this many bytes of holes more than it has data: holes are read and take no room.
+OUTPUT_HOLES_BYTES_MAX = 1_073_741_824
 COLLECT_S_MAX = 3_600.0
 OUTPUT_PATH_CHARACTERS_MAX = 255
 # File systems have no longer names; a letter may be several bytes.
@@ -31,6 +33,7 @@ class CollectLimits(msgspec.Struct, frozen=True, kw_only=True):
     """What one output, or one checkpoint, may be at most, and how long it may take to pack and to read it."""
 
     bytes_max: int = OUTPUT_BYTES_MAX
+    holes_bytes_max: int = OUTPUT_HOLES_BYTES_MAX
     entries_max: int = COLLECTED_ENTRIES_MAX
     time_s: float = COLLECT_S_MAX
 

@@ -227,6 +227,46 @@ def test_holes_count_as_bytes(tmp_path: Path, make: Any) -> None:
     run(scenario())
 
 
+@AREAS
+def test_holes_that_are_far_more_than_data_are_refused_unread(tmp_path: Path, make: Any) -> None:
+    """``truncate`` makes as many as one likes at no cost."""
+
+    async def scenario() -> None:
+        area = make(tmp_path)
+        await area.prepare()
+        logs = workspace(tmp_path) / "logs"
+        logs.mkdir()
+        sparse(logs / "file", 80 << 30)
+        for path in ("logs", "logs/file"):
+            with pytest.raises(PathError, match="OUTPUT_HOLES_BYTES_MAX"):
+                await area.collect(NAME, COMPONENT, path)
+        assert not list((tmp_path / "files" / "replicas").iterdir())
+
+    run(scenario())
+
+
+@AREAS
+def test_data_between_holes_pays_for_as_many_of_them(tmp_path: Path, make: Any) -> None:
+    async def scenario() -> None:
+        area = make(tmp_path, holes_bytes_max=1 << 20)
+        await area.prepare()
+        path = workspace(tmp_path) / "result"
+        for data_bytes, is_taken in ((3 << 20, True), (1 << 20, False)):
+            with path.open("wb") as file:
+                file.seek(1 << 20)
+                file.write(b"x" * data_bytes)
+                file.truncate(5 << 20)
+            if is_taken:
+                made = await area.collect(NAME, COMPONENT, "result")
+                assert made is not None
+                assert made.checksum == hashlib.sha256(path.read_bytes()).hexdigest()
+            else:
+                with pytest.raises(PathError, match="OUTPUT_HOLES_BYTES_MAX"):
+                    await area.collect(NAME, COMPONENT, "result")
+
+    run(scenario())
+
+
 def sparse(path: Path, size_bytes: int = 1_000 << 30) -> None:
     with path.open("wb") as file:
         file.truncate(size_bytes)
@@ -264,7 +304,8 @@ def test_what_is_given_up_or_takes_too_long_is_read_no_further(
         return limit
 
     async def scenario() -> None:
-        area = make(tmp_path, bytes_max=COLLECTED_BYTES_MAX, time_s=LIMIT_S)
+        most = COLLECTED_BYTES_MAX
+        area = make(tmp_path, bytes_max=most, holes_bytes_max=most, time_s=LIMIT_S)
         await area.prepare()
         (workspace(tmp_path) / "logs").mkdir()
         sparse(tmp_path / f"components/{COMPONENT}/workspace/result")

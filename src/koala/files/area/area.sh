@@ -97,6 +97,27 @@ koala_extent() {
   echo "$size"
 }
 
+# How many bytes of holes the files below $1 have more than they have data; 0 where nobody can tell. What was given room
+# is no hole, and a compressed file may have less room than data.
+koala_holes() {
+  # shellcheck disable=SC2016  # for perl to read
+  find "$1" -type f -exec perl -e '
+    for (@ARGV) {
+      my ($size, $blocks) = (lstat)[7, 12];
+      my $data = 512 * $blocks;
+      if (2 * $data < $size and $^O eq "linux" and open(my $file, "<", $_)) {
+        my ($begin, $end) = (0, 0);
+        $data = 0;
+        while ($end < $size and defined($begin = sysseek($file, $end, 3))) {  # SEEK_DATA
+          $end = sysseek($file, $begin, 4);  # SEEK_HOLE
+          $data += $end - $begin;
+        }
+      }
+      $surplus += $size - 2 * $data;
+    }
+    printf "%.0f\n", $surplus' {} + 2>/dev/null | awk '{ sum += $1 } END { printf "%.0f\n", sum }'
+}
+
 # What could not be written, by what was said of it: for want of room, or for another reason, which is passed on.
 koala_no_room() {
   case $problem in
@@ -143,8 +164,8 @@ koala_digest_fresh() {
 }
 
 # Make the replica $4, by way of a fresh name ($3), of what is at the path $2 in the workspace $1: a file, or a
-# directory as one archive. No more than $5 bytes, nor $6 entries, and now no more than $7 bytes. Print what it is and
-# what it has become, or why not.
+# directory as one archive. No more than $5 bytes, nor $6 entries, nor $8 bytes of holes more than data, and now no more
+# than $7 bytes. Print what it is and what it has become, or why not.
 koala_collect() {
   if [ -L "$1" ] || [ -L "${1%/*}" ] || ! [ -d "$1" ]; then echo gone; return 0; fi
   root=$(cd "$1" && pwd -P)
@@ -160,6 +181,7 @@ koala_collect() {
     size=${size%% *}
     if [ "$size" -gt "$5" ]; then echo large; return 0; fi
     if [ "$size" -gt "$7" ]; then echo later; return 0; fi
+    if [ "$(koala_holes "$found")" -gt "$8" ]; then echo holes; return 0; fi
     if ! ln "$found" "$3" 2>/dev/null && ! { : >"$3" && koala_while_wanted "$found" "$3" cat; }; then
       koala_no_room
       return
@@ -170,6 +192,7 @@ koala_collect() {
     size=$(koala_extent "$found")
     if [ "$size" -gt "$(($5 / 1024))" ]; then echo large; return 0; fi
     if [ "$size" -gt "$(($7 / 1024))" ]; then echo later; return 0; fi
+    if [ "$(koala_holes "$found")" -gt "$8" ]; then echo holes; return 0; fi
     # Sockets stay out: tar says so and goes on.
     if ! { : >"$3" && koala_while_wanted /dev/null "$3" tar -cf - -C "$found" .; }; then
       koala_no_room

@@ -103,7 +103,7 @@ class RemoteArea(FileArea):
         final, fresh, limits = replica_path(file), f"{REPLICAS}/{fresh_name(file)}", self._limits
         workspace = f"../{COMPONENTS}/{token}/{WORK}"
         sizes = (limits.bytes_max, limits.entries_max, limits.bytes_max if at_once_bytes is None else at_once_bytes)
-        words = ("koala_collect", workspace, path, fresh, final, *map(str, sizes))
+        words = ("koala_collect", workspace, path, fresh, final, *map(str, sizes), str(limits.holes_bytes_max))
         try:
             # It ends at its own time limit where nobody can tell it to.
             printed = (await self.call(*words, timeout_s=limits.time_s + SCRIPT_S)).strip()

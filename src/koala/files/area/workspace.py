@@ -11,7 +11,7 @@ import os
 import shutil
 import stat
 import tarfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -26,6 +26,8 @@ from koala.model.request import SiteName
 
 # Beside an area are the directories of its site's components.
 COMPONENTS = "components"
+# What a file system counts in, as POSIX has it.
+_BLOCK_BYTES = 512
 # What an archive keeps of permissions: whoever unpacks it must be able to read and remove it.
 _OWNER_FILE = stat.S_IRUSR | stat.S_IWUSR
 _OWNER_DIRECTORY = _OWNER_FILE | stat.S_IXUSR
@@ -51,6 +53,8 @@ def refusal(site: SiteName, path: str, word: str, limits: CollectLimits) -> Path
         "long": "it cannot be read, since its path is longer than the system allows; let the job leave it less deep",
         "large": f"it has more than {limits.bytes_max} bytes, holes included (output_bytes_max of the grid); let the "
         "job write less, or bring it away itself",
+        "holes": f"its holes have over {limits.holes_bytes_max} bytes more than its data (OUTPUT_HOLES_BYTES_MAX); "
+        "let the job write no such holes",
         "many": f"it has more than {limits.entries_max} entries (COLLECTED_ENTRIES_MAX); let the job pack it",
         "slow": f"it could not be packed and read within {limits.time_s:g} s (collect_s_max of the grid); let the "
         "job write less",
@@ -102,6 +106,19 @@ def _take_in(
         if at_once_bytes is not None and size_bytes > at_once_bytes:
             raise LargeOutputError
 
+    def check_holes(files: Iterable[Path]) -> None:
+        """What is read is at most in proportion to the room that it takes, which its site may limit."""
+        surplus = -limits.holes_bytes_max
+        for file in files:
+            status = file.lstat()
+            # What was given room is no hole; a compressed file may have less room than data.
+            data = status.st_blocks * _BLOCK_BYTES
+            if 2 * data < status.st_size:
+                data = _data_bytes(file, status.st_size, gate)
+            surplus += status.st_size - 2 * data
+        if surplus > 0:
+            raise refused("holes")
+
     if any(each.is_symlink() for each in (workspace, workspace.parent)) or not workspace.is_dir():
         raise refused("gone")
     root = workspace.resolve(strict=True)
@@ -123,12 +140,14 @@ def _take_in(
     try:
         if stat.S_ISREG(mode):
             check_size(found.stat().st_size)
+            check_holes([found])
             _link(found, fresh, gate)
         elif stat.S_ISDIR(mode):
             entries, size_bytes = _extent(found, limits.entries_max)
             if entries > limits.entries_max:
                 raise refused("many")
             check_size(size_bytes)
+            check_holes(each for each in _below(found) if stat.S_ISREG(each.lstat().st_mode))
             _pack(found, fresh, gate)
         else:
             raise refused("other")
@@ -149,6 +168,23 @@ def last_change(directory: Path) -> float | None:
     """When the last of the files below a directory was changed; None where there are none."""
     found = (each.lstat() for each in _below(directory))
     return max((each.st_mtime for each in found if stat.S_ISREG(each.st_mode)), default=None)
+
+
+def _data_bytes(file: Path, size_bytes: int, gate: Gate) -> int:
+    """How many bytes of a file are no holes."""
+    data, end = 0, 0
+    with file.open("rb") as stream:
+        while end < size_bytes:
+            gate.check()
+            try:
+                begin = os.lseek(stream.fileno(), end, os.SEEK_DATA)
+            except OSError as error:
+                if error.errno == errno.ENXIO:  # nothing but a hole is left
+                    break
+                return size_bytes  # nobody can tell here
+            end = os.lseek(stream.fileno(), begin, os.SEEK_HOLE)
+            data += end - begin
+    return data
 
 
 def _link(found: Path, fresh: Path, gate: Gate) -> None:
