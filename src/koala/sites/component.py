@@ -17,7 +17,7 @@ from koala.model.messages import (
     Outcome,
     Token,
 )
-from koala.sites.component_directory import EXIT_BYTES_MAX, OVERLONG, AbortRecord, overlong
+from koala.sites.component_directory import EXIT_BYTES_MAX, OVERLONG, AbortRecord, overlong, proved
 
 # Outcome, reason, the application's exit code, and whose failure it is, where that is known.
 Ending: TypeAlias = tuple[Outcome, str, int | None, Fault | None]
@@ -99,17 +99,36 @@ class LiveComponent:
             return None
         return self.released_at + self.launch.walltime_s - now
 
+    def believed(self, used: Usage, now: float, processors: int) -> Usage:
+        """What it says that it has used, but for more than so many processors can have done since its barrier opened:
+        its application may have written that."""
+        possible_s = 0.0 if self.released_at is None else processors * max(0.0, now - self.released_at)
+        return used if (used.processor_s or 0.0) <= possible_s else used._replace(processor_s=None)
+
     def timed_out(self) -> AbortRecord:
         """What is said of it when its walltime is over."""
         reason = f"it ran longer than its walltime of {self.launch.walltime_s:g} s"
         return AbortRecord(outcome=Outcome.TIMED_OUT, reason=reason, fault=Fault.JOB)
 
 
-def ending(launch: Launch, abort: AbortRecord | None, exit_words: list[str] | None, unrecorded: str) -> Ending:
+def ending(
+    launch: Launch, abort: AbortRecord | None, exit_words: list[str] | None, unrecorded: str, *, released: bool
+) -> Ending:
     """What the end of a component means.
 
-    ``exit_words`` is what its script recorded; None if it recorded nothing, of which ``unrecorded`` tells why.
+    ``exit_words`` is what its script recorded; None if it recorded nothing, of which ``unrecorded`` tells why. Once
+    it was ``released`` its application may have written that.
     """
+    outcome, reason, exit_code, fault = _ending(launch, abort, exit_words, unrecorded)
+    if abort is not None or not released:
+        return outcome, reason, exit_code, fault
+    if exit_words and outcome is Outcome.SITE_FAILED and exit_words[0] not in (KILLED, UNWRITTEN):
+        # Neither does its script write that then.
+        return Outcome.FAILED, f"the job wrote its own {EXIT}: {' '.join(exit_words)!r}", None, Fault.JOB
+    return outcome, reason, exit_code, proved(fault)
+
+
+def _ending(launch: Launch, abort: AbortRecord | None, exit_words: list[str] | None, unrecorded: str) -> Ending:
     if abort is not None:
         return abort.outcome, abort.reason or "aborted", recorded_exit_code(exit_words), abort.fault
     if exit_words is None:

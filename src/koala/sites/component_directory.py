@@ -52,6 +52,8 @@ EXIT_BYTES_MAX = 100
 # So many pieces of mail are taken from an outbox; no script writes more than a third of that.
 MAILS_MAX = 64
 
+# Numbers that a site writes are below this one; it takes them from no more digits, and databases keep no more.
+_NUMBERS_END = 2**63
 # What stands for the record of an end that is longer than that.
 OVERLONG = "overlong"
 
@@ -122,7 +124,7 @@ def parse_component(token: Token, files: Mapping[str, bytes]) -> RecordedCompone
             if name == RECORD:
                 found.record = msgspec.json.decode(text, type=AcceptanceRecord)
             elif name == ENDED:
-                found.ended = msgspec.json.decode(text, type=ComponentEnded)
+                _take_end(found, msgspec.json.decode(text, type=ComponentEnded))
             elif name == ABORT:
                 found.abort = parse_abort(text)
             elif name == BATCH:
@@ -141,6 +143,21 @@ def parse_component(token: Token, files: Mapping[str, bytes]) -> RecordedCompone
     return found
 
 
+def _take_end(found: RecordedComponent, ended: ComponentEnded) -> None:
+    """An end on record, unless it is none that a site writes."""
+    codes, used = (ended.exit_code or 0, ended.peak_memory_bytes or 0), ended.processor_s or 0.0
+    if ended.token != found.token or not (0 <= min(codes) <= max(codes) < _NUMBERS_END and 0 <= used < _NUMBERS_END):
+        found.spoilt, found.by_job = f"the job wrote its own {ENDED}", True
+        return
+    found.ended = msgspec.structs.replace(ended, fault=proved(ended.fault))
+
+
+def proved(fault: Fault | None) -> Fault | None:
+    """Whose a failure is by the word of a component's directory. Its application may have written there that it is
+    the site's, and proves nothing by that."""
+    return None if fault is Fault.SITE else fault
+
+
 def _take_overlong(found: RecordedComponent, name: str) -> None:
     if name == ABORT:
         found.abort = AbortRecord()  # it is one, whatever it says
@@ -152,9 +169,10 @@ def _take_overlong(found: RecordedComponent, name: str) -> None:
 def parse_abort(text: str) -> AbortRecord:
     """What an abort on record says. One that says nothing readable is an abort all the same."""
     try:
-        return msgspec.json.decode(text, type=AbortRecord)
+        found = msgspec.json.decode(text, type=AbortRecord)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return AbortRecord()
+    return msgspec.structs.replace(found, fault=proved(found.fault))
 
 
 def parse_time(text: str) -> float | None:

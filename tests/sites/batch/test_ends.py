@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from pathlib import Path
 
 import pytest
 
+from koala.model.errors import Fault
 from koala.model.launch import Go
 from koala.model.messages import STDERR_LINE_BYTES_MAX, Outcome
 from koala.sites.batch.component import EndEvidence, best_end
@@ -46,6 +48,48 @@ def end(kind: EndKind, code: int | None = None, reason: str = "") -> BatchEnd:
 def test_the_outcome_of_an_end(words: str | None, told: BatchEnd | None, outcome: Outcome, code: int | None) -> None:
     evidence = EndEvidence(launch=LAUNCH, exit_words=None if words is None else words.split(), end=told)
     assert evidence.ending()[::2] == (outcome, code)
+
+
+@pytest.mark.parametrize(
+    ("words", "outcome", "fault"),
+    [
+        # Its directory may be full as its barrier opens, or a signal come then: nobody can tell.
+        ("killed", Outcome.SITE_FAILED, None),
+        ("unwritten", Outcome.SITE_FAILED, None),
+        ("", Outcome.SITE_FAILED, None),
+        ("no-nodes", Outcome.FAILED, Fault.JOB),
+        ("nonsense", Outcome.FAILED, Fault.JOB),
+        ("exited 9999", Outcome.FAILED, Fault.JOB),
+        ("gave-up", Outcome.ABORTED, Fault.OURS),
+        ("exited 3", Outcome.FAILED, None),
+    ],
+)
+def test_what_an_application_may_have_written_proves_nothing_against_its_site(
+    words: str, outcome: Outcome, fault: Fault | None
+) -> None:
+    evidence = EndEvidence(launch=LAUNCH, exit_words=words.split(), end=end(EndKind.ITSELF), released=True)
+    assert evidence.ending()[::3] == (outcome, fault)
+
+
+def test_an_abort_that_an_application_wrote_proves_nothing_against_its_site(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with PaperSite(tmp_path) as one:
+            await one.begin("1.1")
+            await one.site.release("1.1", Go())
+            one.write("1.1", "abort", '{"outcome": "site_failed", "reason": "the node broke", "fault": "site"}')
+            assert (await one.ended("1.1")).fault is None
+
+    asyncio.run(scenario())
+
+
+def test_an_abort_of_ours_says_whose_fault_it_is(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with PaperSite(tmp_path) as one:
+            await one.begin("1.1")
+            await one.site.abort("1.1", outcome=Outcome.SITE_FAILED, reason="no links there", fault=Fault.SITE)
+            assert (await one.ended("1.1")).fault is Fault.SITE
+
+    asyncio.run(scenario())
 
 
 def test_an_abort_says_what_it_was_told_to_say_whatever_else_happened() -> None:
@@ -129,6 +173,8 @@ def test_a_line_of_errors_is_printable_short_and_names_the_line_ends_of_dos(writ
         ("- -\n", NOT_MEASURED),
         ("-5 1e9\n", NOT_MEASURED),
         ("1 2 3\n", NOT_MEASURED),
+        ("28000000 -\n", (28_000.0, None)),  # its site has eight processors
+        ("28900000 -\n", NOT_MEASURED),
         ("9" * 16 + " " + "9" * 15, (None, 1024 * (10**15 - 1))),
         ("\u0661 \u0662\n", NOT_MEASURED),
         ("9" * 5_000_000, NOT_MEASURED),
@@ -138,11 +184,15 @@ def test_a_line_of_errors_is_printable_short_and_names_the_line_ends_of_dos(writ
 def test_what_a_component_says_that_it_used_is_told_with_its_end_and_nonsense_is_not_measured(
     tmp_path: Path, written: str, told: tuple[float | None, int | None]
 ) -> None:
+    later_s = 0.0
+
     async def scenario() -> None:
-        async with PaperSite(tmp_path) as one:
+        nonlocal later_s
+        async with PaperSite(tmp_path, clock=lambda: time.time() + later_s) as one:
             await one.begin("1.1")
             one.write("1.1", "usage", written)
             await one.site.release("1.1", Go())
+            later_s = 3_600.0
             one.play_end("1.1", "exited 0")
             ended = await one.ended("1.1")
             assert (ended.outcome, ended.processor_s, ended.peak_memory_bytes) == (Outcome.DONE, *told)

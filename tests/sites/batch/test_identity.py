@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shlex
 import shutil
 from collections.abc import Callable, Sequence
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from koala.model.errors import Fault
 from koala.model.launch import Go
 from koala.model.messages import ComponentAccepted, ComponentEnded, ComponentReady, Outcome, SiteSilent, Token
 from koala.model.request import Application
@@ -165,6 +167,33 @@ def test_a_component_that_cannot_be_read_when_it_is_named_ends_with_its_job(tmp_
                 reason = "what the site kept about it cannot be read, says the test"
                 await other.site.abort("1.1", outcome=Outcome.SITE_FAILED, reason=reason)
             await ends_with_its_job(other)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("written", "outcome", "fault"),
+    [
+        ({"outcome": "site_failed", "fault": "site"}, Outcome.SITE_FAILED, None),
+        ({"token": "2.1"}, Outcome.FAILED, Fault.JOB),
+        ({"exit_code": 2**63}, Outcome.FAILED, Fault.JOB),
+        ({"processor_s": -1.0}, Outcome.FAILED, Fault.JOB),
+    ],
+)
+def test_an_end_that_a_job_wrote_itself_is_no_fault_of_its_site_nor_the_end_of_another(
+    tmp_path: Path, written: dict[str, Any], outcome: Outcome, fault: Fault | None
+) -> None:
+    async def scenario() -> None:
+        async with PaperSite(tmp_path) as one:
+            await one.begin("1.1")
+            await one.site.release("1.1", Go())
+            end = {"type": "ComponentEnded", "at": 1.0, "token": "1.1", "outcome": "done", **written}
+            one.write("1.1", "ended.json", json.dumps(end))
+        async with one.again() as other:
+            await other.site.ask(["1.1"])
+            ended = await other.ended("1.1")
+            assert (ended.outcome, ended.fault) == (outcome, fault)
+            assert not other.told(ComponentEnded, "2.1")
 
     asyncio.run(scenario())
 

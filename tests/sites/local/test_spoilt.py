@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import json
 import logging
 import os
 import signal
@@ -14,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from koala.model.errors import Fault
 from koala.model.launch import Go
 from koala.model.messages import (
     ComponentAccepted,
@@ -188,6 +190,55 @@ def test_a_very_deep_directory_keeps_no_component_from_its_end_and_no_site_from_
         async with opened(deep_path / "a") as one:
             assert not [home for home in (deep_path / "a/components").iterdir() if home.name.startswith(".")]
             assert (await one.run(launch("1.2"))).outcome is Outcome.DONE
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("name", "written", "outcome", "fault"),
+    [
+        ("exit", "killed", Outcome.SITE_FAILED, None),
+        ("exit", "no-nodes", Outcome.FAILED, Fault.JOB),
+        ("exit", "nonsense", Outcome.FAILED, Fault.JOB),
+    ],
+)
+def test_an_end_that_an_application_wrote_itself_proves_nothing_against_its_site(
+    tmp_path: Path, name: str, written: str, outcome: Outcome, fault: Fault | None
+) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path / "a") as one:
+            ended = await one.run(launch("1.1", f'echo {written} >"$KOALA_HOME/{name}"; kill -9 $PPID; exit 1'))
+            assert (ended.outcome, ended.fault) == (outcome, fault)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize(
+    ("written", "outcome", "fault"),
+    [
+        ({"outcome": "site_failed", "fault": "site"}, Outcome.SITE_FAILED, None),
+        ({"token": "2.1"}, Outcome.FAILED, Fault.JOB),
+        ({"peak_memory_bytes": 2**63}, Outcome.FAILED, Fault.JOB),
+    ],
+)
+def test_an_end_on_record_that_an_application_wrote_is_no_fault_of_its_site_nor_the_end_of_another(
+    tmp_path: Path, written: dict[str, object], outcome: Outcome, fault: Fault | None
+) -> None:
+    end = json.dumps({"type": "ComponentEnded", "at": 1.0, "token": "1.1", "outcome": "done", **written})
+    quoted = end.replace("{", "{{").replace("}", "}}")
+    forges = f"printf '%s' '{quoted}' >\"$KOALA_HOME/ended.json\"; touch {{on}}; sleep 60"
+
+    async def scenario() -> None:
+        async with opened(tmp_path / "a") as one:
+            await one.start(launch("1.1", forges.format(on=tmp_path / "on")))
+            await one.ready("1.1")
+            await one.site.release("1.1", Go())
+            await file_appears(tmp_path / "on")
+        async with opened(tmp_path / "a") as one:
+            await one.site.ask(["1.1"])
+            ended = await one.ended("1.1")
+            assert (ended.outcome, ended.fault) == (outcome, fault)
+            assert {event.token for event in one.events if isinstance(event, ComponentEnded)} == {"1.1"}
 
     asyncio.run(scenario())
 

@@ -45,6 +45,7 @@ class EndEvidence(msgspec.Struct, frozen=True, kw_only=True):
     abort: AbortRecord | None = None  # why it was to end
     exit_words: list[str] | None = None
     end: BatchEnd | None = None  # as the batch system tells it
+    released: bool = False  # whether its application may have begun
 
     @property
     def may_be_unseen(self) -> bool:
@@ -80,7 +81,7 @@ class EndEvidence(msgspec.Struct, frozen=True, kw_only=True):
         """What the end means, with what is known of it."""
         end = self.end
         if end is None or end.kind not in _FORCED or self.abort is not None or self._is_by_itself:
-            return ending(self.launch, self.abort, self.exit_words, _why_unrecorded(end))
+            return ending(self.launch, self.abort, self.exit_words, _why_unrecorded(end), released=self.released)
         timed_out = end.kind is EndKind.TIME_LIMIT
         outcome, fault = (Outcome.TIMED_OUT, Fault.JOB) if timed_out else (Outcome.SITE_FAILED, Fault.SITE)
         return outcome, _told(end), recorded_exit_code(self.exit_words), fault
@@ -136,7 +137,10 @@ class BatchComponent(LiveComponent):
 
     def evidence(self, end: BatchEnd | None) -> EndEvidence:
         """What is known of it once it holds nothing any more."""
-        return EndEvidence(launch=self.launch, abort=self.abort, exit_words=self.exit_words, end=end)
+        released = self.released_at is not None
+        return EndEvidence(
+            launch=self.launch, abort=self.abort, exit_words=self.exit_words, end=end, released=released
+        )
 
     def for_history(self) -> BatchJob:
         """Its job, for the question how it ended."""

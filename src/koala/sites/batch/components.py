@@ -54,6 +54,7 @@ class BatchComponents:
         runner: ScriptRunner,
         system: BatchSystem,
         timings: BatchTimings,
+        processors: int,
         *,
         emit: Emit,
         clock: Clock,
@@ -71,6 +72,7 @@ class BatchComponents:
         self._on_mail = on_mail
         self._reserves = reserves
         self._timings = timings
+        self._processors = processors
         self._missed: set[Token] = set()  # those that the last poll did not find
         self._history_jobs = timings.history_jobs_max
 
@@ -383,7 +385,7 @@ class BatchComponents:
                 *how,
                 nodes=component.nodes,
                 stderr_line=component.stderr_line,
-                usage=component.usage,
+                usage=component.believed(component.usage, self._clock(), self._processors),
             )
             for component, how in over
         }

@@ -41,7 +41,14 @@ from koala.sites.batch.submit import BatchSubmitter, is_same
 from koala.sites.batch.system import BatchSystem
 from koala.sites.batch.timings import DEFAULT_TIMINGS, BatchTimings
 from koala.sites.component import Ending, LivePhase
-from koala.sites.component_directory import AbortRecord, RecordedComponent, is_token, output_paths, parse_time
+from koala.sites.component_directory import (
+    AbortRecord,
+    RecordedComponent,
+    is_token,
+    output_paths,
+    parse_time,
+    proved,
+)
 from koala.sites.protocol import (
     OUTPUT_BYTES_MAX,
     Clock,
@@ -100,6 +107,7 @@ class BatchSite:
             self._runner,
             system,
             timings,
+            processors,
             emit=self._tell,
             clock=clock,
             on_mail=on_mail,
@@ -381,7 +389,9 @@ class BatchSite:
         if found[0].abort is None:
             self._components.lose(component)
         elif component.abort is None:
-            component.abort = found[0].abort
+            kept = found[0].abort
+            is_ours = kept == msgspec.structs.replace(abort, fault=proved(abort.fault))
+            component.abort = abort if is_ours else kept
         if done.code("cancelled") == 0:
             component.cancelled_at = asyncio.get_running_loop().time()
 

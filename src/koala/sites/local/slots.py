@@ -261,9 +261,11 @@ class Slots:
 
     def _settle(self, component: LocalComponent, exit_words: list[str] | None) -> None:
         remove_group(component.directory.home)
-        how = ending(component.launch, component.abort, exit_words, component.why_unrecorded())
+        unrecorded, released = component.why_unrecorded(), component.released_at is not None
+        how = ending(component.launch, component.abort, exit_words, unrecorded, released=released)
         directory, is_told = component.directory, exit_words is not None and how[0] in TOLD_STDERR
         used = NOT_MEASURED if component.lost else directory.usage()
+        used = component.believed(used, self._clock(), self._processors)
         self.settle(component, *how, stderr_line=directory.last_line() if is_told else "", usage=used)
 
     # ----------------------------------------------------------------------------------------- inspection
