@@ -6,7 +6,7 @@ import asyncio
 import os
 import shutil
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -27,8 +27,9 @@ from koala.model.messages import (
 from koala.model.request import Application
 from koala.runners import component_script
 from koala.sites import SiteError, Stream
+from koala.sites.batch.system import BatchId
 from koala.sites.component_directory import MAILS_MAX
-from tests.support.paper_batch import PaperSite, brisk, component, eventually
+from tests.support.paper_batch import PREFIX, PaperBatch, PaperSite, brisk, component, eventually
 
 
 def test_a_component_is_accepted_then_ready_then_running_then_done(tmp_path: Path) -> None:
@@ -179,13 +180,22 @@ def test_an_abort_stands_and_is_carried_out_also_when_the_batch_system_was_down(
     asyncio.run(scenario())
 
 
+class HardOfHearing(PaperBatch):
+    """The first cancellation comes to nothing."""
+
+    def cancel(self, token: Token, ids: Sequence[BatchId]) -> str:
+        cancelled = self.root / "cancelled"
+        heeded = super().cancel(token, ids)
+        return f"if [ -e {cancelled} ]; then\n{heeded}else\necho {PREFIX}{token} >{cancelled}\nfi\n"
+
+
 def test_a_job_that_goes_on_after_its_cancellation_is_cancelled_again(tmp_path: Path) -> None:
     async def scenario() -> None:
-        async with PaperSite(tmp_path, timings=brisk(cancel_again_s=0.1)) as one:
+        batch = HardOfHearing(tmp_path / "batch")
+        async with PaperSite(tmp_path, batch=batch, timings=brisk(cancel_again_s=0.1)) as one:
             await one.begin("1.1")
             job = one.batch.job("1.1")
             await one.site.abort("1.1")
-            one.batch.set("1.1", "running")
             ended = await one.ended("1.1")
             assert ended.outcome is Outcome.ABORTED
             assert (one.batch.root / "cancelled").read_text().split().count(job.name) >= 2
