@@ -9,7 +9,7 @@ from koala.files.area.directory import AreaDirectory
 from koala.files.area.interface import FileArea, Measured
 from koala.files.area.local import LocalArea
 from koala.files.area.remote import RemoteArea
-from koala.files.catalogue import CatalogueEntry, Replica, forget, register, replicate
+from koala.files.catalogue import CatalogueEntry, Replica, expired, forget, register, replicate
 from koala.files.errors import (
     ChangedFileError,
     ChecksumError,
@@ -51,6 +51,7 @@ __all__ = [
     "TransferResult",
     "UnreachableSiteError",
     "UnwritableError",
+    "expired",
     "forget",
     "order_for",
     "register",

@@ -105,5 +105,10 @@ def forget(
     return changed, msgspec.structs.replace(_changed(changed, at), by=by, reason=reason)
 
 
+def expired(entry: CatalogueEntry, *, at: float) -> FileChanged:
+    """The time of a file is over."""
+    return FileChanged(at=at, file=entry.name, size_bytes=entry.size_bytes, replicas=(), time_is_over=True)
+
+
 def _changed(entry: CatalogueEntry, at: float) -> FileChanged:
     return FileChanged(at=at, file=entry.name, size_bytes=entry.size_bytes, replicas=entry.sites)

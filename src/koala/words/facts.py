@@ -238,6 +238,8 @@ def _transfer_ended(body: TransferEnded) -> str:
 
 
 def _file_changed(body: FileChanged) -> str:
+    if body.time_is_over:
+        return f"the time of the file {cut(body.file)} is over"
     if not body.replicas:
         return f"the file {cut(body.file)} was forgotten{body.by_whom}"
     return f"the file {cut(body.file)} ({counted(body.size_bytes, 'byte')}) is at {first_named(body.replicas)}"

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import errno
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from koala.daemon.service.data.expiry import OutputExpiry
 from koala.files.area.layout import replica_path
-from koala.model.messages import UnholdAsked
+from koala.model.messages import FileChanged, UnholdAsked
 from tests.support.daemon_world import OWNER, job_text, open_daemon, small_grid
 
 
@@ -40,7 +41,40 @@ def test_outputs_whose_time_is_over_go_with_their_bytes_once_nobody_reads_them(t
                 for replica in each.replicas:
                     assert await engine.areas[replica.site].size_bytes(replica_path(each.name)) == there
             told = [each.text for each in await service.journal(OWNER, limit=1_000) if each.what == "FileChanged"]
-            assert told == [f"the file {made[1].name} was forgotten: it was kept as long as its job or the grid says"]
+            assert told == [
+                f"the time of the file {made[1].name} is over",
+                f"the file {made[1].name} was forgotten: it was kept as long as its job or the grid says",
+            ]
+
+    asyncio.run(asyncio.wait_for(scene(), 240))
+
+
+def test_a_job_that_begins_to_read_an_output_as_its_time_ends_keeps_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def scene() -> None:
+        async with open_daemon(tmp_path, small_grid(keep_outputs_for_s=0.0)) as world:
+            engine, service = world.engine, world.service
+            expiry = OutputExpiry(engine, service._catalogue)
+            await service._expiry.stop()
+            maker = await world.start(job_text("printf made >out", outputs="[out]"))
+            await world.ended(maker)
+            file = f"jobs/{maker}/out"
+            readers: list[int] = []
+            tell = engine.tell
+
+            async def told(event: Any, **more: Any) -> None:
+                """A job comes between the look for those whose time is over and what follows."""
+                if isinstance(event, FileChanged) and not readers:
+                    readers.append(
+                        await world.start(job_text("cat out", input_files=f"[{{name: {file}, path: out}}]"))
+                    )
+                await tell(event, **more)
+
+            monkeypatch.setattr(engine, "tell", told)
+            assert await expiry.look() == []
+            assert (await world.ended(readers[0])).state == "done"
+            assert await expiry.look() == [file]
 
     asyncio.run(asyncio.wait_for(scene(), 240))
 

@@ -51,8 +51,7 @@ class OutputExpiry:
             with _told_in_the_log():
                 for first in range(0, len(names), FORGOTTEN_AT_ONCE_MAX):
                     some = names[first : first + FORGOTTEN_AT_ONCE_MAX]
-                    await self._catalogue.forget(some, None, force=False, reason=REASON)
-                    gone += some
+                    gone += await self._catalogue.expire(some, REASON)
         return gone
 
 

@@ -34,6 +34,7 @@ from koala.files import (
     TransferCancelledError,
     TransferInterruptedError,
     UnreachableSiteError,
+    expired,
     forget,
     register,
     replicate,
@@ -132,6 +133,10 @@ class FileService:
             self._area(site)
         await self._finished(self._forget(sorted(set(names)), site, force, by, reason))
 
+    async def expire(self, names: Sequence[FileName], reason: str) -> list[FileName]:
+        """Forget files whose time is over, but none that a job reads as the core learns of it; which."""
+        return await self._finished(self._expire(sorted(set(names)), reason))
+
     def waiting_for(self, names: Iterable[FileName], site: SiteName | None = None) -> list[WaitingReader]:
         """The jobs that read these files and have not started, where nothing would be left for them to read. Elements
         of an array that waits stand for themselves."""
@@ -208,26 +213,41 @@ class FileService:
             waiting = [] if force else self.waiting_for(names, site)
             if waiting:
                 raise still_wanted(waiting)
-            changes: list[tuple[CatalogueEntry, FileChanged]] = []
-            gone: dict[SiteName, list[FileName]] = {}
+            await self._forget_alone(names, site, by, reason)
+
+    async def _expire(self, names: Sequence[FileName], reason: str) -> list[FileName]:
+        async with contextlib.AsyncExitStack() as alone:
             for name in names:
-                entry = await self._known(name)
-                try:
-                    changed, event = forget(entry, site, at=self._engine.now(), by=by, reason=reason)
-                except FilesError as error:
-                    raise NotFoundError(error.for_user()) from None
-                changes.append((changed, event))
-                kept = self._in_areas(changed)
-                for at in self._in_areas(entry):
-                    if at not in kept:
-                        gone.setdefault(at, []).append(name)
-            for at, files in gone.items():
-                await self._doubt([at], *files)
-            await asyncio.gather(*(self._engine.tell(event, files=[changed]) for changed, event in changes))
-            for at, files in gone.items():
-                # The change is made; a doubt that cannot be settled now is settled at the next start.
-                with contextlib.suppress(OSError, ClientError):
-                    await self._replicas.settle(at, *files)
+                await alone.enter_async_context(self._replicas.alone(name))
+            entries = [await self._known(name) for name in names]
+            # The core keeps what is read; what it does not keep is no input of a job any more, and may go.
+            await asyncio.gather(*(self._engine.tell(expired(entry, at=self._engine.now())) for entry in entries))
+            kept = self._engine.scheduler.ledger.sites.view.files
+            names = [name for name in names if name not in kept]
+            await self._forget_alone(names, None, "", reason)
+            return names
+
+    async def _forget_alone(self, names: Sequence[FileName], site: SiteName | None, by: str, reason: str) -> None:
+        changes: list[tuple[CatalogueEntry, FileChanged]] = []
+        gone: dict[SiteName, list[FileName]] = {}
+        for name in names:
+            entry = await self._known(name)
+            try:
+                changed, event = forget(entry, site, at=self._engine.now(), by=by, reason=reason)
+            except FilesError as error:
+                raise NotFoundError(error.for_user()) from None
+            changes.append((changed, event))
+            kept = self._in_areas(changed)
+            for at in self._in_areas(entry):
+                if at not in kept:
+                    gone.setdefault(at, []).append(name)
+        for at, files in gone.items():
+            await self._doubt([at], *files)
+        await asyncio.gather(*(self._engine.tell(event, files=[changed]) for changed, event in changes))
+        for at, files in gone.items():
+            # The change is made; a doubt that cannot be settled now is settled at the next start.
+            with contextlib.suppress(OSError, ClientError):
+                await self._replicas.settle(at, *files)
 
     # -------------------------------------------------------------------------------------- their parts
 
