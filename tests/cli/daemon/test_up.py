@@ -5,13 +5,20 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
 from click.testing import CliRunner
 
 from koala.cli import koala
-from koala.cli.daemon.start_record import DATABASE_FILE_BYTES_MAX, StartRecord, chosen_database, database_options
+from koala.cli.daemon.start_record import (
+    DATABASE_FILE_BYTES_MAX,
+    StartRecord,
+    chosen_database,
+    database_options,
+    with_address,
+)
 from koala.cli.daemon.up import greeting, parse_listen
 from koala.cli.errors import UserError
 from koala.daemon.options import Listening
@@ -208,3 +215,22 @@ def test_the_greeting_warns_of_sites_that_do_not_answer() -> None:
     listening = Listening(socket=Path("/x/koala.sock"), silent=(("far", "does not answer: nobody is\x1b at home"),))
     said = greeting(grid, listening, None, kept_grid=None, detached=False)
     assert "far does not answer: nobody is\N{REPLACEMENT CHARACTER} at home; koala site check far tells more" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "has_certificate"),
+    [
+        ({}, True),
+        ({"listen": "[::1]:2"}, True),
+        ({"listen": "[::1]:2", "insecure": True}, False),
+        ({"no_listen": True}, False),
+    ],
+)
+def test_an_address_keeps_the_certificate_of_the_last_start_unless_it_is_to_be_without(
+    options: dict[str, Any], has_certificate: bool
+) -> None:
+    known = StartRecord(listen="127.0.0.1:1", tls_cert="/a.pem", tls_key="/k.pem")
+    asked = {"listen": None, "no_listen": False, "cert": None, "key": None, "insecure": False, **options}
+    record = with_address(known, **asked)
+    assert ((record.tls_cert, record.tls_key) == ("/a.pem", "/k.pem")) is has_certificate
+    assert (record.tls_cert is None) is not has_certificate

@@ -68,7 +68,8 @@ def keep_record(state: Path, record: StartRecord) -> None:
 def with_address(
     known: StartRecord, *, listen: str | None, no_listen: bool, cert: Path | None, key: Path | None, insecure: bool
 ) -> StartRecord:
-    """The record with this address; with that of before where nothing is said of one."""
+    """The record with this address; with that of before where nothing is said of one, and with its certificate where
+    nothing is said of that."""
     if (cert is None) != (key is None):
         raise UserError("--tls-cert and --tls-key belong together; give both")
     if no_listen and listen is not None:
@@ -77,13 +78,10 @@ def with_address(
         raise UserError("--tls-cert, --tls-key and --insecure are about --listen HOST:PORT; give it too")
     if listen is None and not no_listen:
         return known
-    return msgspec.structs.replace(
-        known,
-        listen=listen,
-        tls_cert=None if cert is None else str(cert.absolute()),
-        tls_key=None if key is None else str(key.absolute()),
-        insecure=insecure,
-    )
+    tls_cert, tls_key = (known.tls_cert, known.tls_key) if listen is not None and not insecure else (None, None)
+    if cert is not None and key is not None:
+        tls_cert, tls_key = str(cert.absolute()), str(key.absolute())
+    return msgspec.structs.replace(known, listen=listen, tls_cert=tls_cert, tls_key=tls_key, insecure=insecure)
 
 
 # ------------------------------------------------------------------------------------------------ the database
