@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import posixpath
 from collections.abc import Mapping
+from typing import TypeVar
 
 import msgspec
 
@@ -30,6 +31,8 @@ from koala.model.launch import (
 from koala.model.messages import ComponentEnded, Outcome, Token
 from koala.model.request import Application
 from koala.sites.protocol import Stream
+
+T = TypeVar("T")
 
 # The directories of a site: one of all components, and its file area.
 COMPONENTS = "components"
@@ -122,9 +125,9 @@ def parse_component(token: Token, files: Mapping[str, bytes]) -> RecordedCompone
         text = data.decode(errors="replace")
         try:
             if name == RECORD:
-                found.record = msgspec.json.decode(text, type=AcceptanceRecord)
+                found.record = _decoded(text, AcceptanceRecord)
             elif name == ENDED:
-                _take_end(found, msgspec.json.decode(text, type=ComponentEnded))
+                _take_end(found, _decoded(text, ComponentEnded))
             elif name == ABORT:
                 found.abort = parse_abort(text)
             elif name == BATCH:
@@ -141,6 +144,13 @@ def parse_component(token: Token, files: Mapping[str, bytes]) -> RecordedCompone
     if found.record is not None and found.record.launch.token != token:
         found.spoilt = f"{RECORD} is that of component {found.record.launch.token}"
     return found
+
+
+def _decoded(text: str, form: type[T]) -> T:
+    try:
+        return msgspec.json.decode(text, type=form)
+    except RecursionError:
+        raise msgspec.DecodeError("it is nested too deep") from None
 
 
 def _take_end(found: RecordedComponent, ended: ComponentEnded) -> None:
@@ -169,7 +179,7 @@ def _take_overlong(found: RecordedComponent, name: str) -> None:
 def parse_abort(text: str) -> AbortRecord:
     """What an abort on record says. One that says nothing readable is an abort all the same."""
     try:
-        found = msgspec.json.decode(text, type=AbortRecord)
+        found = _decoded(text, AbortRecord)
     except (msgspec.MsgspecError, UnicodeDecodeError):
         return AbortRecord()
     return msgspec.structs.replace(found, fault=proved(found.fault))

@@ -198,6 +198,25 @@ def test_an_end_that_a_job_wrote_itself_is_no_fault_of_its_site_nor_the_end_of_a
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize("name", ["abort", "ended.json", "record.json"])
+def test_what_a_job_nests_too_deep_to_be_read_costs_no_other_its_site(tmp_path: Path, name: str) -> None:
+    async def scenario() -> None:
+        async with PaperSite(tmp_path) as one:
+            await one.begin("1.1")
+            await one.begin("1.2")
+            await one.site.release("1.1", Go())
+            one.write("1.1", name, '{"x": ' + "[" * 100_000)
+            if name == "abort":
+                assert (await one.ended("1.1")).outcome is Outcome.ABORTED
+            one.play_end("1.2")
+            await one.ended("1.2")
+        async with one.again() as other:
+            await other.site.ask(["1.1"])
+            await other.ended("1.1")
+
+    asyncio.run(scenario())
+
+
 # ---------------------------------------------------------------------------------- tokens of another database
 
 
