@@ -29,6 +29,8 @@ MARKER = "KOALA_HOME"
 SUPERVISES = "KOALA_SUPERVISES"
 ENVIRON_BYTES_MAX = 4_194_304
 _STAT_BYTES_MAX = 4_096
+# What a system call takes for the id of a process is below this.
+_PIDS_END = 2**31
 # The kernel's own threads have this flag (PF_KTHREAD), and nothing that a component could be known by.
 _KERNEL_THREAD = 0x0020_0000
 # What a program wrote is waited for so long after its end: something that it left behind may keep the pipe open.
@@ -269,7 +271,7 @@ def has_left(child: Child) -> bool:
 def parse_identity(text: str) -> Identity | None:
     """What a component's script wrote about itself; None for anything else."""
     words = text.split()
-    if len(words) != 3 or not words[0].isascii() or not words[0].isdigit() or int(words[0]) < 2:
+    if len(words) != 3 or not words[0].isascii() or not words[0].isdigit() or not 2 <= int(words[0]) < _PIDS_END:
         return None
     return Identity(int(words[0]), words[1], words[2])
 

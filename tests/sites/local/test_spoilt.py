@@ -243,6 +243,21 @@ def test_an_end_on_record_that_an_application_wrote_is_no_fault_of_its_site_nor_
     asyncio.run(scenario())
 
 
+def test_a_process_that_no_system_has_keeps_no_processors_after_the_next_opening(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path / "a", processors=1) as one:
+            forges = f'echo {"9" * 30} - - >"$KOALA_HOME/pid"; touch {tmp_path}/on; sleep 60'
+            await one.start(launch("1.1", forges))
+            await one.ready("1.1")
+            await one.site.release("1.1", Go())
+            await file_appears(tmp_path / "on")
+        async with opened(tmp_path / "a", processors=1) as one:
+            assert (await one.ended("1.1")).outcome is Outcome.SITE_FAILED
+            assert one.site.processors_held == 0
+
+    asyncio.run(scenario())
+
+
 def test_nothing_that_an_application_left_stays_when_its_component_is_forgotten(deep_path: Path) -> None:
     left = (
         'mkdir -p a/b/c "$KOALA_HOME/.ended.json.site/x"; touch a/b/f; ln -s / link; chmod 500 a/b; '
