@@ -409,10 +409,7 @@ class BatchSite:
             unknown = [token for token in dict.fromkeys(tokens) if token not in self._components.alive]
             ends: dict[Token, ComponentEnded] = {}
             if unknown:
-                events = [
-                    self._components.end_event(token, Outcome.ABSENT, "never heard of", fault=Fault.SITE)
-                    for token in unknown
-                ]
+                events = [self._components.end_event(token, Outcome.ABSENT, "never heard of") for token in unknown]
                 done = await self._runner.run(directory.ask(self._components.root, events))
                 for found in parse_found(done.sections):
                     self._learn(found, ends)

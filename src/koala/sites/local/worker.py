@@ -263,7 +263,7 @@ class LocalWorker:
             if token in self.slots.alive:
                 self._emit(self.slots.alive[token].newest(self._clock()))
             elif not directory.exists():
-                self._settle(directory, Outcome.ABSENT, "never heard of", Fault.SITE)
+                self._settle(directory, Outcome.ABSENT, "never heard of")
             elif not self._tell_end(directory):
                 self._settle(directory, Outcome.SITE_FAILED, "the site has lost what it kept about it")
 
