@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import functools
 import hashlib
 import importlib
 from collections.abc import Awaitable, Callable
@@ -25,7 +26,7 @@ from koala.model.errors import ConflictError, ForbiddenError, InvalidError, NotF
 from koala.model.facts import JobRequeued
 from koala.model.grid import Grid
 from koala.model.messages import CancelAsked
-from koala.model.outputs import COLLECTED_BYTES_MAX, output_name
+from koala.model.outputs import COLLECTED_BYTES_MAX, CollectLimits, output_name
 from koala.store import Batch
 from tests.support.daemon_world import ANNA, BERT, OWNER, DaemonWorld, job_text, open_daemon, small_grid
 
@@ -191,7 +192,13 @@ def test_an_output_of_holes_is_as_large_as_it_says_and_fails_its_job(tmp_path: P
     in_daemon(tmp_path, scene)
 
 
-def test_large_outputs_of_one_user_hold_up_no_other_and_are_read_no_further_once_cancelled(tmp_path: Path) -> None:
+def test_large_outputs_of_one_user_hold_up_no_other_and_are_read_no_further_once_cancelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Holes take no room, and as long to be read as data.
+    all_holes = functools.partial(CollectLimits, holes_bytes_max=COLLECTED_BYTES_MAX)
+    monkeypatch.setattr("koala.model.grid.CollectLimits", all_holes)
+
     async def scene(world: DaemonWorld) -> None:
         jobs = [await world.start(job_text(HOLES, outputs="[result]"), ANNA) for _ in range(5)]
         for job in jobs:
