@@ -34,7 +34,7 @@ from koala.model.facts import JobEnded, JobPlaced, JobRequeued, TurnEntry
 from koala.model.grid import AnswerFaults, Site, Startup
 from koala.model.messages import CancelAsked, ReleaseBarrier, StartComponent
 from koala.policies import Catalogue
-from koala.simulator.torture.order import numbers_of
+from koala.simulator.torture.order import catalogue_with_orders, numbers_of
 from koala.simulator.torture.storms import Storm, draw_storm
 from koala.simulator.workloads.draws import stream
 from koala.simulator.workloads.workload import Workload
@@ -102,7 +102,7 @@ def _certain(startup: Startup) -> Startup:
 def decisions(case: Storm) -> History:
     """What the scheduler of this tree does with the jobs of a case."""
     world = World(case.grid, Workload.from_arrivals(case.arrivals), case.seed)
-    scheduler = Scheduler(case.grid)
+    scheduler = Scheduler(case.grid, catalogue_with_orders())
     numbers = numbers_of(case.arrivals)
     for at, arrival in case.cancels:
         world.plan(CancelAsked(at=at, job=numbers[arrival][-1]))

@@ -167,7 +167,7 @@ def test_very_many_elements_are_cancelled_in_several_goes_also_over_a_restart() 
     for _ in range(3):
         again.handle(Tick(at=driver.now))
     assert not again.ledger.jobs
-    assert not again.ledger.to_cancel
+    assert not again.ledger.follow_ups.left
     driver.settle()
     assert not driver.ledger.jobs
 

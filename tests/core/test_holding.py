@@ -374,7 +374,7 @@ def test_very_many_that_wait_for_one_are_told_in_several_goes_also_over_a_restar
     again = Scheduler.from_snapshot(driver.scheduler.grid, None, snapshot)
     commands = [each for _ in range(3) for each in again.handle(Tick(at=driver.now)).entries]
     assert [each.job for each in kind(commands, JobUnheld)] == [5, 6, 7, 8, 9, 10, 11]
-    assert not again.ledger.turned
+    assert not again.ledger.dependency_events
     driver.settle()
     assert all(driver.state(number) is not JobState.HELD for number in range(2, 12))
     assert_ledger_balances(driver.ledger)

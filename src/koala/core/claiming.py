@@ -203,10 +203,16 @@ class JobClaiming:
         self.staging = staging
         ledger.timers.on(Alarm.QUEUED_LONG, self._queued_long)
 
+    def claim_due(self) -> None:
+        """Let every job claim that is to by now."""
+        claiming = self.ledger.claiming
+        while claiming.next_at <= self.ledger.now:
+            self.claim(claiming.head())
+
     def claim(self, job: Job) -> None:
         """One claiming try, at the job's claiming time."""
         ledger = self.ledger
-        ledger.about = (job,)
+        ledger.current_jobs = (job,)
         ledger.claiming.remove(job)
         placed = job.placed
         early = placed.early_until is not None
@@ -276,7 +282,7 @@ class JobClaiming:
         ledger = self.ledger
         claim = ledger.claims[token]
         job = claim.job
-        ledger.about = (job,)
+        ledger.current_jobs = (job,)
         timer, claim.timer = claim.timer, None
         assert timer is not None
         patience_s = ledger.parameters.queue_patience_s
@@ -352,10 +358,10 @@ class JobClaiming:
             self._send_back(victim, job, f"preempted by high-priority job {job.id} on {ledger.names[site]}")
 
     def _send_back(self, victim: Job, job: Job, reason: str) -> None:
-        self.ledger.about = (victim,)
+        self.ledger.current_jobs = (victim,)
         victim.preemptions += 1
         self.ending.back_to_queue(victim, reason, lower=False, saving=True)
-        self.ledger.about = (job,)
+        self.ledger.current_jobs = (job,)
 
     def _claim_component(self, job: Job, component: int) -> ComponentClaim:
         site, size = job.placed.at(component)

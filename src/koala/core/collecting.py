@@ -65,7 +65,7 @@ class OutputCollecting:
 
     def _again(self, job_id: JobId) -> None:
         job = self.ledger.jobs[job_id]
-        self.ledger.about = (job,)
+        self.ledger.current_jobs = (job,)
         job.timer = None
         self._order(job)
 
@@ -74,7 +74,6 @@ class OutputCollecting:
         job = self.ledger.jobs.get(event.job)
         if job is None or job.state is not JobState.COLLECTING:
             return
-        self.ledger.about = (job,)
         for component, token in job.run.workspaces.items():
             if token == event.token and component not in job.run.collected:
                 self._collected(job, component, event)
@@ -153,6 +152,6 @@ class OutputCollecting:
             return
         for job in [job for job in ledger.jobs.values() if job.state is JobState.COLLECTING]:
             if index in self._where(job, job.run.workspaces):
-                ledger.about = (job,)
+                ledger.current_jobs = (job,)
                 job.tell(ledger.now, "site_lost", index, reason)
                 self.ending.back_to_queue(job, f"{ledger.names[index]} is lost, and with it what the job made there")

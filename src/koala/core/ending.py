@@ -8,6 +8,7 @@ from collections.abc import Callable
 from koala.core.failures.avoidance import SiteAvoidance, after_restarts
 from koala.core.lifecycle import GIVEN_BACK, IN_CLAIMING_QUEUE, JobState
 from koala.core.state.checkpoints import grace_s, is_saving, still_runs
+from koala.core.state.follow_ups import Work
 from koala.core.state.job import ComponentClaim, Job, JobPlaces
 from koala.core.state.ledger import ENDED_KEPT, Ledger, first_given, tries_in_words
 from koala.core.state.timers import Alarm
@@ -181,7 +182,7 @@ class JobEnding:
         self.is_not_ahead(job)
         if outcome is not JobOutcome.DONE:
             array.elements.note_not_done(job.id - array.id - 1, str(outcome))
-        self.ledger.to_unfold[array.id] = None
+        self.ledger.follow_ups.add(Work.UNFOLD, array.id)
 
     def is_not_ahead(self, job: Job) -> None:
         """An element has its first places, or none any more: another may be made ahead."""
@@ -189,19 +190,17 @@ class JobEnding:
         if job.ahead and array is not None:
             job.ahead = False
             array.elements.ahead -= 1
-            self.ledger.to_unfold[array.id] = None
+            self.ledger.follow_ups.add(Work.UNFOLD, array.id)
 
     def _array_ended(self, array: Job) -> None:
         """Elements that were not made never will be."""
         ledger, elements = self.ledger, array.elements
         ledger.forget_array(array)
-        ledger.to_unfold.pop(array.id, None)
+        ledger.follow_ups.drop(Work.UNFOLD, array.id)
         unmade = range(array.id + 1 + elements.made, array.id + 1 + elements.spec.size)
-        ledger.turned += [
-            EndedJob(job=number, outcome=JobOutcome.CANCELLED, started=False)
-            for number in sorted(ledger.dependents)
-            if number in unmade
-        ]
+        for number in sorted(ledger.dependents):
+            if number in unmade:
+                ledger.note_dependency(EndedJob(job=number, outcome=JobOutcome.CANCELLED, started=False))
 
     def cancel_element(self, array: Job, job_id: JobId, asked_by: str) -> None:
         """An element that has not been made is not to be, as somebody asked."""
@@ -210,7 +209,7 @@ class JobEnding:
             elements.note_not_done(position, str(JobOutcome.CANCELLED))
             array.tell(self.ledger.now, "element_cancelled", job_id, asked_by)
             if job_id in self.ledger.dependents:
-                self.ledger.turned.append(EndedJob(job=job_id, outcome=JobOutcome.CANCELLED, started=False))
+                self.ledger.note_dependency(EndedJob(job=job_id, outcome=JobOutcome.CANCELLED, started=False))
 
     def keep_back(self, job: Job) -> None:
         """The job has come to its placement queue, or is in it, and is not to be tried yet."""
@@ -384,7 +383,7 @@ class JobEnding:
 
     def _abort_again(self, token: Token) -> None:
         claim = self.ledger.claims[token]
-        self.ledger.about = (claim.job,)
+        self.ledger.current_jobs = (claim.job,)
         if still_runs(claim):  # its time of grace is over
             self.ledger.count_run(claim)
         self._abort(claim)

@@ -13,6 +13,7 @@ import msgspec
 
 from koala.core.ending import JobEnding
 from koala.core.lifecycle import JobState
+from koala.core.state.follow_ups import Work
 from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
 from koala.core.state.timers import Alarm
@@ -80,34 +81,30 @@ class JobHolding:
 
     # ------------------------------------------------------------------------------ what has happened
 
-    def settle(self, most: int) -> int:
-        """Notify the dependents of the jobs that have started or ended, in the order in which they did; the
-        dependents of one job by their ids. If that ends a dependent, its own dependents are notified in turn.
+    def notify_dependents(self, became: EndedJob, last_notified: JobId | None, most: int) -> int:
+        """Notify the dependents of a job that has started or ended, by their ids, from the one behind the last. If
+        that ends a dependent, its own dependents are notified in turn.
 
-        ``most`` bounds the work; a dependent that waits for many jobs counts as more than one. Returns what is left.
+        ``most`` bounds the work; a dependent that waits for many jobs counts as more than one. Returns what was done.
         """
         ledger = self.ledger
-        turned = ledger.turned
-        while turned and most > 0:
-            became, told = turned[0], ledger.turned_told
-            waiting = sorted(ledger.dependents.get(became.job, ()))
-            first = place = bisect_right(waiting, told)
-            while place < len(waiting) and most > 0:
-                most -= 1 + len(ledger.jobs[waiting[place]].waits_for) // WAITED_FOR_AS_ONE
-                place += 1
-            if place < len(waiting):
-                ledger.turned_told = waiting[place - 1]
-            else:
-                ledger.turned_told = 0
-                turned.pop(0)
-                most -= 1 if first == place else 0
-            for job_id in waiting[first:place]:
-                self._hear(ledger.jobs[job_id], became)
-        return most
+        waiting = sorted(ledger.dependents.get(became.job, ()))
+        first = place = bisect_right(waiting, last_notified or 0)
+        done = 0
+        while place < len(waiting) and done < most:
+            done += 1 + len(ledger.jobs[waiting[place]].waits_for) // WAITED_FOR_AS_ONE
+            place += 1
+        if place < len(waiting):
+            ledger.follow_ups.add(Work.NOTIFY_DEPENDENTS, became, waiting[place - 1])
+        else:
+            ledger.follow_ups.drop(Work.NOTIFY_DEPENDENTS, became)
+        for job_id in waiting[first:place]:
+            self._hear(ledger.jobs[job_id], became)
+        return max(1, done)
 
     def _hear(self, job: Job, became: EndedJob) -> None:
         ledger = self.ledger
-        ledger.about = (job,)
+        ledger.current_jobs = (job,)
         asked = [condition for condition, other in job.waits_for if other == became.job]
         open_still = []
         for condition in asked:
@@ -134,7 +131,7 @@ class JobHolding:
 
     def _begins(self, job_id: JobId) -> None:
         job = self.ledger.jobs[job_id]
-        self.ledger.about = (job,)
+        self.ledger.current_jobs = (job,)
         job.timer = None
         job.begins_at = None
         job.tell(self.ledger.now, "its_time")
@@ -162,7 +159,7 @@ class JobHolding:
         array.move(JobState.UNFOLDING)
         if array.arrival < 0:
             array.arrival = self.ledger.queue_of(array).reserve(array.elements.spec.size)
-        self.ledger.to_unfold[array.id] = None
+        self.ledger.follow_ups.add(Work.UNFOLD, array.id)
 
     def stand_in_line(self, array: Job) -> None:
         """An array that an operator put back has lost its place in line: it has one from now on, and so have those of
@@ -178,7 +175,6 @@ class JobHolding:
         job = self.ledger.jobs.get(event.job)
         if job is None or job.held:
             return
-        self.ledger.about = (job,)
         if job.state is JobState.WAITING or (job.state is JobState.UNFOLDING and not job.elements.all_made):
             job.hold(job.asked_by(event))
             self.ending.keep_back(job)
@@ -196,7 +192,6 @@ class JobHolding:
         job = self.ledger.jobs.get(event.job)
         if job is None:
             return
-        self.ledger.about = (job,)
         if job.state in _NOT_STARTED or job.state in (JobState.RUNNING, JobState.COLLECTING):
             asked_by = job.asked_by(event)
             if event.hold:
@@ -210,7 +205,6 @@ class JobHolding:
         ledger, job = self.ledger, self.ledger.jobs.get(event.job)
         if job is None or job.state not in _WITHOUT_PLACES:
             return
-        ledger.about = (job,)
         waits = job.state is JobState.WAITING
         if event.walltime_s is not None and event.walltime_s != job.walltime_s:
             job.changed_walltime_s = event.walltime_s
@@ -237,7 +231,6 @@ class JobHolding:
         job = self.ledger.jobs.get(event.job)
         if job is None or not job.held:
             return
-        self.ledger.about = (job,)
         job.held, job.held_by = False, ""
         job.tell(self.ledger.now, "unheld", job.asked_by(event))
         self._review(job)

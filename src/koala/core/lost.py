@@ -15,6 +15,7 @@ from koala.core.ending import JobEnding
 from koala.core.lifecycle import JobState
 from koala.core.running import JobRunning
 from koala.core.state.checkpoints import still_runs
+from koala.core.state.follow_ups import Work
 from koala.core.state.job import ComponentClaim, ComponentPhase, Job
 from koala.core.state.ledger import Ledger
 from koala.core.state.site_belief import ERROR_CHARACTERS_MAX, SiteBelief, Trust
@@ -39,6 +40,7 @@ class SiteLoss:
         self.running = running
         self.claiming = claiming
         for_all = grid.scheduler.lost_after_s
+        ledger.follow_ups.on(Work.LEAVE_SITE, self._leave_site)
         self._lost_after_s = [for_all if site.lost_after_s is None else site.lost_after_s for site in grid.sites]
 
     # ------------------------------------------------------------------------------- what sites and people say
@@ -72,7 +74,7 @@ class SiteLoss:
         if since is None or ledger.now > site.silent_at + SILENCE_GAP_S:
             since = ledger.now
             ledger.sites.fall_silent(index, since)
-            ledger.to_leave.append(index)
+            ledger.follow_ups.add(Work.LEAVE_SITE, index)
         site.silent_at = ledger.now
         after_s = self._lost_after_s[index]
         if after_s is not None and not site.lost and ledger.now >= since + after_s:
@@ -95,25 +97,27 @@ class SiteLoss:
         held = list(site.claims.values())
         for claim in held:
             if claim.aborting:
-                ledger.about = (claim.job,)
+                ledger.current_jobs = (claim.job,)
                 if still_runs(claim):
                     ledger.count_run(claim)
                 self.ending.let_go(claim)
             claim.fenced = True
         why = f"{site.name} is lost: {reason}"
         for job in {claim.job.id: claim.job for claim in held if not claim.aborting}.values():
-            ledger.about = (job,)
+            ledger.current_jobs = (job,)
             job.tell(ledger.now, "site_lost", index, reason)
             here = [claim for claim in held if claim.job is job and not claim.aborting]
             if job.joining and all(claim.phase is not ComponentPhase.RUNNING for claim in here):
-                ledger.to_join[job.id] = why  # spawned tasks that have not begun: the run of the others goes on
+                ledger.follow_ups.add(
+                    Work.JOIN_RUN, job.id, why
+                )  # spawned tasks that have not begun: the run of the others goes on
                 continue
             if not self._moved(job, here):
                 self.ending.back_to_queue(job, why, lower=False)
         self.running.collecting.site_lost(index, reason)
         for job_id in list(site.waiters):
             self._wait_no_more(ledger.jobs[job_id], index)
-        ledger.about = ()
+        ledger.current_jobs = ()
         ledger.sites.end_loss(index)  # it is there, and has nothing
 
     def _moved(self, job: Job, claims: Sequence[ComponentClaim]) -> bool:
@@ -130,7 +134,7 @@ class SiteLoss:
     def _wait_no_more(self, job: Job, index: int) -> None:
         """What was being freed there for the job will not come: it looks for another place now."""
         ledger = self.ledger
-        ledger.about = (job,)
+        ledger.current_jobs = (job,)
         placed = job.placed
         for component in [component for component, site in placed.earmarks.items() if site == index]:
             size = placed.spots.sizes[component]
@@ -150,25 +154,21 @@ class SiteLoss:
             self.running.wake_waiters(index)
         elif was_silent:
             for claim in [claim for claim in site.claims.values() if claim.fenced]:
-                self.ledger.about = (claim.job,)
+                self.ledger.current_jobs = (claim.job,)
                 claim.abort_tries = 0
                 self.ending.abort(claim)
 
     # --------------------------------------------------------------------------- unusable and silent sites
 
-    def leave_sites(self) -> None:
+    def _leave_site(self, index: int, _: None) -> None:
         """Before the barrier opens, claim components elsewhere. Those at a silent site that has not said that it has
         them; at one that has become unusable all that are not at the barrier yet and, if it is silent, also those
         that are. A component stays if there is no room elsewhere."""
-        ledger = self.ledger
-        sites, ledger.to_leave = dict.fromkeys(ledger.to_leave), []
-        for index in sites:
-            site = ledger.sites.sites[index]
-            if site.trust is Trust.UNUSABLE or site.silent_since is not None:
-                for claim in [claim for claim in site.claims.values() if _should_leave(claim, site)]:
-                    ledger.about = (claim.job,)
-                    self._claim_elsewhere(claim)
-        ledger.about = ()
+        site = self.ledger.sites.sites[index]
+        if site.trust is Trust.UNUSABLE or site.silent_since is not None:
+            for claim in [claim for claim in site.claims.values() if _should_leave(claim, site)]:
+                self.ledger.current_jobs = (claim.job,)
+                self._claim_elsewhere(claim)
 
 
 def _should_leave(claim: ComponentClaim, site: SiteBelief) -> bool:

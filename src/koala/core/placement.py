@@ -17,6 +17,7 @@ from koala.core.preemption.victims import Victims
 from koala.core.running import JobRunning
 from koala.core.staging import JobStaging
 from koala.core.state.encoded import INFINITY
+from koala.core.state.follow_ups import Work
 from koala.core.state.job import Job, JobPlaces
 from koala.core.state.ledger import Ledger, tries_in_words
 from koala.core.state.queues.placement import PlacementQueue
@@ -78,6 +79,7 @@ class JobPlacing:
         # An unknown order is an error now, not later, and so is an unknown policy.
         self.order = QueueOrdering(ledger, catalogue.find_order(ledger.parameters.order))
         ledger.timers.on(Alarm.UNFOLDS, self._unfold_on)
+        ledger.follow_ups.on(Work.UNFOLD, self._follow_up)
         self._found = Found(self._place_from_queue, self._policy_broke, self._raised)
         self._grids_policy = catalogue.find(ledger.parameters.policy)
 
@@ -96,7 +98,6 @@ class JobPlacing:
         job.guest = event.guest
         job.submitter = event.owner
         ledger.add(job)
-        ledger.about = (job,)
         if not self.holding.note(job, event):
             return
         if event.defect:
@@ -244,14 +245,10 @@ class JobPlacing:
 
     # ---------------------------------------------------------------------------------------- arrays
 
-    def unfold(self) -> None:
-        """Make the elements that are due of arrays of which something has changed, and end those that are over."""
-        ledger = self.ledger
-        while ledger.to_unfold:
-            array = ledger.arrays.get(next(iter(ledger.to_unfold)))
-            if array is None:
-                del ledger.to_unfold[next(iter(ledger.to_unfold))]
-                continue
+    def _follow_up(self, array_id: JobId, _: None) -> None:
+        """Make the elements of the array that are due by now, or end it if it is over."""
+        array = self.ledger.arrays.get(array_id)
+        if array is not None:
             self._unfold(array, self._join_line)
             self._end_if_over(array)
 
@@ -262,10 +259,10 @@ class JobPlacing:
         # What a try to place one reads: its components, and sites much faster.
         effort = len(array.request.components) + len(ledger.names) // SITES_PER_COMPONENT
         while True:
-            ledger.to_unfold.pop(array.id, None)
+            ledger.follow_ups.drop(Work.UNFOLD, array.id)
             if array.state is not JobState.UNFOLDING or elements.all_made or elements.ahead >= MADE_AHEAD_MAX:
                 if array.state is JobState.UNFOLDING and elements.all_made and not elements.live:
-                    ledger.to_unfold[array.id] = None  # its last element ended as it was made: it is over
+                    ledger.follow_ups.add(Work.UNFOLD, array.id)  # its last element ended as it was made: it is over
                 return
             if elements.at_limit:
                 return
@@ -285,7 +282,7 @@ class JobPlacing:
         array.timer = None
         if array.arrival < 0:
             self.holding.stand_in_line(array)
-        self.ledger.to_unfold[array_id] = None
+        self.ledger.follow_ups.add(Work.UNFOLD, array_id)
 
     def _element(self, array: Job, position: int, index: int) -> Job:
         ledger = self.ledger
@@ -299,7 +296,7 @@ class JobPlacing:
         array.elements.live += 1
         job.join_array(array)
         ledger.add(job)
-        ledger.about = (job,)
+        ledger.current_jobs = (job,)
         job.tell(ledger.now, "element_of", index, array.id)
         ledger.facts.append(ElementMade(job=job.id, array=array.id, index=index))
         return job
@@ -324,7 +321,7 @@ class JobPlacing:
         elements = array.elements
         if array.state is not JobState.UNFOLDING or not elements.all_made or elements.live:
             return
-        self.ledger.about = (array,)
+        self.ledger.current_jobs = (array,)
         counts = elements.not_done_as
         failed, cancelled = counts[str(JobOutcome.FAILED)], counts[str(JobOutcome.CANCELLED)]
         told = [f"{failed} failed ({elements.failed(ELEMENTS_NAMED_MAX)})"] if failed else []
@@ -340,7 +337,6 @@ class JobPlacing:
         job = ledger.jobs.get(event.job)
         if job is None or job.state is not JobState.QUARANTINED:
             return
-        ledger.about = (job,)
         if any(claim.job is job and not claim.fenced for claim in ledger.claims.values()):
             return
         try:
@@ -367,8 +363,14 @@ class JobPlacing:
 
     # --------------------------------------------------------------------------------------- scans
 
-    def plan_scan(self, queue: PlacementQueue) -> float:
-        """When jobs wait: the time of their next scan, which is due only if something could have changed for one."""
+    def plan_scans(self) -> None:
+        """Set the time of the next scan of each queue in which jobs wait."""
+        for queue in (self.ledger.high, self.ledger.low):
+            if queue.size:
+                self._plan_scan(queue)
+
+    def _plan_scan(self, queue: PlacementQueue) -> None:
+        """A scan is due only if something could have changed for a job; one that can find nothing is over at once."""
         ledger = self.ledger
         if ledger.scans_every_event:
             if queue.is_worth_a_scan(ledger.sites):
@@ -383,7 +385,6 @@ class JobPlacing:
             queue.scan_due_at = INFINITY
         elif queue.scan_due_at == INFINITY:
             queue.scan_due_at = ledger.clock.next_at(queue.high, ledger.now)
-        return queue.scan_due_at
 
     def needs_scan(self, queue: PlacementQueue) -> bool:
         """Whether a scan at its interval could find anything, or brings a job nearer to its limit of tries."""
@@ -392,7 +393,7 @@ class JobPlacing:
     def scan(self, queue: PlacementQueue) -> None:
         """Try every job of the queue, from head to tail."""
         ledger = self.ledger
-        ledger.about = ()
+        ledger.current_jobs = ()
         queue.scan_begins(ledger.sites)
         self.order.begin(queue)
         if ledger.plans_made:
@@ -407,19 +408,19 @@ class JobPlacing:
         queue.passed_changed = ledger.sites.changed
         if queue.limited:
             for job in queue.pop_exhausted(ledger.scans_so_far(queue)):
-                ledger.about = (job,)
+                ledger.current_jobs = (job,)
                 job.placement_tries += ledger.tries_in_queue(job)
                 self._out_of_tries(job)
-        ledger.about = ()
+        ledger.current_jobs = ()
 
     def _place_from_queue(self, job: Job, spots: Spots) -> None:
-        self.ledger.about = (job,)
+        self.ledger.current_jobs = (job,)
         job.placement_tries += self.ledger.tries_in_queue(job)
         self._place(job, spots)
         array = self.ledger.arrays.get(job.array) if job.array else None
         if array is not None:
             self._unfold(array, self._join_scan)
-        self.ledger.about = ()
+        self.ledger.current_jobs = ()
 
     def _tell_links(self, job: Job) -> None:
         """What was believed of the links that decided: those that its files come over, and, under a policy that goes
@@ -434,14 +435,14 @@ class JobPlacing:
             job.tell(self.ledger.now, "believed_links", believed)
 
     def _policy_broke(self, job: Job, error: PolicyError) -> None:
-        self.ledger.about = (job,)
+        self.ledger.current_jobs = (job,)
         job.placement_tries += self.ledger.tries_in_queue(job)
         self.ending.end(job, JobState.FAILED, error.for_user())
-        self.ledger.about = ()
+        self.ledger.current_jobs = ()
 
     def _raised(self, jobs: Sequence[Job]) -> None:
         """What was raised on one of these is raised on each: they ask for the same."""
-        self.ledger.about = tuple(jobs)
+        self.ledger.current_jobs = tuple(jobs)
 
     def _out_of_tries(self, job: Job) -> None:
         tries = tries_in_words(self.ledger.placement_tries_max(job))
@@ -452,7 +453,7 @@ class JobPlacing:
     def _preempt_for(self, job: Job) -> None:
         """A high-priority job that waits takes places of low-priority ones, where that is allowed and of use."""
         ledger = self.ledger
-        ledger.about = (job,)
+        ledger.current_jobs = (job,)
         victims = self.preemption.look(job)
         if isinstance(victims, Victims):
             self.ending.leave_placement_queue(job, placed=True)
@@ -463,26 +464,26 @@ class JobPlacing:
                 victim.tell(ledger.now, "preempted_for_places", job.id)
             self._place(job, victims.spots, victims.jobs)
             self._unfold_later(job)
-        ledger.about = ()
+        ledger.current_jobs = ()
 
     def claim_early(self) -> None:
         """Jobs whose plans are near claim their places, as far as that can be paid for."""
         ledger = self.ledger
         self.early.settle()
         while (job := self.early.due()) is not None:
-            ledger.about = (job,)
+            ledger.current_jobs = (job,)
             plan, until = job.planned, self.early.until(job)
             self.ending.leave_placement_queue(job, placed=True)
             self.early.note(job, until)
             job.tell(ledger.now, "claims_early", until - ledger.now)
             self._place(job, plan.spots, start_at=plan.at, early_until=until)
             self._unfold_later(job)
-        ledger.about = ()
+        ledger.current_jobs = ()
 
     def _unfold_later(self, job: Job) -> None:
         """An element of an array has places: the next may come."""
         if job.array in self.ledger.arrays:
-            self.ledger.to_unfold[job.array] = None
+            self.ledger.follow_ups.add(Work.UNFOLD, job.array)
 
     def _place(
         self,

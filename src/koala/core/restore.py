@@ -15,6 +15,7 @@ import msgspec
 from koala.core.lifecycle import ENDED, GIVEN_BACK, IN_CLAIMING_QUEUE, JobState
 from koala.core.placement import JobPlacing
 from koala.core.state.encoded import INFINITY, Time, known_time
+from koala.core.state.follow_ups import Work
 from koala.core.state.forecasts import LinkSeries
 from koala.core.state.job import ComponentClaim, FileTransfer, Job, JobPlaces, Seen, TransferKey
 from koala.core.state.ledger import Ledger
@@ -100,18 +101,16 @@ class _Restoring:
             if job.array in ledger.arrays:
                 job.join_array(ledger.arrays[job.array])
         over = {each.job for each in snapshot.turned if each.outcome is not None}
-        ledger.turned = [
-            *snapshot.turned,
-            *(
-                EndedJob(job=other, outcome=JobOutcome.CANCELLED, started=False)  # an operator took it out
-                for other in ledger.dependents
-                if other not in ledger.jobs and other not in over and ledger.array_of(other) is None
-            ),
-        ]
-        ledger.turned_told = snapshot.turned_told
-        ledger.to_cancel = {
-            job.array: None for job in ledger.jobs.values() if job.array and job.array not in ledger.arrays
-        }
+        for became in snapshot.turned:
+            first = became is snapshot.turned[0]
+            ledger.follow_ups.add(Work.NOTIFY_DEPENDENTS, became, snapshot.turned_told if first else None)
+        for other in ledger.dependents:
+            if other not in ledger.jobs and other not in over and ledger.array_of(other) is None:
+                gone = EndedJob(job=other, outcome=JobOutcome.CANCELLED, started=False)  # an operator took it out
+                ledger.note_dependency(gone)
+        for job in ledger.jobs.values():
+            if job.array and job.array not in ledger.arrays:
+                ledger.follow_ups.add(Work.CANCEL_ELEMENTS, job.array)
         self._restore_transfers()
         self._restore_forecasts()
         self._restore_claims()
@@ -121,11 +120,9 @@ class _Restoring:
             self._restore_timer(known_time(at), what, whom)
         self._restore_links()
         # Between events nothing is due of an array but what its timer tells; one that lacks it would wait for ever.
-        ledger.to_unfold = {
-            array.id: None
-            for array in ledger.arrays.values()
-            if array.state is JobState.UNFOLDING and array.timer is None
-        }
+        for array in ledger.arrays.values():
+            if array.state is JobState.UNFOLDING and array.timer is None:
+                ledger.follow_ups.add(Work.UNFOLD, array.id)
         changes = 0 if self._same_grid else 1  # on another grid there may be more for those who wait
         ledger.sites.restored(helped=snapshot.helped + changes, changed=snapshot.changed + changes)
 

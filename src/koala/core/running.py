@@ -15,6 +15,7 @@ from koala.core.failures.blame import Blame
 from koala.core.lifecycle import JobState
 from koala.core.state.checkpoints import JobCheckpoints, still_runs
 from koala.core.state.encoded import INFINITY
+from koala.core.state.follow_ups import Work
 from koala.core.state.job import ComponentClaim, ComponentPhase, Job, JobRun
 from koala.core.state.ledger import Ledger
 from koala.core.state.link_use import sent_between_sites_bit_s
@@ -184,7 +185,6 @@ class JobRunning:
         if job.state is not _RUNNING or len(set(job.placed.spots.sites)) == 1:
             return
         run = job.run
-        self.ledger.about = (job,)
         if event.reason:
             if claim.component not in run.sent:
                 run.unmeasured = run.unmeasured or {}
@@ -201,7 +201,6 @@ class JobRunning:
     def on_accepted(self, event: ComponentAccepted) -> None:
         claim = self.ledger.claims.get(event.token)
         if claim is not None and claim.phase is ComponentPhase.SENT:
-            self.ledger.about = (claim.job,)
             claim.phase = ComponentPhase.ACCEPTED
             claim.held_at = INFINITY  # nobody keeps processors for it there yet
             if not claim.aborting:
@@ -220,7 +219,6 @@ class JobRunning:
         """It waits no more: however long it takes to the barrier now, it has its processors."""
         claim = self.ledger.claims.get(event.token)
         if claim is not None and not claim.aborting:
-            self.ledger.about = (claim.job,)
             claim.stop_timer()
             self._holds(claim)
 
@@ -234,7 +232,6 @@ class JobRunning:
         if claim is None or claim.aborting:
             return
         job = claim.job
-        self.ledger.about = (job,)
         if claim.phase < _CLAIM_READY:
             self._holds(claim)
             self.ledger.sites.sites[claim.site].note_start(job.submitter)
@@ -244,7 +241,7 @@ class JobRunning:
             if job.state is _STARTING:
                 self.open_barrier_if_complete(job)
             elif job.joining:
-                self.ledger.to_join.setdefault(job.id, "")
+                self.ledger.follow_ups.add(Work.JOIN_RUN, job.id)
         elif claim.phase is _CLAIM_RUNNING:
             # It still waits at the barrier: it has not heard that the others are there.
             self._release(job, [claim])
@@ -353,12 +350,12 @@ class JobRunning:
         """Ask the job's sites, or give the claim up when its deadline has passed."""
         ledger = self.ledger
         job = ledger.jobs[job_id]
-        ledger.about = (job,)
+        ledger.current_jobs = (job,)
         job.timer = None
         if job.state is _RUNNING:
             self._ask(job.claims)
             if job.joining and ledger.now >= job.placed.deadline:
-                ledger.to_join[job_id] = "they did not reach the barrier in time"
+                ledger.follow_ups.add(Work.JOIN_RUN, job_id, "they did not reach the barrier in time")
             else:
                 self.look_after_later(job)
             return
@@ -380,7 +377,9 @@ class JobRunning:
             self.ending.claim_failed(job, f"{late} did not reach the barrier in time ({names})")
             return
         self._ask(quiet)
-        ledger.to_leave += [claim.site for claim in quiet if ledger.sites.sites[claim.site].is_shut]
+        for claim in quiet:
+            if ledger.sites.sites[claim.site].is_shut:
+                ledger.follow_ups.add(Work.LEAVE_SITE, claim.site)
         self.look_after_later(job)
 
     def _ask(self, claims: Iterable[ComponentClaim]) -> None:
@@ -400,7 +399,6 @@ class JobRunning:
             return
         job, sites, outcome = claim.job, ledger.sites, event.outcome
         site = sites.sites[claim.site]
-        ledger.about = (job,)
         if still_runs(claim):
             ledger.count_run(claim)
         claim.stop_timer()
@@ -428,7 +426,7 @@ class JobRunning:
         ledger = self.ledger
         for job_id in ledger.sites.sites[index].waiters:
             job = ledger.jobs[job_id]
-            ledger.about = (job,)
+            ledger.current_jobs = (job,)
             if ledger.sites.earmark_is_free(index, job):
                 job.placed.claim_resumed = True
                 ledger.claiming.move(job, ledger.now)
@@ -468,7 +466,8 @@ class JobRunning:
                 ledger.site_error(claim.site, job)
             elif event.outcome is Outcome.UNSUITABLE:
                 self._bar_spawned(job, claim, event.reason or "it does not say why")
-            ledger.to_join[job.id] = f"{site} did not start them: {event.reason or event.outcome}"
+            why = f"{site} did not start them: {event.reason or event.outcome}"
+            ledger.follow_ups.add(Work.JOIN_RUN, job.id, why)
         elif event.outcome is Outcome.TIMED_OUT:
             self._given_back(job, claim)
             self.ending.end(job, JobState.FAILED, f"it ran longer than its walltime on {site}{said_last(event)}")

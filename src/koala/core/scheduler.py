@@ -10,7 +10,7 @@ Each uses only those named after it (``lost`` and ``tasks`` those from ``claimin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
 import msgspec
@@ -34,7 +34,8 @@ from koala.core.staging import JobStaging
 from koala.core.state.checkpoints import CheckpointStatus, JobCheckpoints, checkpoint_status
 from koala.core.state.encoded import INFINITY
 from koala.core.state.expected_starts import ExpectedStart, ExpectedStarts
-from koala.core.state.job import Job
+from koala.core.state.follow_ups import Work
+from koala.core.state.job import Job, job_of_token
 from koala.core.state.ledger import Ledger
 from koala.core.state.snapshots.snapshot import Snapshot, grid_digest, take_snapshot
 from koala.core.story import JobExplanation, JobTraffic, explain, explain_array, job_traffic
@@ -112,7 +113,10 @@ class Scheduler:
         self._probing = LinkProbing(ledger, grid)
         self._expected_starts = ExpectedStarts(ledger)
         self.due_at = INFINITY  # when the driver is to send a ``Tick``, unless it has sent another event by then
-        self._run_at = INFINITY  # the same without the probes of links, for which nothing is run
+        ledger.follow_ups.on(Work.CLAIM, self._claim)
+        ledger.follow_ups.on(Work.TRY_EVERYBODY, self._try_everybody)
+        ledger.follow_ups.on_bounded(Work.CANCEL_ELEMENTS, CANCELLED_AT_ONCE_MAX, self._cancel_elements)
+        ledger.follow_ups.on_bounded(Work.NOTIFY_DEPENDENTS, TOLD_AT_ONCE_MAX, self._holding.notify_dependents)
         self._grid_digest = ""  # made when somebody asks for a snapshot
         self._handlers: dict[type[Any], Callable[[Any], None]] = {
             JobSubmitted: self._placement.on_submitted,
@@ -156,95 +160,95 @@ class Scheduler:
         changes nothing: answers may come late and more than once. Raises ``HandlingError`` for whatever our own code
         raises; then the scheduler is of no use any more.
         """
-        ledger = self.ledger
+        ledger, kind = self.ledger, type(event)
         turn = Turn()
         ledger.commands = ledger.facts = turn.entries
-        ledger.about = ()
         ledger.made_now = 0
-        kind = type(event)
+        ledger.current_jobs = ()
         try:
-            if kind is JobQuarantined:
-                self._handlers[kind](event)  # and nothing that is due: that may be what raised
-            else:
-                now = ledger.now
-                instant_is_new = event.at > now
-                if instant_is_new:
-                    ledger.now = now = event.at
-                    if ledger.preempted_at:
-                        self._placement.preemption.pass_time()
-                    if ledger.planned:
-                        self._placement.plans.look_for_late()
-                if self._run_at <= now:
-                    self._run_due(instant_is_new=instant_is_new, instant_is_over=kind is Tick)
-                    ledger.about = ()
+            if kind is JobQuarantined:  # and nothing that is due: that may be what raised
                 self._handlers[kind](event)
-                if ledger.to_cancel:
-                    self._cancel_elements()
-                if ledger.to_join:
-                    self._spawning.settle()
-                if ledger.turned or ledger.to_unfold:
-                    self._settle()
-                if ledger.to_leave:
-                    self._loss.leave_sites()
-                if ledger.claiming.next_at <= now or ledger.planned or ledger.kept_early:
-                    self._claim_what_is_due()
-                if ledger.forecasts.probe_at <= now:
-                    self._probing.look()
-                if ledger.links.learned.forget_at <= now:
-                    ledger.links.learned.forget_old(now)
-            self._plan_what_is_due()
+                ledger.follow_ups.take_up(Work.REVIEW_SITES)
+            else:
+                self._let_time_pass(event)  # 1. what was due by now
+                ledger.current_jobs = None
+                self._handlers[kind](event)  # 2. the event itself
+                ledger.current_jobs = ()
+                if ledger.claiming.next_at <= ledger.now or ledger.planned or ledger.kept_early:
+                    ledger.follow_ups.add(Work.CLAIM)
+                if ledger.follow_ups.left:
+                    ledger.follow_ups.take_up()  # 3. what follows from both
+                self._look_at_links()
+            self._placement.plan_scans()  # 4. the next pass over those who wait
+            self.due_at = self._next_at()  # 5. the next turn
         except Exception as error:
-            about: Sequence[Job] = ledger.about
-            raise HandlingError(event, [job.id for job in about], error) from error
+            jobs = _jobs_of(event) if ledger.current_jobs is None else [job.id for job in ledger.current_jobs]
+            raise HandlingError(event, jobs, error) from error
         return turn
 
-    def _settle(self) -> None:
-        """Tell all who wait of the jobs that have started or ended, and make the elements that are due by that."""
-        left = TOLD_AT_ONCE_MAX
-        while (self.ledger.turned and left > 0) or self.ledger.to_unfold:
-            left = self._holding.settle(left)
-            self._placement.unfold()
+    def _let_time_pass(self, event: AnyEvent) -> None:
+        """Do everything that time has brought: claiming tries, then alarms, then one pass over each queue.
 
-    def _claim_what_is_due(self) -> None:
+        With an interval of 0 a scan waits for the end of its instant, which a tick announces, so that it
+        sees everything that happened in it.
+        """
         ledger = self.ledger
-        while ledger.claiming.next_at <= ledger.now:
-            self._claiming.claim(ledger.claiming.head())
-        if ledger.kept_early or (ledger.planned and self._placement.early.on):
+        instant_is_new = event.at > ledger.now
+        if instant_is_new:
+            ledger.now = event.at
+            if ledger.preempted_at:
+                self._placement.preemption.pass_time()
+            if ledger.planned:
+                self._placement.plans.look_for_late()
+        now = ledger.now
+        if self.due_at > now:
+            return
+        ledger.before_scans = instant_is_new
+        self._claiming.claim_due()
+        while ledger.timers.fire_next(now):
+            pass
+        ledger.before_scans = False
+        ledger.current_jobs = ()
+        for queue in (ledger.high, ledger.low):
+            due = queue.scan_due_at <= now
+            if ledger.scans_every_event:
+                due = due and (type(event) is Tick or queue.scan_due_at < now)
+            elif not due and instant_is_new and ledger.clock.is_due(queue.high, now):
+                due = self._placement.needs_scan(queue)  # for what has come back in this very instant
+            if due:
+                self._placement.scan(queue)
+
+    def _claim(self, *_: None) -> None:
+        self._claiming.claim_due()
+        if self.ledger.kept_early or (self.ledger.planned and self._placement.early.on):
             self._placement.claim_early()
-        if ledger.turned or ledger.to_unfold:  # claims end jobs, too, and no snapshot tells what is left
-            self._settle()
 
-    def _plan_what_is_due(self) -> None:
-        """Say when the driver must come back: when the next thing is due."""
+    def _try_everybody(self, *_: None) -> None:
+        if self.ledger.planned:  # a plan may come to nothing, and keep what others could have
+            self.ledger.try_everybody()
+
+    def _look_at_links(self) -> None:
         ledger = self.ledger
-        ledger.about = ()
-        sites = ledger.sites
-        if sites.doors_changed:
-            sites.doors_changed = False
-            self._avoidance.review()
-        if sites.shrunk:
-            sites.shrunk = False
-            if ledger.planned:  # a plan may come to nothing by that, and keep what others could have
-                ledger.try_everybody()
-        due_at = ledger.timers.next_at() if ledger.timers.heap else INFINITY
-        if ledger.turned or ledger.to_cancel:  # more than fits into one event
-            due_at = ledger.now
-        if (claim_at := ledger.claiming.next_at) < due_at:
-            due_at = claim_at
-        if ledger.high.size:
-            due_at = min(due_at, self._placement.plan_scan(ledger.high))
-            if (next_at := self._placement.preemption.next_at) is not None:
-                due_at = min(due_at, next_at)
-        if ledger.low.size and (scan_at := self._placement.plan_scan(ledger.low)) < due_at:
-            due_at = scan_at
+        if ledger.forecasts.probe_at <= ledger.now:
+            self._probing.look()
+        if ledger.links.learned.forget_at <= ledger.now:
+            ledger.links.learned.forget_old(ledger.now)
+
+    def _next_at(self) -> float:
+        """When the next thing is due, by everything that keeps times."""
+        ledger, placing = self.ledger, self._placement
+        due_at = min(ledger.claiming.next_at, ledger.high.scan_due_at, ledger.low.scan_due_at)
+        if ledger.timers.heap:
+            due_at = min(due_at, ledger.timers.next_at())
+        if ledger.follow_ups.left:  # more than fits into one turn
+            due_at = min(due_at, ledger.now)
+        if ledger.high.size and (next_at := placing.preemption.next_at) is not None:
+            due_at = min(due_at, next_at)
         if ledger.planned:
-            due_at = min(due_at, self._placement.plans.look_at)
-            if self._placement.early.on:
-                due_at = min(due_at, self._placement.early.next_at)
-        self._run_at = due_at
+            due_at = min(due_at, placing.plans.look_at, placing.early.next_at if placing.early.on else INFINITY)
         if ledger.jobs and ledger.forecasts.probe_at < due_at:  # with no jobs, whatever else happens is soon enough
             due_at = ledger.forecasts.probe_at
-        self.due_at = due_at
+        return due_at
 
     @property
     def last_job(self) -> JobId:
@@ -291,11 +295,6 @@ class Scheduler:
         scheduler = cls(grid, catalogue)
         ledger = scheduler.ledger
         restore(snapshot, ledger, scheduler._placement, same_grid=snapshot.grid == scheduler._digest())
-        queues_due_at = min(ledger.high.scan_due_at, ledger.low.scan_due_at)
-        due_at = min(ledger.timers.next_at(), ledger.claiming.next_at, queues_due_at)
-        if ledger.planned:
-            due_at = min(due_at, scheduler._placement.plans.look_at)
-        scheduler._run_at = due_at
         scheduler.due_at = ledger.now  # for the tick that comes first
         return scheduler
 
@@ -424,32 +423,6 @@ class Scheduler:
             return held_back(demand, planned)
         return refusal_of(demand, ledger.sites.seen_now(), ledger.sites, preempting)
 
-    # ---------------------------------------------------------------------------------------- time
-
-    def _run_due(self, *, instant_is_new: bool, instant_is_over: bool) -> None:
-        """Everything that time has brought: claiming tries, then timers, then scans.
-
-        With an interval of 0 a scan waits for the end of its instant, which a tick announces, so that it
-        sees everything that happened in it.
-        """
-        ledger = self.ledger
-        now = ledger.now
-        ledger.before_scans = instant_is_new
-        while ledger.claiming.next_at <= now:
-            self._claiming.claim(ledger.claiming.head())
-        while ledger.timers.fire_next(now):
-            pass
-        ledger.before_scans = False
-        ledger.about = ()
-        for queue in (ledger.high, ledger.low):
-            due = queue.scan_due_at <= now
-            if ledger.scans_every_event:
-                due = due and (instant_is_over or queue.scan_due_at < now)
-            elif not due and instant_is_new and ledger.clock.is_due(queue.high, now):
-                due = self._placement.needs_scan(queue)  # for what has come back in this very instant
-            if due:
-                self._placement.scan(queue)
-
     def _on_tick(self, event: Tick) -> None:
         """What is due was run before any event is looked at."""
 
@@ -461,28 +434,22 @@ class Scheduler:
         if job is None:
             array = ledger.array_of(event.job)
             if array is not None:
-                ledger.about = (array,)
                 self._ending.cancel_element(array, event.job, array.asked_by(event))
             return
         self._cancel(job, f"cancelled{job.asked_by(event)}")
         if job.spec is not None:  # the array before its elements: no more are made when these end
-            ledger.to_cancel[job.id] = None
+            ledger.follow_ups.add(Work.CANCEL_ELEMENTS, job.id)
 
-    def _cancel_elements(self) -> None:
-        """Those of arrays that were cancelled: so many at once, and the rest when everybody else had a turn."""
-        ledger = self.ledger
-        left = CANCELLED_AT_ONCE_MAX
-        for array in list(ledger.to_cancel):
-            elements = [job for job in ledger.jobs.values() if job.array == array]
-            for job in elements[:left]:
-                self._cancel(job, "cancelled with its array")
-            left -= len(elements)
-            if left < 0:
-                return
-            del ledger.to_cancel[array]
+    def _cancel_elements(self, array: JobId, _: None, most: int) -> int:
+        elements = [job for job in self.ledger.jobs.values() if job.array == array]
+        for job in elements[:most]:
+            self._cancel(job, "cancelled with its array")
+        if len(elements) <= most:
+            self.ledger.follow_ups.drop(Work.CANCEL_ELEMENTS, array)
+        return min(most, len(elements))
 
     def _cancel(self, job: Job, reason: str) -> None:
-        self.ledger.about = (job,)
+        self.ledger.current_jobs = (job,)
         self._ending.end(job, JobState.CANCELLED, reason)
 
     def _on_quarantined(self, event: JobQuarantined) -> None:
@@ -500,3 +467,11 @@ class Scheduler:
         if index is not None:
             self.ledger.sites.resume(index)
             self._running.wake_waiters(index)
+
+
+def _jobs_of(event: AnyEvent) -> list[JobId]:
+    """The job that an event is about, by its number or by that of a component; none for any other event."""
+    if (number := getattr(event, "job", None)) is not None:
+        return [number]
+    token = getattr(event, "token", "")
+    return [job_of_token(token)] if token else []

@@ -68,7 +68,7 @@ class JobStaging:
 
     def _overdue(self, transfer_id: TransferId) -> None:
         transfer = self.ledger.transfers.by_id[transfer_id]
-        self.ledger.about = [self.ledger.jobs[job_id] for job_id in transfer.jobs]
+        self.ledger.current_jobs = [self.ledger.jobs[job_id] for job_id in transfer.jobs]
         self.ledger.transfers.overdue(transfer, self.ledger.now)
         self.ledger.commands.append(CancelTransfer(transfer=transfer.id))
         self._broke(transfer, "it took far longer than estimated")
@@ -78,7 +78,7 @@ class JobStaging:
         transfer = ledger.transfers.by_id.get(event.transfer)
         if transfer is None or transfer.done:
             return
-        ledger.about = jobs = [ledger.jobs[job_id] for job_id in transfer.jobs]
+        ledger.current_jobs = jobs = [ledger.jobs[job_id] for job_id in transfer.jobs]
         assert transfer.timer is not None
         transfer.timer.cancel()
         if not event.ok:
@@ -86,7 +86,7 @@ class JobStaging:
             return
         ledger.transfers.arrived(transfer, ledger.now)
         for job in jobs:
-            ledger.about = (job,)
+            ledger.current_jobs = (job,)
             job.placed.transfers_open -= 1
             job.tell(ledger.now, "file_arrived", transfer.key[0], transfer.key[2])
             if job.state is JobState.STARTING:
@@ -103,7 +103,7 @@ class JobStaging:
             self._watch(transfer)
             return
         for job in jobs:
-            ledger.about = (job,)
+            ledger.current_jobs = (job,)
             why = f"file {file} could not be brought to {ledger.names[target]}: {reason}"
             if fault is not None and fault.is_own:
                 if self.ending.failed_by_itself(job, why):
@@ -130,7 +130,7 @@ class JobStaging:
         """What has started goes on, since its sites keep what it reads; any other job cannot start with it."""
         if job.state not in _NOT_STARTED:
             return
-        self.ledger.about = (job,)
+        self.ledger.current_jobs = (job,)
         job.tell(self.ledger.now, "file_gone", event.file, event.by_whom)
         if job.state in _HAS_PLACES:
             self.ending.back_to_queue(job, f"file {event.file} was forgotten{event.by_whom}", lower=False)

@@ -13,6 +13,7 @@ from typing import TypeAlias
 
 from koala.core.failures.exclusions import NodeExclusions
 from koala.core.lifecycle import JobState
+from koala.core.state.follow_ups import Work
 from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
 from koala.core.state.timers import Alarm
@@ -37,6 +38,7 @@ class SiteAvoidance:
     def __init__(self, ledger: Ledger, exclusions: NodeExclusions) -> None:
         self.ledger = ledger
         self.exclusions = exclusions
+        ledger.follow_ups.on(Work.REVIEW_SITES, self._review)
         ledger.timers.on(Alarm.RESTED, self._rested)
         ledger.timers.on(Alarm.AVOIDED, self._avoided_long)
 
@@ -70,7 +72,7 @@ class SiteAvoidance:
             job.tell(ledger.now, "rests", rest_s)
         self.watch(job)
 
-    def review(self) -> None:
+    def _review(self, *_: None) -> None:
         """Sites have been taken out or put back, or nodes: those who wait may have another way now, or none any
         more."""
         ledger = self.ledger
@@ -81,10 +83,10 @@ class SiteAvoidance:
             if job is None or not (job.avoided or job.avoiding or job_id in concerned):
                 del ledger.avoiders[job_id]
             elif job.state is JobState.WAITING:
-                ledger.about = (job,)
+                ledger.current_jobs = (job,)
                 self.choose(job, ways)
                 self.watch(job)
-        ledger.about = ()
+        ledger.current_jobs = ()
 
     def choose(self, job: Job, ways: dict[Question, Way] | None = None) -> None:
         """It avoids as many of its sites as leave another way: those that are proved to be closed to it before the
@@ -139,14 +141,14 @@ class SiteAvoidance:
 
     def _avoided_long(self, job_id: JobId) -> None:
         job = self.ledger.jobs[job_id]
-        self.ledger.about = (job,)
+        self.ledger.current_jobs = (job,)
         job.timer = None
         self.choose(job)
         self.watch(job)
 
     def _rested(self, job_id: JobId) -> None:
         job = self.ledger.jobs[job_id]
-        self.ledger.about = (job,)
+        self.ledger.current_jobs = (job,)
         self.choose(job)
         self.ledger.rested(job)
         self.watch(job)

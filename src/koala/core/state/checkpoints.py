@@ -113,7 +113,6 @@ class JobCheckpoints:
         if claim is None or claim.aborting:
             return
         job = claim.job
-        self.ledger.about = (job,)
         job.went_on_from.pop(claim.component, None)
         if event.source is not None:
             run = self._run_of(job, event.saved_by)

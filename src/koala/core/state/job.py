@@ -43,6 +43,11 @@ LATE_S_MIN = 1.0
 TransferKey: TypeAlias = tuple[str, tuple[int, int] | None, int]
 
 
+def job_of_token(token: Token) -> JobId:
+    """The job that a component is of."""
+    return int(token.partition(".")[0])
+
+
 class ComponentPhase(enum.IntEnum):
     """How far a claimed component is known to have come."""
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 
 from koala.core.lifecycle import JobState, StateCounts
 from koala.core.state.encoded import INFINITY
+from koala.core.state.follow_ups import FollowUps, Work
 from koala.core.state.forecasts import LinkForecasts
 from koala.core.state.job import ComponentClaim, ComponentPhase, Job
 from koala.core.state.link_use import LinkUse
@@ -96,18 +97,15 @@ class Ledger:
         self.jobs: dict[JobId, Job] = {}
         self.states = StateCounts()  # how many of them are in each state
         self.avoiders: dict[JobId, None] = {}  # jobs that avoid, or did, sites where they failed
-        # The jobs that the core is busy with at this point: should it raise, it is about them.
-        self.about: Sequence[Job] = ()
+        # The jobs that the core is busy with at this point: should it raise, it is about them. None: the event's own.
+        self.current_jobs: Sequence[Job] | None = ()
         self.last_runs: dict[str, tuple[float, ...]] = {}  # by user, in seconds, where plans are made
         self.last_named_runs: dict[str, tuple[float, ...]] = {}  # by user and name of the job, where it has one
         self.preempted_at: list[float] = []  # when jobs were preempted for places of others, within the last hour
         # What jobs keep, or kept lately, before the times of their plans: job, processors, since when, until when.
         self.kept_early: list[tuple[JobId, int, float, float]] = []
         self.ended: OrderedDict[JobId, Job] = OrderedDict()
-        # Sites that components should leave before the event is over: they are unusable or silent.
-        self.to_leave: list[int] = []
-        # Running jobs whose spawned tasks may have come to their barrier ("") or cannot begin any more (why not).
-        self.to_join: dict[JobId, str] = {}
+        self.follow_ups = FollowUps()
         # With an interval of 0, every event that could help brings a scan.
         self.scans_every_event = self.parameters.scan_interval_s == 0
         self.high = PlacementQueue(high=True)
@@ -123,17 +121,12 @@ class Ledger:
         self.planned: dict[JobId, Job] = {}  # waiting jobs that have plans
         self.dependents: dict[JobId, dict[JobId, None]] = {}  # by job those that wait for it
         self.readers: dict[FileName, dict[JobId, None]] = {}  # by input file the jobs that have not ended
-        self.turned: list[EndedJob] = []  # jobs that others wait for and that have just started or ended
-        self.turned_told: JobId = 0  # of the first of these: up to which job those who wait were told
         self.arrays: dict[JobId, Job] = {}  # those that have not ended
         self._array_numbers: list[JobId] = []  # theirs, in order
-        # Arrays that were cancelled, or removed, some elements of which live: these are cancelled some at a time.
-        self.to_cancel: dict[JobId, None] = {}
         self.made_now = 0  # components of the elements that the present event has made, see ``JobPlacing``
-        self.to_unfold: dict[JobId, None] = {}  # arrays of which more elements may be made, or that may be over
         self.claiming = ClaimingQueue()
         self.claims: dict[Token, ComponentClaim] = {}
-        self.sites = Sites(grid)
+        self.sites = Sites(grid, self.follow_ups)
         self.sites.pools.placed, self.sites.pools.jobs = self.claiming, self.jobs
         self.links = LinkUse(self.sites)
         self.forecasts = LinkForecasts(self.sites.view)
@@ -225,7 +218,21 @@ class Ledger:
     def note_turn(self, job: Job, outcome: JobOutcome | None) -> None:
         """The job has started, or ended so: that is looked at once the present event is handled."""
         if job.id in self.dependents:
-            self.turned.append(EndedJob(job=job.id, outcome=outcome, started=job.runs > 0))
+            self.note_dependency(EndedJob(job=job.id, outcome=outcome, started=job.runs > 0))
+
+    def note_dependency(self, became: EndedJob) -> None:
+        """The same of a job that is known by its number only."""
+        self.follow_ups.add(Work.NOTIFY_DEPENDENTS, became)
+
+    @property
+    def dependency_events(self) -> list[EndedJob]:
+        """Jobs that have started or ended, as long as not all that wait for them are notified."""
+        return list(self.follow_ups.of(Work.NOTIFY_DEPENDENTS))
+
+    @property
+    def last_notified(self) -> JobId:
+        """Of those that wait for the first of these the last that is notified; 0 for none."""
+        return next(iter(self.follow_ups.of(Work.NOTIFY_DEPENDENTS).values()), None) or 0
 
     def queue_of(self, job: Job) -> PlacementQueue:
         return self.high if job.high else self.low
@@ -377,12 +384,12 @@ class Ledger:
 
     def _cool_down(self, index: int) -> None:
         site = self.sites.sites[index]
-        self.to_leave.append(index)
+        self.follow_ups.add(Work.LEAVE_SITE, index)
         site.cooling = self.timers.set(self.now + self.parameters.cooldown_s, Alarm.COOLED_DOWN, index)
         self.facts.append(SiteDistrusted(site=site.name, reason=site.record.distrusted))
 
     def _cooled_down(self, index: int) -> None:
-        self.about = ()
+        self.current_jobs = ()
         self.sites.sites[index].cooling = None
         self.sites.probe(index)
 

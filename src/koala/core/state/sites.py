@@ -14,6 +14,7 @@ from typing import NamedTuple
 from koala.core.state.availability import CLOSED, Availability
 from koala.core.state.blame import SiteRecord
 from koala.core.state.encoded import INFINITY
+from koala.core.state.follow_ups import FollowUps, Work
 from koala.core.state.job import ComponentClaim, Job, Seen
 from koala.core.state.nodes.future_nodes import FutureNodes
 from koala.core.state.nodes.pools import BelievedPools
@@ -50,7 +51,8 @@ class ClosedSites(NamedTuple):
 class Sites:
     """All sites, by index, and the view that policies get of them."""
 
-    def __init__(self, grid: Grid) -> None:
+    def __init__(self, grid: Grid, follow_ups: FollowUps) -> None:
+        self._follow_ups = follow_ups
         self.view = View.from_grid(grid)
         self.sites = [SiteBelief(site.name, site.processors) for site in grid.sites]
         for belief, described in zip(self.sites, grid.sites, strict=True):
@@ -79,8 +81,6 @@ class Sites:
         self.changed = 0
         self.accused: dict[int, None] = {}  # sites against which something may be held
         self.node_accused: dict[int, None] = {}  # sites against nodes of which something is held
-        self.doors_changed = False  # whether a site was taken out or put back since somebody looked
-        self.shrunk = False  # whether a site was taken out, or has less for us, since somebody looked
         self.turnover = [0] * len(self.sites)  # how many of our claims have begun and ended at each, since the start
         self.files_told: dict[str, None] = {}  # files whose replicas are not, or no longer, as the grid says
         self._link_demand_bit_s: tuple[int, ...] = ()  # nothing where nothing is on any link
@@ -205,13 +205,14 @@ class Sites:
         if self.availability is not None:
             self._expect_others(index, releases, now)
         site.limit = self.view.limit[index] = quota_processors(processors, site.quota)
-        self.shrunk |= site.limit - site.others < for_us
+        if site.limit - site.others < for_us:
+            self._follow_ups.add(Work.TRY_EVERYBODY)
         self.refresh(index)
 
     def exclusions_changed(self, index: int) -> None:
         """What is held against nodes of the site is not what it was: jobs that wait may have places there now, or
         none any more."""
-        self.doors_changed = True
+        self._opened_or_closed()
         if not self.sites[index].record.nodes:
             self.node_accused.pop(index, None)
 
@@ -219,7 +220,8 @@ class Sites:
         """The site's word on which nodes it has."""
         if named != self.sites[index].named:
             self.sites[index].named = named
-            self.doors_changed |= index in self.node_accused
+            if index in self.node_accused:
+                self._opened_or_closed()
 
     def report_nodes(self, index: int, event: SiteReported, *, awaited: bool) -> None:
         """The site's word on its nodes. ``awaited``: jobs wait whose tasks have a shape, and may fit on what is
@@ -269,16 +271,22 @@ class Sites:
         for number, (due_at, processors) in enumerate(sorted([*site.releases_told, *site.releases])):
             self.availability.hold(index, OthersHold(number), processors, due_at)
 
+    def _opened_or_closed(self, *, has_less: bool = False) -> None:
+        """A site, or a node of one, was taken out or put back: those who wait may have another way now."""
+        self._follow_ups.add(Work.REVIEW_SITES)
+        if has_less:
+            self._follow_ups.add(Work.TRY_EVERYBODY)
+
     def drain(self, index: int, by: str = "") -> None:
         site = self.sites[index]
         site.drained, site.drained_by = True, by
-        self.doors_changed = self.shrunk = True
+        self._opened_or_closed(has_less=True)
         self.refresh(index)
 
     def resume(self, index: int) -> None:
         site = self.sites[index]
         site.drained, site.drained_by = False, ""
-        self.doors_changed = True
+        self._opened_or_closed()
         self._forget_errors(site)
         site.last_error = site.last_error_of = ""
         site.record = SiteRecord()
@@ -293,7 +301,7 @@ class Sites:
     def fall_silent(self, index: int, since: float) -> None:
         """Nothing new goes to the site, until it answers."""
         self.sites[index].silent_since = since
-        self.doors_changed = self.shrunk = True
+        self._opened_or_closed(has_less=True)
         self.refresh(index)
 
     def hear(self, index: int, unfit: str = "") -> None:
@@ -301,14 +309,13 @@ class Sites:
         site = self.sites[index]
         if site.does_not_report or unfit:
             site.silent_since, site.unfit = None, unfit
-            self.doors_changed = True
-            self.shrunk |= unfit != ""
+            self._opened_or_closed(has_less=unfit != "")
             self.refresh(index)
 
     def lose(self, index: int, reason: str) -> None:
         """Nothing new goes to the site, until ``end_loss``."""
         self.sites[index].lost = reason
-        self.doors_changed = self.shrunk = True
+        self._opened_or_closed(has_less=True)
         self.refresh(index)
 
     def end_loss(self, index: int) -> bool:
@@ -317,7 +324,7 @@ class Sites:
         if not site.lost or site.silent_since is not None or any(claim.fenced for claim in site.claims.values()):
             return False
         site.lost = ""
-        self.doors_changed = True
+        self._opened_or_closed()
         self.refresh(index)
         return True
 
@@ -350,7 +357,7 @@ class Sites:
         site.trust = Trust.UNUSABLE
         site.spared = False
         site.record.distrusted = why
-        self.doors_changed = self.shrunk = True
+        self._opened_or_closed(has_less=True)
         site.probe_job = None
         self.refresh(index)
         return True
@@ -401,7 +408,7 @@ class Sites:
             return False
         site.trust = Trust.USABLE
         site.record.distrusted = ""
-        self.doors_changed = True
+        self._opened_or_closed()
         site.probe_job = None
         site.stop_cooling()
         self.refresh(index)
@@ -411,7 +418,7 @@ class Sites:
         """The cool-down is over: let one job try the site."""
         site = self.sites[index]
         site.trust = Trust.PROBING
-        self.doors_changed = True
+        self._opened_or_closed()
         site.probe_job = None
         self.refresh(index)
 

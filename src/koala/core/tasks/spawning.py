@@ -16,6 +16,7 @@ from koala.core.lifecycle import JobState
 from koala.core.placement import JobPlacing
 from koala.core.running import JobRunning
 from koala.core.state.availability import expected_at
+from koala.core.state.follow_ups import Work
 from koala.core.state.job import ComponentPhase, Job
 from koala.core.state.ledger import Ledger
 from koala.mapping.result import NoPlace
@@ -26,6 +27,7 @@ from koala.model.request import (
     JOB_EDGES_MAX,
     JOB_TASKS_MAX,
     InvalidRequestError,
+    JobId,
     JobType,
     Request,
     SiteName,
@@ -54,6 +56,7 @@ class JobSpawning:
         self.ending = ending
         self.running = running
         self.placing = placing
+        ledger.follow_ups.on(Work.JOIN_RUN, self._settle)
 
     def on_spawn_asked(self, event: SpawnAsked) -> None:
         """Claim places for the tasks now, or refuse them: nothing waits for places that a running job lacks."""
@@ -61,7 +64,6 @@ class JobSpawning:
         job = ledger.jobs.get(event.job)
         if job is None:
             return
-        ledger.about = (job,)
         names = event.tasks.names
         if event.tasks in job.spawned:  # asked for twice
             ledger.facts.append(TasksSpawned(job=job.id, tasks=names, places=_places_of(job, names)))
@@ -135,22 +137,19 @@ class JobSpawning:
         for site in set(before.sites) - set(spots.sites):
             ledger.sites.leave(site, job)
 
-    def settle(self) -> None:
-        """Let tasks begin that have all come to the barrier, and withdraw those that cannot begin any more."""
+    def _settle(self, job_id: JobId, reason: str | None) -> None:
+        """Let tasks begin that have all come to the barrier, or withdraw those that cannot begin any more."""
         ledger = self.ledger
-        to_join, ledger.to_join = ledger.to_join, {}
-        for job_id, reason in to_join.items():
-            job = ledger.jobs.get(job_id)
-            if job is None or job.state is not JobState.RUNNING or not job.joining:
-                continue
-            ledger.about = (job,)
-            claims = job.placed.claims[-job.joining :]
-            if reason:
-                self._withdraw(job, reason)
-            elif all(claim is not None and claim.phase is ComponentPhase.READY for claim in claims):
-                job.tell(ledger.now, "spawn_begins", job.spawned[-1].names)
-                self.running.open_for_spawned(job)
-        ledger.about = ()
+        job = ledger.jobs.get(job_id)
+        if job is None or job.state is not JobState.RUNNING or not job.joining:
+            return
+        ledger.current_jobs = (job,)
+        claims = job.placed.claims[-job.joining :]
+        if reason:
+            self._withdraw(job, reason)
+        elif all(claim is not None and claim.phase is ComponentPhase.READY for claim in claims):
+            job.tell(ledger.now, "spawn_begins", job.spawned[-1].names)
+            self.running.open_for_spawned(job)
 
     def _withdraw(self, job: Job, reason: str) -> None:
         """The tasks that were spawned last never begin; what was claimed for them is given back."""

@@ -160,8 +160,8 @@ def take_snapshot(
         last_named_runs=dict(ledger.last_named_runs),
         preempted_at=tuple(ledger.preempted_at),
         learned=tuple(each.copied() for each in ledger.links.learned.applications.values()),
-        turned=tuple(ledger.turned),
-        turned_told=ledger.turned_told,
+        turned=tuple(ledger.dependency_events),
+        turned_told=ledger.last_notified,
         kept_early=tuple(ledger.kept_early),
     )
 
