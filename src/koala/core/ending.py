@@ -131,7 +131,7 @@ class JobEnding:
     def end(self, job: Job, state: JobState, reason: str = "") -> None:
         """The job is over; the core forgets it, and tells the driver all that it needs to keep."""
         ledger = self.ledger
-        if self._is_in_line(job):
+        if job.state is _WAITING and self._is_in_line(job):
             self.leave_placement_queue(job)
         self.give_back(job)
         if job.state is _UNWINDING:
@@ -323,7 +323,8 @@ class JobEnding:
 
     def give_back(self, job: Job, *, saving: bool = False) -> None:
         """Let go of everything that the job holds, is promised or waits for."""
-        job.stop_timer()
+        if job.timer is not None:
+            job.stop_timer()
         placement = job.placement
         if placement is None:
             return

@@ -108,11 +108,11 @@ class JobPlacing:
         if ledger.plans_made and not kept_back and array is None:
             ledger.queue_of(job).note_arrival(job)
         try:
-            job.asks = self.demand_for(job)
+            job.asks = demand = self.demand_for(job)
         except (UnknownPolicyError, UnknownSiteError, PolicyError) as error:
             self.ending.end(job, JobState.FAILED, error.for_user())
             return
-        if job.demand.barred and self._no_site_left(job):
+        if demand.barred and self._no_site_left(job):
             return
         if self.ending.ends_without_input(job):
             return
@@ -134,7 +134,7 @@ class JobPlacing:
         if self.exclusions.some:
             self.ending.avoidance.choose(job)
         try:
-            if queue.patient and queue.scanned_changed != sites.changed:
+            if queue.patient and queue.scanned_generation != sites.generation:
                 self._enqueue(job, tried=False)
                 return
             if not ledger.plans_made:
@@ -154,9 +154,9 @@ class JobPlacing:
         if spots is not None:
             queue.passes(job)
             self._place(job, spots)
-            queue.passed_changed = sites.changed
+            queue.passed_generation = sites.generation
             return
-        queue.passed_changed = sites.changed
+        queue.passed_generation = sites.generation
         job.refused = sites.seen_now()
         if kept is None:
             job.tell(ledger.now, "refused", *self._room_for_tasks(job))
@@ -173,7 +173,7 @@ class JobPlacing:
 
     def _room_for_tasks(self, job: Job) -> tuple[tuple[int, ...], ...]:
         """For how many of its tasks each site has room, where these are more than processors."""
-        if job.asks is not None and not job.demand.groups:
+        if not job.demand.groups:
             return ()  # as nearly all
         shape = next((part.shape for part in job.request.components if part.shape is not None), None)
         if shape is None:
@@ -363,14 +363,9 @@ class JobPlacing:
 
     # --------------------------------------------------------------------------------------- scans
 
-    def plan_scans(self) -> None:
-        """Set the time of the next scan of each queue in which jobs wait."""
-        for queue in (self.ledger.high, self.ledger.low):
-            if queue.size:
-                self._plan_scan(queue)
-
-    def _plan_scan(self, queue: PlacementQueue) -> None:
-        """A scan is due only if something could have changed for a job; one that can find nothing is over at once."""
+    def plan_scan(self, queue: PlacementQueue) -> None:
+        """Where jobs wait, set the time of their next scan. It is due only if something could have changed for one; a
+        scan that can find nothing is over at once."""
         ledger = self.ledger
         if ledger.scans_every_event:
             if queue.is_worth_a_scan(ledger.sites):
@@ -405,7 +400,7 @@ class JobPlacing:
         if queue.high and self.preemption.on:
             for job in self.preemption.in_turn():
                 self._preempt_for(job)
-        queue.passed_changed = ledger.sites.changed
+        queue.passed_generation = ledger.sites.generation
         if queue.limited:
             for job in queue.pop_exhausted(ledger.scans_so_far(queue)):
                 ledger.current_jobs = (job,)
@@ -496,14 +491,15 @@ class JobPlacing:
     ) -> None:
         """The policy found places: bring the files, and claim when L of the longest transfer has passed; or at once,
         as the victims let go of them, where there are any, or before its start where that is planned."""
-        ledger = self.ledger
+        ledger, demand = self.ledger, job.demand
         now = ledger.now
-        job.stop_timer()
+        if job.timer is not None:
+            job.stop_timer()
         job.placed_at = now
         job.placement = placed = JobPlaces(spots, ledger.places(spots), now, early_until=early_until)
         if ledger.links.concerns(job):
             ledger.links.add(job)
-        transfer_s = self.staging.transfer_files(job) if job.demand.has_files else 0.0
+        transfer_s = self.staging.transfer_files(job) if demand.has_files else 0.0
         placed.start_at = job.start_estimate = now + transfer_s if start_at is None else max(now, start_at)
         if job.first_start_estimate is None:
             job.first_start_estimate = job.start_estimate
@@ -530,6 +526,6 @@ class JobPlacing:
             return
         # No time passes between placement and claim, so what the policy saw idle is idle.
         job.count_claiming_try()
-        for component in job.demand.claiming_order or range(len(spots.sites)):
+        for component in demand.claiming_order or range(len(spots.sites)):
             self.running.start_component(job, component)
         self.running.all_claimed(job)

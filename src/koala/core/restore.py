@@ -124,7 +124,7 @@ class _Restoring:
             if array.state is JobState.UNFOLDING and array.timer is None:
                 ledger.follow_ups.add(Work.UNFOLD, array.id)
         changes = 0 if self._same_grid else 1  # on another grid there may be more for those who wait
-        ledger.sites.restored(helped=snapshot.helped + changes, changed=snapshot.changed + changes)
+        ledger.sites.restored(snapshot.changed + changes, gains=snapshot.helped + changes)
 
     def _site(self, number: int) -> int:
         """The index of a site that must be there."""

@@ -89,7 +89,8 @@ class JobRunning:
         """Claim the component's processors: have it started at its site, where it waits at the barrier."""
         ledger = self.ledger
         placed = job.placed
-        site, size = placed.at(component)
+        spots = placed.spots
+        site, size = spots.sites[component], spots.sizes[component]
         claim = ComponentClaim(job.next_token(), job.id, component, site, size)
         claim.bind(job)
         runs = job.state is _RUNNING  # then it holds tasks that were spawned
@@ -113,7 +114,7 @@ class JobRunning:
                 component=0 if job.request.flexible is not None else component,
                 part=component,
                 parts=len(placed.claims),
-                tasks=tasks_of(job.demand, placed.spots, component),
+                tasks=tasks_of(job.demand, spots, component),
                 begin_at=_finite(placed.start_at),
                 barrier_timeout_s=self._barrier_patience_s(job),
                 run=job.runs if runs else job.runs + 1,
@@ -164,7 +165,8 @@ class JobRunning:
         placed.deadline = max(placed.start_at, ledger.now) + ledger.parameters.barrier_timeout_s
         if placed.early_until is not None:
             placed.deadline = min(placed.deadline, placed.early_until)
-        job.stop_timer()
+        if job.timer is not None:
+            job.stop_timer()
         self.look_after_later(job)
         if placed.ready:
             self.open_barrier_if_complete(job)
@@ -236,7 +238,8 @@ class JobRunning:
             self._holds(claim)
             self.ledger.sites.sites[claim.site].note_start(job.submitter)
             claim.phase = _CLAIM_READY
-            claim.stop_timer()
+            if claim.timer is not None:
+                claim.stop_timer()
             job.placed.ready += 1
             if job.state is _STARTING:
                 self.open_barrier_if_complete(job)
@@ -401,7 +404,8 @@ class JobRunning:
         site = sites.sites[claim.site]
         if still_runs(claim):
             ledger.count_run(claim)
-        claim.stop_timer()
+        if claim.timer is not None:
+            claim.stop_timer()
         if claim.held_at != INFINITY and outcome not in NEVER_HELD:
             ledger.count_held(claim)
         sites.free(claim)
@@ -432,8 +436,8 @@ class JobRunning:
                 ledger.claiming.move(job, ledger.now)
 
     def _one_done(self, job: Job, claim: ComponentClaim, nodes: tuple[str, ...]) -> None:
-        run = job.run
-        job.placed.claims[claim.component] = None
+        run, placed = job.run, job.placed
+        placed.claims[claim.component] = None
         run.outstanding -= 1
         if job.request.outputs_of(claim.component):
             run.workspaces = run.workspaces or {}

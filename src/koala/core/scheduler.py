@@ -10,7 +10,7 @@ Each uses only those named after it (``lost`` and ``tasks`` those from ``claimin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -178,11 +178,15 @@ class Scheduler:
                     ledger.follow_ups.add(Work.CLAIM)
                 if ledger.follow_ups.left:
                     ledger.follow_ups.take_up()  # 3. what follows from both
-                self._look_at_links()
-            self._placement.plan_scans()  # 4. the next pass over those who wait
+                if ledger.forecasts.probe_at <= ledger.now or ledger.links.learned.forget_at <= ledger.now:
+                    self._look_at_links()
+            for queue in (ledger.high, ledger.low):
+                if queue.size:
+                    self._placement.plan_scan(queue)  # 4. the next pass over those who wait
             self.due_at = self._next_at()  # 5. the next turn
         except Exception as error:
-            jobs = _jobs_of(event) if ledger.current_jobs is None else [job.id for job in ledger.current_jobs]
+            current: Sequence[Job] | None = ledger.current_jobs
+            jobs = _jobs_of(event) if current is None else [job.id for job in current]
             raise HandlingError(event, jobs, error) from error
         return turn
 
@@ -237,9 +241,10 @@ class Scheduler:
     def _next_at(self) -> float:
         """When the next thing is due, by everything that keeps times."""
         ledger, placing = self.ledger, self._placement
-        due_at = min(ledger.claiming.next_at, ledger.high.scan_due_at, ledger.low.scan_due_at)
-        if ledger.timers.heap:
-            due_at = min(due_at, ledger.timers.next_at())
+        due_at = ledger.timers.next_at() if ledger.timers.heap else INFINITY
+        for at in (ledger.claiming.next_at, ledger.high.scan_due_at, ledger.low.scan_due_at):
+            if at < due_at:
+                due_at = at
         if ledger.follow_ups.left:  # more than fits into one turn
             due_at = min(due_at, ledger.now)
         if ledger.high.size and (next_at := placing.preemption.next_at) is not None:

@@ -95,7 +95,7 @@ class ExpectedStarts:
             return None
         plans = tuple([_as_known(each) for each in line])
         # A job may have been kept off a site, or planned elsewhere, without any change of what is held.
-        as_of = (availability.changes, self._ledger.sites.changed, self._ledger.now, plans)
+        as_of = (availability.changes, self._ledger.sites.generation, self._ledger.now, plans)
         if as_of != self._as_of:
             self._as_of = as_of
             self._expected = {}

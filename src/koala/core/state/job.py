@@ -424,9 +424,10 @@ class Job(_JobLinks):
     @property
     def demand(self) -> Demand:
         """What it asks for, in numbers."""
-        if self.asks is None:
+        demand = self.asks
+        if demand is None:
             raise MissingPartError(self.id, "demand", str(self.state))
-        return self.asks
+        return demand
 
     @property
     def planned(self) -> StartPlan:
@@ -451,7 +452,8 @@ class Job(_JobLinks):
     @property
     def run(self) -> JobRun:
         """The run of a job that has passed its barrier."""
-        run = self.placed.run
+        placement = self.placement
+        run = None if placement is None else placement.run
         if run is None:
             raise MissingPartError(self.id, "run", str(self.state))
         return run

@@ -249,9 +249,10 @@ class Ledger:
 
     def tries_in_queue(self, job: Job) -> int:
         """How often the waiting job has been tried since it entered its queue; a job that rests is not tried."""
-        if job.id in self.queue_of(job).resting:
+        queue = self.high if job.high else self.low
+        if job.id in queue.resting:
             return 0
-        return self.scans_so_far(self.queue_of(job)) - job.entered_scan
+        return self.scans_so_far(queue) - job.entered_scan
 
     def enqueue(self, job: Job, *, tried: bool, rest_s: float = 0.0) -> None:
         """Put the job at the tail of its placement queue, after a rest of ``rest_s``; ``tried`` says that it has just
@@ -312,7 +313,8 @@ class Ledger:
 
     def placement_tries_max(self, job: Job) -> int | None:
         """How many failed tries in a row make the job's submission fail."""
-        return first_given(job.request.placement_tries_max, self.parameters.placement_tries_max)
+        own = job.request.placement_tries_max
+        return self.parameters.placement_tries_max if own is None else own
 
     def change_demand(self, job: Job, demand: Demand) -> None:
         """What a waiting job asks for changes, as by what it must not or need not avoid."""
@@ -358,7 +360,8 @@ class Ledger:
     def count_run(self, claim: ComponentClaim) -> None:
         """A component that ran ends, or is ended now: the time for which it used its GPUs counts once."""
         job = claim.job
-        if job.asks is not None and not job.demand.groups:
+        demand = job.asks
+        if demand is not None and not demand.groups:
             return  # its tasks are plain, as nearly all are
         if claim.phase is not ComponentPhase.RUNNING or job.started_at is None:
             return
@@ -403,6 +406,8 @@ def _stands_before(job: Job, other: Job) -> bool:
 
 def _files_read(request: Request) -> tuple[FileName, ...]:
     """The input files of all components, each once."""
+    if len(request.components) == 1 and not request.components[0].input_files:
+        return ()
     # Components of one job often share one list.
     lists = {id(each.input_files): each.input_files for each in request.components if each.input_files}
     return tuple(dict.fromkeys([file.name for files in lists.values() for file in files])) if lists else ()

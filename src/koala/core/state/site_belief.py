@@ -141,7 +141,7 @@ class SiteBelief(_SiteLinks):
     @property
     def is_closed(self) -> bool:
         """Whether nothing new goes there, however well it does."""
-        return self.drained or self.lost != "" or self.does_not_report
+        return self.drained or self.lost != "" or self.silent_since is not None or self.unfit != ""
 
     @property
     def does_not_report(self) -> bool:

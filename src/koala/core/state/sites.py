@@ -1,8 +1,8 @@
 """What the core believes of each site: processors, who holds them, and whether the site can be trusted; and what
 placed jobs ask of the links between sites.
 
-``Sites`` keeps the policies' view of the grid up to date. ``changed`` counts every change of what is idle or of what
-is on the links, ``helped`` those by which more became free; a queue that has been scanned since the last one need
+``Sites`` keeps the policies' view of the grid up to date. ``generation`` counts every change of what is idle or
+on the links, ``gains`` those by which more became free; a queue that has been scanned since the last one need
 not be scanned again.
 """
 
@@ -77,8 +77,8 @@ class Sites:
         # When processors come free; only kept where plans are made.
         self.availability = Availability(len(self.sites)) if grid.scheduler.plan_depth else None
         self.ahead = None if self.availability is None else self.nodes_by(self.availability)
-        self.helped = 0
-        self.changed = 0
+        self.gains = 0
+        self.generation = 0
         self.accused: dict[int, None] = {}  # sites against which something may be held
         self.node_accused: dict[int, None] = {}  # sites against nodes of which something is held
         self.turnover = [0] * len(self.sites)  # how many of our claims have begun and ended at each, since the start
@@ -130,9 +130,9 @@ class Sites:
         seen = self.view.idle
         before = seen[index]
         if idle != before:
-            self.changed += 1
+            self.generation += 1
             if idle > before:
-                self.helped += 1
+                self.gains += 1
             seen[index] = idle
         if self.availability is not None:
             self.availability.set_base(index, CLOSED if shut else free - site.promised)
@@ -151,8 +151,8 @@ class Sites:
 
     def seen_now(self) -> Seen:
         """What a try would see now, as a value; the same one as long as nothing changes."""
-        if self._seen_as_of != self.changed:
-            self._seen_as_of = self.changed
+        if self._seen_as_of != self.generation:
+            self._seen_as_of = self.generation
             self._seen = tuple(self.view.idle), self._link_demand_bit_s
         return self._seen
 
@@ -160,9 +160,9 @@ class Sites:
         """Jobs ask more or less of the links than before; less may help one that waits."""
         demand_bit_s = self.view.link_demand_bit_s
         self._link_demand_bit_s = tuple(demand_bit_s) if any(demand_bit_s) else ()
-        self.changed += 1
+        self.generation += 1
         if helped:
-            self.helped += 1
+            self.gains += 1
 
     def put(self, index: int, belief: SiteBelief) -> None:
         """Go on from what was believed of the site before a restart."""
@@ -176,20 +176,20 @@ class Sites:
         if belief.machines:
             self.view.lans.measured(index, belief.machines)
 
-    def restored(self, *, helped: int, changed: int) -> None:
+    def restored(self, generation: int, *, gains: int) -> None:
         """All beliefs, claims and jobs are in place: go on from these counts."""
         for index in range(len(self.sites)):
             self.refresh(index)
-        self.helped = helped
-        self.changed = changed
+        self.gains = gains
+        self.generation = generation
         self._seen = tuple(self.view.idle), self._link_demand_bit_s
-        self._seen_as_of = changed
+        self._seen_as_of = generation
 
     def files_changed(self, file: str) -> None:
         """Replicas have come or gone: a job that could not be placed may fit now."""
         self.files_told[file] = None
-        self.changed += 1
-        self.helped += 1
+        self.generation += 1
+        self.gains += 1
 
     # ------------------------------------------------------------------------------ what the site says
 
@@ -232,16 +232,16 @@ class Sites:
             site.nodes, site.shown = event.nodes, shown
             self.pools.changed(index)
             if awaited:
-                self.changed += 1
-                self.helped += 1
+                self.generation += 1
+                self.gains += 1
 
     def report_machines(self, index: int, machines: tuple[tuple[int, float, float], ...]) -> None:
         """What was measured of the site's machines: jobs of tasks may fit that did not, or no more."""
         if machines != self.sites[index].machines:
             self.sites[index].machines = machines
             self.view.lans.measured(index, machines)
-            self.changed += 1
-            self.helped += 1
+            self.generation += 1
+            self.gains += 1
 
     def _expect_others(self, index: int, releases: Sequence[tuple[float, int]], now: float) -> None:
         """What the site says of ends counts; of the rest each is due a default walltime after it was first seen."""

@@ -76,12 +76,12 @@ class PlacementQueue(_QueueLinks):
     """
 
     high: bool
-    # When the next scan is due, and the sites' counts of changes when the last one began. A pass is a scan, or
-    # the try of a job that has just come: what it took is no reason to try patient jobs again.
+    # When the next scan is due, and the gains and the generation of the sites when the last one began. A pass is a
+    # scan, or the try of a job that has just come: what it took is no reason to try patient jobs again.
     scan_due_at: Time = INFINITY
-    scanned_helped: int = 0
-    scanned_changed: int = 0
-    passed_changed: int = 0  # the same when the last pass was over
+    scanned_gains: int = 0
+    scanned_generation: int = 0
+    passed_generation: int = 0  # that of the end of the last pass
     next_position: int = 0
     untried: bool = False
     scans: int = 0
@@ -134,11 +134,11 @@ class PlacementQueue(_QueueLinks):
 
         Steady jobs are only helped by more idle processors or less on the links, others by any change.
         """
-        if self.untried or self.scanned_helped != sites.helped:
+        if self.untried or self.scanned_gains != sites.gains:
             return True
-        if self._fickle > 0 and self.scanned_changed != sites.changed:
+        if self._fickle > 0 and self.scanned_generation != sites.generation:
             return True
-        return self.patient > 0 and self.passed_changed != sites.changed
+        return self.patient > 0 and self.passed_generation != sites.generation
 
     @property
     def smallest_need(self) -> int:
@@ -149,8 +149,8 @@ class PlacementQueue(_QueueLinks):
     def scan_begins(self, sites: Sites) -> None:
         """A scan sees everything up to now."""
         self.scan_due_at = INFINITY
-        self.scanned_helped = sites.helped
-        self.scanned_changed = sites.changed
+        self.scanned_gains = sites.gains
+        self.scanned_generation = sites.generation
 
     def note_arrival(self, job: Job) -> None:
         """Where plans are made, the job has a place in line from now on, whether it waits or not."""
@@ -179,10 +179,12 @@ class PlacementQueue(_QueueLinks):
 
     def stand(self, job: Job) -> None:
         """Enter the job at the position that it has been given."""
-        self._enter(job, self.standing.joins(job))
+        demand = job.demand
+        self._enter(job, demand, self.standing.joins(job))
         self.size += 1
         self.joined += 1
-        self._count_demand(job.demand, 1)
+        if demand.groups or not demand.steady:
+            self._count_demand(demand, 1)
         if job.exhausted_at_scan is not None:
             self.limited += 1
             heapq.heappush(self._limits, (job.exhausted_at_scan, job.position, job))
@@ -190,13 +192,13 @@ class PlacementQueue(_QueueLinks):
                 self._limits = [entry for entry in self._limits if _is_limit(entry)]
                 heapq.heapify(self._limits)
 
-    def _enter(self, job: Job, key: Any) -> None:
-        group = self.groups.get(job.demand.key)
+    def _enter(self, job: Job, demand: Demand, key: Any) -> None:
+        group = self.groups.get(demand.key)
         if group is None:
-            group = self.standing.group(job.demand, timed=self.by_arrival)
-            self.groups[job.demand.key] = group
+            group = self.standing.group(demand, timed=self.by_arrival)
+            self.groups[demand.key] = group
             self._group_sequence += 1
-            insort(self.by_least, (job.demand.least, self._group_sequence, group))
+            insort(self.by_least, (demand.least, self._group_sequence, group))
         group.insert(job, key)
 
     def _leave(self, job: Job) -> DemandGroup:
@@ -216,7 +218,7 @@ class PlacementQueue(_QueueLinks):
         """The job got a plan or lost it, or has waited for too long: by some orders it stands elsewhere by that."""
         if self.standing.moves and job.position >= 0:
             self._leave(job)
-            self._enter(job, self.standing.moved(job))
+            self._enter(job, job.demand, self.standing.moved(job))
 
     def rearrange(self) -> None:
         """The order of all is another one."""
@@ -262,7 +264,7 @@ class PlacementQueue(_QueueLinks):
         self._leave(job)
         job.asks = demand
         self._count_demand(demand, 1)
-        self._enter(job, self.standing.moved(job))
+        self._enter(job, demand, self.standing.moved(job))
         self.untried = True
 
     def take(self, job: Job, *, placed: bool) -> None:
@@ -274,7 +276,8 @@ class PlacementQueue(_QueueLinks):
             job.exhausted_at_scan = None
             self.limited -= 1
         self.size -= 1
-        self._count_demand(group.demand, -1)
+        if group.demand.groups or not group.demand.steady:
+            self._count_demand(group.demand, -1)
         if not self.size:
             self.scan_due_at = INFINITY
 
@@ -313,7 +316,7 @@ class PlacementQueue(_QueueLinks):
     def scan_in_vain(self, sites: Sites) -> None:
         """A scan in which nobody can be placed, because no site has enough for any job here."""
         self.scan_begins(sites)
-        self.passed_changed = sites.changed
+        self.passed_generation = sites.generation
         self.scans += 1
         self.seen = [(-1, sites.seen_now())]
 

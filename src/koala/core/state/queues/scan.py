@@ -133,11 +133,14 @@ class _Scan:
         idle = view.idle
         most, total = max(idle), sum(idle)
         candidates: list[tuple[Any, int, DemandGroup]] = []
+        from_the_head = start is None and not by_user
         for _, sequence, group in queue.by_least[: bisect_left(queue.by_least, (most + 1,))]:
-            if group.demand.total <= total:
-                rank = group.first() if start is None else group.after(start)
-                if rank is not None:
-                    candidates.append((rank, sequence, group))
+            if group.demand.total > total:
+                continue
+            if from_the_head:
+                candidates.append((group.keys[0], sequence, group))
+            elif (rank := group.first() if start is None else group.after(start)) is not None:
+                candidates.append((rank, sequence, group))
         heapq.heapify(candidates)
         latest_end: dict[int, float] = {}  # by group: jobs that end later would put a plan off
         again: list[tuple[int, DemandGroup]] = []  # those to be tried after the next placement
