@@ -160,29 +160,30 @@ class Scheduler:
         changes nothing: answers may come late and more than once. Raises ``HandlingError`` for whatever our own code
         raises; then the scheduler is of no use any more.
         """
-        ledger, kind = self.ledger, type(event)
+        ledger, handler = self.ledger, self._handlers[type(event)]
         turn = Turn()
         ledger.commands = ledger.facts = turn.entries
         ledger.made_now = 0
         ledger.current_jobs = ()
         try:
-            if kind is JobQuarantined:  # and nothing that is due: that may be what raised
-                self._handlers[kind](event)
+            if type(event) is JobQuarantined:  # and nothing that is due: that may be what raised
+                handler(event)
                 ledger.follow_ups.take_up(Work.REVIEW_SITES)
             else:
-                self._let_time_pass(event)  # 1. what was due by now
+                now = self._let_time_pass(event)  # 1. what was due by now
                 ledger.current_jobs = None
-                self._handlers[kind](event)  # 2. the event itself
+                handler(event)  # 2. the event itself
                 ledger.current_jobs = ()
-                if ledger.claiming.next_at <= ledger.now or ledger.planned or ledger.kept_early:
+                if ledger.planned or ledger.claiming.next_at <= now or ledger.kept_early:
                     ledger.follow_ups.add(Work.CLAIM)
                 if ledger.follow_ups.left:
                     ledger.follow_ups.take_up()  # 3. what follows from both
-                if ledger.forecasts.probe_at <= ledger.now or ledger.links.learned.forget_at <= ledger.now:
+                if ledger.forecasts.probe_at <= now or ledger.links.learned.forget_at <= now:
                     self._look_at_links()
-            for queue in (ledger.high, ledger.low):
-                if queue.size:
-                    self._placement.plan_scan(queue)  # 4. the next pass over those who wait
+            if ledger.high.size:  # 4. the next pass over those who wait
+                self._placement.plan_scan(ledger.high)
+            if ledger.low.size:
+                self._placement.plan_scan(ledger.low)
             self.due_at = self._next_at()  # 5. the next turn
         except Exception as error:
             current: Sequence[Job] | None = ledger.current_jobs
@@ -190,8 +191,8 @@ class Scheduler:
             raise HandlingError(event, jobs, error) from error
         return turn
 
-    def _let_time_pass(self, event: AnyEvent) -> None:
-        """Do everything that time has brought: claiming tries, then alarms, then one pass over each queue.
+    def _let_time_pass(self, event: AnyEvent) -> float:
+        """Do all that time has brought: claiming tries, then alarms, then one pass over each queue. Returns the time.
 
         With an interval of 0 a scan waits for the end of its instant, which a tick announces, so that it
         sees everything that happened in it.
@@ -206,7 +207,7 @@ class Scheduler:
                 self._placement.plans.look_for_late()
         now = ledger.now
         if self.due_at > now:
-            return
+            return now
         ledger.before_scans = instant_is_new
         self._claiming.claim_due()
         while ledger.timers.fire_next(now):
@@ -221,6 +222,7 @@ class Scheduler:
                 due = self._placement.needs_scan(queue)  # for what has come back in this very instant
             if due:
                 self._placement.scan(queue)
+        return now
 
     def _claim(self, *_: None) -> None:
         self._claiming.claim_due()
@@ -240,17 +242,16 @@ class Scheduler:
 
     def _next_at(self) -> float:
         """When the next thing is due, by everything that keeps times."""
-        ledger, placing = self.ledger, self._placement
-        due_at = ledger.timers.next_at() if ledger.timers.heap else INFINITY
-        for at in (ledger.claiming.next_at, ledger.high.scan_due_at, ledger.low.scan_due_at):
-            if at < due_at:
-                due_at = at
+        ledger, high, timers = self.ledger, self.ledger.high, self.ledger.timers
+        alarm_at = timers.next_at() if timers.heap else INFINITY
+        due_at = min(alarm_at, ledger.claiming.next_at, high.scan_due_at, ledger.low.scan_due_at)
         if ledger.follow_ups.left:  # more than fits into one turn
             due_at = min(due_at, ledger.now)
-        if ledger.high.size and (next_at := placing.preemption.next_at) is not None:
+        if high.size and (next_at := self._placement.preemption.next_at) is not None:
             due_at = min(due_at, next_at)
         if ledger.planned:
-            due_at = min(due_at, placing.plans.look_at, placing.early.next_at if placing.early.on else INFINITY)
+            plans, early = self._placement.plans, self._placement.early
+            due_at = min(due_at, plans.look_at, early.next_at if early.on else INFINITY)
         if ledger.jobs and ledger.forecasts.probe_at < due_at:  # with no jobs, whatever else happens is soon enough
             due_at = ledger.forecasts.probe_at
         return due_at

@@ -119,15 +119,14 @@ class Sites:
 
     def refresh(self, index: int) -> None:
         """Work out again what policies may use of the site."""
-        site = self.sites[index]
+        site, seen = self.sites[index], self.view.idle
         site.pool = None
         self.pools.changes += 1
         free = site.limit - site.others - site.ours - site.earmarked
         idle = free - site.promised if self.hold_placed else free
-        shut = site.is_closed or (site.trust is not _USABLE and site.is_shut)
+        shut = site.is_closed if site.trust is _USABLE else site.is_shut
         if idle < 0 or shut:
             idle = 0
-        seen = self.view.idle
         before = seen[index]
         if idle != before:
             self.generation += 1
