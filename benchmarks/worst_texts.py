@@ -18,7 +18,7 @@ import msgspec
 from koala.core import Scheduler
 from koala.daemon.service.submissions import try_out
 from koala.daemon.service.submitted_texts import Unreadable, read_submission, with_clusters
-from koala.model.api import Submission
+from koala.model.api.questions import Submission
 from koala.model.grid import Grid, Link, Links, SchedulerParameters, Site
 from koala.model.messages import CancelAsked, JobSubmitted, SiteReported, Tick
 from koala.model.nodes import NodeClass, NodeSize

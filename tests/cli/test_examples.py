@@ -16,7 +16,7 @@ from koala.cli.examples import Example, read_named, shipped
 from koala.descriptions import is_graph, read_application, read_graph, read_grid, read_job, read_machines
 from koala.descriptions.study.form import read_study_text
 from koala.descriptions.workload.form import read_workload
-from koala.model.api import Submission
+from koala.model.api.questions import Submission
 from tests.support.daemon_world import OWNER, job_text, open_daemon
 
 T = TypeVar("T")

@@ -14,7 +14,7 @@ import pytest
 from koala.client import Client, UnavailableError, UnreachableError
 from koala.daemon.service.data import files as catalogue_calls
 from koala.files.sources import UrlSource
-from koala.model.api import Registration, Replication
+from koala.model.api.questions import Registration, Replication
 from koala.model.errors import UnavailableError as ServiceUnavailable
 from koala.model.grid import Link, Links
 from tests.support.api_world import World, client_of, error_of, in_world

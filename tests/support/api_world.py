@@ -20,7 +20,8 @@ from koala.daemon.service.principal import owner
 from koala.daemon.service.service import Service
 from koala.daemon.service.tokens import AccessTokens
 from koala.daemon.workers.pool import Workers
-from koala.model.api import Scope, TokenWish
+from koala.model.api import Scope
+from koala.model.api.questions import TokenWish
 from koala.model.grid import Grid, SchedulerParameters, Site, SiteKind
 from tests.support.daemon_world import open_daemon
 

@@ -17,7 +17,8 @@ from koala.daemon.service.principal import Principal
 from koala.daemon.service.principal import owner as owner_of
 from koala.daemon.service.service import Service
 from koala.daemon.workers.pool import Workers
-from koala.model.api import JobDetail, JobSummary, Scope, Submission, Submitted
+from koala.model.api import JobDetail, JobSummary, Scope, Submitted
+from koala.model.api.questions import Submission
 from koala.model.grid import Grid, Link, Links, SchedulerParameters, Site, SiteKind
 from koala.model.messages import CancelAsked
 from koala.policies import Catalogue

@@ -6,6 +6,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
+import msgspec
+
 from koala.model.api import (
     ComponentRun,
     JobDetail,
@@ -102,10 +104,11 @@ def link_state(source: str, target: str, measured_mbit_s: float | None = None) -
     bandwidth = LinkQuantity(declared=100.0, believed=100.0, origin="declared")
     latency = LinkQuantity(declared=0.005, believed=0.005, origin="declared")
     if measured_mbit_s is not None:
-        probed = {"origin": "forecast", "predictor": "median of 5", "measurements": 7, "measured_by": "probe"}
-        told = {**probed, "measured_at": NOW - 60.0, "error": 1.5, "believed": measured_mbit_s}
-        bandwidth = bandwidth.model_copy(update={**told, "measured": measured_mbit_s})
-        latency = latency.model_copy(update={**told, "believed": 0.0123, "measured": 0.012, "error": 0.001})
+        probed: dict[str, Any] = {"origin": "forecast", "predictor": "median of 5", "measured_at": NOW - 60.0}
+        probed |= {"measurements": 7, "measured_by": "probe"}
+        believed = measured_mbit_s
+        bandwidth = msgspec.structs.replace(bandwidth, **probed, believed=believed, measured=believed, error=1.5)
+        latency = msgspec.structs.replace(latency, **probed, believed=0.0123, measured=0.012, error=0.001)
     return LinkState(source=source, target=target, bandwidth_mbit_s=bandwidth, latency_s=latency)
 
 

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 import uvicorn
 
 from koala.daemon.api import make_app
@@ -47,12 +48,12 @@ from koala.model.api import (
     SiteHistory,
     SiteInfo,
     StoryLine,
-    TokenWish,
     TrafficInfo,
     UnmeasuredInfo,
     UsageInfo,
     UsagePoint,
 )
+from koala.model.api.questions import TokenWish
 from koala.model.errors import NotFoundError
 from koala.store import ALL_JOBS, ChosenJobs, Store, StoredJob
 from koala.store.rows import RecentlyEnded
@@ -103,8 +104,10 @@ class PaintedService(Service):
 
     def paint_site(self, name: str, **fields: Any) -> SiteInfo:
         """The site now has these fields."""
-        sites = [each.model_copy(update=fields) if each.name == name else each for each in self.picture.sites]
-        self.picture = self.picture.model_copy(update={"sites": sites})
+        sites = [
+            msgspec.structs.replace(each, **fields) if each.name == name else each for each in self.picture.sites
+        ]
+        self.picture = msgspec.structs.replace(self.picture, sites=sites)
         self.happen(f"{name} changed", site=name)
         return self._site(name)
 
@@ -123,7 +126,7 @@ class PaintedService(Service):
             "active": [each for each in jobs if each.state in ("starting", "running", "unwinding")],
         }
         moving = [each for one in jobs for each in one.transfers if each.ended_at is None]
-        return self.picture.model_copy(update={**lists, "transfers": moving, "counts": counts})
+        return msgspec.structs.replace(self.picture, **lists, transfers=moving, counts=counts)
 
     async def network(self, who: Principal) -> NetworkInfo:
         """Every link as declared one way, and probed the other way, where the first one fails."""
@@ -131,7 +134,7 @@ class PaintedService(Service):
         links = [link_state(*each.between) for each in self.picture.links]
         links += [link_state(each.between[1], each.between[0], 42.0) for each in self.picture.links]
         if links:
-            links[0] = links[0].model_copy(update={"probe_failure": "delft: no route to host", "probe_failures": 2})
+            links[0] = msgspec.structs.replace(links[0], probe_failure="delft: no route to host", probe_failures=2)
         return NetworkInfo(
             now=NOW,
             sites=[each.name for each in self.picture.sites],
@@ -253,7 +256,7 @@ class PaintedService(Service):
 
     async def _do(self, act: str, who: Principal, job: int, reason: str, **changes: Any) -> JobSummary:
         who.need(Scope.SUBMIT)
-        about = (await self.job(who, job)).model_copy(update=changes)
+        about = msgspec.structs.replace(await self.job(who, job), **changes)
         self.did.append((act, str(job)))
         self.reasons.append(reason)
         self.paint_job(about)

@@ -7,6 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from koala.cli.connection import JOB_ID, be_patient, complete_job, with_client
 from koala.cli.terminal.output import console
@@ -70,7 +71,7 @@ def events(
     out = console()
     for entry in entries:
         if as_json:
-            click.echo(entry.model_dump_json())
+            click.echo(msgspec.json.encode(entry))
         else:
             out.print(entry_line(entry), soft_wrap=True)
 

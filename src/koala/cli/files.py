@@ -42,7 +42,7 @@ def files(client: Client, /, prefix: str, limit: int, as_json: bool) -> None:
     """List the files that jobs can read, and the sites that hold replicas of them."""
     found = list(islice(client.each_file(prefix=prefix, limit=min(limit + 1, 1_000)), limit + 1))
     if as_json:
-        print_json([each.model_dump(mode="json") for each in found[:limit]])
+        print_json(found[:limit])
         return
     if not found:
         click.echo("No files. Register one with koala file register NAME SITE --path FILE.")
@@ -216,6 +216,6 @@ def _some(names: Sequence[str], count: int) -> str:
 
 def _tell(found: FileInfo, as_json: bool, words: str) -> None:
     if as_json:
-        print_json(found.model_dump(mode="json"))
+        print_json(found)
     else:
         click.echo(words)

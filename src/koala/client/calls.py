@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Any, Generic, Literal, ParamSpec, TypeVar
 from urllib.parse import quote
 
-from pydantic import TypeAdapter, ValidationError
+import msgspec
+from pydantic import ValidationError
 
 from koala.client.errors import InvalidError, TooLargeError
 from koala.model.api import (
@@ -18,16 +19,13 @@ from koala.model.api import (
     DOWNLOAD_BYTES_MAX,
     PAGE_ITEMS_DEFAULT,
     WAIT_S_MAX,
-    ContentQuestion,
     ContentState,
     DryRun,
     DryRunGraph,
     Explanation,
     FileInfo,
-    Forgetting,
     Forgotten,
     Health,
-    JobChange,
     JobDetail,
     JobSummary,
     JournalEntry,
@@ -40,22 +38,27 @@ from koala.model.api import (
     OutputInfo,
     Overview,
     Page,
-    Question,
     ReadFile,
-    Reading,
-    Registration,
-    Replication,
     Scope,
     SiteHistory,
     SiteInfo,
     Spawned,
-    SpawnWish,
-    Submission,
     Submitted,
     SubmittedGraph,
     TokenInfo,
-    TokenWish,
     Whoami,
+)
+from koala.model.api.questions import (
+    ContentQuestion,
+    Forgetting,
+    JobChange,
+    Question,
+    Reading,
+    Registration,
+    Replication,
+    SpawnWish,
+    Submission,
+    TokenWish,
 )
 from koala.model.request import Priority
 
@@ -110,11 +113,9 @@ def _nothing(_: bytes) -> None:
     return None
 
 
-_SITES = TypeAdapter(list[SiteInfo])
-_OUTPUTS = TypeAdapter(list[OutputInfo])
-_FILES_READ = TypeAdapter(list[ReadFile])
-_TOKENS = TypeAdapter(list[TokenInfo])
-_JOURNAL = TypeAdapter(list[JournalEntry])
+def _reader(kind: type[Value]) -> Callable[[bytes], Value]:
+    """Read an answer of this kind; fields that it does not know are left out."""
+    return msgspec.json.Decoder(kind).decode
 
 
 # ------------------------------------------------------------------------------------------------ jobs
@@ -135,13 +136,13 @@ def submit(
     """
     token = uuid.uuid4().hex if client_token is None else client_token
     wish = Submission(description=description, source=source, client_token=token, files=manifest)
-    return _described("/v1/jobs", wish, Submitted.model_validate_json)
+    return _described("/v1/jobs", wish, _reader(Submitted))
 
 
 def dry_run(description: str, *, source: str = "job", manifest: str | None = None) -> Call[DryRun]:
     """Where the job would go now, or why it cannot; nothing is submitted."""
     wish = Submission(description=description, source=source, files=manifest)
-    return _described("/v1/dry-runs", wish, DryRun.model_validate_json)
+    return _described("/v1/dry-runs", wish, _reader(DryRun))
 
 
 def submit_graph(
@@ -150,19 +151,19 @@ def submit_graph(
     """Submit several jobs that wait for each other, all or none; as ``submit`` otherwise."""
     token = uuid.uuid4().hex if client_token is None else client_token
     wish = Submission(description=description, source=source, client_token=token, files=manifest)
-    return _described("/v1/graphs", wish, SubmittedGraph.model_validate_json)
+    return _described("/v1/graphs", wish, _reader(SubmittedGraph))
 
 
 def dry_run_graph(description: str, *, source: str = "graph.yaml", manifest: str | None = None) -> Call[DryRunGraph]:
     """Where the jobs of a graph would go now; nothing is submitted."""
     wish = Submission(description=description, source=source, files=manifest)
-    return _described("/v1/graph-dry-runs", wish, DryRunGraph.model_validate_json)
+    return _described("/v1/graph-dry-runs", wish, _reader(DryRunGraph))
 
 
 def missing_contents(manifest: str) -> Call[MissingContents]:
     """Which contents of a list of files are still to be sent, and how much of each is there."""
     question = ContentQuestion(files=manifest)
-    return Call(method="POST", path="/v1/missing-contents", body=question, read=MissingContents.model_validate_json)
+    return Call(method="POST", path="/v1/missing-contents", body=question, read=_reader(MissingContents))
 
 
 def send_content(checksum: str, size_bytes: int, offset: int, data: bytes) -> Call[ContentState]:
@@ -172,7 +173,7 @@ def send_content(checksum: str, size_bytes: int, offset: int, data: bytes) -> Ca
         path=f"/v1/contents/{quote(checksum, safe='')}",
         parameters=_parameters(size_bytes=size_bytes, offset=offset),
         content=data,
-        read=ContentState.model_validate_json,
+        read=_reader(ContentState),
         timeout_s=None,
     )
 
@@ -201,17 +202,17 @@ def jobs(
         from_at=from_at,
         to_at=to_at,
     )
-    return Call(method="GET", path="/v1/jobs", parameters=asked, read=Page[JobSummary].model_validate_json)
+    return Call(method="GET", path="/v1/jobs", parameters=asked, read=_reader(Page[JobSummary]))
 
 
 def job(job: int) -> Call[JobDetail]:
     """Everything about one job but its story."""
-    return Call(method="GET", path=f"/v1/jobs/{job}", read=JobDetail.model_validate_json)
+    return Call(method="GET", path=f"/v1/jobs/{job}", read=_reader(JobDetail))
 
 
 def explain(job: int) -> Call[Explanation]:
     """Where the job stands and why, with its story."""
-    return Call(method="GET", path=f"/v1/jobs/{job}/explanation", read=Explanation.model_validate_json)
+    return Call(method="GET", path=f"/v1/jobs/{job}/explanation", read=_reader(Explanation))
 
 
 def wait(job: int, *, timeout_s: float = WAIT_S_MAX) -> Call[JobSummary]:
@@ -220,7 +221,7 @@ def wait(job: int, *, timeout_s: float = WAIT_S_MAX) -> Call[JobSummary]:
         method="GET",
         path=f"/v1/jobs/{job}/wait",
         parameters=_parameters(timeout_s=timeout_s),
-        read=JobSummary.model_validate_json,
+        read=_reader(JobSummary),
         timeout_s=timeout_s + ANSWER_TIMEOUT_S,
     )
 
@@ -261,7 +262,7 @@ def _changed(job: int, verb: str, reason: str, body: JobChange | None = None, **
         path=f"/v1/jobs/{job}/{verb}",
         parameters=_parameters(reason=reason or None, **more),
         body=body,
-        read=JobSummary.model_validate_json,
+        read=_reader(JobSummary),
     )
 
 
@@ -269,7 +270,7 @@ def spawn(job: int, description: str, *, source: str = "spawn") -> Call[Spawned]
     """More tasks for a job of tasks that runs, by a text with ``tasks`` and ``edges``; they have places when this
     returns, near those that they exchange with. The same tasks again change nothing."""
     wish = SpawnWish(description=description, source=source)
-    return _described(f"/v1/jobs/{job}/spawn", wish, Spawned.model_validate_json)
+    return _described(f"/v1/jobs/{job}/spawn", wish, _reader(Spawned))
 
 
 def output(
@@ -283,7 +284,7 @@ def output(
 ) -> Call[Output]:
     """What a component wrote, from a byte on: in the job's last run, or in run 1, 2, ..."""
     asked = _parameters(part=part, run=run, stream=stream, offset=offset, limit=limit)
-    return Call(method="GET", path=f"/v1/jobs/{job}/output", parameters=asked, read=Output.model_validate_json)
+    return Call(method="GET", path=f"/v1/jobs/{job}/output", parameters=asked, read=_reader(Output))
 
 
 # -------------------------------------------------------------------------------------------- the grid
@@ -291,34 +292,34 @@ def output(
 
 def overview() -> Call[Overview]:
     """The whole grid now."""
-    return Call(method="GET", path="/v1/grid", read=Overview.model_validate_json)
+    return Call(method="GET", path="/v1/grid", read=_reader(Overview))
 
 
 def network() -> Call[NetworkInfo]:
     """What is known of the links between sites."""
-    return Call(method="GET", path="/v1/network", read=NetworkInfo.model_validate_json)
+    return Call(method="GET", path="/v1/network", read=_reader(NetworkInfo))
 
 
 def link(source: str, target: str) -> Call[LinkHistory]:
     """What was measured from one site to another."""
     path = f"/v1/network/{quote(source, safe='')}/{quote(target, safe='')}"
-    return Call(method="GET", path=path, read=LinkHistory.model_validate_json)
+    return Call(method="GET", path=path, read=_reader(LinkHistory))
 
 
 def probe_link(source: str, target: str) -> Call[LinkHistory]:
     """Measure the way from one site to another now."""
     path = f"/v1/network/{quote(source, safe='')}/{quote(target, safe='')}/probe"
-    return Call(method="POST", path=path, read=LinkHistory.model_validate_json, timeout_s=PROBE_TIMEOUT_S)
+    return Call(method="POST", path=path, read=_reader(LinkHistory), timeout_s=PROBE_TIMEOUT_S)
 
 
 def sites() -> Call[list[SiteInfo]]:
     """All sites."""
-    return Call(method="GET", path="/v1/sites", read=_SITES.validate_json)
+    return Call(method="GET", path="/v1/sites", read=_reader(list[SiteInfo]))
 
 
 def site(name: str) -> Call[SiteInfo]:
     """One site."""
-    return Call(method="GET", path=f"/v1/sites/{quote(name, safe='')}", read=SiteInfo.model_validate_json)
+    return Call(method="GET", path=f"/v1/sites/{quote(name, safe='')}", read=_reader(SiteInfo))
 
 
 def history(site: str, *, from_at: float, to_at: float) -> Call[SiteHistory]:
@@ -327,7 +328,7 @@ def history(site: str, *, from_at: float, to_at: float) -> Call[SiteHistory]:
         method="GET",
         path=f"/v1/sites/{quote(site, safe='')}/history",
         parameters=_parameters(from_at=from_at, to_at=to_at),
-        read=SiteHistory.model_validate_json,
+        read=_reader(SiteHistory),
     )
 
 
@@ -356,7 +357,7 @@ def _told(site: str, verb: str, **parameters: str | None) -> Call[SiteInfo]:
         method="POST",
         path=f"/v1/sites/{quote(site, safe='')}/{verb}",
         parameters=_parameters(**parameters),
-        read=SiteInfo.model_validate_json,
+        read=_reader(SiteInfo),
     )
 
 
@@ -366,19 +367,19 @@ def _told(site: str, verb: str, **parameters: str | None) -> Call[SiteInfo]:
 def files(*, prefix: str = "", limit: int = PAGE_ITEMS_DEFAULT, cursor: str | None = None) -> Call[Page[FileInfo]]:
     """The replica catalogue by name; ``each_file`` asks for page after page."""
     asked = _parameters(prefix=prefix or None, limit=limit, cursor=cursor)
-    return Call(method="GET", path="/v1/files", parameters=asked, read=Page[FileInfo].model_validate_json)
+    return Call(method="GET", path="/v1/files", parameters=asked, read=_reader(Page[FileInfo]))
 
 
 def file(name: str) -> Call[FileInfo]:
     """One file and where its replicas are."""
-    return Call(method="GET", path=f"/v1/files/{_path_of(name)}", read=FileInfo.model_validate_json)
+    return Call(method="GET", path=f"/v1/files/{_path_of(name)}", read=_reader(FileInfo))
 
 
 def outputs(job: int, *, after: int = 0) -> Call[list[OutputInfo]]:
     """What a job made, with the names by which ``read_file`` has the bytes. Of an array, what its first elements
     after the job ``after`` made; ``each_output`` asks until the last one."""
     asked = _parameters(after=after or None)
-    return Call(method="GET", path=f"/v1/jobs/{job}/outputs", parameters=asked, read=_OUTPUTS.validate_json)
+    return Call(method="GET", path=f"/v1/jobs/{job}/outputs", parameters=asked, read=_reader(list[OutputInfo]))
 
 
 def read_file(name: str, *, offset: int = 0, limit: int = DOWNLOAD_BYTES_MAX) -> Call[bytes]:
@@ -402,7 +403,7 @@ def read_files(names: Sequence[str]) -> Call[list[tuple[ReadFile, bytes]]]:
 def _files_read(answer: bytes) -> list[tuple[ReadFile, bytes]]:
     head, _, _ = answer.partition(b"\n")
     offset, found = len(head) + 1, []
-    for each in _FILES_READ.validate_json(head):
+    for each in _reader(list[ReadFile])(head):
         found.append((each, answer[offset : offset + each.size_bytes]))
         offset += each.size_bytes
     return found
@@ -416,7 +417,7 @@ def register(name: str, site: str, *, path: str | None = None, url: str | None =
         method="POST",
         path="/v1/files",
         body=wish,
-        read=FileInfo.model_validate_json,
+        read=_reader(FileInfo),
         repeatable=False,
         timeout_s=None,
     )
@@ -429,7 +430,7 @@ def replicate(name: str, site: str) -> Call[FileInfo]:
         method="POST",
         path="/v1/replications",
         body=wish,
-        read=FileInfo.model_validate_json,
+        read=_reader(FileInfo),
         repeatable=False,
         timeout_s=None,
     )
@@ -452,7 +453,7 @@ def forget(
         method="POST",
         path="/v1/forgettings",
         body=wish,
-        read=Forgotten.model_validate_json,
+        read=_reader(Forgotten),
         repeatable=preview,
         timeout_s=FORGET_TIMEOUT_S,
     )
@@ -464,7 +465,7 @@ def forget(
 def journal(*, after: int = 0, limit: int = PAGE_ITEMS_DEFAULT, job: int | None = None) -> Call[list[JournalEntry]]:
     """What happened, oldest first, from the entry after ``after`` on; ``each_entry`` asks for page after page."""
     asked = _parameters(after=after, limit=limit, job=job)
-    return Call(method="GET", path="/v1/events", parameters=asked, read=_JOURNAL.validate_json)
+    return Call(method="GET", path="/v1/events", parameters=asked, read=_reader(list[JournalEntry]))
 
 
 # ----------------------------------------------------------------------------------- tokens and service
@@ -473,12 +474,12 @@ def journal(*, after: int = 0, limit: int = PAGE_ITEMS_DEFAULT, job: int | None 
 def create_token(user: str, scopes: Iterable[Scope], *, note: str = "") -> Call[NewToken]:
     """A token for a user; its secret is told this once. Only the daemon's own user may."""
     wish = TokenWish(user=user, scopes=list(scopes), note=note)
-    return Call(method="POST", path="/v1/tokens", body=wish, read=NewToken.model_validate_json, repeatable=False)
+    return Call(method="POST", path="/v1/tokens", body=wish, read=_reader(NewToken), repeatable=False)
 
 
 def tokens() -> Call[list[TokenInfo]]:
     """The valid tokens and those revoked lately, without their secrets. Only the daemon's own user may."""
-    return Call(method="GET", path="/v1/tokens", read=_TOKENS.validate_json)
+    return Call(method="GET", path="/v1/tokens", read=_reader(list[TokenInfo]))
 
 
 def revoke_token(token: str) -> Call[None]:
@@ -488,17 +489,17 @@ def revoke_token(token: str) -> Call[None]:
 
 def login() -> Call[Login]:
     """A link that opens the dashboard once. Only the daemon's own user may."""
-    return Call(method="POST", path="/v1/logins", read=Login.model_validate_json, repeatable=False)
+    return Call(method="POST", path="/v1/logins", read=_reader(Login), repeatable=False)
 
 
 def whoami() -> Call[Whoami]:
     """Who the daemon takes the caller for."""
-    return Call(method="GET", path="/v1/whoami", read=Whoami.model_validate_json)
+    return Call(method="GET", path="/v1/whoami", read=_reader(Whoami))
 
 
 def ready() -> Call[Health]:
     """Whether the daemon can work; ``UnavailableError`` with the reason when it cannot."""
-    return Call(method="GET", path="/readyz", read=Health.model_validate_json, repeatable=False)
+    return Call(method="GET", path="/readyz", read=_reader(Health), repeatable=False)
 
 
 def metrics() -> Call[str]:

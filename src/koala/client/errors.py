@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from koala.model.errors import (
     ClientError,
     ConflictError,
@@ -81,7 +83,7 @@ def error_of(status: int, code: str, message: str, problems: Sequence[ProblemAt]
     kind = _BY_STATUS.get(status, BadAnswerError)
     if status == HTTPStatus.UNAUTHORIZED and "KOALA_TOKEN" not in message:
         message = _NO_TOKEN + message
-    problems = [each.model_copy(update={"cure": _for_a_shell(each.cure)}) for each in problems]
+    problems = [msgspec.structs.replace(each, cure=_for_a_shell(each.cure)) for each in problems]
     return kind(_for_a_shell(message), code=code, status=status, problems=problems)
 
 

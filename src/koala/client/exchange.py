@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeAlias, TypeVar
 
 import httpx
-from pydantic import ValidationError
+import msgspec
 
 from koala.client import calls
 from koala.client.address import Address
@@ -129,10 +129,9 @@ class Exchange:
         self.raise_for(response)
         try:
             return call.read(response.content)
-        except (ValidationError, UnicodeDecodeError) as error:
-            what = error.errors()[0]["msg"] if isinstance(error, ValidationError) else str(error)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise BadAnswerError(
-                f"the answer of {self.address} to {call.method} {call.path} cannot be read ({what}); "
+                f"the answer of {self.address} to {call.method} {call.path} cannot be read ({error}); "
                 "is a Koala of this version running there?",
                 status=response.status_code,
             ) from None
@@ -142,8 +141,8 @@ class Exchange:
         if response.is_success:
             return
         try:
-            error = ErrorAnswer.model_validate_json(response.content).error
-        except ValidationError:
+            error = msgspec.json.decode(response.content, type=ErrorAnswer).error
+        except (msgspec.DecodeError, UnicodeDecodeError):
             self._raise_unready(response)
             text = " ".join(response.text.split())[:SHOWN_CHARACTERS_MAX]
             raise BadAnswerError(
@@ -156,8 +155,8 @@ class Exchange:
     def _raise_unready(self, response: httpx.Response) -> None:
         """The answer about the daemon's own health has a form of its own."""
         try:
-            health = Health.model_validate_json(response.content)
-        except ValidationError:
+            health = msgspec.json.decode(response.content, type=Health)
+        except (msgspec.DecodeError, UnicodeDecodeError):
             return
         reason = health.reason or "it does not say why"
         raise UnavailableError(f"the daemon at {self.address} cannot work now: {reason}", status=response.status_code)

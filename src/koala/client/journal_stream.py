@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import httpx
-from pydantic import ValidationError
+import msgspec
 
 from koala.client.errors import BadAnswerError, UnavailableError
 from koala.client.exchange import CONNECT_TIMEOUT_S, Exchange, Pauses
@@ -78,10 +78,9 @@ class JournalStream:
         if not text:
             return None
         try:
-            entry = JournalEntry.model_validate_json(text)
-        except ValidationError as error:
-            what = error.errors()[0]["msg"]
-            raise BadAnswerError(f"an event from {self._exchange.address} cannot be read: {what}") from None
+            entry = msgspec.json.decode(text, type=JournalEntry)
+        except msgspec.DecodeError as error:
+            raise BadAnswerError(f"an event from {self._exchange.address} cannot be read: {error}") from None
         self._last_id = entry.seq
         return entry
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from koala.cli.job.graph import after_words, when_words
@@ -32,7 +33,7 @@ AT_MOST = f"at the latest at {clock(NOW + 900.0, NOW)}, if every job uses its wh
             {"refusal": NO_FILE, "place_in_line": 1},
             ["It would be number 1 in its queue, where it waits: no site holds a replica of the input file 'x'."],
         ),
-        ({"refusal": REFUSED.model_copy(update={"permanent": True})}, []),
+        ({"refusal": msgspec.structs.replace(REFUSED, permanent=True)}, []),
         (
             {
                 "refusal": REFUSED,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import socket
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -31,20 +32,20 @@ from koala.model.api import JobSummary, JournalEntry, Overview, Place, SiteInfo,
 NOW = 1_000_000.0
 
 
-def site(number: int, **fields: object) -> SiteInfo:
-    known = {
+def site(number: int, **fields: Any) -> SiteInfo:
+    known: dict[str, Any] = {
         "name": f"site-{number}", "kind": "local", "processors": 8, "usable": 8, "ours": 3, "others": 2, "idle": 3,
         "earmarked": 0, "trust": "usable", "drained": False, "errors": 0,
     }  # fmt: skip
-    return SiteInfo.model_validate({**known, **fields})
+    return SiteInfo(**{**known, **fields})
 
 
-def job(number: int, state: str, **fields: object) -> JobSummary:
-    known = {
+def job(number: int, state: str, **fields: Any) -> JobSummary:
+    known: dict[str, Any] = {
         "id": number, "name": f"job-{number}", "owner": "ada", "state": state, "priority": "low", "job_type": "plain",
         "kind": "non-fixed", "policy": "WF", "processors": 4, "submitted_at": NOW - 90, "since": NOW - 65,
     }  # fmt: skip
-    return JobSummary.model_validate({**known, **fields})
+    return JobSummary(**{**known, **fields})
 
 
 def grid(jobs: int, sites: int, transfers: int) -> Overview:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+import msgspec
 import pytest
 
 from koala.cli.job.views import print_explanation
@@ -20,7 +21,7 @@ PLAN = PlanInfo(job=4, expected_at=4_000_000_000.0, expected_sites=["a", "b"])
 
 
 def refusal(reason: str = "none is idle", **fields: Any) -> RefusalInfo:
-    return RefusalInfo.model_validate({"policy": "WF", "reason": reason, "cure": "wait", **fields})
+    return RefusalInfo(**{"policy": "WF", "reason": reason, "cure": "wait", **fields})
 
 
 class Asked:
@@ -36,9 +37,9 @@ class Asked:
         if number == 404:
             raise NotFoundError("there is no such job")
         told = self.refusals.pop(0) if len(self.refusals) > 1 else self.refusals[0]
-        counts = dict.fromkeys(("placement_tries", "claiming_tries", "runs", "failures", "preemptions"), 0)
-        fields = {"job": number, "state": "waiting", "meaning": "waits", "since": 0.0, "refusal": told}
-        return Explanation.model_validate({**fields, **counts, **self.plan})
+        counts = ("placement_tries", "claiming_tries", "runs", "failures", "preemptions")
+        fields: dict[str, Any] = {**dict.fromkeys(counts, 0), **self.plan}
+        return Explanation(job=number, state="waiting", meaning="waits", since=0.0, refusal=told, **fields)
 
     @property
     def client(self) -> Client:
@@ -47,7 +48,7 @@ class Asked:
 
 def test_waiting_is_in_vain_where_no_idle_processor_would_help() -> None:
     def told(found: RefusalInfo | None, **fields: Any) -> str:
-        return verdict(Asked(found).explain(1).model_copy(update=fields))
+        return verdict(msgspec.structs.replace(Asked(found).explain(1), **fields))
 
     assert told(None) == ""
     assert told(refusal(shortages=[SHORT])) == ""
@@ -63,13 +64,13 @@ def test_a_list_tells_when_and_where_planned_jobs_are_expected(capsys: pytest.Ca
     assert Verdicts(asked.client).of([job(1, "waiting")]) == {1: f"expected at {at} on a and b"}
     WaitingReasons(asked.client, "").tell(job(1, "waiting"))
     assert capsys.readouterr().err == f"Job 1 waits: none is idle; expected at {at} on a and b.\n"
-    found = asked.explain(1).model_copy(update={"place_in_line": 1, "planned_before": [PLAN]})
+    found = msgspec.structs.replace(asked.explain(1), place_in_line=1, planned_before=[PLAN])
     now = PLAN.expected_at - 1
     print_explanation(found, now)
     shown = capsys.readouterr().out
     assert f"Expected at {clock(PLAN.expected_at, now)} on a and b, if nobody comes before" in shown
     assert f"Job 4, which comes before it, has its places planned for {clock(PLAN.expected_at, now)}" in shown
-    behind = found.model_copy(update={"latest_at": PLAN.expected_at, "elements_before": 3})
+    behind = msgspec.structs.replace(found, latest_at=PLAN.expected_at, elements_before=3)
     print_explanation(behind, now)
     shown = " ".join(capsys.readouterr().out.split())
     assert "its whole walltime and no element of an array that comes before puts its plan off." in shown

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import io
 
+import msgspec
 from rich.console import Console
 
 from koala.cli.errors import UserError, say, wrapped
 from koala.cli.job.list import jobs_table
 from koala.cli.site.command import EXCLUDED_SHOWN_MAX, excluded_lines, sites_table
 from koala.cli.terminal.words import site_state
-from koala.model.api import SiteInfo
+from koala.model.api import ExcludedNode, SiteInfo
 from tests.support.grid_forms import job, site
 
 LONG = "the job asks for what there is nowhere, in so many words that no line of a terminal holds them; ask for less"
@@ -53,13 +54,14 @@ def test_what_tells_elements_of_an_array_apart_is_not_cut_off() -> None:
 
 
 def test_the_table_of_sites_fits_eighty_columns() -> None:
-    site = SiteInfo.model_validate(
+    site = msgspec.convert(
         {
             "name": "a-site-with-a-long-name", "kind": "grid_engine", "processors": 12_800, "usable": 12_800,
             "ours": 3_000, "others": 2_000, "idle": 7_800, "earmarked": 0, "trust": "usable", "drained": False,
             "errors": 0, "jobs": [17, 18, 19, 20, 21], "silent_since": 1.0,
             "gpus": [{"kind": "a100", "total": 16, "idle": 12}],
-        }
+        },
+        SiteInfo,
     )  # fmt: skip
     for width in (80, 100, 140):
         out = Console(width=width, file=io.StringIO(), color_system=None)
@@ -74,10 +76,10 @@ def test_the_table_of_sites_fits_eighty_columns() -> None:
 
 def test_nodes_that_programs_are_kept_off_are_told_instead_of_ok() -> None:
     held = [
-        {"node": f"n{number}", "program": "./solve", "owner": "ann", "reason": "exit code 127", "until": 700.0}
+        ExcludedNode(node=f"n{number}", program="./solve", owner="ann", reason="exit code 127", until=700.0)
         for number in range(EXCLUDED_SHOWN_MAX + 2)
     ]
-    open_site, closed = site("a", excluded=held), site("a", excluded=[{**held[0], "closes": True}])
+    open_site, closed = site("a", excluded=held), site("a", excluded=[msgspec.structs.replace(held[0], closes=True)])
     assert [site_state(each)[0] for each in (site(), open_site, closed)] == ["ok", "nodes excluded", "not for all"]
     lines = excluded_lines(open_site, 100.0)
     assert lines[0] == "a: ./solve of ann is kept off n0 for 10m00s: exit code 127"

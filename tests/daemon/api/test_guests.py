@@ -8,7 +8,8 @@ from pathlib import Path
 import msgspec
 
 from koala.daemon.service.principal import Principal
-from koala.model.api import Scope, Submission
+from koala.model.api import Scope
+from koala.model.api.questions import Submission
 from koala.model.grid import Grid
 from tests.support.api_world import GRID, OWNER, QUICK_JOB, World, error_of, in_world
 from tests.support.daemon_world import open_daemon

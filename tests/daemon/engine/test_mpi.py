@@ -126,7 +126,7 @@ async def measured_run(root: Path, stop: Path) -> tuple[TrafficInfo, dict[str, f
         stop.touch()
         await engine.wait_ended(row.id, WAIT_S)
         learned = dict(engine.scheduler.ledger.sites.view.learned_bisection_bit_s)
-        found = TrafficInfo.model_validate(msgspec.to_builtins(told))
+        found = msgspec.convert(told, TrafficInfo, from_attributes=True)
         ended = store.job(row.id)
         assert ended is not None
         return found, learned, ended.state

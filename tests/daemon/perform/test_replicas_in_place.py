@@ -15,7 +15,7 @@ import pytest
 from koala.daemon.service.data.files import FileService
 from koala.files import AreaDirectory
 from koala.files.checksums import of_path
-from koala.model.api import Registration
+from koala.model.api.questions import Registration
 from koala.model.messages import CancelAsked
 from koala.model.request import InputFile, InputMode
 from tests.daemon.perform.test_unseen_areas import FAR, WORDS, embedded, far_grid, given_back

@@ -13,7 +13,7 @@ import pytest
 from koala.daemon.grid_sites import make_site
 from koala.daemon.service.data.files import FileService
 from koala.files import AreaDirectory, RemoteArea
-from koala.model.api import Registration, Replication
+from koala.model.api.questions import Registration, Replication
 from koala.model.errors import InvalidError
 from koala.model.grid import BatchSettings, Grid, Site, SiteKind
 from koala.model.request import InputFile, InputMode

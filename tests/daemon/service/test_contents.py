@@ -12,7 +12,8 @@ import pytest
 from koala.daemon.service.data.contents import ContentService
 from koala.daemon.service.principal import Principal
 from koala.daemon.service.submitted_texts import Unreadable, read_submission
-from koala.model.api import Scope, Submission
+from koala.model.api import Scope
+from koala.model.api.questions import Submission
 from koala.model.errors import ConflictError, ForbiddenError, InvalidError, TooLargeError
 from koala.model.travelling import PIECE_BYTES_MAX, TRAVELLING_BYTES_MAX, TravellingFile, write_manifest
 from tests.support.daemon_world import ANNA, BERT, OWNER, DaemonWorld, open_daemon

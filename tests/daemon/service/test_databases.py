@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from koala.daemon.service.tokens import AccessTokens
-from koala.model.api import Forgetting, Registration, Replication, Scope, TokenWish
+from koala.model.api import Scope
+from koala.model.api.questions import Forgetting, Registration, Replication, TokenWish
 from koala.model.errors import NotFoundError, UnavailableError
 from tests.support.daemon_world import (
     ANNA,

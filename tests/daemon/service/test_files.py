@@ -13,7 +13,8 @@ import pytest
 
 from koala.files import AreaDirectory
 from koala.files.area.layout import encode, replica_path
-from koala.model.api import FileInfo, Forgetting, Registration, Replication
+from koala.model.api import FileInfo
+from koala.model.api.questions import Forgetting, Registration, Replication
 from koala.model.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError, UnavailableError
 from tests.support.daemon_world import ANNA, OPERATOR, OWNER, DaemonWorld, job_text, open_daemon
 from tests.support.local_areas import local_areas

@@ -14,7 +14,8 @@ import pytest
 from koala.daemon.service import submissions
 from koala.daemon.service.submitted_texts import Unreadable, read_graph_submission
 from koala.descriptions import read_graph
-from koala.model.api import Submission, Submitted
+from koala.model.api import Submitted
+from koala.model.api.questions import Submission
 from koala.model.dependency import DEPENDENCIES_MAX, Dependency
 from koala.model.errors import ConflictError, InvalidError, TooManyError, UnavailableError
 from koala.model.request import GraphJob

@@ -17,7 +17,8 @@ from koala.daemon.service.principal import Principal
 from koala.daemon.service.sites import overview as seeing
 from koala.daemon.service.sites.grid import PROBES_ASKED_MAX
 from koala.daemon.service.sites.overview import CallerView
-from koala.model.api import JournalEntry, Registration
+from koala.model.api import JournalEntry
+from koala.model.api.questions import Registration
 from koala.model.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError, TooManyError
 from koala.model.messages import LinkProbed, ProbeLink
 from tests.support.daemon_world import ANNA, BERT, OPERATOR, OWNER, WAIT_S, job_text, open_daemon, small_grid

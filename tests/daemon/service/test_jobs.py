@@ -10,7 +10,8 @@ import pytest
 
 from koala.daemon.service.principal import Principal
 from koala.descriptions import read_job
-from koala.model.api import PAGE_ITEMS_MAX, WAIT_S_MAX, JobChange, Scope, Submission
+from koala.model.api import PAGE_ITEMS_MAX, WAIT_S_MAX, Scope
+from koala.model.api.questions import JobChange, Submission
 from koala.model.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError, TooManyError
 from koala.model.request import Priority
 from tests.support.daemon_world import ANNA, BERT, OPERATOR, OWNER, DaemonWorld, job_text, open_daemon, small_grid

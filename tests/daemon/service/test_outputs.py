@@ -21,7 +21,8 @@ from koala.daemon.service.data.downloads import DownloadService
 from koala.daemon.service.job_records import JobRecords
 from koala.files import CatalogueEntry, Replica
 from koala.files.area.layout import replica_path
-from koala.model.api import DOWNLOAD_BYTES_MAX, Forgetting, Registration, Scope, Submission
+from koala.model.api import DOWNLOAD_BYTES_MAX, Scope
+from koala.model.api.questions import Forgetting, Registration, Submission
 from koala.model.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError, UnavailableError
 from koala.model.facts import JobRequeued
 from koala.model.grid import Grid

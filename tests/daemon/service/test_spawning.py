@@ -9,7 +9,7 @@ from typing import NoReturn
 import pytest
 
 from koala.daemon.service.principal import Principal
-from koala.model.api import SpawnWish
+from koala.model.api.questions import SpawnWish
 from koala.model.errors import ConflictError, InvalidError, NotFoundError
 from tests.support.daemon_world import ANNA, BERT, OWNER, DaemonWorld, open_daemon, small_grid
 

@@ -12,7 +12,8 @@ import pytest
 from koala.daemon.service.service import SMALL_REQUEST_CHARACTERS_MAX
 from koala.daemon.service.submissions import SMALL_TEXT_CHARACTERS_MAX, WAITING_TEXT_CHARACTERS_MAX
 from koala.descriptions import read_job
-from koala.model.api import Scope, Submission
+from koala.model.api import Scope
+from koala.model.api.questions import Submission
 from koala.model.errors import TooManyError
 from koala.policies.tasks.wase import ClusteredTasks
 from tests.support.api_world import WAITING_JOB, World, error_of, in_world

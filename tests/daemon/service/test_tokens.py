@@ -12,7 +12,8 @@ import pytest
 from koala.daemon.service import tokens as tokens_module
 from koala.daemon.service.principal import Principal, owner
 from koala.daemon.service.tokens import CODE_S, CODES_MAX, SESSION_S, TOUCH_INTERVAL_S, AccessTokens
-from koala.model.api import NewToken, Scope, TokenWish
+from koala.model.api import NewToken, Scope
+from koala.model.api.questions import TokenWish
 from koala.model.errors import ConflictError, NotFoundError
 from koala.store import Store
 from koala.store.errors import StoreError

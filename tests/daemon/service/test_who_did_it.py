@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from koala.model.api import WHY_CHARACTERS_MAX, JobChange
+from koala.model.api import WHY_CHARACTERS_MAX
+from koala.model.api.questions import JobChange
 from koala.model.errors import InvalidError, NotFoundError
 from koala.model.request import Priority
 from tests.support.daemon_world import ANNA, BERT, OPERATOR, OWNER, job_text, open_daemon

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit, urlunsplit
 
 import click
+import msgspec
 
 from koala.cli.connection import with_client
 from koala.cli.errors import FailedError
@@ -33,9 +34,9 @@ def dashboard(client: Client, /, to_open: bool, host: str | None, as_json: bool)
     """
     made = client.login()
     if made.url is not None:
-        made = made.model_copy(update={"url": reachable(made.url, host)})
+        made = msgspec.structs.replace(made, url=reachable(made.url, host))
     if as_json:
-        print_json(made.model_dump(mode="json"))
+        print_json(made)
         return
     if made.url is None:
         raise FailedError(

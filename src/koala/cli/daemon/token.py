@@ -42,7 +42,7 @@ def create(client: Client, /, user: str, scopes: tuple[str, ...], note: str, as_
 
     made = client.create_token(user, [Scope(each) for each in dict.fromkeys(scopes)], note=note)
     if as_json:
-        print_json(made.model_dump(mode="json"))
+        print_json(made)
         return
     click.echo(made.secret)
     if made.notice:
@@ -61,7 +61,7 @@ def list_(client: Client, /, as_json: bool) -> None:
     """List the tokens, without their secrets."""
     found = client.tokens()
     if as_json:
-        print_json([each.model_dump(mode="json") for each in found])
+        print_json(found)
         return
     if not found:
         click.echo("No tokens. Create one with koala token create USER.")

@@ -55,7 +55,7 @@ def show(client: Client, /, job_id: int, as_json: bool) -> None:
     """Show a job: where its components are, when each was claimed, started and ended."""
     found = client.job(job_id)
     if as_json:
-        print_json(found.model_dump(mode="json"))
+        print_json(found)
     else:
         print_job(found, time.time(), Verdicts(client).of([found]).get(job_id, ""))
 
@@ -68,7 +68,7 @@ def explain(client: Client, /, job_id: int, as_json: bool) -> None:
     """Explain why a job is where it is: what each site lacked, what would cure it, and its story."""
     found = client.explain(job_id)
     if as_json:
-        print_json(found.model_dump(mode="json"))
+        print_json(found)
     else:
         print_explanation(found, time.time())
         _print_failed_element(client, found)
@@ -121,7 +121,7 @@ def _each_job(
             problem.show()
             code = max(code, problem.exit_code)
             continue
-        answers.append(found.model_dump(mode="json"))
+        answers.append(found)
         if not as_json:
             # Of an element that is no job yet its array is told, which goes on.
             which = f"Job {found.id}" if found.id == job_id else f"Element {element_called(found, job_id)}"

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import click
+import msgspec
 
 from koala.cli.connection import JOB_ID, complete_job, with_client
 from koala.cli.errors import FailedError, UserError, say
@@ -64,7 +65,7 @@ def fetch(ctx: click.Context, client: Client, /, job_id: int, target: str | None
             say(f"{clean(str(each.here))}: {shown}")
     here = [each for each in streams if not each.problem]
     if as_json:
-        outputs = [each.output.model_dump(mode="json") | {"here": str(each.here)} for each in came]
+        outputs = [msgspec.to_builtins(each.output) | {"here": str(each.here)} for each in came]
         print_json([*outputs, *map(_as_data, here)])
     else:
         for stream in here:

@@ -63,7 +63,7 @@ def submit_graph(
     except ConflictError as error:
         raise UserError(error.for_user().replace("client_token", "--token-id")) from None
     if as_json and not to_wait:
-        print_json(submitted.model_dump(mode="json"))
+        print_json(submitted)
     elif not as_json:
         _print_submitted(submitted)
         print_notes({each.name: each.notes for each in submitted.jobs})
@@ -141,7 +141,7 @@ def _print_dry_run(ctx: click.Context, answer: DryRunGraph, as_json: bool) -> No
     from rich.text import Text
 
     if as_json:
-        print_json(answer.model_dump(mode="json"))
+        print_json(answer)
     out, now = console(), time.time()
     for each in () if as_json else answer.jobs:
         elements = f", {counted(each.elements, 'element')}" if each.elements else ""

@@ -137,7 +137,7 @@ def jobs(
         return
     found = listed(limit + 1)
     if as_json:
-        print_json([job.model_dump(mode="json") for job in found[:limit]])
+        print_json(found[:limit])
         return
     if not found:
         fitting = " that fit" if name is not None or since is not None or until is not None else ""

@@ -46,7 +46,7 @@ def spawn(client: Client, /, job_id: int, file: str, as_json: bool) -> None:
     except InvalidError as error:
         raise UserError(shown_at_place(error, text, source)) from None
     if as_json:
-        print_json(spawned.model_dump(mode="json"))
+        print_json(spawned)
         return
     tasks = sum(len(each.tasks) for each in spawned.components)
     began = "it begins" if tasks == 1 else "they begin"

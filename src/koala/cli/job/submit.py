@@ -108,7 +108,7 @@ def submit(
     submitted = _submit(client, text, source, token_id, files)
     summary = submitted.job
     if as_json and not to_wait:
-        print_json(submitted.model_dump(mode="json"))
+        print_json(submitted)
     elif not as_json:
         _print_submitted(summary, submitted.new)
         print_notes({"": submitted.notes})
@@ -183,7 +183,7 @@ def _print_dry_run(ctx: click.Context, answer: DryRun, as_json: bool) -> None:
     from koala.cli.terminal.refusals import print_refusal
 
     if as_json:
-        print_json(answer.model_dump(mode="json"))
+        print_json(answer)
     elif answer.refusal is not None:
         print_refusal(answer.refusal)
     else:

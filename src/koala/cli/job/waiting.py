@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import click
+import msgspec
 
 from koala.cli.connection import be_patient
 from koala.cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, FailedError, say
@@ -52,7 +53,7 @@ def watch_job(
         return _watched(client, watch, told)
     except KeyboardInterrupt:
         if as_json and watch.seen is not None:
-            print_json(watch.seen.model_dump(mode="json"))
+            print_json(watch.seen)
         say(
             f"\nJob {job} goes on. See it with `koala job show {job}`, wait again with `koala job wait {job}`, "
             f"end it with `koala job cancel {job}`.",
@@ -70,8 +71,8 @@ def end_with_graph(ctx: click.Context, client: Client, graph: SubmittedGraph, *,
 
     def told() -> None:
         if as_json:
-            jobs = [each.model_copy(update={"job": job}) for each, job in zip(graph.jobs, seen, strict=True)]
-            print_json(graph.model_copy(update={"jobs": jobs}).model_dump(mode="json"))
+            jobs = [msgspec.structs.replace(each, job=job) for each, job in zip(graph.jobs, seen, strict=True)]
+            print_json(msgspec.structs.replace(graph, jobs=jobs))
 
     try:
         for index, job in enumerate(seen):
@@ -206,7 +207,7 @@ def end_with(ctx: click.Context, job: JobSummary, as_json: bool) -> None:
     from koala.client import ENDED_STATES
 
     if as_json:
-        print_json(job.model_dump(mode="json"))
+        print_json(job)
     if job.state not in ENDED_STATES:
         raise FailedError(f"job {job.id} is still {job.state}; it goes on")
     if not as_json:

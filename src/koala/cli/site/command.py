@@ -40,7 +40,7 @@ def sites(client: Client, /, as_json: bool) -> None:
     """List the sites: who holds their processors, and whether they can be used."""
     found = client.sites()
     if as_json:
-        print_json([each.model_dump(mode="json") for each in found])
+        print_json(found)
         return
     out, now = console(), time.time()
     out.print(sites_table(found, now, out.width))
@@ -211,11 +211,11 @@ def probe(client: Client, /, name: str, as_json: bool) -> None:
     found = client.probe(name)
     if found.misconfigured:
         if as_json:
-            print_json(found.model_dump(mode="json"))
+            print_json(found)
         raise FailedError(clean(found.problem))
     if found.silent_since is not None:
         if as_json:
-            print_json(found.model_dump(mode="json"))
+            print_json(found)
         silent = f"for {span(time.time() - found.silent_since)}: {clean(found.silent_reason)}"
         raise FailedError(f"{clean(found.name)} has not answered {silent}; it is asked again by itself")
     state, _ = site_state(found)
@@ -225,6 +225,6 @@ def probe(client: Client, /, name: str, as_json: bool) -> None:
 
 def _tell(found: SiteInfo, as_json: bool, words: str) -> None:
     if as_json:
-        print_json(found.model_dump(mode="json"))
+        print_json(found)
     else:
         click.echo(words)

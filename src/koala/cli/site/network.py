@@ -48,7 +48,7 @@ def network(client: Client, /, sites: tuple[str, ...], probe: bool, as_json: boo
     if not sites:
         found = client.network()
         if as_json:
-            print_json(found.model_dump(mode="json"))
+            print_json(found)
         else:
             _print_network(found)
         return
@@ -56,7 +56,7 @@ def network(client: Client, /, sites: tuple[str, ...], probe: bool, as_json: boo
         raise UserError("koala network takes two sites, from where and to where, or none for all links")
     history = client.probe_link(*sites) if probe else client.link(*sites)
     if as_json:
-        print_json(history.model_dump(mode="json"))
+        print_json(history)
     else:
         _print_history(history)
     if probe and history.link.probe_failure:

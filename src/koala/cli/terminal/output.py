@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import IO, Any
 
 import click
+import msgspec
 from rich.console import Console
 
 from koala.cli.errors import UserError, advice
@@ -20,7 +21,7 @@ from koala.cli.errors import UserError, advice
 
 def print_json(value: Any) -> None:
     """One JSON document on standard output, keys in the order given."""
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
+    click.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False, default=msgspec.to_builtins))
 
 
 class _PlainConsole(Console):

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Annotated
 from urllib.parse import parse_qs
 
+import msgspec
 from fastapi import Body, FastAPI, Path, Request
 from fastapi.openapi.models import Example
 from fastapi.responses import RedirectResponse, Response
@@ -22,7 +23,8 @@ from koala.daemon.api.limits import RateError
 from koala.daemon.api.listeners import Listener, listener_of
 from koala.daemon.api.parameters import routes_about
 from koala.daemon.service.tokens import SESSION_S
-from koala.model.api import Login, NewToken, Scope, TokenInfo, TokenWish, Whoami
+from koala.model.api import Login, NewToken, Scope, TokenInfo, Whoami
+from koala.model.api.questions import TokenWish
 
 router = routes_about("access")
 
@@ -49,7 +51,7 @@ async def create_token(
     made = await listener.tokens.create(wish)
     if Scope.SUBMIT not in wish.scopes or wish.user == listener.owner.name:
         return made
-    return made.model_copy(update={"notice": listener.service.about_jobs_of(wish.user)})
+    return msgspec.structs.replace(made, notice=listener.service.about_jobs_of(wish.user))
 
 
 @router.get("/tokens", summary="List tokens", responses=declared())

@@ -10,7 +10,8 @@ from fastapi.openapi.models import Example
 from koala.daemon.api.callers import Who
 from koala.daemon.api.errors import declared
 from koala.daemon.api.parameters import The, routes_about
-from koala.model.api import ContentQuestion, ContentState, MissingContents
+from koala.model.api import ContentState, MissingContents
+from koala.model.api.questions import ContentQuestion
 from koala.model.travelling import TRAVELLING_BYTES_MAX
 
 router = routes_about("contents")

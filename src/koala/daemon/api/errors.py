@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Any
 
+import msgspec
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse, RedirectResponse, Response
+from fastapi.responses import RedirectResponse, Response
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import Scope
@@ -60,10 +61,10 @@ def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
     }
 
 
-def error_answer(status: int, code: str, message: str, problems: Sequence[ProblemAt] = ()) -> JSONResponse:
+def error_answer(status: int, code: str, message: str, problems: Sequence[ProblemAt] = ()) -> Response:
     """An error in the one form."""
     body = ErrorAnswer(error=ErrorBody(code=code, message=message, problems=list(problems)))
-    return JSONResponse(body.model_dump(mode="json"), status_code=status)
+    return Response(msgspec.json.encode(body), status_code=status, media_type="application/json")
 
 
 def answer_to(error: ClientError, scope: Scope) -> Response:

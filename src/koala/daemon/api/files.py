@@ -4,32 +4,20 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import msgspec
 from fastapi import Body, Path, Query, Response
 from fastapi.openapi.models import Example
-from pydantic import TypeAdapter
 
 from koala.daemon.api.callers import Who
 from koala.daemon.api.errors import declared
 from koala.daemon.api.parameters import Cursor, Limit, The, routes_about
-from koala.model.api import (
-    DOWNLOAD_BYTES_MAX,
-    PAGE_ITEMS_DEFAULT,
-    FileInfo,
-    Forgetting,
-    Forgotten,
-    Page,
-    ReadFile,
-    Reading,
-    Registration,
-    Replication,
-)
+from koala.model.api import DOWNLOAD_BYTES_MAX, PAGE_ITEMS_DEFAULT, FileInfo, Forgotten, Page
+from koala.model.api.questions import Forgetting, Reading, Registration, Replication
 from koala.model.outputs import COLLECTED_BYTES_MAX
 
 NAME_CHARACTERS_MAX = 1_024
 
 router = routes_about("files")
-
-_READ = TypeAdapter(list[ReadFile])
 
 # Each example could be sent as it is.
 REGISTRATIONS: dict[str, Example] = {
@@ -119,7 +107,7 @@ async def read_files(who: Who, service: The, wish: Annotated[Reading, Body(opena
     read for. After it come the bytes of these files, one after the other. Files of the end for which one answer has
     no room are not listed: ask for them again. Verify each by the checksum that the catalogue has."""
     found = await service.read_files(who, wish.names)
-    head = _READ.dump_json([told for told, _ in found])
+    head = msgspec.json.encode([told for told, _ in found])
     return Response(b"".join((head, b"\n", *(data for _, data in found))), media_type="application/octet-stream")
 
 

@@ -19,18 +19,16 @@ from koala.model.api import (
     DryRun,
     DryRunGraph,
     Explanation,
-    JobChange,
     JobDetail,
     JobSummary,
     Output,
     OutputInfo,
     Page,
     Spawned,
-    SpawnWish,
-    Submission,
     Submitted,
     SubmittedGraph,
 )
+from koala.model.api.questions import JobChange, SpawnWish, Submission
 from koala.model.request import COMPONENTS_MAX
 from koala.store import NUMBER_MAX, ChosenJobs
 

@@ -76,7 +76,7 @@ def _held(now: SiteInfo | UsagePoint) -> tuple[int, int]:
 def _within(point: UsagePoint) -> UsagePoint:
     """The point with no more held than there is."""
     ours, others = _held(point)
-    return point.model_copy(update={"ours": ours, "others": others})
+    return msgspec.structs.replace(point, ours=ours, others=others)
 
 
 def _cells(shares: Sequence[tuple[str, int]], total: int) -> list[Piece]:
@@ -177,7 +177,7 @@ def _on_axis(points: Sequence[UsagePoint], axis: Axis) -> list[UsagePoint]:
     before = [each for each in ordered if each.at <= axis.from_at]
     inside = [each for each in ordered if axis.from_at < each.at <= axis.to_at]
     if before:
-        return [before[-1].model_copy(update={"at": axis.from_at}), *inside]
+        return [msgspec.structs.replace(before[-1], at=axis.from_at), *inside]
     return inside
 
 

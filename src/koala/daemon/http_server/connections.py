@@ -11,6 +11,7 @@ import asyncio
 import logging
 from typing import Any, cast
 
+import msgspec
 from starlette.types import ASGIApp, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -48,7 +49,7 @@ class LimitedConnections:
 
 def refusal(status: int, code: str, message: str) -> bytes:
     """A whole answer in the API's form, after which the connection is closed."""
-    body = ErrorAnswer(error=ErrorBody(code=code, message=message)).model_dump_json().encode()
+    body = msgspec.json.encode(ErrorAnswer(error=ErrorBody(code=code, message=message)))
     head = (
         f"HTTP/1.1 {status} {code}\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
         "cache-control: no-store\r\nx-content-type-options: nosniff\r\nconnection: close\r\n\r\n"

@@ -150,15 +150,15 @@ def job_detail(
 def _checkpoint_info(row: StoredJob, told: CheckpointStatus | None) -> CheckpointInfo | None:
     """What is known of a job's checkpoints, or was when it ended."""
     kept = msgspec.to_builtins(told) if told is not None else (row.explanation or {}).get("checkpoint")
-    return None if kept is None else CheckpointInfo.model_validate(kept)
+    return None if kept is None else msgspec.convert(kept, CheckpointInfo)
 
 
 def _shared(row: StoredJob, form: type[Answer]) -> dict[str, Any]:
     """What a job's row and a form of the API have by the same name."""
-    fields = {name: getattr(row, name) for name in form.model_fields if name in StoredJob.__struct_fields__}
+    fields = {name: getattr(row, name) for name in form.__struct_fields__ if name in StoredJob.__struct_fields__}
     if row.elements is not None:
         fields["elements"] = ElementCountsInfo(
-            **{name: getattr(row.elements, name) for name in ElementCountsInfo.model_fields}
+            **{name: getattr(row.elements, name) for name in ElementCountsInfo.__struct_fields__}
         )
     return fields | {"places": _places(row.places), "standing": standing(row)}
 
@@ -176,7 +176,7 @@ def _places(places: Iterable[Iterable[Any]]) -> list[Place]:
 
 def component_run(row: ComponentRow, workspace: str = "") -> ComponentRun:
     """One start of a component."""
-    fields = {name: getattr(row, name) for name in ComponentRun.model_fields if name != "workspace"}
+    fields = {name: getattr(row, name) for name in ComponentRun.__struct_fields__ if name != "workspace"}
     return ComponentRun(**fields, workspace=workspace)
 
 
@@ -206,10 +206,9 @@ def usage_info(runs: Iterable[ComponentRun], asked_memory_bytes: int) -> UsageIn
 
 def transfer_info(row: TransferRow, brought_bytes: int, jobs: Iterable[int]) -> TransferInfo:
     """A transfer, with the jobs that the caller may know of."""
-    fields = {name: getattr(row, name) for name in TransferInfo.model_fields if name not in {"brought_bytes", "jobs"}}
-    if row.ok:
-        brought_bytes = row.size_bytes
-    return TransferInfo(**fields, brought_bytes=brought_bytes, jobs=list(jobs))
+    fields = {name: getattr(row, name) for name in TransferInfo.__struct_fields__ if name != "brought_bytes"}
+    brought_bytes = row.size_bytes if row.ok else brought_bytes
+    return TransferInfo(**fields | {"jobs": list(jobs)}, brought_bytes=brought_bytes)
 
 
 def places_in_line(ledger: Ledger, jobs: Iterable[int]) -> dict[int, int]:
@@ -244,7 +243,8 @@ def _not_before(now: float, at: float | None) -> float | None:
 
 def stored_explanation(told: Mapping[str, Any], queue_length: int | None = None) -> Explanation:
     """The same from what was kept of it."""
-    return Explanation.model_validate({**told, "places": _places(told["places"]), "queue_length": queue_length})
+    fields = {**told, "places": msgspec.to_builtins(_places(told["places"])), "queue_length": queue_length}
+    return msgspec.convert(fields, Explanation)
 
 
 def visible_to(user: str | None, found: Explanation, jobs: Mapping[int, Job]) -> Explanation:
@@ -258,7 +258,7 @@ def visible_to(user: str | None, found: Explanation, jobs: Mapping[int, Job]) ->
         for plan in found.planned_before
     ]
     ends_before = [job for job in found.ends_before if job in own]
-    return found.model_copy(update={"planned_before": shown, "ends_before": ends_before})
+    return msgspec.structs.replace(found, planned_before=shown, ends_before=ends_before)
 
 
 def bare_explanation(row: StoredJob) -> Explanation:
@@ -269,7 +269,7 @@ def bare_explanation(row: StoredJob) -> Explanation:
 
 def refusal_info(refusal: Refusal) -> RefusalInfo:
     """Why no places were found."""
-    return RefusalInfo.model_validate(msgspec.to_builtins(refusal))
+    return msgspec.convert(refusal, RefusalInfo, from_attributes=True)
 
 
 def dry_run(placement: Placement) -> DryRun:
@@ -301,7 +301,7 @@ def without_start(answer: DryRun) -> DryRun:
         "ends_before": [],
         "place_in_line": None,
     }
-    return answer.model_copy(update=unknown)
+    return msgspec.structs.replace(answer, **unknown)
 
 
 def with_expected_start(
@@ -320,7 +320,7 @@ def with_expected_start(
         "latest_at": _not_before(now, expected.latest_at),
         "ends_before": ends_before,
     }
-    return answer.model_copy(update=update)
+    return msgspec.structs.replace(answer, **update)
 
 
 # ------------------------------------------------------------------------------------------------ the grid
@@ -515,7 +515,7 @@ def job_on_links(job: int, name: str, sites: Iterable[str], traffic: JobTraffic)
 
 def traffic_info(traffic: JobTraffic) -> TrafficInfo:
     """What a job sends between its sites."""
-    return TrafficInfo.model_validate(msgspec.to_builtins(traffic))
+    return msgspec.convert(traffic, TrafficInfo, from_attributes=True)
 
 
 def link_history(grid: Grid, forecasts: LinkForecasts, source: str, target: str, now: float) -> LinkHistory:

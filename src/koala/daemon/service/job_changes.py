@@ -15,7 +15,8 @@ from koala.daemon.offload import query
 from koala.daemon.service.job_records import JobRecords
 from koala.daemon.service.principal import Principal
 from koala.daemon.service.submissions import check_priority
-from koala.model.api import JobChange, JobSummary, Scope, Spawned, SpawnedComponent
+from koala.model.api import JobSummary, Scope, Spawned, SpawnedComponent
+from koala.model.api.questions import JobChange
 from koala.model.errors import NO_PLACE, ConflictError, InvalidError
 from koala.model.messages import (
     CancelAsked,

@@ -14,6 +14,8 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from functools import cached_property
 from itertools import islice
 
+import msgspec
+
 from koala.daemon.engine.loop import Engine
 from koala.daemon.offload import offload, query
 from koala.daemon.service.answers import journal_entry
@@ -48,7 +50,7 @@ class RenderedEntry:
     @cached_property
     def json(self) -> str:
         """On one line."""
-        return self.entry.model_dump_json()
+        return msgspec.json.encode(self.entry).decode()
 
 
 class TailEntry:

@@ -69,7 +69,6 @@ from koala.model.api import (
     DryRunGraphJob,
     Explanation,
     FileInfo,
-    Forgetting,
     Forgotten,
     JobDetail,
     JobSummary,
@@ -80,15 +79,12 @@ from koala.model.api import (
     Page,
     ReadFile,
     RefusalInfo,
-    Registration,
-    Replication,
     Scope,
-    SpawnWish,
-    Submission,
     Submitted,
     SubmittedGraph,
     SubmittedGraphJob,
 )
+from koala.model.api.questions import Forgetting, Registration, Replication, SpawnWish, Submission
 from koala.model.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError, UnavailableError
 from koala.model.messages import EndedJob
 from koala.model.request import GraphJob, InvalidRequestError, Request, numbered_from
@@ -241,9 +237,9 @@ class Service:
             for other in each.within:
                 after.setdefault(str(other.condition), {})[graph[other.job].name] = None
             notes = await self._submissions.notes_of(each.request, self._engine.grid)
-            found = self._try_out(who, each.alone(), ended).model_copy(update={"notes": notes})
+            found = msgspec.structs.replace(self._try_out(who, each.alone(), ended), notes=notes)
             if in_vain:
-                found = found.model_copy(update={"kept_back": would_be_kept_back(KeptBack(in_vain=in_vain))})
+                found = msgspec.structs.replace(found, kept_back=would_be_kept_back(KeptBack(in_vain=in_vain)))
             if each.within:
                 found = without_start(found)
             jobs.append(
@@ -321,7 +317,7 @@ class Service:
         await self._engine.freshen()
         answer = self._try_out(who, request, ended)
         notes = await self._submissions.notes(wish, request, self._engine.grid)
-        return answer.model_copy(update={"notes": notes})
+        return msgspec.structs.replace(answer, notes=notes)
 
     def _try_out(self, who: Principal, request: Request, ended: Sequence[EndedJob]) -> DryRun:
         scheduler = self._engine.scheduler
@@ -338,7 +334,7 @@ class Service:
             now=now if kept_back.begins_at is None else kept_back.begins_at,
         )
         why = would_be_kept_back(kept_back)
-        answer = answer.model_copy(update={"kept_back": why, "begins_at": kept_back.begins_at})
+        answer = msgspec.structs.replace(answer, kept_back=why, begins_at=kept_back.begins_at)
         nobody_knows = kept_back.is_by_more_than_time or answer.refusal is not None
         return without_start(answer) if why and nobody_knows else answer
 
@@ -448,7 +444,7 @@ class Service:
         found = explanation(told, length, self._engine.now(), more)
         if found.place_in_line is not None:
             order, problem = self._engine.grid.scheduler.order, scheduler.ledger.order_problem
-            found = found.model_copy(update={"order": order, "order_problem": problem})
+            found = msgspec.structs.replace(found, order=order, order_problem=problem)
         return visible_to(None if who.sees_all else who.name, found, scheduler.ledger.jobs)
 
     async def wait(self, who: Principal, job: int, timeout_s: float) -> JobSummary:

@@ -38,7 +38,8 @@ from koala.daemon.service.submitted_texts import (
 from koala.daemon.workers.pool import Workers
 from koala.descriptions import job_notes, write_job_yaml
 from koala.descriptions.job.order import JobNumber
-from koala.model.api import DryRun, Scope, SpawnWish, Submission
+from koala.model.api import DryRun, Scope
+from koala.model.api.questions import SpawnWish, Submission
 from koala.model.errors import ForbiddenError, InvalidError, TooManyError
 from koala.model.grid import Grid
 from koala.model.job_array import ArraySpec, element_number, read_array
@@ -361,17 +362,17 @@ def try_out(
                 "preempts_others": len(found.jobs) - len(seen),
                 "lost_processor_s": sum((lost_processor_s(job, scheduler.ledger.now) for job in seen), 0.0),
             }
-            return answer.model_copy(update=update)
+            return msgspec.structs.replace(answer, **update)
         if not isinstance(found, Refusal):
             answer = dry_run(to_placement(demand, found, view))
-            return answer.model_copy(update={"expected_at": now + staging_s(demand, found, view)})
+            return msgspec.structs.replace(answer, expected_at=now + staging_s(demand, found, view))
         answer = DryRun(policy=demand.policy.name, refusal=refusal_info(found))
         if found.permanent:
             return answer
         expected = scheduler.expected_start_of_new(demand, request, owner)
     except (UnknownPolicyError, UnknownSiteError, PolicyError) as error:
         raise InvalidError(error.for_user()) from None
-    answer = answer.model_copy(update={"place_in_line": scheduler.place_of_new(demand, request, owner)})
+    answer = msgspec.structs.replace(answer, place_in_line=scheduler.place_of_new(demand, request, owner))
     if expected is None:
         return answer
     return with_expected_start(answer, expected, scheduler.ledger, None if sees_all else owner, now)

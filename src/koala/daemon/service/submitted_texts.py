@@ -14,7 +14,8 @@ from koala.daemon.launches import check_launch
 from koala.descriptions import DescriptionError, place_of_job, read_graph, read_job
 from koala.descriptions.job.order import JobNumber
 from koala.descriptions.mapping.spawned import read_spawned
-from koala.model.api import ProblemAt, SpawnWish, Submission
+from koala.model.api import ProblemAt
+from koala.model.api.questions import SpawnWish, Submission
 from koala.model.launch import LaunchError
 from koala.model.request import GraphJob, InvalidRequestError, Request
 from koala.model.request_size import REQUEST_CHARACTERS_MAX, check_size, request_characters

@@ -21,7 +21,8 @@ import msgspec
 from koala.daemon.offload import query
 from koala.daemon.service.principal import OWNER_KEY, Principal
 from koala.descriptions.errors import shown
-from koala.model.api import NewToken, Scope, TokenInfo, TokenWish
+from koala.model.api import NewToken, Scope, TokenInfo
+from koala.model.api.questions import TokenWish
 from koala.model.errors import ConflictError, NotFoundError
 from koala.store.errors import StoreError
 from koala.store.rows import TokenRow

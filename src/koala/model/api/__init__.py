@@ -1,11 +1,10 @@
 """The schema of the API: the questions and answers that daemon and client share, without behaviour.
 
 Times are seconds since 1970 (UTC). An answer may gain fields in a later version, so a reader ignores what it does not
-know; a question with an unknown field is refused, since it was probably meant. What checks an answer is built when
-it is first used, since a caller uses few of these.
+know; a question with an unknown field is refused, since it was probably meant.
 """
 
-from koala.model.api.access import Health, Login, NewToken, TokenInfo, TokenWish, Whoami
+from koala.model.api.access import Health, Login, NewToken, TokenInfo, Whoami
 from koala.model.api.common import (
     CLIENT_TOKEN_CHARACTERS_MAX,
     DESCRIPTION_BYTES_MAX,
@@ -20,7 +19,6 @@ from koala.model.api.common import (
     ErrorBody,
     Page,
     ProblemAt,
-    Question,
     Scope,
 )
 from koala.model.api.files import (
@@ -28,20 +26,15 @@ from koala.model.api.files import (
     DOWNLOAD_FILES_MAX,
     FORGOTTEN_AT_ONCE_MAX,
     FileInfo,
-    Forgetting,
     Forgotten,
     OutputInfo,
     ReadFile,
-    Reading,
-    Registration,
     ReplicaInfo,
-    Replication,
     WaitingReader,
 )
 from koala.model.api.jobs import (
     CheckpointInfo,
     ComponentRun,
-    ContentQuestion,
     ContentState,
     DryRun,
     DryRunFile,
@@ -50,7 +43,6 @@ from koala.model.api.jobs import (
     DryRunPlace,
     ElementCountsInfo,
     Explanation,
-    JobChange,
     JobDetail,
     JobFile,
     JobOnLinks,
@@ -64,9 +56,7 @@ from koala.model.api.jobs import (
     ShortageInfo,
     Spawned,
     SpawnedComponent,
-    SpawnWish,
     StoryLine,
-    Submission,
     Submitted,
     SubmittedGraph,
     SubmittedGraphJob,
@@ -108,7 +98,6 @@ __all__ = [
     "Answer",
     "CheckpointInfo",
     "ComponentRun",
-    "ContentQuestion",
     "ContentState",
     "DryRun",
     "DryRunFile",
@@ -121,11 +110,9 @@ __all__ = [
     "ExcludedNode",
     "Explanation",
     "FileInfo",
-    "Forgetting",
     "Forgotten",
     "GpuCount",
     "Health",
-    "JobChange",
     "JobDetail",
     "JobFile",
     "JobOnLinks",
@@ -148,29 +135,22 @@ __all__ = [
     "Place",
     "PlanInfo",
     "ProblemAt",
-    "Question",
     "ReadFile",
-    "Reading",
     "RefusalInfo",
-    "Registration",
     "ReplicaInfo",
-    "Replication",
     "SavedCheckpointInfo",
     "Scope",
     "ShortageInfo",
     "SiteHistory",
     "SiteInfo",
-    "SpawnWish",
     "Spawned",
     "SpawnedComponent",
     "StoryLine",
-    "Submission",
     "Submitted",
     "SubmittedGraph",
     "SubmittedGraphJob",
     "TaskInfo",
     "TokenInfo",
-    "TokenWish",
     "TrafficInfo",
     "TransferInfo",
     "UnmeasuredInfo",

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field
-
-from koala.model.api.common import Answer, Question, Scope
+from koala.model.api.common import Answer, Scope
 
 
-class Health(Answer):
+class Health(Answer, frozen=True, kw_only=True):
     """Whether the daemon works; ``warnings`` are what an operator should see to while it does."""
 
     status: Literal["ok", "unavailable"]
@@ -18,7 +16,7 @@ class Health(Answer):
     warnings: list[str] = []
 
 
-class Whoami(Answer):
+class Whoami(Answer, frozen=True, kw_only=True):
     """Who the daemon takes the caller for."""
 
     name: str
@@ -26,15 +24,7 @@ class Whoami(Answer):
     owner: bool
 
 
-class TokenWish(Question):
-    """A token to create for a user."""
-
-    user: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$")]
-    scopes: Annotated[list[Scope], Field(min_length=1)]
-    note: Annotated[str, Field(max_length=200)] = ""
-
-
-class TokenInfo(Answer):
+class TokenInfo(Answer, frozen=True, kw_only=True):
     """A token as it is listed; the secret is never shown again."""
 
     id: str
@@ -46,7 +36,7 @@ class TokenInfo(Answer):
     revoked_at: float | None = None
 
 
-class NewToken(Answer):
+class NewToken(Answer, frozen=True, kw_only=True):
     """A token just created, with its secret. ``notice`` says what its holder's jobs may do, or where they may not run
     at all."""
 
@@ -55,7 +45,7 @@ class NewToken(Answer):
     notice: str = ""
 
 
-class Login(Answer):
+class Login(Answer, frozen=True, kw_only=True):
     """A link that opens the dashboard once, until it expires; None where the daemon listens on no address."""
 
     url: str | None

@@ -1,11 +1,11 @@
-"""What all questions and answers of the API share, and the limits of one call."""
+"""What all answers of the API share, and the limits of one call."""
 
 from __future__ import annotations
 
 import enum
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
-from pydantic import BaseModel, ConfigDict
+import msgspec
 
 # Limits on what one call may ask for.
 DESCRIPTION_BYTES_MAX = 1_048_576
@@ -20,16 +20,30 @@ WHY_CHARACTERS_MAX = 200
 Item = TypeVar("Item")
 
 
-class Answer(BaseModel):
-    """What the daemon answers."""
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    """A value that callers are answered with, alone or within another."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
+        """Tell the framework that writes the OpenAPI document the fields, and how to write the value."""
+        from pydantic_core import core_schema  # for the daemon: the core does without it
 
-
-class Question(BaseModel):
-    """The body of a client's request."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
+        title = cls.__name__ + "".join(f"[{each.__name__}]" for each in getattr(source, "__args__", ()))
+        fields = []
+        for field in msgspec.structs.fields(source):
+            schema = handler.generate_schema(field.type)
+            if not field.required:
+                default = field.default if field.default_factory is msgspec.NODEFAULT else field.default_factory()
+                schema = core_schema.with_default_schema(schema, default=default)
+            fields.append(core_schema.dataclass_field(field.name, schema, kw_only=True))
+        return core_schema.dataclass_schema(
+            cls,
+            core_schema.dataclass_args_schema(title, fields),
+            [*cls.__struct_fields__],
+            ref=f"{cls.__module__}.{title}:{id(source)}",
+            serialization=core_schema.plain_serializer_function_ser_schema(msgspec.to_builtins),
+            metadata={"pydantic_js_updates": {"title": title}},
+        )
 
 
 class Scope(enum.StrEnum):
@@ -41,14 +55,14 @@ class Scope(enum.StrEnum):
     OPERATE = "operate"  # see and cancel everybody's jobs; drain, resume and probe sites; change files
 
 
-class Page(Answer, Generic[Item]):
+class Page(Answer, Generic[Item], frozen=True, kw_only=True):
     """Some of a long list; ``next`` is the cursor to ask for the following ones with, None at the end."""
 
     items: list[Item]
     next: str | None = None
 
 
-class ProblemAt(Answer):
+class ProblemAt(Answer, frozen=True, kw_only=True):
     """One thing that is wrong with a description."""
 
     line: int | None = None
@@ -57,7 +71,7 @@ class ProblemAt(Answer):
     cure: str = ""
 
 
-class ErrorBody(Answer):
+class ErrorBody(Answer, frozen=True, kw_only=True):
     """Why a call failed. ``code`` is for programs, ``message`` names the thing, what is wrong with it
     and what to do."""
 
@@ -66,7 +80,7 @@ class ErrorBody(Answer):
     problems: list[ProblemAt] = []
 
 
-class ErrorAnswer(Answer):
+class ErrorAnswer(Answer, frozen=True, kw_only=True):
     """The body of every answer that is not a success."""
 
     error: ErrorBody

@@ -2,32 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field
-
-from koala.model.api.common import (
-    CLIENT_TOKEN_CHARACTERS_MAX,
-    DESCRIPTION_BYTES_MAX,
-    WALLTIME_S_MAX,
-    Answer,
-    Question,
-)
+from koala.model.api.common import Answer
 from koala.model.api.files import OutputInfo
 from koala.model.network import bandwidth_text
 from koala.model.nodes import memory_text, processor_time_text
-from koala.model.request import Priority
-from koala.model.travelling import MANIFEST_CHARACTERS_MAX
 
 
-class Place(Answer):
+class Place(Answer, frozen=True, kw_only=True):
     """Processors at a site."""
 
     site: str
     processors: int
 
 
-class ElementCountsInfo(Answer):
+class ElementCountsInfo(Answer, frozen=True, kw_only=True):
     """How the elements of an array stand. ``indices`` is how the array was written; the element at position P,
     counted from 0 in the order of the indices, is the job with the number of the array + 1 + P. Those that
     run have started; those that wait include those that have places and have not started, and those that are no jobs
@@ -48,7 +38,7 @@ class ElementCountsInfo(Answer):
         return ", ".join(f"{getattr(self, each)} {each}" for each in states if getattr(self, each))
 
 
-class JobSummary(Answer):
+class JobSummary(Answer, frozen=True, kw_only=True):
     """A job as a list shows it. ``exit_code`` is that of the application once the job has ended: of its first
     component, or of the one that failed, whose last line of standard error is ``stderr_line``. ``since`` is when it
     came into its state, ``places`` where it is or was last placed. An element has the number of its ``array`` and its
@@ -84,7 +74,7 @@ class JobSummary(Answer):
     standing: str = ""
 
 
-class TaskInfo(Answer):
+class TaskInfo(Answer, frozen=True, kw_only=True):
     """So many equal tasks of a job, and what each of them holds. ``gpu`` is the kind of its GPUs, empty for any."""
 
     tasks: int
@@ -95,7 +85,7 @@ class TaskInfo(Answer):
     constraint: str = ""
 
 
-class ComponentRun(Answer):
+class ComponentRun(Answer, frozen=True, kw_only=True):
     """One start of one component: claimed, ready at the barrier, released into its application, ended. ``run`` is the
     opening of the barrier that it belongs to, counted from 1; ``workspace`` the directory at its site in which it
     started, as long as that is kept. ``stderr_line`` is what one that failed wrote last to its standard error;
@@ -146,7 +136,7 @@ class ComponentRun(Answer):
         return "not measured" if self.peak_memory_bytes is None else memory_text(self.peak_memory_bytes)
 
 
-class UsageInfo(Answer):
+class UsageInfo(Answer, frozen=True, kw_only=True):
     """What a job has used, by those of its ``components`` whose application has begun and that have ended, of all its
     runs. Of ``measured`` of them the processor time is known: that is ``processor_s``, of the ``held_processor_s``
     that these held from the start of the application to its end, and ``efficiency`` is the share. What a run had of
@@ -179,7 +169,7 @@ class UsageInfo(Answer):
         return told
 
 
-class TransferInfo(Answer):
+class TransferInfo(Answer, frozen=True, kw_only=True):
     """A transfer of a file, or of a chunk of it, to a site for the jobs that need it there; running, or ended.
     ``fault`` is whose it is that it broke, where that is known: job, user, site or ours."""
 
@@ -197,7 +187,7 @@ class TransferInfo(Answer):
     jobs: list[int] = []
 
 
-class JobFile(Answer):
+class JobFile(Answer, frozen=True, kw_only=True):
     """A file that travels with a job. ``kind``: file, directory or link; ``mode``: its permissions, in octal."""
 
     path: str
@@ -208,14 +198,14 @@ class JobFile(Answer):
     link: str = ""
 
 
-class UnmeasuredInfo(Answer):
+class UnmeasuredInfo(Answer, frozen=True, kw_only=True):
     """A site where what a job sends was not measured, and why."""
 
     site: str
     reason: str
 
 
-class TrafficInfo(Answer):
+class TrafficInfo(Answer, frozen=True, kw_only=True):
     """What a job at several sites sends between them, in all. ``believed`` is what counts when other jobs are placed,
     by what the job `declared`, what was `learned` of jobs of its name, or what was `measured` until so long after its
     start; or it is `unknown`."""
@@ -254,7 +244,7 @@ class TrafficInfo(Answer):
         return found
 
 
-class JobOnLinks(Answer):
+class JobOnLinks(Answer, frozen=True, kw_only=True):
     """A job that runs at several sites, and what it sends between them."""
 
     job: int
@@ -263,7 +253,7 @@ class JobOnLinks(Answer):
     traffic: TrafficInfo
 
 
-class SavedCheckpointInfo(Answer):
+class SavedCheckpointInfo(Answer, frozen=True, kw_only=True):
     """The checkpoint that a component last went on from: the run that left it, its site, and when it was last saved
     to, by the clock of that site."""
 
@@ -274,7 +264,7 @@ class SavedCheckpointInfo(Answer):
     saved_at: float | None = None
 
 
-class CheckpointInfo(Answer):
+class CheckpointInfo(Answer, frozen=True, kw_only=True):
     """What is known of the checkpoints of a job. ``work_lost_s`` is for how long it would have run in vain if it were
     ended now; null while it does not run."""
 
@@ -282,7 +272,7 @@ class CheckpointInfo(Answer):
     work_lost_s: float | None = None
 
 
-class JobDetail(JobSummary):
+class JobDetail(JobSummary, frozen=True, kw_only=True):
     """Everything about a job but its story. ``description`` is the job in YAML, as Koala understood it; ``files``
     travel with it, ``outputs`` are what it made that is registered. ``asked`` is what it asks for in words, and
     ``tasks`` in numbers, component by component. Processor seconds before its runs are ``gained_processor_s``, from
@@ -309,7 +299,7 @@ class JobDetail(JobSummary):
     outputs: list[OutputInfo] = []
 
 
-class ShortageInfo(Answer):
+class ShortageInfo(Answer, frozen=True, kw_only=True):
     """What one site lacked at the last try, and what would cure it there. The numbers are processors, or tasks where
     these are more than a processor; ``resource`` is what lacked: processors, memory, a kind of GPU."""
 
@@ -321,7 +311,7 @@ class ShortageInfo(Answer):
     resource: str = "processors"
 
 
-class RefusalInfo(Answer):
+class RefusalInfo(Answer, frozen=True, kw_only=True):
     """Why no places were found. ``permanent``: idle processors alone will never help."""
 
     policy: str
@@ -332,14 +322,14 @@ class RefusalInfo(Answer):
     permanent: bool = False
 
 
-class StoryLine(Answer):
+class StoryLine(Answer, frozen=True, kw_only=True):
     """One decision about a job."""
 
     at: float
     text: str
 
 
-class PlanInfo(Answer):
+class PlanInfo(Answer, frozen=True, kw_only=True):
     """When and where a job that cannot start now is to start, if all keep to their walltimes. Of a job of another
     user only the time is told, but to operators."""
 
@@ -348,14 +338,14 @@ class PlanInfo(Answer):
     expected_sites: list[str]
 
 
-class WaitedForInfo(Answer):
+class WaitedForInfo(Answer, frozen=True, kw_only=True):
     """What a job waits for before it is tried: that the job is `done`, has `ended`, `started` or `failed`."""
 
     job: int
     condition: str
 
 
-class Explanation(Answer):
+class Explanation(Answer, frozen=True, kw_only=True):
     """Where a job stands and why.
 
     Of an array ``next_element`` is the first of its elements that waits: what is said of places, plans and the queue
@@ -414,46 +404,7 @@ class Explanation(Answer):
         return [*(plan.job for plan in self.planned_before if plan.job is not None), *self.ends_before]
 
 
-class Submission(Question):
-    """A job to submit. The same ``client_token`` again gives the same job, and no second one."""
-
-    description: Annotated[str, Field(min_length=1, max_length=DESCRIPTION_BYTES_MAX)]
-    source: Annotated[
-        str, Field(min_length=1, max_length=255, description="file name; its ending tells the format")
-    ] = "job"
-    client_token: Annotated[str, Field(min_length=1, max_length=CLIENT_TOKEN_CHARACTERS_MAX)] | None = None
-    files: (
-        Annotated[
-            str,
-            Field(
-                min_length=1,
-                max_length=MANIFEST_CHARACTERS_MAX,
-                description="the files that travel with the job: a JSON text, a list of objects with path, "
-                "size_bytes, checksum (SHA-256) and mode; or directory: true; or link, its target",
-            ),
-        ]
-        | None
-    ) = None
-
-
-class JobChange(Question):
-    """What to change of a job that waits for a place; what is left out stays as it is."""
-
-    walltime_s: (
-        Annotated[float, Field(gt=0, le=WALLTIME_S_MAX, allow_inf_nan=False, description="how long it may run")]
-        | None
-    ) = None
-    priority: Priority | None = None
-
-
-class SpawnWish(Question):
-    """Tasks for a job of tasks that runs: a YAML text with ``tasks`` and ``edges``."""
-
-    description: Annotated[str, Field(min_length=1, max_length=DESCRIPTION_BYTES_MAX)]
-    source: Annotated[str, Field(min_length=1, max_length=255, description="file name, for messages")] = "spawn"
-
-
-class SpawnedComponent(Answer):
+class SpawnedComponent(Answer, frozen=True, kw_only=True):
     """A component that holds spawned tasks: its number in the job, its site, and the tasks by name."""
 
     part: int
@@ -461,20 +412,14 @@ class SpawnedComponent(Answer):
     tasks: list[str]
 
 
-class Spawned(Answer):
+class Spawned(Answer, frozen=True, kw_only=True):
     """The tasks are part of the job from now on, in these new components. They begin when all of these are there."""
 
     job: JobSummary
     components: list[SpawnedComponent]
 
 
-class ContentQuestion(Question):
-    """Which contents are still to be sent? ``files`` is a list of files as in a submission."""
-
-    files: Annotated[str, Field(min_length=1, max_length=MANIFEST_CHARACTERS_MAX)]
-
-
-class ContentState(Answer):
+class ContentState(Answer, frozen=True, kw_only=True):
     """How much of a content the caller has sent."""
 
     checksum: str
@@ -483,13 +428,13 @@ class ContentState(Answer):
     complete: bool
 
 
-class MissingContents(Answer):
+class MissingContents(Answer, frozen=True, kw_only=True):
     """The contents of a list of files that the caller has still to send."""
 
     missing: list[ContentState]
 
 
-class Submitted(Answer):
+class Submitted(Answer, frozen=True, kw_only=True):
     """The job is safely on record. ``new`` is false when its client token had been used before. ``notes`` are on what
     its description says without effect: options of a batch script. ``warning`` says why the job ends at once, as what
     it waits for can never come; ``never_fits`` why it, or each element of an array, would have no places if all sites
@@ -502,7 +447,7 @@ class Submitted(Answer):
     never_fits: RefusalInfo | None = None
 
 
-class SubmittedGraphJob(Answer):
+class SubmittedGraphJob(Answer, frozen=True, kw_only=True):
     """One job of a graph that is on record, by its name in the graph; ``notes``, ``warning`` and ``never_fits``
     are as of a job that is submitted alone."""
 
@@ -513,7 +458,7 @@ class SubmittedGraphJob(Answer):
     never_fits: RefusalInfo | None = None
 
 
-class SubmittedGraph(Answer):
+class SubmittedGraph(Answer, frozen=True, kw_only=True):
     """All jobs of a graph are safely on record, those that others wait for first. ``new`` is false when the client
     token had been used before."""
 
@@ -521,7 +466,7 @@ class SubmittedGraph(Answer):
     new: bool
 
 
-class DryRunFile(Answer):
+class DryRunFile(Answer, frozen=True, kw_only=True):
     """Where a component would get an input file from, and how long that is estimated to take."""
 
     name: str
@@ -529,7 +474,7 @@ class DryRunFile(Answer):
     transfer_s: float
 
 
-class DryRunPlace(Answer):
+class DryRunPlace(Answer, frozen=True, kw_only=True):
     """Where a component would go."""
 
     component: int
@@ -538,7 +483,7 @@ class DryRunPlace(Answer):
     files: list[DryRunFile] = []
 
 
-class DryRun(Answer):
+class DryRun(Answer, frozen=True, kw_only=True):
     """Where a job would go if it were alone in the queue now: places, or the reason why there are none. A job of high
     priority may take places of other jobs: ``preempts`` are those of them that the caller sees, with which
     ``lost_processor_s`` of work is lost, and ``preempts_others`` is how many more there are, of other users.
@@ -564,7 +509,7 @@ class DryRun(Answer):
     notes: list[str] = []
 
 
-class DryRunGraphJob(Answer):
+class DryRunGraphJob(Answer, frozen=True, kw_only=True):
     """Where one job of a graph would go if it were alone and nothing kept it back, and how many processors it, or
     each of its ``elements``, asks for. ``waits_for`` are those of the graph that it waits for, and ``after`` the same
     by what must become of them: ``done``, ``ended``, ``started``, ``failed``."""
@@ -577,13 +522,13 @@ class DryRunGraphJob(Answer):
     dry_run: DryRun
 
 
-class DryRunGraph(Answer):
+class DryRunGraph(Answer, frozen=True, kw_only=True):
     """Where the jobs of a graph would go, those that others wait for first."""
 
     jobs: list[DryRunGraphJob]
 
 
-class Output(Answer):
+class Output(Answer, frozen=True, kw_only=True):
     """What a component wrote, from byte ``offset`` on. Bytes that are not UTF-8 are replaced. Ask on at
     ``next_offset``; ``complete`` says that no more will come."""
 

@@ -9,7 +9,7 @@ from koala.model.api.jobs import JobSummary, TransferInfo
 from koala.model.api.sites import LinkInfo, SiteInfo
 
 
-class Overview(Answer):
+class Overview(Answer, frozen=True, kw_only=True):
     """The whole grid at one moment: what the dashboard and ``koala top`` draw. ``last_seq`` is the newest entry of
     the journal: who follows it from there misses nothing. ``order`` says who comes first in the queues;
     ``order_problem`` why they are first come, first served where that is not their order."""
@@ -34,7 +34,7 @@ class Overview(Answer):
     last_seq: int = 0
 
 
-class JournalEntry(Answer):
+class JournalEntry(Answer, frozen=True, kw_only=True):
     """One thing that happened or was decided. ``kind`` is ``event`` or ``command``, ``what`` its type."""
 
     seq: int

@@ -6,7 +6,7 @@ from koala.model.api.common import Answer
 from koala.model.api.jobs import JobOnLinks
 
 
-class GpuCount(Answer):
+class GpuCount(Answer, frozen=True, kw_only=True):
     """GPUs of one kind at a site, in all and those that nobody holds; ``kind`` is empty where the site names none."""
 
     kind: str
@@ -14,7 +14,7 @@ class GpuCount(Answer):
     idle: int
 
 
-class MachineInfo(Answer):
+class MachineInfo(Answer, frozen=True, kw_only=True):
     """Processors of a site that are alike for jobs of tasks: their ``power`` in MFlop/s, and the part of it, from 0
     to 1, that others use; ``measured`` where it is not the grid file's word."""
 
@@ -24,7 +24,7 @@ class MachineInfo(Answer):
     measured: bool = False
 
 
-class ExcludedNode(Answer):
+class ExcludedNode(Answer, frozen=True, kw_only=True):
     """A node that a user's program is kept off until then, by its name and what people call the program. ``reason``
     says how it failed there, in which job. ``closes``: no node of the site is left for the program, and no job with
     it goes there while it can go elsewhere."""
@@ -37,7 +37,7 @@ class ExcludedNode(Answer):
     closes: bool = False
 
 
-class SiteInfo(Answer):
+class SiteInfo(Answer, frozen=True, kw_only=True):
     """What Koala knows of a site. ``usable`` processors are those within its quota. ``trust``: usable, unusable (too
     many errors, or failures of applications that did well elsewhere), probing. ``distrusted`` is why it is not
     usable, ``accusations`` are failures of applications held against it; ``excluded`` are nodes that programs are
@@ -95,7 +95,7 @@ class SiteInfo(Answer):
     uplink_mbit_s: float | None = None
 
 
-class UsagePoint(Answer):
+class UsagePoint(Answer, frozen=True, kw_only=True):
     """Who held how much of a site from this time on."""
 
     at: float
@@ -104,7 +104,7 @@ class UsagePoint(Answer):
     others: int
 
 
-class SiteHistory(Answer):
+class SiteHistory(Answer, frozen=True, kw_only=True):
     """A site's use over a stretch of time, as steps."""
 
     site: str
@@ -113,7 +113,7 @@ class SiteHistory(Answer):
     points: list[UsagePoint]
 
 
-class LinkInfo(Answer):
+class LinkInfo(Answer, frozen=True, kw_only=True):
     """The way between two sites, and the bandwidth that transfers have seen there lately."""
 
     between: tuple[str, str]
@@ -122,7 +122,7 @@ class LinkInfo(Answer):
     latency_s: float
 
 
-class LinkMeasurement(Answer):
+class LinkMeasurement(Answer, frozen=True, kw_only=True):
     """What was measured once, by a ``probe``, a ``transfer`` or one that is ``overdue``; its weight is 1 at most."""
 
     at: float
@@ -132,7 +132,7 @@ class LinkMeasurement(Answer):
     by: str
 
 
-class LinkQuantity(Answer):
+class LinkQuantity(Answer, frozen=True, kw_only=True):
     """What is believed of one thing about a link. ``origin`` says by whom: ``declared`` by the grid file,
     ``forecast`` from measurements, or ``way back`` where only the other direction was measured. ``predictor`` made
     the forecast, and was wrong by ``error`` on average; ``measurements`` of this direction are kept, the last one is
@@ -149,7 +149,7 @@ class LinkQuantity(Answer):
     measured_by: str = ""
 
 
-class LinkState(Answer):
+class LinkState(Answer, frozen=True, kw_only=True):
     """One direction of a link between two sites. ``not_probed`` says why it is never probed by itself. The last probe
     ended at ``probed_at``; ``probe_failure`` is why it could not be made, after so many failures in a row."""
 
@@ -163,7 +163,7 @@ class LinkState(Answer):
     probe_failures: int = 0
 
 
-class NetworkInfo(Answer):
+class NetworkInfo(Answer, frozen=True, kw_only=True):
     """What is known of the links between sites: of all, or in a large grid of those that are not as the default.
     ``jobs`` run at several sites and send over them, as far as the caller may see them, the first of them."""
 
@@ -175,7 +175,7 @@ class NetworkInfo(Answer):
     jobs: list[JobOnLinks] = []
 
 
-class LinkHistory(Answer):
+class LinkHistory(Answer, frozen=True, kw_only=True):
     """One direction of a link, with what was measured there, the oldest first."""
 
     now: float

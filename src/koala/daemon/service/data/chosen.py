@@ -9,7 +9,8 @@ from koala.daemon.engine.loop import Engine
 from koala.daemon.offload import offload
 from koala.daemon.service.job_records import JobRecords
 from koala.daemon.service.principal import Principal
-from koala.model.api import Forgetting, Scope
+from koala.model.api import Scope
+from koala.model.api.questions import Forgetting
 from koala.model.errors import InvalidError, NotFoundError
 from koala.model.outputs import job_of_output
 from koala.model.request import FileName

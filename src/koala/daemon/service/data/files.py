@@ -42,7 +42,8 @@ from koala.files import (
 from koala.files.area.layout import copy_name
 from koala.files.checksums import READ_BYTES
 from koala.files.sources import UrlSource
-from koala.model.api import Registration, Replication, WaitingReader
+from koala.model.api import WaitingReader
+from koala.model.api.questions import Registration, Replication
 from koala.model.errors import ClientError, ConflictError, InvalidError, NotFoundError, UnavailableError
 from koala.model.messages import FileChanged
 from koala.model.outputs import OUTPUT_PREFIX
