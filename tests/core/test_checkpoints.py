@@ -6,7 +6,8 @@ import msgspec
 import pytest
 
 from koala.core import JobState
-from koala.core.state.checkpoints import CHECKPOINT_RUNS_MAX, CheckpointStatus, SavedCheckpoint, work_lost_s
+from koala.core.state.checkpoints import CHECKPOINT_RUNS_MAX, work_lost_s
+from koala.model.api import CheckpointInfo, SavedCheckpointInfo
 from koala.model.checkpoint import Checkpoint, CheckpointSignal, CheckpointSource
 from koala.model.messages import (
     AbortComponent,
@@ -145,8 +146,8 @@ def test_it_is_told_from_what_a_job_went_on_and_what_its_end_would_cost() -> Non
     driver.ready(second)
     driver.send(CheckpointBrought(at=1.0, token=second, source="b", size_bytes=7, saved_by=first, saved_at=0.5))
     status = driver.scheduler.checkpoint(1, driver.ledger.now + 25.0)
-    assert status == CheckpointStatus(
-        saved=(SavedCheckpoint(component=0, run=1, site="b", size_bytes=7, saved_at=0.5),), work_lost_s=5.0
+    assert status == CheckpointInfo(
+        saved=[SavedCheckpointInfo(component=0, run=1, site="b", size_bytes=7, saved_at=0.5)], work_lost_s=5.0
     )
     driver.send(CheckpointBrought(at=1.0, token=second, source="b", size_bytes=7, saved_by="unknown"))
     status = driver.scheduler.checkpoint(1, driver.ledger.now)

@@ -11,6 +11,7 @@ import pytest
 from koala.core import JobExplanation, JobState, Scheduler
 from koala.core.refusals import SHUT_SITES_TRIED_MAX
 from koala.core.state.ledger import ENDED_KEPT
+from koala.model.api import Place
 from koala.model.checkpoint import Checkpoint
 from koala.model.dependency import Dependency
 from koala.model.errors import Fault
@@ -66,7 +67,7 @@ def test_a_waiting_job_is_explained_by_its_refusal_its_tries_and_its_place_in_li
     said = explain(driver, 3)
     assert (said.job, said.state, meaning(said)) == (3, JobState.WAITING, MEANING[JobState.WAITING])
     assert (said.waiting_since, said.place_in_line, said.placement_tries) == (3.0, 2, 3)
-    assert (said.claiming_tries, said.places) == (0, ())
+    assert (said.claiming_tries, said.places) == (0, [])
     assert said.refusal is not None
     assert [(lack.site, lack.wanted, lack.idle, lack.missing) for lack in said.refusal.shortages] == [
         ("a", 7, 2, 5),
@@ -147,7 +148,8 @@ def test_a_running_job_is_explained_by_its_places() -> None:
     driver.wait_until(2.0)
     driver.run(ask(8, 9))
     said = explain(driver, 1)
-    assert (said.state, said.places, said.since) == (JobState.RUNNING, (("b", 8), ("a", 9)), 2.0)
+    places = [Place(site="b", processors=8), Place(site="a", processors=9)]
+    assert (said.state, said.places, said.since) == (JobState.RUNNING, places, 2.0)
     assert (said.refusal, said.place_in_line, said.waiting_since) == (None, None, None)
     assert story(said)[0].text == "submitted: non-fixed request for 17 processors"
     assert story(said)[-1].text == "the barrier opened: all components started together"

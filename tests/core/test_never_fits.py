@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from koala.core import Scheduler
+from koala.model.api import Refusal
 from koala.model.grid import BatchSettings, Grid, Site, SiteKind
 from koala.model.messages import JobSubmitted, SiteReported
 from koala.model.nodes import NodeClass, NodeSize
-from koala.model.request import Component, Refusal, Request
+from koala.model.request import Component, Request
 from tests.core.test_shapes import shaped
 
 GIB = 2**30

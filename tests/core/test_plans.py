@@ -12,11 +12,11 @@ from koala.core.plans import JobPlans
 from koala.core.preemption.victims import Victims
 from koala.core.state.availability import GRACE_S, Availability, expected_at
 from koala.core.state.reservations import PlanFinder, Reservation
-from koala.core.story import JobPlan
+from koala.model.api import PlanInfo, Refusal
 from koala.model.facts import JobPlaced
 from koala.model.messages import AnyEvent, Outcome, SiteDrained, SiteReported, SiteSilent, Tick
 from koala.model.nodes import RELEASES_MAX
-from koala.model.request import Priority, Refusal, Request
+from koala.model.request import Priority, Request
 from koala.policies import Catalogue
 from koala.policies.interface import Demand, Spots, View, compile_demand, place_on
 from tests.support.core_driver import CoreDriver, ask, ask_total, assert_ledger_balances, kind, make_grid, part
@@ -56,8 +56,8 @@ def test_a_later_job_that_would_put_the_plan_off_does_not_start() -> None:
     assert explanation is not None
     assert explanation.refusal is not None
     assert "kept for the plan of a job that comes before it" in explanation.refusal.reason
-    assert explanation.planned_before == (JobPlan(job=2, expected_at=100.0, expected_sites=("a", "b")),)
-    assert (explanation.expected_at, explanation.expected_sites) == (None, ())
+    assert explanation.planned_before == [PlanInfo(job=2, expected_at=100.0, expected_sites=["a", "b"])]
+    assert (explanation.expected_at, explanation.expected_sites) == (None, [])
 
 
 def test_the_scheduler_is_due_when_the_time_of_a_plan_comes_whether_anything_ends_then_or_not() -> None:
@@ -99,13 +99,13 @@ def test_a_planned_job_tells_when_and_where_it_is_expected() -> None:
     driver, tokens = one_wide_job_waits()
     explanation = driver.scheduler.explain(2)
     assert explanation is not None
-    assert (explanation.expected_at, explanation.expected_sites) == (100.0, ("a", "b"))
-    assert explanation.planned_before == ()
+    assert (explanation.expected_at, explanation.expected_sites) == (100.0, ["a", "b"])
+    assert explanation.planned_before == []
     driver.end(*tokens)
     driver.settle()
     started_job = driver.scheduler.explain(2)
     assert started_job is not None
-    assert (started_job.expected_at, started_job.expected_sites) == (None, ())
+    assert (started_job.expected_at, started_job.expected_sites) == (None, [])
 
 
 def test_what_is_expected_goes_by_the_users_last_two_runs_and_the_latest_by_walltimes() -> None:
@@ -123,7 +123,7 @@ def test_what_is_expected_goes_by_the_users_last_two_runs_and_the_latest_by_wall
     def told(job: int) -> tuple[float | None, float | None, tuple[int, ...]]:
         found = driver.scheduler.explain(job)
         assert found is not None
-        return found.expected_at, found.latest_at, found.ends_before
+        return found.expected_at, found.latest_at, tuple(found.ends_before)
 
     assert told(5) == (begun + 30.0, begun + 1_000.0, (4,))
     assert told(6) == (begun + 60.0, begun + 1_600.0, (5,))  # whoever makes room for that one is not waited for

@@ -6,9 +6,10 @@ from typing import Any
 
 from koala.core import JobState, Scheduler, decode_snapshot, encode_snapshot
 from koala.core.story import JobExplanation
+from koala.model.api import Refusal
 from koala.model.messages import SiteReported, StartComponent, Tick
 from koala.model.nodes import NodeClass, NodePool, NodeSize, TaskNeeds
-from koala.model.request import Application, Component, Flexibility, Refusal, Request
+from koala.model.request import Application, Component, Flexibility, Request
 from koala.words.explanations import story
 from tests.support.core_driver import CoreDriver, ask_total, kind
 

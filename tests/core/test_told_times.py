@@ -24,7 +24,7 @@ FILE_S = 30.0
 def told(driver: CoreDriver, job: int) -> tuple[float | None, float | None, tuple[int, ...]]:
     found = driver.scheduler.explain(job)
     assert found is not None
-    return found.expected_at, found.latest_at, found.ends_before
+    return found.expected_at, found.latest_at, tuple(found.ends_before)
 
 
 def preview(driver: CoreDriver, request: Request, owner: str = "") -> ExpectedStart | None:

@@ -10,7 +10,7 @@ import pytest
 from koala.core import Scheduler, decode_snapshot, encode_snapshot
 from koala.core.state import learned_traffic
 from koala.core.state.learned_traffic import LEARNED_FORGOTTEN_S, LEARNED_JOBS_MAX, LearnedTraffic
-from koala.core.story import JobTraffic
+from koala.model.api import TrafficInfo
 from koala.model.facts import JobPlaced
 from koala.model.grid import Network
 from koala.model.messages import Outcome, Tick, TrafficMeasured
@@ -45,7 +45,7 @@ def on_links(driver: CoreDriver) -> list[float]:
     return [round(bit_s / MBIT, 3) for bit_s in driver.ledger.sites.view.link_demand_bit_s]
 
 
-def traffic(driver: CoreDriver, job: int) -> JobTraffic:
+def traffic(driver: CoreDriver, job: int) -> TrafficInfo:
     found = driver.scheduler.explain(job)
     assert found is not None
     assert found.traffic is not None
@@ -63,7 +63,7 @@ def test_a_running_job_loads_links_by_what_is_measured() -> None:
     assert on_links(driver) == [12.0, 12.0, 0.0]
     told = traffic(driver, 1)
     assert (told.declared_mbit_s, told.measured_mbit_s, told.believed_mbit_s) == (80.0, 24.0, 24.0)
-    assert (told.belief, told.unmeasured) == ("measured", ())
+    assert (told.belief, told.unmeasured) == ("measured", [])
     driver.end(first, second)
     assert_clean(driver.ledger)
 

@@ -41,10 +41,10 @@ from koala.model.api import (
     Overview,
     Page,
     PlanInfo,
-    RefusalInfo,
+    Refusal,
     SavedCheckpointInfo,
     Scope,
-    ShortageInfo,
+    Shortage,
     SiteHistory,
     SiteInfo,
     StoryLine,
@@ -222,14 +222,14 @@ class PaintedService(Service):
             ],
         )
 
-    def _refusal(self, about: JobDetail) -> RefusalInfo:
-        return RefusalInfo(
+    def _refusal(self, about: JobDetail) -> Refusal:
+        return Refusal(
             policy=about.policy,
             reason=f"no site has {about.processors} idle processors",
             cure=f"{max(1, about.processors - 4)} more idle processors on leiden",
             component=0,
-            shortages=[
-                ShortageInfo(
+            shortages=tuple(
+                Shortage(
                     site=each.name,
                     wanted=about.processors,
                     idle=each.idle,
@@ -239,7 +239,7 @@ class PaintedService(Service):
                     else f"{about.processors - each.idle} more idle processors",
                 )
                 for each in self.picture.sites
-            ],
+            ),
         )
 
     async def cancel(self, who: Principal, job: int, *, reason: str = "") -> JobSummary:

@@ -15,7 +15,8 @@ import msgspec
 from koala.core.state.job import Seen
 from koala.core.state.site_belief import SiteBelief, Trust
 from koala.core.state.sites import ClosedSites, Sites
-from koala.model.request import JobId, Refusal, Shortage, SiteName
+from koala.model.api import Refusal, Shortage
+from koala.model.request import JobId, SiteName
 from koala.policies import PolicyError
 from koala.policies.interface import Demand, View, place_on, refuse
 

@@ -31,15 +31,16 @@ from koala.core.refusals import held_back, refusal_of
 from koala.core.restore import restore
 from koala.core.running import JobRunning
 from koala.core.staging import JobStaging
-from koala.core.state.checkpoints import CheckpointStatus, JobCheckpoints, checkpoint_status
+from koala.core.state.checkpoints import JobCheckpoints, checkpoint_status
 from koala.core.state.encoded import INFINITY
 from koala.core.state.expected_starts import ExpectedStart, ExpectedStarts
 from koala.core.state.follow_ups import Work
 from koala.core.state.job import Job, job_of_token
 from koala.core.state.ledger import Ledger
 from koala.core.state.snapshots.snapshot import Snapshot, grid_digest, take_snapshot
-from koala.core.story import JobExplanation, JobTraffic, explain, explain_array, job_traffic
+from koala.core.story import JobExplanation, explain, explain_array, job_traffic
 from koala.core.tasks.spawning import JobSpawning, SpawnRefusal
+from koala.model.api import CheckpointInfo, Refusal, TrafficInfo
 from koala.model.facts import Turn
 from koala.model.grid import Grid
 from koala.model.messages import (
@@ -73,7 +74,7 @@ from koala.model.messages import (
     TransferEnded,
     UnholdAsked,
 )
-from koala.model.request import JobId, Priority, Refusal, Request
+from koala.model.request import JobId, Priority, Request
 from koala.model.task_graph import SpawnedTasks
 from koala.policies import Catalogue
 from koala.policies.interface import Demand, Spots, can_ever_fit, try_place
@@ -399,12 +400,12 @@ class Scheduler:
         job.plan = None
         return self.ledger.queue_of(job).place_of_new(job)
 
-    def traffic(self, job_id: JobId) -> JobTraffic | None:
+    def traffic(self, job_id: JobId) -> TrafficInfo | None:
         """What the job sends between its sites; None for one that is not at several."""
         job = self.ledger.jobs.get(job_id)
         return None if job is None else job_traffic(job, self.ledger.names)
 
-    def checkpoint(self, job_id: JobId, now: float) -> CheckpointStatus | None:
+    def checkpoint(self, job_id: JobId, now: float) -> CheckpointInfo | None:
         """What is known of what the job saved; None for one that saves nothing, or is long gone."""
         job = self.ledger.jobs.get(job_id) or self.ledger.ended.get(job_id)
         return None if job is None else checkpoint_status(job, now)

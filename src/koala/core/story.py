@@ -10,18 +10,25 @@ import msgspec
 
 from koala.core.lifecycle import ENDED, JobState
 from koala.core.refusals import PLANS_NAMED_MAX, held_back, is_held_back, refusal_of
-from koala.core.state.checkpoints import CheckpointStatus, checkpoint_status, grace_s, is_saving
+from koala.core.state.checkpoints import checkpoint_status, grace_s, is_saving
 from koala.core.state.encoded import known_time
 from koala.core.state.expected_starts import ExpectedStart
 from koala.core.state.job import ComponentPhase, Job
 from koala.core.state.link_use import sent_between_sites_bit_s
 from koala.core.state.queues.placement import PlacementQueue
 from koala.core.state.sites import Sites
-from koala.model.dependency import Condition
-from koala.model.job_array import ElementCounts
+from koala.model.api import (
+    ElementCountsInfo,
+    JobSituation,
+    Place,
+    PlanInfo,
+    TrafficInfo,
+    UnmeasuredInfo,
+    WaitedForInfo,
+)
 from koala.model.messages import JobCounts, JobOutcome
 from koala.model.network import BIT_S_PER_MBIT_S
-from koala.model.request import JobId, Refusal, SiteName
+from koala.model.request import SiteName
 from koala.policies.interface import Spots
 
 # An entry that has sites by name already: it is from a time when the sites had other numbers.
@@ -76,41 +83,6 @@ class StoryEntry(msgspec.Struct, frozen=True, kw_only=True):
     details: tuple[Any, ...] = ()
 
 
-class JobPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """When and where a job that cannot start now is to start, if all keep to their walltimes."""
-
-    job: JobId
-    expected_at: float
-    expected_sites: tuple[SiteName, ...]
-
-
-class WaitedFor(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job waits for before it is tried: that this becomes of that job."""
-
-    job: JobId
-    condition: Condition
-
-
-class Unmeasured(msgspec.Struct, frozen=True, kw_only=True):
-    """A site where nothing was measured, and why."""
-
-    site: SiteName
-    reason: str
-
-
-class JobTraffic(msgspec.Struct, frozen=True, kw_only=True):
-    """What a job at several sites sends between them, in all: as it declares, as it was measured until so long after
-    its start, and as it is believed when other jobs are placed; ``belief`` says by what (declared, learned, measured,
-    unknown). None where it is not known. ``unmeasured`` are sites where nothing was measured, and why."""
-
-    declared_mbit_s: float | None
-    measured_mbit_s: float | None
-    measured_until_s: float | None
-    believed_mbit_s: float
-    belief: str
-    unmeasured: tuple[Unmeasured, ...] = ()
-
-
 class JobStanding(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be said of a job's state besides the state: only what belongs to that is there.
 
@@ -124,7 +96,7 @@ class JobStanding(msgspec.Struct, frozen=True, kw_only=True):
 
     reason: str = ""
     held_by: str = ""
-    elements: ElementCounts | None = None
+    elements: ElementCountsInfo | None = None
     limit: int | None = None
     not_collected: tuple[SiteName, ...] = ()
     components: int = 0
@@ -135,42 +107,12 @@ class JobStanding(msgspec.Struct, frozen=True, kw_only=True):
     silent: tuple[SiteName, ...] = ()
 
 
-class JobExplanation(JobCounts, frozen=True, kw_only=True):
-    """Where a job stands and why.
+class JobExplanation(JobSituation, frozen=True, kw_only=True):
+    """Where a job stands and why: ``standing`` says more of its state, for the words, and ``story`` what was
+    decided."""
 
-    Of an array ``next_element`` is the first of its elements that waits: what is said of places, plans and the queue
-    is then true of that.
-
-    ``refusal`` is what its last placement try said of every site; ``place_in_line`` counts from 1. Both are
-    None for a job that is not waiting. ``elements_before`` are elements of arrays that are no jobs yet, and have
-    their turn before it. ``expected_at`` and ``expected_sites`` are when and where it is likely to
-    start, if it has a plan; ``latest_at`` is when if every job uses its whole walltime, ``ends_before`` are jobs that
-    end before. ``planned_before`` are the first plans of jobs that rank before it, where they keep what is idle. A
-    job that is ``held`` by somebody, ``waits_for`` others or has not come to its time (``begins_at``) is not tried
-    yet. ``standing`` says more of its state, ``traffic`` what one at several sites sends between them, ``checkpoint``
-    what is known of what it saved.
-    """
-
-    job: JobId
     state: JobState
     standing: JobStanding
-    since: float
-    next_element: JobId | None = None
-    waiting_since: float | None
-    place_in_line: int | None
-    elements_before: int = 0
-    refusal: Refusal | None
-    expected_at: float | None = None
-    expected_sites: tuple[SiteName, ...] = ()
-    latest_at: float | None = None
-    ends_before: tuple[JobId, ...] = ()
-    planned_before: tuple[JobPlan, ...] = ()
-    held: bool = False
-    waits_for: tuple[WaitedFor, ...] = ()
-    begins_at: float | None = None
-    places: tuple[tuple[SiteName, int], ...]
-    traffic: JobTraffic | None = None
-    checkpoint: CheckpointStatus | None = None
     story: tuple[StoryEntry, ...]
 
 
@@ -263,18 +205,18 @@ def explain(
         elements_before=elements_before if waiting else 0,
         refusal=refusal,
         expected_at=None if expected is None else expected.at,
-        expected_sites=() if expected is None else _site_names(expected.spots, names),
+        expected_sites=[] if expected is None else _site_names(expected.spots, names),
         latest_at=expected.latest_at if expected is not None else job.plan_at if waiting else None,
-        ends_before=() if expected is None else expected.ends_before,
-        planned_before=tuple(
-            JobPlan(job=each.id, expected_at=each.plan.at, expected_sites=_site_names(each.plan.spots, names))
+        ends_before=[] if expected is None else [*expected.ends_before],
+        planned_before=[
+            PlanInfo(job=each.id, expected_at=each.plan.at, expected_sites=_site_names(each.plan.spots, names))
             for each in kept_for
             if each.plan is not None
-        ),
+        ],
         held=job.held,
-        waits_for=tuple(WaitedFor(job=other, condition=condition) for condition, other in job.waits_for),
+        waits_for=[WaitedForInfo(job=other, condition=condition) for condition, other in job.waits_for],
         begins_at=job.begins_at,
-        places=job.places,
+        places=[Place(site=site, processors=processors) for site, processors in job.places],
         traffic=job_traffic(job, names),
         checkpoint=checkpoint_status(job, now),
         story=story,
@@ -300,7 +242,7 @@ def _since(job: Job, story: Sequence[StoryEntry]) -> float:
     return story[-1].at if at is None else at
 
 
-def job_traffic(job: Job, names: Sequence[SiteName]) -> JobTraffic | None:
+def job_traffic(job: Job, names: Sequence[SiteName]) -> TrafficInfo | None:
     """What is known of what it sends between its sites; None for a job that does not run, or runs at one site."""
     runs = job.state is JobState.RUNNING
     if not runs or job.placement is None or job.asks is None or len(set(job.placed.spots.sites)) == 1:
@@ -311,23 +253,23 @@ def job_traffic(job: Job, names: Sequence[SiteName]) -> JobTraffic | None:
     def mbit_s(own_bit_s: float) -> float:
         return round(sent_between_sites_bit_s(job, own_bit_s) / BIT_S_PER_MBIT_S, 3)
 
-    return JobTraffic(
+    return TrafficInfo(
         declared_mbit_s=mbit_s(declared_bit_s) if job.request.communication is not None else None,
         measured_mbit_s=None if job.placed.measured_bit_s is None else mbit_s(job.placed.measured_bit_s),
         measured_until_s=max((until_s for _, until_s in job.run.sent.values()), default=None),
         believed_mbit_s=mbit_s(believed_bit_s),
         belief=job.placed.belief or ("declared" if declared_bit_s else "unknown"),
-        unmeasured=tuple(
-            Unmeasured(site=names[site], reason=job.run.unmeasured.get(component, "it has not reported yet"))
+        unmeasured=[
+            UnmeasuredInfo(site=names[site], reason=job.run.unmeasured.get(component, "it has not reported yet"))
             for component, site in enumerate(job.placed.spots.sites)
             if component not in job.run.sent
-        ),
+        ],
     )
 
 
-def _site_names(spots: Spots, names: Sequence[SiteName]) -> tuple[SiteName, ...]:
+def _site_names(spots: Spots, names: Sequence[SiteName]) -> list[SiteName]:
     """The sites of these places, each once."""
-    return tuple(dict.fromkeys(names[site] for site in spots.sites))
+    return [*dict.fromkeys(names[site] for site in spots.sites)]
 
 
 def _standing(job: Job, sites: Sites, story: Sequence[StoryEntry]) -> JobStanding:
@@ -362,7 +304,7 @@ def _standing(job: Job, sites: Sites, story: Sequence[StoryEntry]) -> JobStandin
     return JobStanding(held_by=job.held_by, components=len(job.places), **known)
 
 
-def element_counts(array: Job) -> ElementCounts | None:
+def element_counts(array: Job) -> ElementCountsInfo | None:
     """How the elements of an array stand; None for any other job."""
     elements = array.unfolds
     if elements is None:
@@ -374,7 +316,7 @@ def element_counts(array: Job) -> ElementCounts | None:
     done = over - (failed + cancelled - elements.not_made)
     if array.state is JobState.CANCELLED:
         cancelled = spec.size - done - failed
-    return ElementCounts(
+    return ElementCountsInfo(
         indices=str(spec),
         size=spec.size,
         waiting=spec.size - running - done - failed - cancelled,

@@ -118,19 +118,6 @@ def _read_range(text: str) -> tuple[int, int, int]:
     return first, int(found[2] or first), int(found[3] or 1)
 
 
-class ElementCounts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How the elements of an array stand. ``indices`` is how the array is written; those that run have started;
-    those that wait include those that have places and have not started, and those that have not been made yet."""
-
-    indices: str
-    size: int
-    waiting: int = 0
-    running: int = 0
-    done: int = 0
-    failed: int = 0
-    cancelled: int = 0
-
-
 def element_number(array: int, spec: ArraySpec, index: int) -> int | None:
     """The number of the element with this index; None where there is none."""
     position = spec.position_of(index)

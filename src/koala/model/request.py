@@ -620,31 +620,3 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
     def sites(self) -> tuple[SiteName, ...]:
         """The sites used, each once, in the order of the components."""
         return tuple(dict.fromkeys(component.site for component in self.components))
-
-
-class Shortage(msgspec.Struct, frozen=True, kw_only=True):
-    """What one site lacked when a placement was tried, and what would cure it there. The numbers are processors, or
-    tasks where these are more than a processor; ``resource`` is what lacked: processors, memory, a kind of GPU."""
-
-    site: SiteName
-    wanted: int
-    idle: int
-    missing: int
-    cure: str
-    resource: str = "processors"
-
-
-class Refusal(msgspec.Struct, frozen=True, kw_only=True):
-    """Why a request could not be placed: a value, made by the try itself and printed as it is.
-
-    ``component`` is the index of the first component that found no place (None where the job as a whole did
-    not fit) and ``cure`` the least that would have to change anywhere for the same try to succeed.
-    ``permanent`` says that no idle processor will ever help: the sites themselves are too small.
-    """
-
-    policy: str
-    reason: str
-    cure: str
-    component: int | None = None
-    shortages: tuple[Shortage, ...] = ()
-    permanent: bool = False

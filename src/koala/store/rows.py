@@ -9,8 +9,8 @@ from typing import Any, Literal, NamedTuple
 import msgspec
 
 from koala.files import CatalogueEntry
+from koala.model.api import ElementCountsInfo
 from koala.model.facts import TurnEntry
-from koala.model.job_array import ElementCounts
 from koala.model.messages import AnyEvent, JobCounts, Token, TransferId
 from koala.model.request import FileName, JobId, SiteName
 from koala.store.snapshots import SnapshotParts
@@ -45,7 +45,7 @@ class StoredJob(JobCounts, frozen=True, kw_only=True):
     client_token: str | None = None
     array: JobId | None = None
     array_index: int | None = None
-    elements: ElementCounts | None = None
+    elements: ElementCountsInfo | None = None
     explanation: dict[str, Any] | None = None
 
 

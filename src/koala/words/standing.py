@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from koala.core.holding import KeptBack
 from koala.core.lifecycle import JobState
 from koala.core.story import JobExplanation, JobStanding
+from koala.model.api import ElementCountsInfo
 from koala.model.dependency import Condition, in_words
-from koala.model.job_array import ElementCounts
 from koala.model.request import JobId
 from koala.words.phrases import listed
 
@@ -44,7 +44,7 @@ def _of_state(told: JobExplanation) -> str:
     if state is JobState.UNFOLDING:
         return _array(now)
     if state is JobState.HELD:
-        waits_for = [(each.condition, each.job) for each in told.waits_for]
+        waits_for = [(Condition(each.condition), each.job) for each in told.waits_for]
         why = kept_back(told.held, waits_for, told.begins_at is not None, held_by=now.held_by)
         return (
             f"not tried yet: {why}"
@@ -96,7 +96,7 @@ def _array(now: JobStanding) -> str:
     return words
 
 
-def _by_state(counts: ElementCounts) -> list[tuple[str, int]]:
+def _by_state(counts: ElementCountsInfo) -> list[tuple[str, int]]:
     return [(what, getattr(counts, what)) for what in ("waiting", "running", "done", "failed", "cancelled")]
 
 

@@ -9,12 +9,12 @@ import pytest
 
 from koala.cli.job.graph import after_words, when_words
 from koala.cli.terminal.words import clock
-from koala.model.api import DryRun, DryRunGraphJob, RefusalInfo, ShortageInfo
+from koala.model.api import DryRun, DryRunGraphJob, Refusal, Shortage
 
 NOW = 1_800_000_000.0
-SHORT = ShortageInfo(site="delft", wanted=4, idle=2, missing=2, cure="2 more idle processors")
-REFUSED = RefusalInfo(policy="WF", reason="too little is idle", cure="2 more idle processors", shortages=[SHORT])
-NO_FILE = RefusalInfo(policy="CF", reason="no site holds a replica of the input file 'x'", cure="register a replica")
+SHORT = Shortage(site="delft", wanted=4, idle=2, missing=2, cure="2 more idle processors")
+REFUSED = Refusal(policy="WF", reason="too little is idle", cure="2 more idle processors", shortages=(SHORT,))
+NO_FILE = Refusal(policy="CF", reason="no site holds a replica of the input file 'x'", cure="register a replica")
 SOON = clock(NOW + 60.0, NOW)
 AT_MOST = f"at the latest at {clock(NOW + 900.0, NOW)}, if every job uses its whole walltime"
 

@@ -12,22 +12,22 @@ from koala.cli.job.waiting import REASONS_TOLD_MAX, WaitingReasons
 from koala.cli.terminal.refusals import ASKED_MAX, NEVER_FITS, Verdicts, verdict
 from koala.cli.terminal.words import clock, size
 from koala.client import Client, NotFoundError
-from koala.model.api import Explanation, PlanInfo, RefusalInfo, ShortageInfo
+from koala.model.api import Explanation, PlanInfo, Refusal, Shortage
 from koala.words.phrases import listed
 from tests.cli.terminal.test_live_pictures import job
 
-SHORT = ShortageInfo(site="a", wanted=4, idle=1, missing=3, cure="3 more idle processors on a")
+SHORT = Shortage(site="a", wanted=4, idle=1, missing=3, cure="3 more idle processors on a")
 PLAN = PlanInfo(job=4, expected_at=4_000_000_000.0, expected_sites=["a", "b"])
 
 
-def refusal(reason: str = "none is idle", **fields: Any) -> RefusalInfo:
-    return RefusalInfo(**{"policy": "WF", "reason": reason, "cure": "wait", **fields})
+def refusal(reason: str = "none is idle", **fields: Any) -> Refusal:
+    return Refusal(**{"policy": "WF", "reason": reason, "cure": "wait", **fields})
 
 
 class Asked:
     """A client that explains jobs, with a refusal for each."""
 
-    def __init__(self, *refusals: RefusalInfo | None) -> None:
+    def __init__(self, *refusals: Refusal | None) -> None:
         self.refusals = list(refusals)
         self.jobs: list[int] = []
         self.plan: dict[str, Any] = {}
@@ -47,18 +47,18 @@ class Asked:
 
 
 def test_waiting_is_in_vain_where_no_idle_processor_would_help() -> None:
-    def told(found: RefusalInfo | None, **fields: Any) -> str:
+    def told(found: Refusal | None, **fields: Any) -> str:
         return verdict(msgspec.structs.replace(Asked(found).explain(1), **fields))
 
     assert told(None) == ""
-    assert told(refusal(shortages=[SHORT])) == ""
-    assert told(refusal(shortages=[SHORT], permanent=True)) == NEVER_FITS
+    assert told(refusal(shortages=(SHORT,))) == ""
+    assert told(refusal(shortages=(SHORT,), permanent=True)) == NEVER_FITS
     assert told(refusal("no site holds the file")) == "no site holds the file"
     assert told(refusal("kept for the plan of job 4"), planned_before=[PLAN]) == ""
 
 
 def test_a_list_tells_when_and_where_planned_jobs_are_expected(capsys: pytest.CaptureFixture[str]) -> None:
-    asked = Asked(refusal(shortages=[SHORT]))
+    asked = Asked(refusal(shortages=(SHORT,)))
     asked.plan = {"expected_at": PLAN.expected_at, "expected_sites": PLAN.expected_sites}
     at = clock(PLAN.expected_at)
     assert Verdicts(asked.client).of([job(1, "waiting")]) == {1: f"expected at {at} on a and b"}
@@ -100,7 +100,7 @@ def test_a_long_list_is_asked_about_up_to_a_limit() -> None:
 
 
 def test_each_reason_is_told_once_and_no_more_than_a_limit(capsys: pytest.CaptureFixture[str]) -> None:
-    reasons = [refusal(f"reason {number // 2}", shortages=[SHORT]) for number in range(4 * REASONS_TOLD_MAX)]
+    reasons = [refusal(f"reason {number // 2}", shortages=(SHORT,)) for number in range(4 * REASONS_TOLD_MAX)]
     log = WaitingReasons(Asked(*reasons).client, "reason 0")
     for _ in reasons:
         log.tell(job(1, "waiting"))

@@ -21,7 +21,7 @@ from koala.daemon.dashboard.page_contents import (
 )
 from koala.daemon.dashboard.queues import QUEUE_LINES_MAX
 from koala.daemon.dashboard.words import moment
-from koala.model.api import ElementCountsInfo, ExcludedNode, JobDetail, Output, PlanInfo, RefusalInfo, Scope
+from koala.model.api import ElementCountsInfo, ExcludedNode, JobDetail, Output, PlanInfo, Refusal, Scope
 from tests.support.grid_forms import NOW, component, job, overview, places, site
 from tests.support.painted_grid import PaintedService, Served, served
 
@@ -450,7 +450,7 @@ def test_an_array_is_listed_and_shown_with_why_its_next_element_waits(server: Se
 def test_lists_and_the_page_of_a_job_that_can_never_fit_say_so(
     server: Served, operator: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    refused = RefusalInfo(policy="WF", reason="no node is large enough", cure="ask for less", permanent=True)
+    refused = Refusal(policy="WF", reason="no node is large enough", cure="ask for less", permanent=True)
     monkeypatch.setattr(PaintedService, "_refusal", lambda *_: refused)
     for page in ("/jobs", "/"):
         text = text_of(operator.get(page).text)

@@ -14,8 +14,9 @@ from koala.core import Scheduler
 from koala.daemon.engine import loop as engine_module
 from koala.daemon.engine.recovery import RecoveryError
 from koala.daemon.engine.removal import remove_job
+from koala.model.api import ElementCountsInfo
 from koala.model.dependency import DEPENDENCIES_TOLD_MAX, Dependency
-from koala.model.job_array import ElementCounts, read_array
+from koala.model.job_array import read_array
 from koala.model.messages import CancelAsked, ChangeAsked, HoldAsked, JobSubmitted, SpawnAsked, UnholdAsked
 from koala.model.request import Flexibility, Priority
 from koala.model.task_graph import SpawnedTasks, TaskGraph
@@ -257,7 +258,7 @@ def test_an_array_beside_one_that_cannot_be_replayed_goes_on_where_it_was(
         async with open_engine(root, local_grid((1, 1))) as world:
             row = (await world.ended(array))[0]
             assert (row.state, row.elements) == (
-                "cancelled", ElementCounts(indices="10-50:10", size=5, done=4, cancelled=1)
+                "cancelled", ElementCountsInfo(indices="10-50:10", size=5, done=4, cancelled=1)
             )  # fmt: skip
             elements = world.store.jobs(array=array, limit=10)
             assert [row.array_index for row in reversed(elements)] == [10, 20, 30, 50]
@@ -302,7 +303,7 @@ def test_an_array_that_the_replay_lacks_is_put_back_and_makes_its_elements(
                 await world.engine.tell(UnholdAsked(at=0.0, job=held))
             rows = await world.ended(array, changed, patient)
             assert [row.state for row in rows] == ["done"] * 3
-            assert rows[0].elements == ElementCounts(indices="0-4", size=5, done=5)
+            assert rows[0].elements == ElementCountsInfo(indices="0-4", size=5, done=5)
             assert [row.array_index for row in world.store.jobs(array=array, limit=10)] == [4, 3, 2, 1, 0]
 
     asyncio.run(scenario())

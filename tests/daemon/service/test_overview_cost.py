@@ -13,7 +13,7 @@ from koala.daemon.engine.batch import activity_at
 from koala.daemon.engine.loop import Engine
 from koala.daemon.live_rows import Draft, LiveRows
 from koala.daemon.service.sites.overview import OVERVIEW_JOBS_MAX, JobLists, OverviewBoard
-from koala.model.job_array import ElementCounts
+from koala.model.api import ElementCountsInfo
 from koala.store.rows import StoredJob
 from tests.support.core_driver import CoreDriver, ask
 
@@ -144,7 +144,7 @@ def test_counts_follow_what_changes_and_ask_for_no_row() -> None:
     assert [row.id for row in rows.in_state("running", "waiting")] == [1, 2]
     for state in ("unfolding", "done"):
         draft = Draft(rows)
-        draft.jobs[5] = replace(a_row(5, state), elements=ElementCounts(indices="0-1", size=2))
+        draft.jobs[5] = replace(a_row(5, state), elements=ElementCountsInfo(indices="0-1", size=2))
         rows.take(draft)
         assert rows.counts("anna") == {"running": 1, "done": 3}, "an array counts by its elements"
     assert [row.id for row in rows.in_state("running", "waiting", owner="bert")] == [2]
@@ -160,7 +160,7 @@ def test_elements_that_are_no_jobs_yet_count_where_their_array_keeps_them() -> N
         rows.take(draft)
         return rows.counts(None)
 
-    elements = ElementCounts(indices="0-99", size=100, waiting=100)
+    elements = ElementCountsInfo(indices="0-99", size=100, waiting=100)
     assert take(replace(a_row(1, "held"), elements=elements)) == {"held": 100}
     assert take(replace(a_row(1, "unfolding"), elements=elements)) == {"waiting": 100}
     assert take(replace(a_row(2, "placed"), array=1, array_index=0)) == {"waiting": 99, "placed": 1}

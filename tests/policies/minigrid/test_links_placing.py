@@ -9,9 +9,10 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from koala.model.api import Refusal
 from koala.model.grid import Grid, LinkGroup, Network, Site
 from koala.model.network import per_processor_bit_s
-from koala.model.request import Communication, Component, Pattern, Refusal, Request
+from koala.model.request import Communication, Component, Pattern, Request
 from koala.policies import Catalogue, PolicyError, UnknownSiteError
 from koala.policies.demand import SILENCE, traffic_of
 from koala.policies.errors import UnknownHomeError

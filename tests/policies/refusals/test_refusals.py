@@ -8,7 +8,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from koala.model.request import Component, InputFile, Refusal, Request
+from koala.model.api import Refusal
+from koala.model.request import Component, InputFile, Request
 from koala.policies.interface import Demand, FileAt, View, place_on, refuse, try_place
 from koala.policies.refusals.cure import CURE_STEPS_MAX
 from koala.policies.refusals.refusal import SPLITS_EXPLAINED_MAX

@@ -7,9 +7,10 @@ import math
 import pytest
 
 from koala.mapping.site_lans import WAN_DEFAULT, NodePowers, dendrogram_of
+from koala.model.api import Refusal
 from koala.model.dendrogram import MACHINES_MAX, InvalidDendrogramError, Machine
 from koala.model.grid import NODE_POWER, Grid, LinkGroup, Network, Site
-from koala.model.request import Component, Flexibility, Placement, Refusal, Request
+from koala.model.request import Component, Flexibility, Placement, Request
 from koala.model.task_graph import TaskGraph
 from koala.policies.interface import (
     View,

@@ -21,7 +21,7 @@ from koala.model.dependency import NEVER_COMES
 
 if TYPE_CHECKING:
     from koala.client import Client
-    from koala.model.api import Explanation, JobSummary, RefusalInfo, SubmittedGraph
+    from koala.model.api import Explanation, JobSummary, Refusal, SubmittedGraph
 
 # How often a terminal is told how the job stands, and how often a log is asked to take a new reason.
 PROGRESS_S = 1.0
@@ -163,7 +163,7 @@ def _progress(client: Client, job: JobSummary) -> str:
     return f"{words}{line}{why}"
 
 
-def _why(refusal: RefusalInfo) -> str:
+def _why(refusal: Refusal) -> str:
     return f"it {NEVER_FITS}: {clean(refusal.reason)}" if refusal.permanent else clean(refusal.reason)
 
 
@@ -172,7 +172,7 @@ def _plan(found: Explanation) -> str:
     return "" if found.expected_at is None else f"; {expected(found.expected_at, found.expected_sites)}"
 
 
-def warn_if_hopeless(client: Client, job: JobSummary, never_fits: RefusalInfo | None) -> str:
+def warn_if_hopeless(client: Client, job: JobSummary, never_fits: Refusal | None) -> str:
     """Say at once, on standard error, that waiting alone will not help a job that was just submitted. Returns the
     reason that was told, empty where none was."""
     from koala.client import ClientError
@@ -188,7 +188,7 @@ def warn_if_hopeless(client: Client, job: JobSummary, never_fits: RefusalInfo | 
     return warn_of_refusal(job, found.refusal) if found.refusal is not None and verdict(found) else ""
 
 
-def warn_of_refusal(job: JobSummary, refusal: RefusalInfo, who: str = "it") -> str:
+def warn_of_refusal(job: JobSummary, refusal: Refusal, who: str = "it") -> str:
     """Say on standard error that a job, or the elements of an array, which are all alike, wait in vain. Returns the
     reason."""
     if job.elements is not None:

@@ -19,9 +19,10 @@ from koala.cli.policies import full_catalogue
 from koala.cli.simulate.options import named_grid
 from koala.cli.terminal.output import console, counted, print_json
 from koala.cli.terminal.refusals import print_refusal
+from koala.model.api import Refusal
 from koala.model.grid import Grid, Network, SchedulerParameters, Site
 from koala.model.network import BIT_S_PER_MBIT_S
-from koala.model.request import BANDWIDTH_MBIT_S_MAX, PROCESSORS_MAX, Pattern, Placement, Refusal, Request
+from koala.model.request import BANDWIDTH_MBIT_S_MAX, PROCESSORS_MAX, Pattern, Placement, Request
 from koala.policies.errors import suggest
 from koala.policies.interface import View, compile_demand, refuse, to_placement, try_place
 

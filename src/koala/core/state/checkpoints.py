@@ -5,48 +5,27 @@ Where the bytes are, and whether they are whole, only those know who bring them.
 
 from __future__ import annotations
 
-import msgspec
-
 from koala.core.lifecycle import JobState
 from koala.core.state.job import ComponentClaim, ComponentPhase, Job
 from koala.core.state.ledger import Ledger
+from koala.model.api import CheckpointInfo, SavedCheckpointInfo
 from koala.model.checkpoint import CheckpointSource
 from koala.model.messages import CheckpointBrought, Token
-from koala.model.request import SiteName
 
 # So many former runs are remembered: a run that never came to its first checkpoint leaves the one before it in use.
 CHECKPOINT_RUNS_MAX = 16
 
 
-class SavedCheckpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """The checkpoint that a component last went on from: which run left it, where, and when it was last saved to, by
-    the clock of that site; None where that is not known."""
-
-    component: int
-    run: int
-    site: SiteName
-    size_bytes: int
-    saved_at: float | None = None
-
-
-class CheckpointStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of the checkpoints of a job. ``work_lost_s`` is for how long it would have run in vain if it were
-    ended now; None while it does not run."""
-
-    saved: tuple[SavedCheckpoint, ...] = ()
-    work_lost_s: float | None = None
-
-
-def checkpoint_status(job: Job, now: float) -> CheckpointStatus | None:
+def checkpoint_status(job: Job, now: float) -> CheckpointInfo | None:
     """From what its components last went on, and what an end would cost now; None for a job without checkpoints."""
     if job.request.checkpoint is None:
         return None
-    saved = tuple(
-        SavedCheckpoint(component=component, site=site, run=run, size_bytes=size_bytes, saved_at=saved_at)
+    saved = [
+        SavedCheckpointInfo(component=component, site=site, run=run, size_bytes=size_bytes, saved_at=saved_at)
         for component, (site, run, size_bytes, saved_at) in sorted(job.went_on_from.items())
-    )
+    ]
     runs = job.state is JobState.RUNNING
-    return CheckpointStatus(saved=saved, work_lost_s=round(work_lost_s(job, now), 3) if runs else None)
+    return CheckpointInfo(saved=saved, work_lost_s=round(work_lost_s(job, now), 3) if runs else None)
 
 
 def work_lost_s(job: Job, now: float) -> float:

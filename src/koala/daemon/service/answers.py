@@ -15,13 +15,12 @@ from koala.core.failures.exclusions import Exclusion
 from koala.core.lifecycle import JobState
 from koala.core.predictors import Forecast, Measurement
 from koala.core.probing import why_not_probed
-from koala.core.state.checkpoints import CheckpointStatus
 from koala.core.state.expected_starts import ExpectedStart
 from koala.core.state.forecasts import LinkForecasts
 from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
 from koala.core.state.site_belief import SiteBelief, Trust
-from koala.core.story import JobExplanation, JobTraffic
+from koala.core.story import JobExplanation
 from koala.daemon.perform.interface import SiteTrouble
 from koala.files import CatalogueEntry
 from koala.mapping.site_lans import region_of
@@ -32,7 +31,6 @@ from koala.model.api import (
     DryRun,
     DryRunFile,
     DryRunPlace,
-    ElementCountsInfo,
     ExcludedNode,
     Explanation,
     FileInfo,
@@ -40,6 +38,7 @@ from koala.model.api import (
     JobDetail,
     JobFile,
     JobOnLinks,
+    JobSituation,
     JobSummary,
     JournalEntry,
     LinkHistory,
@@ -52,7 +51,6 @@ from koala.model.api import (
     OutputInfo,
     Place,
     PlanInfo,
-    RefusalInfo,
     ReplicaInfo,
     SiteInfo,
     TaskInfo,
@@ -63,7 +61,7 @@ from koala.model.api import (
 from koala.model.grid import Grid, Link
 from koala.model.messages import JobSubmitted
 from koala.model.nodes import PoolCount, TaskShape, total_of
-from koala.model.request import Placement, Refusal, Request
+from koala.model.request import Placement, Request
 from koala.policies.interface import View
 from koala.policies.tasks.wase import SiteLans
 from koala.policies.view import BYTES_PER_S_PER_MBIT_S, LinkRows
@@ -121,8 +119,8 @@ def job_detail(
     components: Iterable[ComponentRow],
     transfers: Iterable[TransferInfo],
     files: Iterable[JobFile],
-    traffic: JobTraffic | None,
-    checkpoint: CheckpointStatus | None,
+    traffic: TrafficInfo | None,
+    checkpoint: CheckpointInfo | None,
     outputs: Iterable[OutputInfo],
     workspace_of: Callable[[ComponentRow], str],
 ) -> JobDetail:
@@ -141,25 +139,20 @@ def job_detail(
         components=runs,
         transfers=list(transfers),
         files=list(files),
-        traffic=None if traffic is None else traffic_info(traffic),
+        traffic=traffic,
         checkpoint=_checkpoint_info(row, checkpoint),
         outputs=list(outputs),
     )
 
 
-def _checkpoint_info(row: StoredJob, told: CheckpointStatus | None) -> CheckpointInfo | None:
+def _checkpoint_info(row: StoredJob, told: CheckpointInfo | None) -> CheckpointInfo | None:
     """What is known of a job's checkpoints, or was when it ended."""
-    kept = msgspec.to_builtins(told) if told is not None else (row.explanation or {}).get("checkpoint")
-    return None if kept is None else msgspec.convert(kept, CheckpointInfo)
+    return told or msgspec.convert((row.explanation or {}).get("checkpoint"), CheckpointInfo | None)
 
 
 def _shared(row: StoredJob, form: type[Answer]) -> dict[str, Any]:
     """What a job's row and a form of the API have by the same name."""
     fields = {name: getattr(row, name) for name in form.__struct_fields__ if name in StoredJob.__struct_fields__}
-    if row.elements is not None:
-        fields["elements"] = ElementCountsInfo(
-            **{name: getattr(row.elements, name) for name in ElementCountsInfo.__struct_fields__}
-        )
     return fields | {"places": _places(row.places), "standing": standing(row)}
 
 
@@ -230,21 +223,15 @@ def places_in_line(ledger: Ledger, jobs: Iterable[int]) -> dict[int, int]:
 def explanation(told: JobExplanation, queue_length: int | None, now: float, more: str = "") -> Explanation:
     """Where a job stands, as the core tells it. No start is told for a time that is over: the core knows no later
     moment than that of the last event."""
-    fields = in_words(told, more)
+    fields = in_words(told, more) | {"queue_length": queue_length}
     for each in (fields, *fields["planned_before"]):
         for name in {"expected_at", "latest_at"} & each.keys():
             each[name] = _not_before(now, each[name])
-    return stored_explanation(fields, queue_length)
+    return msgspec.convert(fields, Explanation)
 
 
 def _not_before(now: float, at: float | None) -> float | None:
     return None if at is None else max(at, now)
-
-
-def stored_explanation(told: Mapping[str, Any], queue_length: int | None = None) -> Explanation:
-    """The same from what was kept of it."""
-    fields = {**told, "places": msgspec.to_builtins(_places(told["places"])), "queue_length": queue_length}
-    return msgspec.convert(fields, Explanation)
 
 
 def visible_to(user: str | None, found: Explanation, jobs: Mapping[int, Job]) -> Explanation:
@@ -264,12 +251,7 @@ def visible_to(user: str | None, found: Explanation, jobs: Mapping[int, Job]) ->
 def bare_explanation(row: StoredJob) -> Explanation:
     """What can be said of a job whose story nobody has."""
     meaning = row.reason if row.state == JobState.FAILED and row.reason else MEANING[JobState(row.state)]
-    return Explanation(job=row.id, meaning=meaning, **_shared(row, Explanation))
-
-
-def refusal_info(refusal: Refusal) -> RefusalInfo:
-    """Why no places were found."""
-    return msgspec.convert(refusal, RefusalInfo, from_attributes=True)
+    return Explanation(job=row.id, meaning=meaning, **_shared(row, JobSituation))
 
 
 def dry_run(placement: Placement) -> DryRun:
@@ -508,14 +490,9 @@ def network_info(grid: Grid, forecasts: LinkForecasts, now: float, jobs: list[Jo
     )
 
 
-def job_on_links(job: int, name: str, sites: Iterable[str], traffic: JobTraffic) -> JobOnLinks:
+def job_on_links(job: int, name: str, sites: Iterable[str], traffic: TrafficInfo) -> JobOnLinks:
     """A job that runs at these sites."""
-    return JobOnLinks(job=job, name=name, sites=list(dict.fromkeys(sites)), traffic=traffic_info(traffic))
-
-
-def traffic_info(traffic: JobTraffic) -> TrafficInfo:
-    """What a job sends between its sites."""
-    return msgspec.convert(traffic, TrafficInfo, from_attributes=True)
+    return JobOnLinks(job=job, name=name, sites=list(dict.fromkeys(sites)), traffic=traffic)
 
 
 def link_history(grid: Grid, forecasts: LinkForecasts, source: str, target: str, now: float) -> LinkHistory:

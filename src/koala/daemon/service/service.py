@@ -25,9 +25,7 @@ from koala.daemon.service.answers import (
     job_detail,
     job_summary,
     places_in_line,
-    refusal_info,
     standing,
-    stored_explanation,
     visible_to,
     without_start,
 )
@@ -78,7 +76,6 @@ from koala.model.api import (
     OutputInfo,
     Page,
     ReadFile,
-    RefusalInfo,
     Scope,
     Submitted,
     SubmittedGraph,
@@ -174,12 +171,8 @@ class Service:
             new=new,
             notes=notes,
             warning=vain if new else "",
-            never_fits=self._never_fits(row.id),
+            never_fits=self._engine.scheduler.never_fits(row.id),
         )
-
-    def _never_fits(self, job: int) -> RefusalInfo | None:
-        refusal = self._engine.scheduler.never_fits(job)
-        return None if refusal is None else refusal_info(refusal)
 
     async def submit_graph(self, who: Principal, wish: Submission) -> SubmittedGraph:
         """Put several jobs on record that wait for each other, all or none; when this returns they are durable. Needs
@@ -206,7 +199,7 @@ class Service:
                 job=self._records.summary(row),
                 notes=await self._submissions.notes_of(each.request, self._engine.grid),
                 warning=warning if new else "",
-                never_fits=self._never_fits(row.id),
+                never_fits=self._engine.scheduler.never_fits(row.id),
             )
             for each, row, warning in zip(graph, rows, vain, strict=True)
         ]
@@ -419,7 +412,7 @@ class Service:
         row = await self._records.row(who, job)
         scheduler = self._engine.scheduler
         if row.explanation is not None:
-            return stored_explanation(row.explanation)
+            return msgspec.convert(row.explanation, Explanation)
         told = scheduler.explain(job)
         if told is None:
             return bare_explanation(row)

@@ -22,7 +22,7 @@ from koala.core.preemption.victims import Victims, lost_processor_s
 from koala.core.refusals import closed_refusal
 from koala.daemon.engine.loop import Engine
 from koala.daemon.offload import query
-from koala.daemon.service.answers import dry_run, refusal_info, with_expected_start
+from koala.daemon.service.answers import dry_run, with_expected_start
 from koala.daemon.service.principal import Principal
 from koala.daemon.service.submission_notes import some_sites, submission_notes
 from koala.daemon.service.submitted_texts import (
@@ -38,13 +38,13 @@ from koala.daemon.service.submitted_texts import (
 from koala.daemon.workers.pool import Workers
 from koala.descriptions import job_notes, write_job_yaml
 from koala.descriptions.job.order import JobNumber
-from koala.model.api import DryRun, Scope
+from koala.model.api import DryRun, Refusal, Scope
 from koala.model.api.questions import SpawnWish, Submission
 from koala.model.errors import ForbiddenError, InvalidError, TooManyError
 from koala.model.grid import Grid
 from koala.model.job_array import ArraySpec, element_number, read_array
 from koala.model.messages import EndedJob, JobOutcome
-from koala.model.request import GraphJob, Priority, Refusal, Request
+from koala.model.request import GraphJob, Priority, Request
 from koala.model.task_graph import SpawnedTasks
 from koala.policies import Catalogue, PolicyError, UnknownPolicyError, UnknownSiteError
 from koala.policies.interface import can_ever_fit, compile_demand, staging_s, to_placement
@@ -366,7 +366,7 @@ def try_out(
         if not isinstance(found, Refusal):
             answer = dry_run(to_placement(demand, found, view))
             return msgspec.structs.replace(answer, expected_at=now + staging_s(demand, found, view))
-        answer = DryRun(policy=demand.policy.name, refusal=refusal_info(found))
+        answer = DryRun(policy=demand.policy.name, refusal=found)
         if found.permanent:
             return answer
         expected = scheduler.expected_start_of_new(demand, request, owner)

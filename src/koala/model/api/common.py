@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 import msgspec
 
@@ -23,12 +23,16 @@ Item = TypeVar("Item")
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """A value that callers are answered with, alone or within another."""
 
+    # What the OpenAPI document calls it, where that is not its name in the code.
+    document_name: ClassVar[str] = ""
+
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
         """Tell the framework that writes the OpenAPI document the fields, and how to write the value."""
         from pydantic_core import core_schema  # for the daemon: the core does without it
 
-        title = cls.__name__ + "".join(f"[{each.__name__}]" for each in getattr(source, "__args__", ()))
+        items = "".join(f"[{each.__name__}]" for each in getattr(source, "__args__", ()))
+        title = (cls.document_name or cls.__name__) + items
         fields = []
         for field in msgspec.structs.fields(source):
             schema = handler.generate_schema(field.type)

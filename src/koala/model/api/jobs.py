@@ -299,9 +299,11 @@ class JobDetail(JobSummary, frozen=True, kw_only=True):
     outputs: list[OutputInfo] = []
 
 
-class ShortageInfo(Answer, frozen=True, kw_only=True):
+class Shortage(Answer, frozen=True, kw_only=True):
     """What one site lacked at the last try, and what would cure it there. The numbers are processors, or tasks where
     these are more than a processor; ``resource`` is what lacked: processors, memory, a kind of GPU."""
+
+    document_name = "ShortageInfo"
 
     site: str
     wanted: int
@@ -311,14 +313,18 @@ class ShortageInfo(Answer, frozen=True, kw_only=True):
     resource: str = "processors"
 
 
-class RefusalInfo(Answer, frozen=True, kw_only=True):
-    """Why no places were found. ``permanent``: idle processors alone will never help."""
+class Refusal(Answer, frozen=True, kw_only=True):
+    """Why no places were found: a value that the try itself makes. ``component`` is the first that found no place,
+    none where the job as a whole did not fit; ``cure`` the least that would have to change anywhere for the same try
+    to succeed. ``permanent``: idle processors alone will never help."""
+
+    document_name = "RefusalInfo"
 
     policy: str
     reason: str
     cure: str
     component: int | None = None
-    shortages: list[ShortageInfo] = []
+    shortages: tuple[Shortage, ...] = ()
     permanent: bool = False
 
 
@@ -345,7 +351,39 @@ class WaitedForInfo(Answer, frozen=True, kw_only=True):
     condition: str
 
 
-class Explanation(Answer, frozen=True, kw_only=True):
+class JobSituation(Answer, frozen=True, kw_only=True):
+    """Where a job stands, as the core knows it; ``Explanation`` says what it means."""
+
+    job: int
+    state: str
+    since: float
+    next_element: int | None = None
+    waiting_since: float | None = None
+    placement_tries: int
+    claiming_tries: int
+    runs: int
+    failures: int
+    preemptions: int
+    gained_processor_s: float = 0.0
+    wasted_processor_s: float = 0.0
+    gpu_s: float = 0.0
+    place_in_line: int | None = None
+    elements_before: int = 0
+    refusal: Refusal | None = None
+    expected_at: float | None = None
+    expected_sites: list[str] = []
+    latest_at: float | None = None
+    ends_before: list[int] = []
+    planned_before: list[PlanInfo] = []
+    held: bool = False
+    waits_for: list[WaitedForInfo] = []
+    begins_at: float | None = None
+    places: list[Place] = []
+    traffic: TrafficInfo | None = None
+    checkpoint: CheckpointInfo | None = None
+
+
+class Explanation(JobSituation, frozen=True, kw_only=True):
     """Where a job stands and why.
 
     Of an array ``next_element`` is the first of its elements that waits: what is said of places, plans and the queue
@@ -365,37 +403,10 @@ class Explanation(Answer, frozen=True, kw_only=True):
     ``traffic`` is what one at several sites sends between them; ``checkpoint`` is for a job that saves its state.
     """
 
-    job: int
-    state: str
     meaning: str
-    since: float
-    next_element: int | None = None
-    waiting_since: float | None = None
-    placement_tries: int
-    claiming_tries: int
-    runs: int
-    failures: int
-    preemptions: int
-    gained_processor_s: float = 0.0
-    wasted_processor_s: float = 0.0
-    gpu_s: float = 0.0
-    place_in_line: int | None = None
     queue_length: int | None = None
-    elements_before: int = 0
     order: str = ""
     order_problem: str = ""
-    refusal: RefusalInfo | None = None
-    expected_at: float | None = None
-    expected_sites: list[str] = []
-    latest_at: float | None = None
-    ends_before: list[int] = []
-    planned_before: list[PlanInfo] = []
-    held: bool = False
-    waits_for: list[WaitedForInfo] = []
-    begins_at: float | None = None
-    places: list[Place] = []
-    traffic: TrafficInfo | None = None
-    checkpoint: CheckpointInfo | None = None
     story: list[StoryLine] = []
 
     @property
@@ -444,7 +455,7 @@ class Submitted(Answer, frozen=True, kw_only=True):
     new: bool
     notes: list[str] = []
     warning: str = ""
-    never_fits: RefusalInfo | None = None
+    never_fits: Refusal | None = None
 
 
 class SubmittedGraphJob(Answer, frozen=True, kw_only=True):
@@ -455,7 +466,7 @@ class SubmittedGraphJob(Answer, frozen=True, kw_only=True):
     job: JobSummary
     notes: list[str] = []
     warning: str = ""
-    never_fits: RefusalInfo | None = None
+    never_fits: Refusal | None = None
 
 
 class SubmittedGraph(Answer, frozen=True, kw_only=True):
@@ -498,7 +509,7 @@ class DryRun(Answer, frozen=True, kw_only=True):
     preempts: list[int] = []
     preempts_others: int = 0
     lost_processor_s: float = 0.0
-    refusal: RefusalInfo | None = None
+    refusal: Refusal | None = None
     kept_back: str = ""
     begins_at: float | None = None
     expected_at: float | None = None

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from math import inf
 from typing import NamedTuple, TypeAlias
 
-from koala.model.request import Refusal, Shortage
+from koala.model.api import Refusal, Shortage
 from koala.policies.demand import Demand
 from koala.policies.view import View
 

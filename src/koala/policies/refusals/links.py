@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from koala.model.api import Refusal, Shortage
 from koala.model.network import BIT_S_PER_MBIT_S
-from koala.model.request import Refusal, Shortage
 from koala.policies.attempt import divide, place_on
 from koala.policies.demand import Bounds, Demand
 from koala.policies.forms import ModuleChoice

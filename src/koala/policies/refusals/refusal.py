@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from math import inf
 
 from koala.mapping.result import NoPlace
-from koala.model.request import Refusal
+from koala.model.api import Refusal
 from koala.policies.attempt import PartialDivision, PartialFill, divide, fill, map_on, place_on
 from koala.policies.demand import Bounds, ComponentSizes, Demand
 from koala.policies.forms import Form

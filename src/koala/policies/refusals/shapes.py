@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
+from koala.model.api import Refusal
 from koala.model.nodes import NodePool
-from koala.model.request import Refusal
 from koala.policies.attempt import place_on
 from koala.policies.demand import Demand, TaskGroup
 from koala.policies.places import Room, needs_nodes, places_at
