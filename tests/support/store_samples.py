@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from koala.files import CatalogueEntry, Replica
+from koala.model.api import Scope
 from koala.model.facts import TurnEntry
 from koala.model.messages import (
     AnyEvent,
@@ -86,7 +87,7 @@ def token_row(name: str = "k1", **fields: Any) -> TokenRow:
     usual = {
         "id": name,
         "user": "ann",
-        "scopes": ("read", "submit"),
+        "scopes": [Scope.READ, Scope.SUBMIT],
         "secret_hash": f"hash of {name}",
         "created_at": 5.0,
     }

@@ -4,20 +4,22 @@ table, and the batch that is recorded as a whole. Nothing here knows of a databa
 
 from __future__ import annotations
 
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
 from koala.files import CatalogueEntry
-from koala.model.api import ElementCountsInfo
+from koala.model.api.access import TokenOnRecord
+from koala.model.api.jobs import ComponentOnRecord, JobOnRecord, TransferOnRecord
+from koala.model.api.overview import EntryOnRecord
 from koala.model.facts import TurnEntry
-from koala.model.messages import AnyEvent, JobCounts, Token, TransferId
-from koala.model.request import FileName, JobId, SiteName
+from koala.model.messages import AnyEvent
+from koala.model.request import JobId, SiteName
 from koala.store.snapshots import SnapshotParts
 
 
-class StoredJob(JobCounts, frozen=True, kw_only=True):
-    """A job as it stands, or as it ended; what it asks for is stored once, beside it.
+class StoredJob(JobOnRecord, frozen=True, kw_only=True):
+    """A job as it stands, or as it ended, with what ``JobCounts`` tells; what it asks for is stored once, beside it.
 
     ``places`` are where it is or was last placed, ``since`` is when it came into its state. ``explanation`` is the
     core's explanation as builtins, kept once the job has ended. An owner uses a ``client_token`` for one job only. An
@@ -25,27 +27,13 @@ class StoredJob(JobCounts, frozen=True, kw_only=True):
     an array stand. ``stderr_line`` is what the component whose failure ended it wrote last to its standard error.
     """
 
-    id: JobId
-    owner: str
-    name: str
-    state: str
-    priority: str
-    job_type: str
-    kind: str
-    policy: str
-    processors: int
-    submitted_at: float
-    since: float
-    started_at: float | None = None
-    ended_at: float | None = None
-    reason: str = ""
-    exit_code: int | None = None
-    stderr_line: str = ""
+    placement_tries: int = 0
+    claiming_tries: int = 0
+    gained_processor_s: float = 0.0
+    wasted_processor_s: float = 0.0
+    gpu_s: float = 0.0
     places: tuple[tuple[SiteName, int], ...] = ()
     client_token: str | None = None
-    array: JobId | None = None
-    array_index: int | None = None
-    elements: ElementCountsInfo | None = None
     explanation: dict[str, Any] | None = None
 
 
@@ -76,75 +64,36 @@ class RecentlyEnded(NamedTuple):
     ended_at: float
 
 
-class ComponentRow(msgspec.Struct, frozen=True, kw_only=True):
+class ComponentRow(ComponentOnRecord, frozen=True, kw_only=True):
     """One start of one component. ``run`` counts from 1: which opening of the job's barrier it belongs to.
     ``keep_for_s`` is how long its workspace is kept after its end, where its job says so; ``stderr_line`` is what one
     that failed wrote last to its standard error, ``fault`` whose its failure is (``Fault``), where that is known;
     ``processor_s`` and ``peak_memory_bytes`` are what its application has used, None where that could not be
     measured."""
 
-    token: Token
     job: JobId
-    run: int
-    part: int
     parts: int
-    site: SiteName
-    processors: int
-    claimed_at: float
-    ready_at: float | None = None
-    released_at: float | None = None
-    ended_at: float | None = None
-    outcome: str | None = None
-    exit_code: int | None = None
-    fault: str | None = None
-    reason: str = ""
     keep_for_s: float | None = None
-    stderr_line: str = ""
-    processor_s: float | None = None
-    peak_memory_bytes: int | None = None
 
 
-class TransferRow(msgspec.Struct, frozen=True, kw_only=True):
+class TransferRow(TransferOnRecord, frozen=True, kw_only=True):
     """A file, or a ``chunk`` (offset, size) of it, on its way to a site for some jobs, or there already."""
 
-    id: TransferId
-    file: FileName
-    source: SiteName
-    target: SiteName
-    size_bytes: int
     chunk: tuple[int, int] | None = None
-    started_at: float
-    ended_at: float | None = None
-    ok: bool | None = None
-    fault: str | None = None
-    reason: str = ""
     jobs: tuple[JobId, ...] = ()
 
 
-class JournalRow(msgspec.Struct, frozen=True, kw_only=True):
+class JournalRow(EntryOnRecord, frozen=True, kw_only=True):
     """One line of the journal: an event that was handled, or a command or a fact that it led to. ``what`` is the
     type of ``body``; ``job`` and ``site`` are whom it is about."""
 
-    seq: int
-    at: float
-    kind: Literal["event", "command"]
-    what: str
-    job: JobId | None = None
-    site: SiteName | None = None
     body: AnyEvent | TurnEntry
 
 
-class TokenRow(msgspec.Struct, frozen=True, kw_only=True):
+class TokenRow(TokenOnRecord, frozen=True, kw_only=True):
     """A user's token for the API. ``secret_hash`` is the SHA-256 of its secret in hexadecimal digits."""
 
-    id: str
-    user: str
-    scopes: tuple[str, ...]
-    note: str = ""
     secret_hash: str
-    created_at: float
-    used_at: float | None = None
-    revoked_at: float | None = None
 
 
 class StateDirectory(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from koala.core.state.site_belief import SiteBelief
-from koala.daemon.service.answers import last_error_for, site_info, site_problem
+from koala.daemon.service.answers import accusations, excluded_nodes, last_error_for, site_problem
 from koala.daemon.service.sites.site_conditions import condition
 from koala.model.messages import JobSubmitted, Outcome, SiteLost, SiteReported, SiteSilent
 from koala.model.nodes import NamedNode, NodeSize
@@ -60,21 +60,8 @@ def test_a_user_hears_of_failures_of_own_jobs_alone() -> None:
         driver.ready(*driver.tokens(job))
         driver.end(*driver.tokens(job), outcome=Outcome.FAILED, exit_code=127)
 
-    def told(accusing: list[int]) -> list[str]:
-        info = site_info(
-            site(driver, "bad"),
-            kind="embedded",
-            idle=0,
-            silence=None,
-            set_aside=(),
-            reported_at=None,
-            jobs=(),
-            jobs_to_restart=(),
-            accusing=accusing,
-            excluded=(),
-            sees_all=False,
-        )
-        return info.accusations
+    def told(visible: list[int]) -> list[str]:
+        return accusations(site(driver, "bad"), visible)
 
     assert told([1, 2]) == ["exit code 127 (job 1)", "exit code 127 (job 2)"]
     assert told([2]) == ["exit code 127 (job 2)"]
@@ -93,21 +80,8 @@ def test_excluded_nodes_are_told_to_operators_and_to_the_user_whose_program_they
     driver.ready(token)
     driver.end(token)
     for caller, sees_all, is_told in (("ann", False, True), ("bob", False, False), ("root", True, True)):
-        info = site_info(
-            site(driver, "bad"),
-            kind="slurm",
-            idle=10,
-            silence=None,
-            set_aside=(),
-            reported_at=None,
-            jobs=(),
-            jobs_to_restart=(),
-            accusing=(),
-            excluded=driver.scheduler.exclusions(0),
-            sees_all=sees_all,
-            caller=caller,
-        )
-        told = [(each.node, each.program, each.owner, each.reason, each.closes) for each in info.excluded]
+        found = excluded_nodes(driver.scheduler.exclusions(0), caller, sees_all=sees_all)
+        told = [(each.node, each.program, each.owner, each.reason, each.closes) for each in found]
         reason = "exit code 127 (job 1), and it did well elsewhere"
         assert told == ([("n1", "the script of solve", "ann", reason, True)] if is_told else [])
 

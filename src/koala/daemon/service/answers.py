@@ -6,7 +6,7 @@ Pure functions; who may see what is decided in ``koala.daemon.service.service``.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -25,7 +25,6 @@ from koala.daemon.perform.interface import SiteTrouble
 from koala.files import CatalogueEntry
 from koala.mapping.site_lans import region_of
 from koala.model.api import (
-    Answer,
     CheckpointInfo,
     ComponentRun,
     DryRun,
@@ -35,10 +34,7 @@ from koala.model.api import (
     Explanation,
     FileInfo,
     GpuCount,
-    JobDetail,
-    JobFile,
     JobOnLinks,
-    JobSituation,
     JobSummary,
     JournalEntry,
     LinkHistory,
@@ -48,24 +44,20 @@ from koala.model.api import (
     LinkState,
     MachineInfo,
     NetworkInfo,
-    OutputInfo,
     Place,
     PlanInfo,
     ReplicaInfo,
-    SiteInfo,
     TaskInfo,
-    TrafficInfo,
-    TransferInfo,
     UsageInfo,
 )
 from koala.model.grid import Grid, Link
 from koala.model.messages import JobSubmitted
-from koala.model.nodes import PoolCount, TaskShape, total_of
+from koala.model.nodes import PoolCount, TaskShape
 from koala.model.request import Placement, Request
 from koala.policies.interface import View
 from koala.policies.tasks.wase import SiteLans
 from koala.policies.view import BYTES_PER_S_PER_MBIT_S, LinkRows
-from koala.store.rows import ComponentRow, JournalRow, StoredJob, TransferRow
+from koala.store.rows import JournalRow, StoredJob
 from koala.words.explanations import in_words
 from koala.words.facts import sentence
 from koala.words.standing import MEANING
@@ -81,79 +73,36 @@ OTHERS_ERROR = "a component of another user failed there; operators see how"
 
 
 def job_summary(row: StoredJob, ledger: Ledger, place_in_line: int | None = None) -> JobSummary:
-    """A job as a list shows it; when one that is held may begin, the core knows."""
-    return JobSummary(**_shared(row, JobSummary), place_in_line=place_in_line, begins_at=_begins_at(row, ledger))
+    """A job as a list shows it."""
+    return JobSummary.of(row, **as_of_now(row, ledger, place_in_line))
 
 
-def _begins_at(row: StoredJob, ledger: Ledger) -> float | None:
-    job = ledger.jobs.get(row.id)
-    return None if job is None or row.state != JobState.HELD else job.begins_at
+def as_of_now(row: StoredJob, ledger: Ledger, place_in_line: int | None) -> dict[str, Any]:
+    """What is not on record of a job, or in another form; when one that is held may begin, the core knows."""
+    held = ledger.jobs.get(row.id) if row.state == JobState.HELD else None
+    return {
+        "places": _places(row),
+        "standing": standing(row),
+        "place_in_line": place_in_line,
+        "begins_at": None if held is None else held.begins_at,
+    }
 
 
 def task_infos(request: Request) -> list[TaskInfo]:
     """What the tasks of each component hold."""
-    found = []
-    for component in request.components:
-        shape = component.shape or TaskShape()
-        found.append(
-            TaskInfo(
-                tasks=component.processors // shape.processors,
-                processors=shape.processors,
-                memory_bytes=shape.memory_bytes,
-                gpus=shape.gpus,
-                gpu=shape.gpu,
-                constraint=shape.constraint,
-            )
-        )
-    return found
+    shapes = [(component.processors, component.shape or TaskShape()) for component in request.components]
+    return [TaskInfo.of(shape, tasks=processors // shape.processors) for processors, shape in shapes]
 
 
-def job_detail(
-    row: StoredJob,
-    request: Request,
-    ledger: Ledger,
-    *,
-    description: str,
-    place_in_line: int | None,
-    placement_tries: int,
-    components: Iterable[ComponentRow],
-    transfers: Iterable[TransferInfo],
-    files: Iterable[JobFile],
-    traffic: TrafficInfo | None,
-    checkpoint: CheckpointInfo | None,
-    outputs: Iterable[OutputInfo],
-    workspace_of: Callable[[ComponentRow], str],
-) -> JobDetail:
-    """A job with its components and files."""
+def asked_in_words(row: StoredJob, request: Request) -> str:
+    """What the job asks for, with the tasks that it has got since."""
     spawned = row.processors - request.processors  # one for each
-    runs = [component_run(component, workspace_of(component)) for component in components]
-    tasks = task_infos(request)
-    return JobDetail(
-        **_shared(row, JobDetail) | {"place_in_line": place_in_line, "placement_tries": placement_tries},
-        begins_at=_begins_at(row, ledger),
-        description=description,
-        asked=request.in_words + (f", and {spawned} for spawned tasks" if spawned > 0 else ""),
-        tasks=tasks,
-        walltime_s=request.walltime_s if row.id not in ledger.jobs else ledger.jobs[row.id].walltime_s,
-        usage=usage_info(runs, sum(each.tasks * each.memory_bytes for each in tasks)),
-        components=runs,
-        transfers=list(transfers),
-        files=list(files),
-        traffic=traffic,
-        checkpoint=_checkpoint_info(row, checkpoint),
-        outputs=list(outputs),
-    )
+    return request.in_words + (f", and {spawned} for spawned tasks" if spawned > 0 else "")
 
 
-def _checkpoint_info(row: StoredJob, told: CheckpointInfo | None) -> CheckpointInfo | None:
+def last_checkpoint(row: StoredJob, known: CheckpointInfo | None) -> CheckpointInfo | None:
     """What is known of a job's checkpoints, or was when it ended."""
-    return told or msgspec.convert((row.explanation or {}).get("checkpoint"), CheckpointInfo | None)
-
-
-def _shared(row: StoredJob, form: type[Answer]) -> dict[str, Any]:
-    """What a job's row and a form of the API have by the same name."""
-    fields = {name: getattr(row, name) for name in form.__struct_fields__ if name in StoredJob.__struct_fields__}
-    return fields | {"places": _places(row.places), "standing": standing(row)}
+    return known or msgspec.convert((row.explanation or {}).get("checkpoint"), CheckpointInfo | None)
 
 
 def standing(row: StoredJob) -> str:
@@ -163,14 +112,8 @@ def standing(row: StoredJob) -> str:
     return str(JobState.RUNNING if row.elements.running else JobState.WAITING)
 
 
-def _places(places: Iterable[Iterable[Any]]) -> list[Place]:
-    return [Place(site=site, processors=processors) for site, processors in places]
-
-
-def component_run(row: ComponentRow, workspace: str = "") -> ComponentRun:
-    """One start of a component."""
-    fields = {name: getattr(row, name) for name in ComponentRun.__struct_fields__ if name != "workspace"}
-    return ComponentRun(**fields, workspace=workspace)
+def _places(row: StoredJob) -> list[Place]:
+    return [Place(site=site, processors=processors) for site, processors in row.places]
 
 
 def usage_info(runs: Iterable[ComponentRun], asked_memory_bytes: int) -> UsageInfo | None:
@@ -195,13 +138,6 @@ def usage_info(runs: Iterable[ComponentRun], asked_memory_bytes: int) -> UsageIn
         peak_memory_bytes=max((peak for peak in peaks.values() if peak is not None), default=None),
         asked_memory_bytes=asked_memory_bytes,
     )
-
-
-def transfer_info(row: TransferRow, brought_bytes: int, jobs: Iterable[int]) -> TransferInfo:
-    """A transfer, with the jobs that the caller may know of."""
-    fields = {name: getattr(row, name) for name in TransferInfo.__struct_fields__ if name != "brought_bytes"}
-    brought_bytes = row.size_bytes if row.ok else brought_bytes
-    return TransferInfo(**fields | {"jobs": list(jobs)}, brought_bytes=brought_bytes)
 
 
 def places_in_line(ledger: Ledger, jobs: Iterable[int]) -> dict[int, int]:
@@ -251,23 +187,19 @@ def visible_to(user: str | None, found: Explanation, jobs: Mapping[int, Job]) ->
 def bare_explanation(row: StoredJob) -> Explanation:
     """What can be said of a job whose story nobody has."""
     meaning = row.reason if row.state == JobState.FAILED and row.reason else MEANING[JobState(row.state)]
-    return Explanation(job=row.id, meaning=meaning, **_shared(row, JobSituation))
+    return Explanation.of(row, job=row.id, meaning=meaning, places=_places(row))
 
 
 def dry_run(placement: Placement) -> DryRun:
     """Where a job would go."""
     return DryRun(
         policy=placement.policy,
-        expected_sites=[*dict.fromkeys(component.site for component in placement.components)],
+        expected_sites=[*placement.sites],
         places=[
-            DryRunPlace(
+            DryRunPlace.of(
+                component,
                 component=component.index,
-                site=component.site,
-                processors=component.processors,
-                files=[
-                    DryRunFile(name=source.name, source=source.site, transfer_s=source.transfer_s)
-                    for source in component.sources
-                ],
+                files=[DryRunFile.of(source, source=source.site) for source in component.sources],
             )
             for component in placement.components
         ],
@@ -276,14 +208,9 @@ def dry_run(placement: Placement) -> DryRun:
 
 def without_start(answer: DryRun) -> DryRun:
     """The same without when the job would start: something keeps it back, for nobody knows how long."""
-    unknown: dict[str, Any] = {
-        "expected_at": None,
-        "expected_sites": [],
-        "latest_at": None,
-        "ends_before": [],
-        "place_in_line": None,
-    }
-    return msgspec.structs.replace(answer, **unknown)
+    return msgspec.structs.replace(
+        answer, expected_at=None, expected_sites=[], latest_at=None, ends_before=[], place_in_line=None
+    )
 
 
 def with_expected_start(
@@ -296,107 +223,56 @@ def with_expected_start(
         for number in expected.ends_before
         if (job := ledger.jobs.get(number)) is not None and (user is None or job.submitter == user)
     ]
-    update = {
-        "expected_at": _not_before(now, expected.at),
-        "expected_sites": [*dict.fromkeys(ledger.names[site] for site in expected.spots.sites)],
-        "latest_at": _not_before(now, expected.latest_at),
-        "ends_before": ends_before,
-    }
-    return msgspec.structs.replace(answer, **update)
+    return msgspec.structs.replace(
+        answer,
+        expected_at=_not_before(now, expected.at),
+        expected_sites=[*dict.fromkeys(ledger.names[site] for site in expected.spots.sites)],
+        latest_at=_not_before(now, expected.latest_at),
+        ends_before=ends_before,
+    )
 
 
 # ------------------------------------------------------------------------------------------------ the grid
 
 
-def site_info(
-    belief: SiteBelief,
-    *,
-    kind: str,
-    idle: int,
-    silence: SiteTrouble | None,
-    set_aside: Iterable[str],
-    reported_at: float | None,
-    jobs: Iterable[int],
-    jobs_to_restart: Iterable[int],
-    accusing: Collection[int],
-    excluded: Iterable[Exclusion],
-    sees_all: bool,
-    caller: str = "",
-    clock: str = "",
-    whole: PoolCount | None = None,
-    free: PoolCount | None = None,
-    lans: SiteLans | None = None,
-) -> SiteInfo:
-    """What the core believes of a site, and the jobs there that the caller may know of. ``accusing`` are those of
-    whose failures there the caller may know, ``excluded`` nodes that programs are kept off. ``clock`` is what is
-    wrong with its clock; ``whole`` and ``free`` are what its nodes have beside processors, ``lans`` what jobs of
-    tasks see of it."""
-    whole, free = whole or total_of(None), free or total_of(None)
-    record = belief.record
-    silent = silence if silence is not None and not silence.answers else None
-    return SiteInfo(
-        name=belief.name,
-        kind=kind,
-        processors=belief.processors,
-        usable=belief.limit,
-        ours=belief.ours,
-        others=belief.others,
-        idle=idle,
-        earmarked=belief.earmarked,
-        trust=belief.trust,
-        drained=belief.drained,
-        drained_by=belief.drained_by.removeprefix(" by "),
-        errors=belief.errors,
-        distrusted=record.distrusted if sees_all else record.distrusted_in_short,
-        accusations=[each.what for each in record.accusations.values() if each.job in accusing],
-        excluded=[
-            ExcludedNode(
-                node=each.accusation.node,
-                program=each.accusation.name,
-                owner=each.accusation.owner,
-                reason=each.reason,
-                until=each.until,
-                closes=each.closes,
-            )
-            for each in excluded
-            if sees_all or each.accusation.owner == caller
-        ],
-        silent_since=None if silent is None else silent.since,
-        silent_reason="" if silent is None else silent.reason,
-        misconfigured=silence.reason if silence is not None and silence.answers else "",
-        lost=belief.lost,
-        fenced=sum(claim.fenced for claim in belief.claims.values()),
-        last_error=last_error_for(caller, belief, sees_all=sees_all),
-        problem=site_problem(belief, silence, caller=caller, sees_all=sees_all) or clock,
-        jobs_to_restart=list(jobs_to_restart),
-        set_aside=list(set_aside),
-        reported_at=reported_at,
-        jobs=list(jobs),
-        gpus=[
-            GpuCount(kind=kind, total=total, idle=free.gpus.get(kind, 0))
-            for kind, total in whole.gpus.items()
-            if total
-        ],
-        memory_bytes=whole.memory_bytes,
-        memory_idle_bytes=free.memory_bytes,
-        gained_processor_s=belief.gained_processor_s,
-        wasted_processor_s=belief.wasted_processor_s,
-        early_gained_processor_s=belief.early_gained_processor_s,
-        early_wasted_processor_s=belief.early_wasted_processor_s,
-        gpu_s=belief.gpu_s,
-        **({} if lans is None else _as_lan(lans, belief.name)),
-    )
+def accusations(belief: SiteBelief, visible: Collection[int]) -> list[str]:
+    """The failures of applications that are held against the site, of the jobs that the caller may know of."""
+    return [each.what for each in belief.record.accusations.values() if each.job in visible]
 
 
-def _as_lan(lans: SiteLans, name: str) -> dict[str, Any]:
+def excluded_nodes(exclusions: Iterable[Exclusion], caller: str, *, sees_all: bool) -> list[ExcludedNode]:
+    """The nodes that programs are kept off: those of the caller, or all."""
+    found = ((each, each.accusation) for each in exclusions)
+    return [
+        ExcludedNode.of(accusation, program=accusation.name, reason=each.reason, until=each.until, closes=each.closes)
+        for each, accusation in found
+        if sees_all or accusation.owner == caller
+    ]
+
+
+def trouble(silence: SiteTrouble | None) -> dict[str, Any]:
+    """Since when and why the site cannot be used: it is silent, or it answers and is set up otherwise."""
+    if silence is None or silence.answers:
+        return {"silent_since": None, "misconfigured": "" if silence is None else silence.reason}
+    return {"silent_since": silence.since, "silent_reason": silence.reason}
+
+
+def beside_processors(whole: PoolCount, free: PoolCount) -> dict[str, Any]:
+    """The GPUs and the memory of a site."""
+    counts = [(kind, total, free.gpus.get(kind, 0)) for kind, total in whole.gpus.items() if total]
+    return {
+        "gpus": [GpuCount(kind=kind, total=total, idle=idle) for kind, total, idle in counts],
+        "memory_bytes": whole.memory_bytes,
+        "memory_idle_bytes": free.memory_bytes,
+    }
+
+
+def as_lan(lans: SiteLans, name: str) -> dict[str, Any]:
     """What jobs of tasks see of a site."""
     index = lans.index[name]
     classes, measured = lans.classes(index)
     man, wan, uplink_mbit_s = region_of(lans.seen, index)
-    machines = [
-        MachineInfo(processors=each.processors, power=each.power, load=each.load, measured=measured)
-        for each in classes[:MACHINES_TOLD_MAX]
-    ]
+    machines = [MachineInfo.of(each, measured=measured) for each in classes[:MACHINES_TOLD_MAX]]
     uplink = uplink_mbit_s if math.isfinite(uplink_mbit_s) else None
     return {"machines": machines, "man": man, "wan": wan, "uplink_mbit_s": uplink}
 
@@ -457,12 +333,8 @@ def link_infos(grid: Grid, view: View) -> list[LinkInfo]:
 
 def _link_info(between: tuple[str, str], link: Link, view: View) -> LinkInfo:
     source, target = view.index[between[0]], view.index[between[1]]
-    return LinkInfo(
-        between=between,
-        bandwidth_mbit_s=link.bandwidth_mbit_s,
-        believed_mbit_s=view.bytes_per_s.at(source, target) / BYTES_PER_S_PER_MBIT_S,
-        latency_s=link.latency_s,
-    )
+    believed_mbit_s = view.bytes_per_s.at(source, target) / BYTES_PER_S_PER_MBIT_S
+    return LinkInfo.of(link, between=between, believed_mbit_s=believed_mbit_s)
 
 
 # ---------------------------------------------------------------------------------------- the network
@@ -490,11 +362,6 @@ def network_info(grid: Grid, forecasts: LinkForecasts, now: float, jobs: list[Jo
     )
 
 
-def job_on_links(job: int, name: str, sites: Iterable[str], traffic: TrafficInfo) -> JobOnLinks:
-    """A job that runs at these sites."""
-    return JobOnLinks(job=job, name=name, sites=list(dict.fromkeys(sites)), traffic=traffic)
-
-
 def link_history(grid: Grid, forecasts: LinkForecasts, source: str, target: str, now: float) -> LinkHistory:
     """One direction of a link between two sites of the grid."""
     pair = forecasts.view.index[source], forecasts.view.index[target]
@@ -508,12 +375,7 @@ def link_history(grid: Grid, forecasts: LinkForecasts, source: str, target: str,
 
 
 def _measurements(measured: Iterable[Measurement], unit: float) -> list[LinkMeasurement]:
-    return [
-        LinkMeasurement(
-            at=each.at, value=each.value / unit, weight=each.weight, size_bytes=each.size_bytes, by=each.by
-        )
-        for each in measured
-    ]
+    return [LinkMeasurement.of(each, value=each.value / unit) for each in measured]
 
 
 def _link_state(grid: Grid, forecasts: LinkForecasts, pair: tuple[int, int]) -> LinkState:
@@ -560,13 +422,7 @@ def _quantity(
 
 def file_info(entry: CatalogueEntry) -> FileInfo:
     """A file of the replica catalogue."""
-    return FileInfo(
-        name=entry.name,
-        size_bytes=entry.size_bytes,
-        checksum=entry.checksum,
-        replicas=[ReplicaInfo(site=replica.site, url=replica.url) for replica in entry.replicas],
-        kept_until=entry.kept_until,
-    )
+    return FileInfo.of(entry, replicas=[ReplicaInfo.of(each) for each in entry.replicas])
 
 
 def journal_entry(entry: JournalRow) -> JournalEntry:
@@ -583,13 +439,4 @@ def journal_entry(entry: JournalRow) -> JournalEntry:
             data["defect"] = body.defect
     else:
         data = msgspec.to_builtins(body)
-    return JournalEntry(
-        seq=entry.seq,
-        at=entry.at,
-        kind=entry.kind,
-        what=entry.what,
-        job=entry.job,
-        site=entry.site,
-        text=sentence(body),
-        data=data,
-    )
+    return JournalEntry.of(entry, text=sentence(body), data=data)

@@ -189,14 +189,7 @@ def _names_strangers(entry: JournalRow) -> bool:
 
 def _veiled(entry: JournalRow) -> JournalEntry:
     """The entry without whom it is about."""
-    return JournalEntry(
-        seq=entry.seq,
-        at=entry.at,
-        kind=entry.kind,
-        what=entry.what,
-        site=entry.site,
-        text="it is about components that may be of other users' jobs",
-    )
+    return JournalEntry.of(entry, text="it is about components that may be of other users' jobs")
 
 
 async def one_by_one(rounds: AsyncIterator[list[RenderedEntry]]) -> AsyncIterator[JournalEntry]:

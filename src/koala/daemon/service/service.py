@@ -19,13 +19,17 @@ from koala.core.lifecycle import JobState
 from koala.daemon.engine.loop import Engine
 from koala.daemon.offload import offload, query
 from koala.daemon.service.answers import (
+    as_of_now,
+    asked_in_words,
     bare_explanation,
     explanation,
     file_info,
-    job_detail,
     job_summary,
+    last_checkpoint,
     places_in_line,
     standing,
+    task_infos,
+    usage_info,
     visible_to,
     without_start,
 )
@@ -61,6 +65,7 @@ from koala.descriptions import write_job_yaml
 from koala.model.api import (
     FORGOTTEN_AT_ONCE_MAX,
     WAIT_S_MAX,
+    ComponentRun,
     ContentState,
     DryRun,
     DryRunGraph,
@@ -388,22 +393,29 @@ class Service:
         who.need(Scope.READ)
         row = await self._records.row(who, job)
         request = await self._records.request_of(job)
-        components = await self._records.components(job)
+        runs = [
+            ComponentRun.of(each, workspace=self._engine.workspace_of(each))
+            for each in await self._records.components(job)
+        ]
         transfers = await query(self._engine.store.transfers, job)
-        return job_detail(
+        tasks = task_infos(request)
+        scheduler = self._engine.scheduler
+        live = scheduler.ledger.jobs.get(job)
+        return JobDetail.of(
             row,
-            request,
-            self._engine.scheduler.ledger,
-            description=await self._described(who, request),
-            files=job_files(request),
-            outputs=await self.downloads.outputs(who, job) if request.has_outputs else [],
-            workspace_of=self._engine.workspace_of,
-            place_in_line=self._records.place_in_line(row),
+            **as_of_now(row, scheduler.ledger, self._records.place_in_line(row)),
             placement_tries=self._records.placement_tries(row),
-            components=components,
+            description=await self._described(who, request),
+            asked=asked_in_words(row, request),
+            tasks=tasks,
+            walltime_s=request.walltime_s if live is None else live.walltime_s,
+            usage=usage_info(runs, sum(each.tasks * each.memory_bytes for each in tasks)),
+            components=runs,
             transfers=CallerView(self._engine, who).transfers_of(job, transfers),
-            traffic=self._engine.scheduler.traffic(job),
-            checkpoint=self._engine.scheduler.checkpoint(job, self._engine.now()),
+            files=job_files(request),
+            traffic=scheduler.traffic(job),
+            checkpoint=last_checkpoint(row, scheduler.checkpoint(job, self._engine.now())),
+            outputs=await self.downloads.outputs(who, job) if request.has_outputs else [],
         )
 
     async def explain(self, who: Principal, job: int) -> Explanation:

@@ -118,7 +118,7 @@ class AccessTokens:
         row = TokenRow(
             id=secrets.token_hex(8),
             user=wish.user,
-            scopes=tuple(str(scope) for scope in Scope if scope in wish.scopes),
+            scopes=[scope for scope in Scope if scope in wish.scopes],
             note=wish.note,
             secret_hash=hash_of(secret),
             created_at=self._now(),
@@ -127,7 +127,7 @@ class AccessTokens:
         self._rows[row.secret_hash] = row
         self._hashes[row.id] = row.secret_hash
         log.info("token created", extra={"token": row.id, "user": row.user, "scopes": " ".join(row.scopes)})
-        return NewToken(token=info_of(row), secret=secret)
+        return NewToken(token=TokenInfo.of(row), secret=secret)
 
     async def tokens(self) -> list[TokenInfo]:
         """Every token that is valid and those revoked lately (``REVOKED_LISTED_S``, at most ``REVOKED_LISTED_MAX``),
@@ -136,7 +136,7 @@ class AccessTokens:
         revoked = sorted(((row.revoked_at, row.id) for row in rows if row.revoked_at is not None), reverse=True)
         left_out = {token for _, token in revoked[self._revoked_listed_max :]}
         listed = (row for row in rows if row.id not in left_out)
-        return [info_of(row) for row in sorted(listed, key=lambda row: (-row.created_at, row.id))]
+        return [TokenInfo.of(row) for row in sorted(listed, key=lambda row: (-row.created_at, row.id))]
 
     async def revoke(self, token: str) -> None:
         """End a token, and every session that was opened with it. It is refused from the moment of the call on, also
@@ -167,7 +167,7 @@ class AccessTokens:
         return credential.token is None or credential.token in self._hashes
 
     def _principal_of(self, row: TokenRow) -> Principal:
-        scopes = frozenset(map(Scope, row.scopes))
+        scopes = frozenset(row.scopes)
         return Principal(name=row.user, scopes=scopes, guest=row.user != self._owner)
 
     def _touch(self, token: str) -> None:
@@ -270,16 +270,3 @@ class AccessTokens:
 def hash_of(secret: str) -> str:
     """What is kept of a secret. A plain hash is enough, since a secret is 256 random bits and nobody's password."""
     return hashlib.sha256(secret.encode("utf-8", errors="surrogatepass")).hexdigest()
-
-
-def info_of(row: TokenRow) -> TokenInfo:
-    """The token as it is listed."""
-    return TokenInfo(
-        id=row.id,
-        user=row.user,
-        scopes=[Scope(scope) for scope in row.scopes],
-        note=row.note,
-        created_at=row.created_at,
-        used_at=row.used_at,
-        revoked_at=row.revoked_at,
-    )

@@ -24,8 +24,8 @@ class Whoami(Answer, frozen=True, kw_only=True):
     owner: bool
 
 
-class TokenInfo(Answer, frozen=True, kw_only=True):
-    """A token as it is listed; the secret is never shown again."""
+class TokenOnRecord(Answer, frozen=True, kw_only=True):
+    """What is on record of a token, and shown of it."""
 
     id: str
     user: str
@@ -34,6 +34,10 @@ class TokenInfo(Answer, frozen=True, kw_only=True):
     created_at: float
     used_at: float | None = None
     revoked_at: float | None = None
+
+
+class TokenInfo(TokenOnRecord, frozen=True, kw_only=True):
+    """A token as it is listed; the secret is never shown again."""
 
 
 class NewToken(Answer, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import msgspec
 
@@ -25,6 +25,12 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
     # What the OpenAPI document calls it, where that is not its name in the code.
     document_name: ClassVar[str] = ""
+
+    @classmethod
+    def of(cls, value: object, /, **others: Any) -> Self:
+        """Take all that the value has by the same name; ``others`` are given."""
+        names = [name for name in cls.__struct_fields__ if name not in others and hasattr(value, name)]
+        return cls(**{name: getattr(value, name) for name in names}, **others)
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:

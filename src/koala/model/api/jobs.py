@@ -38,13 +38,8 @@ class ElementCountsInfo(Answer, frozen=True, kw_only=True):
         return ", ".join(f"{getattr(self, each)} {each}" for each in states if getattr(self, each))
 
 
-class JobSummary(Answer, frozen=True, kw_only=True):
-    """A job as a list shows it. ``exit_code`` is that of the application once the job has ended: of its first
-    component, or of the one that failed, whose last line of standard error is ``stderr_line``. ``since`` is when it
-    came into its state, ``places`` where it is or was last placed. An element has the number of its ``array`` and its
-    index there; an array tells of its ``elements``. A job that is not tried before its time tells it (``begins_at``).
-    ``standing`` is its state for people: of an array whose elements are under way it is `running` where one of them
-    runs, and else `waiting`."""
+class JobOnRecord(Answer, frozen=True, kw_only=True):
+    """What is on record of a job, and on a list of jobs."""
 
     id: int
     name: str
@@ -62,13 +57,23 @@ class JobSummary(Answer, frozen=True, kw_only=True):
     reason: str = ""
     exit_code: int | None = None
     stderr_line: str = ""
-    places: list[Place] = []
     runs: int = 0
     failures: int = 0
     preemptions: int = 0
     array: int | None = None
     array_index: int | None = None
     elements: ElementCountsInfo | None = None
+
+
+class JobSummary(JobOnRecord, frozen=True, kw_only=True):
+    """A job as a list shows it. ``exit_code`` is that of the application once the job has ended: of its first
+    component, or of the one that failed, whose last line of standard error is ``stderr_line``. ``since`` is when it
+    came into its state, ``places`` where it is or was last placed. An element has the number of its ``array`` and its
+    index there; an array tells of its ``elements``. A job that is not tried before its time tells it (``begins_at``).
+    ``standing`` is its state for people: of an array whose elements are under way it is `running` where one of them
+    runs, and else `waiting`."""
+
+    places: list[Place] = []
     place_in_line: int | None = None
     begins_at: float | None = None
     standing: str = ""
@@ -85,13 +90,8 @@ class TaskInfo(Answer, frozen=True, kw_only=True):
     constraint: str = ""
 
 
-class ComponentRun(Answer, frozen=True, kw_only=True):
-    """One start of one component: claimed, ready at the barrier, released into its application, ended. ``run`` is the
-    opening of the barrier that it belongs to, counted from 1; ``workspace`` the directory at its site in which it
-    started, as long as that is kept. ``stderr_line`` is what one that failed wrote last to its standard error;
-    ``fault`` whose the failure is, where that is known: job, user, site or ours. ``processor_s`` is the processor
-    time that its application has used, ``peak_memory_bytes`` what it had of memory at once at most: null until its
-    end, and where it could not be measured."""
+class ComponentOnRecord(Answer, frozen=True, kw_only=True):
+    """What is on record of one start of a component, and shown of it."""
 
     token: str
     run: int = 1
@@ -109,6 +109,16 @@ class ComponentRun(Answer, frozen=True, kw_only=True):
     stderr_line: str = ""
     processor_s: float | None = None
     peak_memory_bytes: int | None = None
+
+
+class ComponentRun(ComponentOnRecord, frozen=True, kw_only=True):
+    """One start of one component: claimed, ready at the barrier, released into its application, ended. ``run`` is the
+    opening of the barrier that it belongs to, counted from 1; ``workspace`` the directory at its site in which it
+    started, as long as that is kept. ``stderr_line`` is what one that failed wrote last to its standard error;
+    ``fault`` whose the failure is, where that is known: job, user, site or ours. ``processor_s`` is the processor
+    time that its application has used, ``peak_memory_bytes`` what it had of memory at once at most: null until its
+    end, and where it could not be measured."""
+
     workspace: str = ""
 
     @property
@@ -169,21 +179,26 @@ class UsageInfo(Answer, frozen=True, kw_only=True):
         return told
 
 
-class TransferInfo(Answer, frozen=True, kw_only=True):
-    """A transfer of a file, or of a chunk of it, to a site for the jobs that need it there; running, or ended.
-    ``fault`` is whose it is that it broke, where that is known: job, user, site or ours."""
+class TransferOnRecord(Answer, frozen=True, kw_only=True):
+    """What is on record of a transfer, and shown of it."""
 
     id: str
     file: str
     source: str
     target: str
     size_bytes: int
-    brought_bytes: int
     started_at: float
     ended_at: float | None = None
     ok: bool | None = None
     fault: str | None = None
     reason: str = ""
+
+
+class TransferInfo(TransferOnRecord, frozen=True, kw_only=True):
+    """A transfer of a file, or of a chunk of it, to a site for the jobs that need it there; running, or ended.
+    ``fault`` is whose it is that it broke, where that is known: job, user, site or ours."""
+
+    brought_bytes: int
     jobs: list[int] = []
 
 

@@ -34,8 +34,8 @@ class Overview(Answer, frozen=True, kw_only=True):
     last_seq: int = 0
 
 
-class JournalEntry(Answer, frozen=True, kw_only=True):
-    """One thing that happened or was decided. ``kind`` is ``event`` or ``command``, ``what`` its type."""
+class EntryOnRecord(Answer, frozen=True, kw_only=True):
+    """What is on record of one thing that happened, and shown of it."""
 
     seq: int
     at: float
@@ -43,5 +43,10 @@ class JournalEntry(Answer, frozen=True, kw_only=True):
     what: str
     job: int | None = None
     site: str | None = None
+
+
+class JournalEntry(EntryOnRecord, frozen=True, kw_only=True):
+    """One thing that happened or was decided. ``kind`` is ``event`` or ``command``, ``what`` its type."""
+
     text: str
     data: dict[str, Any] = {}

@@ -224,17 +224,7 @@ class ContentService:
 
 def job_files(request: Request) -> list[JobFile]:
     """The files that travel with a job, as the API tells them."""
-    return [
-        JobFile(
-            path=file.path,
-            kind=_kind(file),
-            size_bytes=file.size_bytes,
-            checksum=file.checksum,
-            mode=f"{file.mode:04o}",
-            link=file.link,
-        )
-        for file in request.files
-    ]
+    return [JobFile.of(file, kind=_kind(file), mode=f"{file.mode:04o}") for file in request.files]
 
 
 def _kind(file: TravellingFile) -> str:

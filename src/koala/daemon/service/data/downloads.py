@@ -315,14 +315,11 @@ def _told(job: int, entry: CatalogueEntry, request: Request) -> OutputInfo:
     part = int(head.partition(".")[2] or 0)
     listed = {output.path for output in request.outputs_of(part)}
     directory = path not in listed and path.removesuffix(ARCHIVE_ENDING) in listed
-    return OutputInfo(
-        name=entry.name,
+    return OutputInfo.of(
+        entry,
         job=job,
         part=part,
         path=path.removesuffix(ARCHIVE_ENDING) if directory else path,
         directory=directory,
-        size_bytes=entry.size_bytes,
-        checksum=entry.checksum,
-        replicas=[ReplicaInfo(site=each.site, url=each.url) for each in entry.replicas],
-        kept_until=entry.kept_until,
+        replicas=[ReplicaInfo.of(each) for each in entry.replicas],
     )

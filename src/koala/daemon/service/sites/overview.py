@@ -14,14 +14,18 @@ from koala.core.state.site_belief import Trust
 from koala.core.state.sites import Sites
 from koala.daemon.engine.loop import Engine
 from koala.daemon.service.answers import (
-    job_on_links,
+    accusations,
+    as_lan,
+    beside_processors,
+    excluded_nodes,
     job_summary,
+    last_error_for,
     link_history,
     link_infos,
     network_info,
     places_in_line,
-    site_info,
-    transfer_info,
+    site_problem,
+    trouble,
 )
 from koala.daemon.service.principal import Principal
 from koala.daemon.service.sites.metrics import Metrics, SiteMetrics
@@ -89,25 +93,31 @@ class CallerView:
         book = engine.scheduler.ledger.sites
         index = book.view.index[name]
         belief = book.sites[index]
-        return site_info(
+        sees_all, caller = self._who.sees_all, self._who.name
+        silence = engine.silence_of(name)
+        whole = total_of(book.pools.whole(index))
+        return SiteInfo.of(
             belief,
             kind=next(site.kind for site in engine.grid.sites if site.name == name),
+            usable=belief.limit,
             idle=book.view.idle[index],
-            silence=engine.silence_of(name),
-            set_aside=engine.defects_of(name) if self._who.sees_all else (),  # they name components of any user
-            reported_at=engine.reported_at(name),
+            drained_by=belief.drained_by.removeprefix(" by "),
+            distrusted=belief.record.distrusted if sees_all else belief.record.distrusted_in_short,
+            accusations=accusations(belief, self._visible([each.job for each in belief.record.accusations.values()])),
+            excluded=excluded_nodes(engine.scheduler.exclusions(index), caller, sees_all=sees_all),
+            fenced=sum(claim.fenced for claim in belief.claims.values()),
+            last_error=last_error_for(caller, belief, sees_all=sees_all),
+            problem=site_problem(belief, silence, caller=caller, sees_all=sees_all)
+            or site_clock_in_words(name, clocks_of(engine)),
             jobs=self._visible(sorted({claim.job.id for claim in belief.claims.values()})),
             jobs_to_restart=self._visible(
                 sorted({claim.job.id for claim in belief.claims.values() if not claim.aborting})
             ),
-            accusing=self._visible([each.job for each in belief.record.accusations.values()]),
-            excluded=engine.scheduler.exclusions(index),
-            caller=self._who.name,
-            sees_all=self._who.sees_all,
-            clock=site_clock_in_words(name, clocks_of(engine)),
-            whole=(whole := total_of(book.pools.whole(index))),
-            free=_free_beside(book, index, whole),
-            lans=book.view.lans,
+            set_aside=engine.defects_of(name) if sees_all else [],  # they name components of any user
+            reported_at=engine.reported_at(name),
+            **trouble(silence),
+            **beside_processors(whole, _free_beside(book, index, whole)),
+            **as_lan(book.view.lans, name),
         )
 
     def network(self) -> NetworkInfo:
@@ -123,7 +133,8 @@ class CallerView:
             traffic = engine.scheduler.traffic(row.id)
             job = engine.scheduler.ledger.jobs.get(row.id)
             if traffic is not None and job is not None:
-                found.append(job_on_links(row.id, row.name, (site for site, _ in job.places), traffic))
+                sites = [*dict.fromkeys(site for site, _ in job.places)]
+                found.append(JobOnLinks(job=row.id, name=row.name, sites=sites, traffic=traffic))
         return sorted(found, key=lambda each: each.job)
 
     def link(self, source: str, target: str) -> LinkHistory:
@@ -147,7 +158,8 @@ class CallerView:
     def _transfer(self, row: TransferRow, surely: Iterable[int] = ()) -> TransferInfo:
         visible = {*surely, *self._visible(row.jobs)}
         jobs = [job for job in row.jobs if job in visible]
-        return transfer_info(row, self._engine.transferred_bytes(row.id), jobs)
+        brought_bytes = row.size_bytes if row.ok else self._engine.transferred_bytes(row.id)
+        return TransferInfo.of(row, brought_bytes=brought_bytes, jobs=jobs)
 
     def _visible(self, jobs: Iterable[int]) -> list[int]:
         """Those of the jobs that exist for the caller; of jobs that have ended only an operator hears here."""
