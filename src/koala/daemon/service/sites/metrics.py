@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
+from koala.model.api import Answer
 from koala.model.request import SiteName
 
 
-class SiteMetrics(msgspec.Struct, frozen=True, kw_only=True):
+class SiteMetrics(Answer, frozen=True, kw_only=True):
     """One site: its processors, how many of them who holds, whether it is used and answers, how many commands an
     error inside Koala keeps from it, how often its batch system was called, by what for, its GPUs by kind, and the
     processor time that claiming late gained there and that was wasted before starts, and the GPU time of our
@@ -25,8 +26,8 @@ class SiteMetrics(msgspec.Struct, frozen=True, kw_only=True):
     answers: bool
     set_aside: int
     calls: dict[str, int]
-    gpus: dict[str, int] = {}
-    gpus_idle: dict[str, int] = {}
+    gpus: dict[str, int]
+    gpus_idle: dict[str, int]
     gained_processor_s: float = 0.0
     wasted_processor_s: float = 0.0
     early_gained_processor_s: float = 0.0

@@ -242,26 +242,16 @@ def gather_metrics(engine: Engine, counts: Mapping[str, int]) -> Metrics:
     return Metrics(
         jobs=_every_state(counts),
         sites=tuple(
-            SiteMetrics(
-                name=site.name,
-                processors=site.processors,
+            SiteMetrics.of(
+                site,
                 usable=site.limit,
-                ours=site.ours,
-                others=site.others,
                 idle=ledger.sites.view.idle[index],
-                errors=site.errors,
                 trusted=site.trust is not Trust.UNUSABLE,
-                drained=site.drained,
                 answers=(silence := engine.silence_of(site.name)) is None or silence.answers,
                 set_aside=len(engine.defects_of(site.name)),
                 calls=dict(engine.site(site.name).calls),
                 gpus=(whole := total_of(ledger.sites.pools.whole(index))).gpus,
                 gpus_idle=_free_beside(ledger.sites, index, whole).gpus,
-                gained_processor_s=site.gained_processor_s,
-                wasted_processor_s=site.wasted_processor_s,
-                early_gained_processor_s=site.early_gained_processor_s,
-                early_wasted_processor_s=site.early_wasted_processor_s,
-                gpu_s=site.gpu_s,
             )
             for index, site in enumerate(ledger.sites)
         ),
