@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from koala.core import JobExplanation, JobState, Scheduler, decode_snapshot, encode_snapshot
+from koala.core import JobExplanation, JobState
 from koala.core.placement import MADE_AHEAD_MAX, MADE_AT_ONCE_MAX
 from koala.core.scheduler import CANCELLED_AT_ONCE_MAX
 from koala.core.state.expected_starts import ELEMENTS_FORESEEN_MAX
@@ -28,6 +28,7 @@ from koala.model.messages import (
 from koala.model.request import Request
 from koala.words.standing import meaning
 from tests.support.core_driver import CoreDriver, ask, assert_clean, assert_ledger_balances, kind, part
+from tests.support.core_records import records_of, scheduler_of
 
 
 def a_driver(processors: int = 4) -> CoreDriver:
@@ -84,7 +85,7 @@ def test_only_elements_that_run_count_as_running() -> None:
     assert counts(driver) == (8, 2, 0, 0, 0)
     driver.end(*driver.tokens(2), outcome=Outcome.SITE_FAILED)
     assert counts(driver) == (9, 1, 0, 0, 0), "it waits again"
-    twin = Scheduler.from_snapshot(driver.scheduler.grid, None, driver.scheduler.snapshot())
+    twin = scheduler_of(driver.scheduler.grid, None, records_of(driver.scheduler))
     assert element_counts(twin.ledger.jobs[1]) == element_counts(driver.job(1))
     driver.end(*driver.tokens(3))
     assert counts(driver) == (9, 0, 1, 0, 0)
@@ -162,8 +163,7 @@ def test_very_many_elements_are_cancelled_in_several_goes_also_over_a_restart() 
     commands = driver.cancel(1)
     assert len(kind(commands, JobEnded)) == 1 + CANCELLED_AT_ONCE_MAX
     assert driver.scheduler.due_at == driver.now
-    snapshot = decode_snapshot(encode_snapshot(driver.scheduler.snapshot()))
-    again = Scheduler.from_snapshot(driver.scheduler.grid, None, snapshot)
+    again = scheduler_of(driver.scheduler.grid, None, records_of(driver.scheduler))
     for _ in range(3):
         again.handle(Tick(at=driver.now))
     assert not again.ledger.jobs
@@ -181,7 +181,7 @@ def test_an_array_costs_what_changes_however_many_elements_have_failed() -> None
     finish(driver, 4)
     array = driver.ledger.jobs[1]
     assert (dict(array.elements.not_done_as), array.elements.not_made) == ({"cancelled": 1, "failed": 2}, 1)
-    twin = Scheduler.from_snapshot(driver.scheduler.grid, None, driver.scheduler.snapshot()).ledger.jobs[1]
+    twin = scheduler_of(driver.scheduler.grid, None, records_of(driver.scheduler)).ledger.jobs[1]
     assert (twin.elements.not_done_as, twin.elements.not_made) == (
         array.elements.not_done_as,
         array.elements.not_made,
@@ -275,9 +275,9 @@ def test_a_restart_goes_on_with_the_array() -> None:
     driver.submit(ask(1, array=read_array("0-5")))
     driver.cancel(7)
     finish(driver, 2)
-    written = encode_snapshot(driver.scheduler.snapshot())
-    twin = Scheduler.from_snapshot(driver.scheduler.grid, None, decode_snapshot(written))
-    assert encode_snapshot(twin.snapshot()) == written
+    written = records_of(driver.scheduler)
+    twin = scheduler_of(driver.scheduler.grid, None, written)
+    assert records_of(twin) == written
     driver.scheduler, driver.ledger = twin, twin.ledger
     finish(driver, 3, 4, 5, 6)
     assert driver.ended(1).reason == "of 6 elements 1 were cancelled"

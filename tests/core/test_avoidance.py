@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from koala.core import JobState, Scheduler, decode_snapshot, encode_snapshot
+from koala.core import JobState
 from koala.core.failures.avoidance import AVOIDED_MAX
 from koala.model.errors import Fault
 from koala.model.facts import JobPlaced
@@ -15,6 +15,7 @@ from koala.model.messages import ChangeAsked, JobOutcome, Outcome, SiteDrained, 
 from koala.model.request import Priority
 from koala.policies.interface import can_ever_fit
 from tests.support.core_driver import CoreDriver, ask, assert_clean, assert_ledger_balances, kind, part
+from tests.support.core_records import records_of, scheduler_of
 
 
 def _fail(driver: CoreDriver, exit_code: int | None = 1, outcome: Outcome = Outcome.FAILED) -> str:
@@ -169,8 +170,7 @@ def test_what_a_job_avoids_survives_a_restart_of_the_scheduler() -> None:
     driver = CoreDriver({"a": 10, "b": 9}, scan_interval_s=0.0, restart_rest_s=10.0)
     driver.submit(ask(5))
     _fail(driver)
-    snapshot = decode_snapshot(encode_snapshot(driver.scheduler.snapshot()))
-    driver.scheduler = Scheduler.from_snapshot(driver.scheduler.grid, None, snapshot)
+    driver.scheduler = scheduler_of(driver.scheduler.grid, None, records_of(driver.scheduler))
     driver.ledger = driver.scheduler.ledger
     driver.pass_time(10.0)
     assert driver.job(1).places == (("b", 5),)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from koala.core import JobState, Scheduler, decode_snapshot, encode_snapshot
+from koala.core import JobState
 from koala.core.state.site_belief import Trust
 from koala.model.errors import Fault
 from koala.model.facts import JobEnded
 from koala.model.grid import RESTARTS_WITHOUT_REST_MAX
 from koala.model.messages import JobOutcome, Outcome, SiteDrained, SiteResumed, StartComponent
 from tests.support.core_driver import CoreDriver, ask, assert_clean, assert_ledger_balances, part
+from tests.support.core_records import records_of, scheduler_of
 
 
 def _trusted(driver: CoreDriver) -> dict[str, bool]:
@@ -171,8 +172,7 @@ def test_the_blame_survives_a_restart_of_the_scheduler() -> None:
     driver = CoreDriver({"a": 10, "b": 9}, scan_interval_s=0.0, error_threshold=1)
     driver.submit(ask(5))
     _break(driver)
-    snapshot = decode_snapshot(encode_snapshot(driver.scheduler.snapshot()))
-    driver.scheduler = Scheduler.from_snapshot(driver.scheduler.grid, None, snapshot)
+    driver.scheduler = scheduler_of(driver.scheduler.grid, None, records_of(driver.scheduler))
     driver.ledger = driver.scheduler.ledger
     _break(driver)
     assert driver.job(1).to_blame == "it broke a component on a and on b"

@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from koala.core import Scheduler, decode_snapshot, encode_snapshot
 from koala.core.failures.program import program_of
 from koala.core.state.blame import (
     ACCUSATIONS_KEPT_MAX,
@@ -22,6 +21,7 @@ from koala.model.messages import JobSubmitted, Outcome, SiteResumed, StartCompon
 from koala.model.nodes import EXCLUDED_NODES_MAX
 from koala.model.request import Application, Component, Request
 from tests.support.core_driver import CoreDriver, ask, assert_ledger_balances, part
+from tests.support.core_records import records_of, scheduler_of
 
 
 def _grid(**parameters: Any) -> CoreDriver:
@@ -161,20 +161,15 @@ def test_a_site_that_does_not_run_it_on_other_nodes_is_not_barred() -> None:
     assert driver.job(job).barred == {}
 
 
-def test_it_survives_a_restart_and_older_snapshots_have_none() -> None:
+def test_it_survives_a_restart() -> None:
     driver = _grid(restart_rest_s=50.0)
     job = _submit(driver)
     _ends(driver, job, 127, "a1")
-    text = encode_snapshot(driver.scheduler.snapshot())
-    old = text.replace(b'"failed_nodes":{"a":{"a1":', b'"unknown_field":{"a":{"a1":').replace(
-        b'"nodes":[', b'"older":['
-    )
-    for snapshot, excluded in ((text, ("a1",)), (old, ())):
-        driver.scheduler = Scheduler.from_snapshot(driver.scheduler.grid, None, decode_snapshot(snapshot))
-        driver.ledger = driver.scheduler.ledger
-        driver.send(Tick(at=driver.now))
-        driver.pass_time(60.0)
-        assert _started(driver, job).exclude_nodes == excluded
+    driver.scheduler = scheduler_of(driver.scheduler.grid, None, records_of(driver.scheduler))
+    driver.ledger = driver.scheduler.ledger
+    driver.send(Tick(at=driver.now))
+    driver.pass_time(60.0)
+    assert _started(driver, job).exclude_nodes == ("a1",)
 
 
 def test_what_is_held_against_nodes_has_a_bound() -> None:

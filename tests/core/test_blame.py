@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from koala.core import Scheduler, decode_snapshot, encode_snapshot
 from koala.core.state.blame import ACCUSATION_S, ACCUSATIONS_KEPT_MAX, Accusation, SiteRecord
 from koala.model.facts import SiteDistrusted
 from koala.model.messages import JobSubmitted, Outcome, SiteResumed
 from koala.model.request import Application, Component
 from tests.support.core_driver import CoreDriver, ask, assert_ledger_balances
+from tests.support.core_records import records_of, scheduler_of
 
 
 def _grid(**parameters: Any) -> CoreDriver:
@@ -149,8 +149,7 @@ def test_two_sites_at_which_one_job_broke_do_not_hide_each_other() -> None:
 def test_what_is_held_against_a_site_survives_a_restart_of_the_scheduler() -> None:
     driver = _grid()
     _fails_at_bad(driver, "ann")
-    snapshot = decode_snapshot(encode_snapshot(driver.scheduler.snapshot()))
-    driver.scheduler = Scheduler.from_snapshot(driver.scheduler.grid, None, snapshot)
+    driver.scheduler = scheduler_of(driver.scheduler.grid, None, records_of(driver.scheduler))
     driver.ledger = driver.scheduler.ledger
     _fails_at_bad(driver, "bob")
     assert len(_lost(driver)) == 1

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from koala.core import JobState, Scheduler, decode_snapshot, encode_snapshot
+from koala.core import JobState
 from koala.model.dependency import Condition, Dependency
 from koala.model.facts import JobEnded, OutputRegistered, TurnEntry
 from koala.model.messages import (
@@ -21,6 +21,7 @@ from koala.model.outputs import OUTPUTS_MAX, JobOutput, MadeOutput
 from koala.model.request import KEEP_FOR_S_MAX, Application, Component, InvalidRequestError, Request
 from koala.words.standing import meaning
 from tests.support.core_driver import CoreDriver, ask, ask_total, assert_clean, assert_ledger_balances, kind, part
+from tests.support.core_records import records_of, scheduler_of
 
 RESULT = JobOutput(path="result.h5")
 LOGS = JobOutput(path="logs")
@@ -203,9 +204,9 @@ def test_a_restart_of_the_scheduler_goes_on_collecting(driver: CoreDriver) -> No
     tokens = driver.run(ask(making(part(6), RESULT), making(part(6), LOGS)))
     driver.end(*tokens)
     collected(driver, tokens[0], made())
-    text = encode_snapshot(driver.scheduler.snapshot())
-    twin = Scheduler.from_snapshot(driver.scheduler.grid, None, decode_snapshot(text))
-    assert encode_snapshot(twin.snapshot()) == text
+    text = records_of(driver.scheduler)
+    twin = scheduler_of(driver.scheduler.grid, None, text)
+    assert records_of(twin) == text
     told = OutputsCollected(at=driver.now, job=1, token=tokens[1], outputs=(made("logs"),))
     assert twin.handle(told).entries == driver.send(told)
     assert driver.ended(1).outcome is JobOutcome.DONE

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from koala.core import JobState, Scheduler, decode_snapshot, encode_snapshot
+from koala.core import JobState
 from koala.model.messages import AbortComponent, SiteDrained, SiteReported, StartComponent, StartTransfer
 from koala.policies import Catalogue
 from tests.support.core_driver import CoreDriver, ask, assert_clean, assert_ledger_balances, kind, part
+from tests.support.core_records import records_of, scheduler_of
 
 PLANNED_AT = 500.0
 
@@ -205,10 +206,9 @@ def test_no_claim_is_made_by_a_plan_whose_time_is_over() -> None:
     assert early.due() is driver.job(1)
 
 
-def test_a_snapshot_keeps_what_is_kept() -> None:
+def test_the_records_keep_what_is_kept() -> None:
     driver = make_driver()
     driver.wait_until(451.0)
-    snapshot = decode_snapshot(encode_snapshot(driver.scheduler.snapshot()))
-    again = Scheduler.from_snapshot(driver.scheduler.grid, Catalogue.builtin(), snapshot)
+    again = scheduler_of(driver.scheduler.grid, Catalogue.builtin(), records_of(driver.scheduler))
     assert again.ledger.kept_early == [(1, 20, 450.0, 600.0)]
     assert again.ledger.jobs[1].placed.early_until == 600.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from koala.core import JobState, Scheduler, decode_snapshot, encode_snapshot
+from koala.core import JobState
 from koala.core.state.ledger import LAST_RUNS_USERS_MAX
 from koala.model.grid import Estimates
 from koala.model.messages import StartComponent, Tick
@@ -13,6 +13,7 @@ from koala.policies import Catalogue
 from koala.policies.interface import Spots, compile_demand
 from koala.words.explanations import story
 from tests.support.core_driver import CoreDriver, ask, ask_total
+from tests.support.core_records import records_of, scheduler_of
 
 WALLTIME_S = 1_000.0
 
@@ -108,8 +109,7 @@ def test_estimates_survive_a_restart() -> None:
     driver = after_runs(Estimates.LAST_TWO, 20.0, 40.0)
     driver.run(ask(10, walltime_s=WALLTIME_S))
     wide = submit(driver, 20)
-    snapshot = decode_snapshot(encode_snapshot(driver.scheduler.snapshot()))
-    again = Scheduler.from_snapshot(driver.scheduler.grid, None, snapshot)
+    again = scheduler_of(driver.scheduler.grid, None, records_of(driver.scheduler))
     again.handle(Tick(at=driver.now))
     assert again.told(wide) == driver.scheduler.told(wide)
     assert again.ledger.jobs[wide].estimate_s == 30.0

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from koala.core import JobState, Scheduler, decode_snapshot, encode_snapshot
+from koala.core import JobState, Scheduler
 from koala.core.failures.program import program_of
 from koala.core.state.blame import NodeAccusation
 from koala.model.facts import JobPlaced
@@ -37,6 +37,7 @@ from koala.model.request import Application, Component, Flexibility, InputFile, 
 from koala.model.travelling import TravellingFile
 from koala.words.standing import meaning
 from tests.support.core_driver import CoreDriver, ask, assert_ledger_balances
+from tests.support.core_records import records_of, scheduler_of
 
 PATIENCE_S = 5.0
 AVOID_S = 3_600.0
@@ -311,7 +312,7 @@ def test_a_component_is_not_claimed_where_no_nodes_are_left_since_it_was_placed(
     for node in NODES["a"]:
         sites.sites[0].record.accuse_node(NodeAccusation(node, "ann", program, 0.0, 99, "w"))
     sites.sites[0].record.prove_nodes("w", 99)
-    sites.node_accused[0] = None
+    sites.node_accused[0] = driver.ledger.changes.sites[0] = None
     driver.pass_time(20.0)
     assert not [start for start in driver.all(StartComponent) if start.site == "a"]
 
@@ -321,8 +322,7 @@ def test_it_survives_a_restart() -> None:
     learn(driver, script(), "a1", "a2")
     submit(driver, script())
     waiting = submit(driver, script())
-    snapshot = decode_snapshot(encode_snapshot(driver.scheduler.snapshot()))
-    driver.scheduler = Scheduler.from_snapshot(driver.scheduler.grid, None, snapshot)
+    driver.scheduler = scheduler_of(driver.scheduler.grid, None, records_of(driver.scheduler))
     driver.ledger = driver.scheduler.ledger
     driver.send(Tick(at=driver.now))
     driver.pass_time(10.0)

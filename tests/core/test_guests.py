@@ -6,13 +6,13 @@ import msgspec
 import pytest
 
 from koala.core import JobState, Scheduler
-from koala.core.state.snapshots.snapshot import decode_snapshot, encode_snapshot
 from koala.model.facts import JobPlaced
 from koala.model.grid import BatchSettings, Grid, Site, SiteKind
 from koala.model.messages import JobOutcome, JobSubmitted, Tick
 from koala.model.request import Request
 from koala.words.explanations import story
 from tests.support.core_driver import CoreDriver, ask, ask_total, make_grid, part
+from tests.support.core_records import records_of, scheduler_of
 
 SIZES = {"closed": 10, "open": 4}
 
@@ -99,8 +99,7 @@ def test_after_a_restart_it_is_a_guests_still_also_on_another_grid() -> None:
     driver.report("open", others=4)
     submit_guests(driver, ask(3))
     for grid in (grid_of(), grid_of(closed=10, open=4, closed_too=20)):
-        snapshot = decode_snapshot(encode_snapshot(driver.scheduler.snapshot()))
-        go_on(driver, Scheduler.from_snapshot(grid, None, snapshot))
+        go_on(driver, scheduler_of(grid, None, records_of(driver.scheduler)))
         driver.pass_time(100.0)
         assert driver.state(1) is JobState.WAITING
     driver.report("open", others=0)

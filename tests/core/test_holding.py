@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from koala.core import JobState, Scheduler, decode_snapshot, encode_snapshot
+from koala.core import JobState, Kind
 from koala.core import scheduler as core_scheduler
 from koala.model.dependency import DEPENDENCIES_MAX, DEPENDENCIES_TOLD_MAX, Condition, Dependency
 from koala.model.facts import JobHeld, JobUnheld
@@ -26,6 +26,7 @@ from koala.model.messages import (
 from koala.model.request import InvalidRequestError, Priority, Request
 from koala.words.standing import meaning
 from tests.support.core_driver import CoreDriver, ask, assert_clean, assert_ledger_balances, kind, part
+from tests.support.core_records import records_of, scheduler_of
 
 
 def after(*jobs: int, condition: Condition = Condition.DONE) -> tuple[Dependency, ...]:
@@ -292,9 +293,9 @@ def test_a_restart_remembers_what_jobs_wait_for() -> None:
     driver.submit(ask(2, begin_at=50.0))
     driver.submit(ask(2, hold=True))
     driver.send(ChangeAsked(at=driver.now, job=4, priority=Priority.HIGH, walltime_s=7.0))
-    written = encode_snapshot(driver.scheduler.snapshot())
-    twin = Scheduler.from_snapshot(driver.scheduler.grid, None, decode_snapshot(written))
-    assert encode_snapshot(twin.snapshot()) == written
+    written = records_of(driver.scheduler)
+    twin = scheduler_of(driver.scheduler.grid, None, written)
+    assert records_of(twin) == written
     assert twin.ledger.jobs[4].high
     driver.scheduler, driver.ledger = twin, twin.ledger
     driver.end(*tokens)
@@ -307,11 +308,9 @@ def test_a_job_whose_dependency_an_operator_took_out_ends() -> None:
     driver = CoreDriver({"a": 10}, scan_interval_s=0.0)
     driver.submit(ask(2, hold=True))
     driver.submit(ask(2, after=after(1)))
-    snapshot = driver.scheduler.snapshot()
-    from msgspec.structs import replace
-
-    without = replace(snapshot, jobs=snapshot.jobs[1:], requests=snapshot.requests[1:])
-    twin = Scheduler.from_snapshot(driver.scheduler.grid, None, without)
+    kept = records_of(driver.scheduler)
+    del kept.bodies[Kind.JOB, "1"], kept.known[1]
+    twin = scheduler_of(driver.scheduler.grid, None, kept)
     driver.scheduler, driver.ledger = twin, twin.ledger
     driver.submit(ask(1))
     assert driver.state(2) is JobState.CANCELLED
@@ -369,9 +368,8 @@ def test_very_many_that_wait_for_one_are_told_in_several_goes_also_over_a_restar
     told = [each.job for each in kind(commands, JobUnheld)]
     assert told == [2, 3, 4], "three as the job ends"
     assert driver.scheduler.due_at == driver.now
-    snapshot = decode_snapshot(encode_snapshot(driver.scheduler.snapshot()))
-    assert (snapshot.turned_told, [each.job for each in snapshot.turned]) == (4, [1])
-    again = Scheduler.from_snapshot(driver.scheduler.grid, None, snapshot)
+    again = scheduler_of(driver.scheduler.grid, None, records_of(driver.scheduler))
+    assert (again.ledger.last_notified, [each.job for each in again.ledger.dependency_events]) == (4, [1])
     commands = [each for _ in range(3) for each in again.handle(Tick(at=driver.now)).entries]
     assert [each.job for each in kind(commands, JobUnheld)] == [5, 6, 7, 8, 9, 10, 11]
     assert not again.ledger.dependency_events

@@ -6,12 +6,12 @@ import msgspec
 import pytest
 
 from koala.core import JobState, Scheduler
-from koala.core.state.snapshots.snapshot import decode_snapshot, encode_snapshot
 from koala.model.facts import JobPlaced
 from koala.model.grid import Containers, ContainerTool, Grid
 from koala.model.messages import JobOutcome, JobSubmitted, Tick
 from koala.model.request import Application, JobType, Request
 from tests.support.core_driver import CoreDriver, ask, ask_total, make_grid, part
+from tests.support.core_records import records_of, scheduler_of
 
 
 def grid_of(**sites: tuple[int, ContainerTool | None]) -> Grid:
@@ -82,8 +82,8 @@ def test_a_restart_of_the_scheduler_keeps_it_from_the_other_sites() -> None:
     driver.report("boxed", others=3)
     driver.send(JobSubmitted(at=driver.now, job=1, request=with_image(ask(3))))
     assert driver.state(1) is JobState.WAITING
-    kept = decode_snapshot(encode_snapshot(driver.scheduler.snapshot()))
-    go_on(driver, Scheduler.from_snapshot(grid, None, kept))
+    kept = records_of(driver.scheduler)
+    go_on(driver, scheduler_of(grid, None, kept))
     driver.pass_time(100.0)
     assert driver.state(1) is JobState.WAITING
     driver.report("boxed", others=0)

@@ -9,9 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koala.core import JobState, Scheduler, decode_snapshot, encode_snapshot
+from koala.core import JobState, RecordsError, Scheduler
 from koala.core.lost import SILENCE_GAP_S
-from koala.core.state.snapshots.snapshot import SnapshotError
 from koala.model.facts import JobRequeued, TurnEntry
 from koala.model.messages import (
     AbortComponent,
@@ -25,6 +24,7 @@ from koala.model.messages import (
 )
 from koala.words.explanations import story
 from tests.support.core_driver import CoreDriver, ask, assert_clean, assert_ledger_balances, kind, make_grid, part
+from tests.support.core_records import records_of, scheduler_of
 
 
 def silence(driver: CoreDriver, site: str, *, answers: bool = False) -> list[TurnEntry]:
@@ -259,8 +259,7 @@ def test_a_lost_site_is_told_once_while_it_is_silent_and_again_when_it_answers(r
 
 def test_the_fence_outlives_a_restart(running: CoreDriver) -> None:
     lose(running, "a")
-    snapshot = decode_snapshot(encode_snapshot(running.scheduler.snapshot()))
-    running.scheduler = Scheduler.from_snapshot(running.scheduler.grid, None, snapshot)
+    running.scheduler = scheduler_of(running.scheduler.grid, None, records_of(running.scheduler))
     running.ledger = running.scheduler.ledger
     running.send(Tick(at=running.now))
     assert (lost(running, "a") != "", running.idle("a")) == (True, 0)
@@ -274,9 +273,9 @@ def test_a_lost_site_may_leave_the_grid_and_what_is_fenced_there_leaves_with_it(
     lose(running, "a")
     running.end("1.2", outcome=Outcome.ABORTED)
     running.settle()
-    snapshot = decode_snapshot(encode_snapshot(running.scheduler.snapshot()))
+    snapshot = records_of(running.scheduler)
     left = make_grid({"b": 9, "c": 8}, scan_interval_s=0.0, restarts_max=0, site_restarts_max=0)
-    running.scheduler = Scheduler.from_snapshot(left, None, snapshot)
+    running.scheduler = scheduler_of(left, None, snapshot)
     running.ledger = running.scheduler.ledger
     assert list(running.ledger.claims) == ["1.3", "1.4"]
     running.end("1.1")  # whatever it says
@@ -288,8 +287,8 @@ def test_a_lost_site_may_leave_the_grid_and_what_is_fenced_there_leaves_with_it(
 
 
 def test_a_site_that_is_silent_and_not_lost_may_not_leave_the_grid(running: CoreDriver) -> None:
-    with pytest.raises(SnapshotError) as refused:
-        Scheduler.from_snapshot(make_grid({"b": 9, "c": 8}), None, running.scheduler.snapshot())
+    with pytest.raises(RecordsError) as refused:
+        scheduler_of(make_grid({"b": 9, "c": 8}), None, records_of(running.scheduler))
     assert "there are still components (1.1)" in refused.value.for_user()
     assert refused.value.for_user().endswith("put it back and declare it lost (koala site lost a)")
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from koala.core import Scheduler, decode_snapshot, encode_snapshot
 from koala.model.messages import MACHINE_CLASSES_MAX, LinkProbed, SiteMachines
 from koala.model.request import Component, Flexibility, Request
 from koala.model.task_graph import TaskGraph
 from tests.support.core_driver import CoreDriver
+from tests.support.core_records import records_of, scheduler_of
 
 
 def tasks(mcr: float = 800.0) -> Request:
@@ -54,8 +54,7 @@ def test_a_restart_forgets_neither_machines_nor_regions() -> None:
     driver = CoreDriver({"a": 4, "b": 4, "c": 4})
     measure(driver, "b", (1, 900.0, 0.1), (3, 900.0, 0.5))
     driver.send(LinkProbed(at=1.0, source="a", target="c", latency_s=0.001, bytes_per_s=1e7, size_bytes=1_000_000))
-    snapshot = decode_snapshot(encode_snapshot(driver.scheduler.snapshot()))
-    after = Scheduler.from_snapshot(driver.scheduler.grid, None, snapshot).ledger.sites.view.lans
+    after = scheduler_of(driver.scheduler.grid, None, records_of(driver.scheduler)).ledger.sites.view.lans
     before = driver.ledger.sites.view.lans
     assert [after.classes(index) for index in range(3)] == [before.classes(index) for index in range(3)]
     assert after.seen == before.seen

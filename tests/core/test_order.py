@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koala.core import Scheduler
-from koala.core.state.snapshots.snapshot import decode_snapshot, encode_snapshot
 from koala.model.facts import JobPlaced
 from koala.model.grid import Grid, SchedulerParameters, Site
 from koala.model.job_array import ArraySpec
@@ -29,6 +28,7 @@ from koala.model.messages import (
 from koala.model.request import Component, Priority, Request
 from koala.policies import Catalogue, UnknownPolicyError, UserJobs, WaitingJob
 from koala.policies.orders.builtin import OWN_ORDERS
+from tests.support.core_records import records_of, scheduler_of
 
 DAY_S = 86_400.0
 
@@ -117,8 +117,8 @@ class Queue:
 
     def restarted(self) -> None:
         """Go on from a snapshot."""
-        taken = decode_snapshot(encode_snapshot(self.scheduler.snapshot()))
-        self.scheduler = Scheduler.from_snapshot(self.grid, self.catalogue, taken)
+        taken = records_of(self.scheduler)
+        self.scheduler = scheduler_of(self.grid, self.catalogue, taken)
         self.look()
 
 
@@ -409,6 +409,7 @@ def test_an_unknown_order_is_an_error_at_once() -> None:
 COPIES = """
 from koala.policies import order
 from koala.policies.orders.builtin import first_come, shortest_first
+from tests.support.core_records import records_of, scheduler_of
 
 @order("slow-fcfs")
 def slow_fcfs(waiting, users, now):

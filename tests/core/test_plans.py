@@ -7,7 +7,7 @@ import random
 import pytest
 from msgspec.structs import replace
 
-from koala.core import JobState, Scheduler, decode_snapshot, encode_snapshot
+from koala.core import JobState
 from koala.core.plans import JobPlans
 from koala.core.preemption.victims import Victims
 from koala.core.state.availability import GRACE_S, Availability, expected_at
@@ -20,6 +20,7 @@ from koala.model.request import Priority, Request
 from koala.policies import Catalogue
 from koala.policies.interface import Demand, Spots, View, compile_demand, place_on
 from tests.support.core_driver import CoreDriver, ask, ask_total, assert_ledger_balances, kind, make_grid, part
+from tests.support.core_records import records_of, scheduler_of
 
 
 def started(driver: CoreDriver) -> list[int]:
@@ -78,7 +79,7 @@ def test_whoever_waits_is_tried_when_the_time_of_a_plan_comes_though_nothing_has
 
 def test_a_preview_minds_the_plans_and_changes_nothing() -> None:
     driver, _ = one_wide_job_waits()
-    before = encode_snapshot(driver.scheduler.snapshot())
+    before = records_of(driver.scheduler)
 
     def preview(request: Request) -> Spots | Victims | Refusal:
         demand = compile_demand(request, Catalogue.builtin().choose(request, "WF"), driver.ledger.sites.view.index)
@@ -92,7 +93,7 @@ def test_a_preview_minds_the_plans_and_changes_nothing() -> None:
     too_wide = preview(ask(11))
     assert isinstance(too_wide, Refusal)
     assert too_wide.permanent
-    assert encode_snapshot(driver.scheduler.snapshot()) == before
+    assert records_of(driver.scheduler) == before
 
 
 def test_a_planned_job_tells_when_and_where_it_is_expected() -> None:
@@ -387,12 +388,11 @@ def _begin(driver: CoreDriver, job: int, ends: list[tuple[float, int]]) -> None:
 def test_plans_survive_a_restart() -> None:
     driver, _ = one_wide_job_waits()
     submit(driver, ask(5, walltime_s=101.0))
-    snapshot = decode_snapshot(encode_snapshot(driver.scheduler.snapshot()))
-    again = Scheduler.from_snapshot(driver.scheduler.grid, None, snapshot)
+    again = scheduler_of(driver.scheduler.grid, None, records_of(driver.scheduler))
     assert again.ledger.jobs[2].plan_at == 100.0
     assert not kind(again.handle(Tick(at=driver.now)).entries, JobPlaced)
     other = make_grid({"a": 10, "b": 10, "c": 20}, scan_interval_s=0.0, plan_depth=1)
-    wider = Scheduler.from_snapshot(other, None, snapshot)
+    wider = scheduler_of(other, None, records_of(driver.scheduler))
     placed = [each.job for _ in range(2) for each in kind(wider.handle(Tick(at=driver.now)).entries, JobPlaced)]
     assert placed == [2, 3]
 

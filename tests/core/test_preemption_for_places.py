@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from koala.cli.job.graph import preempted
-from koala.core import JobState, Scheduler, decode_snapshot, encode_snapshot
+from koala.core import JobState
 from koala.core.preemption.places import PREEMPTED_WITHIN_S, SOON_S
 from koala.core.preemption.victims import CANDIDATES_MAX, candidates
 from koala.daemon.service.submissions import try_out
@@ -20,6 +20,7 @@ from koala.model.messages import AbortComponent, Outcome, SiteDrained, SiteRepor
 from koala.model.request import Application, Component, Request
 from koala.policies import Catalogue
 from tests.support.core_driver import CoreDriver, ask, assert_clean, assert_ledger_balances, kind, part
+from tests.support.core_records import records_of, scheduler_of
 
 
 def make_driver(sites: dict[str, int] | None = None, **parameters: Any) -> CoreDriver:
@@ -256,13 +257,13 @@ def test_a_preview_names_the_victims_and_changes_nothing() -> None:
     driver.run(replace(ask(6), walltime_s=900.0))
     driver.run(replace(ask(4), walltime_s=900.0))
     driver.send(Tick(at=50.0))
-    before = encode_snapshot(driver.scheduler.snapshot())
+    before = records_of(driver.scheduler)
     told = preview(driver, ask(4, high=True))
     assert (told.preempts, told.lost_processor_s) == ([2], 200.0)
     assert [(place.site, place.processors) for place in told.places] == [("a", 4)]
     low = preview(driver, ask(4))
     assert (low.preempts, low.places) == ([], [])
-    assert encode_snapshot(driver.scheduler.snapshot()) == before
+    assert records_of(driver.scheduler) == before
     driver.submit(ask(4, high=True))
     assert victims(driver) == told.preempts
 
@@ -272,6 +273,7 @@ def test_a_preview_tells_of_jobs_of_others_how_many_there_are_and_no_more() -> N
     for number, owner in ((1, "anna"), (2, "bert")):
         driver.run(replace(ask(5), walltime_s=900.0))
         driver.job(number).submitter = owner
+        driver.job(number).changed()
     driver.send(Tick(at=50.0))
     told = preview(driver, ask(10, high=True), "anna")
     assert (told.preempts, told.preempts_others, told.lost_processor_s) == ([1], 1, 250.0)
@@ -357,13 +359,12 @@ def test_no_more_candidates_are_looked_at_than_the_limit() -> None:
     assert len(candidates(driver.ledger, demand, preempted_max=1)) == CANDIDATES_MAX
 
 
-def test_a_snapshot_keeps_who_was_preempted_and_when() -> None:
+def test_the_records_keep_who_was_preempted_and_when() -> None:
     driver = make_driver({"a": 10})
     low = driver.run(ask(10))
     driver.wait_until(5.0)
     driver.submit(ask(10, high=True))
-    snapshot = decode_snapshot(encode_snapshot(driver.scheduler.snapshot()))
-    again = Scheduler.from_snapshot(driver.scheduler.grid, Catalogue.builtin(), snapshot)
+    again = scheduler_of(driver.scheduler.grid, Catalogue.builtin(), records_of(driver.scheduler))
     assert (again.ledger.preempted_at, again.ledger.jobs[2].victims) == ([5.0], 1)
     again.handle(Tick(at=5.0 + PREEMPTED_WITHIN_S))
     assert again.ledger.preempted_at == []

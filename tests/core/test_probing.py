@@ -12,6 +12,7 @@ from koala.model.facts import TurnEntry
 from koala.model.grid import PROBE_EVERY_S, BatchSettings, Grid, SchedulerParameters, Site, SiteKind, StoredFile
 from koala.model.messages import AnyEvent, JobSubmitted, LinkProbed, ProbeLink, SiteReported, Tick
 from koala.model.request import Component, InputFile, Request
+from tests.support.core_records import records_of, scheduler_of
 
 EVERY_S = 600.0
 
@@ -144,11 +145,11 @@ def test_live_sites_are_probed_by_default_unless_there_is_no_network_between_the
     assert asked(begun(grid), SiteReported(at=9.0, site="far", processors=4, others=0)) == [("far", "near")]
 
 
-def test_a_probe_under_way_goes_on_after_a_snapshot() -> None:
+def test_a_probe_under_way_goes_on_after_a_restart() -> None:
     grid = grid_of("a", "b")
     before = begun(grid)
     assert asked(before, Tick(at=0.0)) == [("a", "b")]
-    after = Scheduler.from_snapshot(grid, None, before.snapshot())
+    after = scheduler_of(grid, None, records_of(before))
     for event in (Tick(at=1.0), answer(2.0, ("a", "b")), Tick(at=3.0), Tick(at=2.0 + PROBE_GAP_S_MIN)):
         assert asked(before, event) == asked(after, event)
-    assert after.snapshot() == before.snapshot()
+    assert records_of(after) == records_of(before)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
-from koala.core import HandlingError, JobState, Scheduler, decode_snapshot, encode_snapshot
+from koala.core import HandlingError, JobState
 from koala.model.facts import JobPlaced, JobRequeued
 from koala.model.messages import (
     AbortComponent,
@@ -28,6 +28,7 @@ from koala.policies import Catalogue
 from koala.words.explanations import story
 from koala.words.standing import meaning
 from tests.support.core_driver import CoreDriver, ask, assert_clean, assert_ledger_balances, kind, make_grid, part
+from tests.support.core_records import records_of, scheduler_of
 from tests.support.raising_policy import POISON, SICK, raising_policy
 
 
@@ -136,12 +137,12 @@ def test_what_is_due_does_not_keep_a_job_from_its_quarantine() -> None:
     driver.send(JobSubmitted(at=1.0, job=2, request=ask(POISON, policy=SICK)))
     driver.send(JobSubmitted(at=2.0, job=3, request=ask(8)))
     end_of(driver, 1)  # it is placed again, behind the others
-    record = encode_snapshot(driver.scheduler.snapshot())
+    record = records_of(driver.scheduler)
     sick = True
     with pytest.raises(HandlingError) as raised:
         driver.scheduler.handle(Tick(at=100.0))
     assert raised.value.jobs == (2,)
-    after = Scheduler.from_snapshot(driver.scheduler.grid, raising_policy(), decode_snapshot(record))
+    after = scheduler_of(driver.scheduler.grid, raising_policy(), record)
     after.handle(JobQuarantined(at=100.0, job=2, reason="an error of ours"))
     placed = kind([*after.handle(Tick(at=100.0)).entries, *after.handle(Tick(at=200.0)).entries], JobPlaced)
     assert [each.job for each in placed] == [3]
@@ -158,9 +159,7 @@ def test_a_job_that_could_not_even_be_submitted_is_on_record_in_quarantine() -> 
     assert "an error inside Koala (X)" in meaning(told)
     assert "koala job requeue 1" in meaning(told)
     assert "koala job cancel 1" in meaning(told)
-    restored = Scheduler.from_snapshot(
-        driver.scheduler.grid, Catalogue.builtin(), decode_snapshot(encode_snapshot(driver.scheduler.snapshot()))
-    )
+    restored = scheduler_of(driver.scheduler.grid, Catalogue.builtin(), records_of(driver.scheduler))
     assert restored.explain(1) == told  # also where its policy is not known any more
     driver.send(CancelAsked(at=1.0, job=1))
     assert_clean(driver.ledger)
@@ -189,8 +188,7 @@ def test_a_step_that_raises_keeps_the_job_from_giving_back_nothing_else() -> Non
     driver.job(1).placed.link_demands = [(10**6, 1)]  # which no link has
     commands = driver.send(JobQuarantined(at=driver.now, job=1, reason="an error of ours"))
     assert len(kind(commands, CancelTransfer)) == 1
-    snapshot = decode_snapshot(encode_snapshot(driver.scheduler.snapshot()))
-    assert Scheduler.from_snapshot(driver.scheduler.grid, None, snapshot).ledger.jobs.keys() == {1, 2}
+    assert scheduler_of(driver.scheduler.grid, None, records_of(driver.scheduler)).ledger.jobs.keys() == {1, 2}
     driver.end(*tokens, outcome=Outcome.ABORTED)
     driver.pass_time(100.0)
     assert driver.state(2) is JobState.STARTING
@@ -201,8 +199,7 @@ def test_a_job_that_a_site_will_never_run_can_be_put_back_when_the_grid_has_the_
     driver.submit(ask(5))
     driver.end("1.1", outcome=Outcome.UNSUITABLE, reason="too long")
     quarantine(driver, 1)
-    snapshot = decode_snapshot(encode_snapshot(driver.scheduler.snapshot()))
-    driver.scheduler = Scheduler.from_snapshot(make_grid({"b": 9}), None, snapshot)
+    driver.scheduler = scheduler_of(make_grid({"b": 9}), None, records_of(driver.scheduler))
     driver.ledger = driver.scheduler.ledger
     driver.send(RequeueAsked(at=driver.now, job=1))
     assert driver.state(1) is JobState.WAITING

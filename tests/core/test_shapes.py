@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from koala.core import JobState, Scheduler, decode_snapshot, encode_snapshot
+from koala.core import JobState
 from koala.core.story import JobExplanation
 from koala.model.api import Refusal
 from koala.model.messages import SiteReported, StartComponent, Tick
@@ -12,6 +12,7 @@ from koala.model.nodes import NodeClass, NodePool, NodeSize, TaskNeeds
 from koala.model.request import Application, Component, Flexibility, Request
 from koala.words.explanations import story
 from tests.support.core_driver import CoreDriver, ask_total, kind
+from tests.support.core_records import records_of, scheduler_of
 
 GIB = 2**30
 GPU_NODE = NodeSize(8, 64 * GIB, (("a100", 2),))
@@ -186,14 +187,13 @@ def test_a_plain_job_is_placed_by_processors_whatever_nodes_are_told() -> None:
     assert sorted(starts(driver)) == [(1, "a", 24), (1, "b", 16)]
 
 
-def test_a_scheduler_from_a_snapshot_knows_the_nodes_and_what_they_showed() -> None:
+def test_a_scheduler_from_records_knows_the_nodes_and_what_they_showed() -> None:
     driver = driver_of()
     driver.submit(job(shaped(4, 1, gpus=1)))
     full = GPU_NODE._replace(processors=6, gpus=(("a100", 0),))
     tell(driver, "a", 24, [(GPU_NODE, full), (GPU_NODE, full), (GPU_NODE, GPU_NODE)], "1.1")
     driver.submit(job(shaped(1, 1, gpus=1)))
-    snapshot = decode_snapshot(encode_snapshot(driver.scheduler.snapshot()))
-    again = Scheduler.from_snapshot(driver.scheduler.grid, None, snapshot)
+    again = scheduler_of(driver.scheduler.grid, None, records_of(driver.scheduler))
     again.handle(Tick(at=driver.now))
     for scheduler in (driver.scheduler, again):
         view = scheduler.ledger.sites.view

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from koala.core import JobState, Scheduler
+from koala.core import JobState
 from koala.model.facts import JobPlaced, TurnEntry
 from koala.model.messages import Outcome, SiteSilent, StartComponent
 from koala.words.standing import meaning
 from tests.support.core_driver import CoreDriver, ask, assert_ledger_balances, kind, part
+from tests.support.core_records import records_of, scheduler_of
 
 
 def silence(driver: CoreDriver, site: str, *, answers: bool = False) -> list[TurnEntry]:
@@ -125,7 +126,7 @@ def test_a_silent_site_that_has_let_go_of_a_job_is_not_said_to_hold_something_of
     explained = driver.scheduler.explain(1)
     assert explained is not None
     assert "does not answer" not in meaning(explained)
-    restarted = Scheduler.from_snapshot(driver.scheduler.grid, None, driver.scheduler.snapshot())
+    restarted = scheduler_of(driver.scheduler.grid, None, records_of(driver.scheduler))
     assert restarted.explain(1) == explained
     silence(driver, "c")
     explained = driver.scheduler.explain(1)

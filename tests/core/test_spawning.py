@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from koala.core import JobState, Scheduler, decode_snapshot, encode_snapshot
+from koala.core import JobState
 from koala.core.tasks import spawning
 from koala.core.tasks.spawning import SpawnRefusal
 from koala.model.facts import TasksSpawned, TurnEntry
@@ -24,6 +24,7 @@ from koala.model.messages import (
 from koala.model.request import Flexibility, JobType, Request
 from koala.model.task_graph import SpawnedTasks, TaskGraph
 from tests.support.core_driver import CoreDriver, ask, assert_clean, assert_ledger_balances, kind, part
+from tests.support.core_records import records_of, scheduler_of
 
 GRAPH = TaskGraph.of({"a": 1.0, "b": 1.0, "c": 1.0, "d": 1.0}, [("a", "b", 9.0), ("c", "d", 9.0)], 800.0)
 SITES = {"C1": 4, "C2": 4, "C3": 8}
@@ -168,9 +169,9 @@ def test_the_same_goes_on_after_a_restart() -> None:
     (first,) = tokens(spawn(driver, ("e", "a", 5.0), e=1.0))
     driver.ready(first)
     (second,) = tokens(spawn(driver, ("f", "e", 5.0), f=2.0 / 3))
-    written = encode_snapshot(driver.scheduler.snapshot())
-    again = Scheduler.from_snapshot(driver.scheduler.grid, None, decode_snapshot(written))
-    assert encode_snapshot(again.snapshot()) == written
+    written = records_of(driver.scheduler)
+    again = scheduler_of(driver.scheduler.grid, None, written)
+    assert records_of(again) == written
     assert again.ledger.jobs[1].request == driver.ledger.jobs[1].request
     event = ComponentReady(at=driver.now, token=second)
     assert again.handle(event).entries == driver.send(event)
@@ -195,7 +196,7 @@ def test_a_refusal_says_what_is_wrong_and_changes_nothing(monkeypatch: pytest.Mo
         assert found is not None
         return found
 
-    before = encode_snapshot(driver.scheduler.snapshot())
+    before = records_of(driver.scheduler)
     assert why_not(1, a=1.0).reason.startswith("task a: there is one already")
     assert why_not(1, ("e", "x", 1.0), e=1.0).reason.startswith("edge e - x: there is no task 'x'")
     assert why_not(1, e=1.0, f=1.0) == SpawnRefusal(
@@ -209,7 +210,7 @@ def test_a_refusal_says_what_is_wrong_and_changes_nothing(monkeypatch: pytest.Mo
         "task e found no machine: it needs 7200 MFlop/s, and the most that any has left is"
     )
     assert strong.reason.endswith("spawn them when more is idle, or lower their rcr")
-    assert encode_snapshot(driver.scheduler.snapshot()) == before
+    assert records_of(driver.scheduler) == before
     spawn(driver, e=1.0)
     assert why_not(1, f=1.0) == SpawnRefusal("e is on its way; spawn more when it has begun")
     assert why_not(7, f=1.0).reason.startswith("it has ended")
@@ -280,8 +281,8 @@ def test_a_site_that_does_not_suit_spawned_tasks_is_not_chosen_again() -> None:
     driver.end(*tokens(first), outcome=Outcome.UNSUITABLE, reason="too long for its queue")
     assert driver.ledger.jobs[1].barred == {"C1": "too long for its queue"}
     assert starts(spawn(driver, ("e", "a", 5.0), e=1.0))[0][0] != "C1"
-    written = encode_snapshot(driver.scheduler.snapshot())
-    again = Scheduler.from_snapshot(driver.scheduler.grid, None, decode_snapshot(written))
+    written = records_of(driver.scheduler)
+    again = scheduler_of(driver.scheduler.grid, None, written)
     restored, live = again.ledger.jobs[1].demand, driver.ledger.jobs[1].demand
     assert restored is not None
     assert live is not None

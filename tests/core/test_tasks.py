@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from koala.core import Scheduler, decode_snapshot, encode_snapshot
 from koala.model.messages import JobOutcome, StartComponent
 from koala.model.request import Flexibility, Request
 from koala.model.task_graph import TaskGraph
 from tests.support.core_driver import CoreDriver, ask, part
+from tests.support.core_records import records_of, scheduler_of
 
 GRAPH = TaskGraph.of(
     dict.fromkeys("abcdef", 1.0),
@@ -46,8 +46,8 @@ def test_the_books_keep_the_tasks_of_a_placed_job() -> None:
     driver = CoreDriver(SITES, files={"film": (100.0, ("C1",))})
     driver.submit(tasks("film"))
     assert starts(driver) == []
-    books = decode_snapshot(encode_snapshot(driver.scheduler.snapshot()))
-    again = Scheduler.from_snapshot(driver.scheduler.grid, None, books)
+    books = records_of(driver.scheduler)
+    again = scheduler_of(driver.scheduler.grid, None, books)
     (job,) = again.ledger.jobs.values()
     assert job.placed.spots.tasks == ((0, 1, 2), (3, 4, 5))
     assert job.placed.spots == driver.ledger.jobs[job.id].placed.spots

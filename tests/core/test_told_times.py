@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from koala.core import Scheduler, decode_snapshot, encode_snapshot
 from koala.core.state.expected_starts import ExpectedStart
 from koala.core.state.ledger import LAST_RUNS_NAMES_MAX
 from koala.model.grid import Estimates
@@ -17,6 +16,7 @@ from koala.model.request import Request
 from koala.policies import Catalogue
 from koala.policies.interface import Spots, compile_demand
 from tests.support.core_driver import CoreDriver, ask, ask_total, make_grid, part
+from tests.support.core_records import records_of, scheduler_of
 
 FILE_S = 30.0
 
@@ -104,11 +104,11 @@ def test_a_job_to_come_is_told_what_it_would_be_told_once_it_is_there() -> None:
     driver = CoreDriver({"a": 10, "b": 10}, scan_interval_s=0.0, plan_depth=2)
     driver.run(ask(10, walltime_s=100.0))
     driver.submit(replace(ask_total(20), walltime_s=60.0))
-    before = encode_snapshot(driver.scheduler.snapshot())
+    before = records_of(driver.scheduler)
     request = replace(ask_total(15), walltime_s=10.0)
     found = preview(driver, request)
     assert found is not None
-    assert encode_snapshot(driver.scheduler.snapshot()) == before
+    assert records_of(driver.scheduler) == before
     driver.submit(request)
     assert told(driver, 3) == (found.at, found.latest_at, found.ends_before) == (160.0, 160.0, (2,))
 
@@ -156,8 +156,9 @@ def test_what_is_expected_goes_by_runs_of_the_same_name_before_those_of_the_user
 
 def test_runs_of_a_name_survive_a_restart_and_are_remembered_for_so_many_names() -> None:
     driver = after_named_runs()
-    snapshot = decode_snapshot(encode_snapshot(driver.scheduler.snapshot()))
-    ledger = Scheduler.from_snapshot(make_grid({"a": 10}, scan_interval_s=0.0, plan_depth=1), None, snapshot).ledger
+    ledger = scheduler_of(
+        make_grid({"a": 10}, scan_interval_s=0.0, plan_depth=1), None, records_of(driver.scheduler)
+    ).ledger
     assert ledger.usual_s("", "long") == 400.0
     for number in range(LAST_RUNS_NAMES_MAX):
         ledger.note_run("", 1.0, f"name {number}")

@@ -7,7 +7,6 @@ from unittest import mock
 
 import pytest
 
-from koala.core import Scheduler, decode_snapshot, encode_snapshot
 from koala.core.state import learned_traffic
 from koala.core.state.learned_traffic import LEARNED_FORGOTTEN_S, LEARNED_JOBS_MAX, LearnedTraffic
 from koala.model.api import TrafficInfo
@@ -16,6 +15,7 @@ from koala.model.grid import Network
 from koala.model.messages import Outcome, Tick, TrafficMeasured
 from koala.model.request import Communication, Component, Flexibility, JobType, Request
 from tests.support.core_driver import CoreDriver, ask, assert_clean, make_grid, part
+from tests.support.core_records import records_of, scheduler_of
 
 MBIT = 1_000_000
 SITES = {"a": 10, "b": 10, "c": 10}
@@ -251,10 +251,10 @@ def test_a_restart_remembers_what_was_measured_and_learned() -> None:
     measure(driver, tokens[0], 10.0)
     driver.run(halves("late", None))
     measure(driver, driver.tokens(2)[1], 0.0, reason="no ss")
-    text = encode_snapshot(driver.scheduler.snapshot())
+    text = records_of(driver.scheduler)
     grid = make_grid(SITES, network=NETWORK, scan_interval_s=0.0)
-    again = Scheduler.from_snapshot(grid, None, decode_snapshot(text))
-    assert encode_snapshot(again.snapshot()) == text
+    again = scheduler_of(grid, None, text)
+    assert records_of(again) == text
     assert again.traffic(1) == driver.scheduler.traffic(1)
     assert again.traffic(2) == driver.scheduler.traffic(2)
     assert again.ledger.sites.view.learned_bisection_bit_s == {"solver": 10 * MBIT}

@@ -9,13 +9,14 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koala.core import JobState, Scheduler, decode_snapshot, encode_snapshot
+from koala.core import JobState
 from koala.core.state.site_belief import SiteBelief, Trust
 from koala.daemon.service.answers import site_problem
 from koala.model.errors import Fault
 from koala.model.messages import JobSubmitted, Outcome, SiteSilent
 from koala.model.request import Application, Component, Request
 from tests.support.core_driver import CoreDriver, ask, part
+from tests.support.core_records import records_of, scheduler_of
 
 ERRORS = 3
 
@@ -156,8 +157,7 @@ def test_who_fails_and_who_starts_at_a_site_survives_a_restart_of_the_scheduler(
     users = Users(driver)
     users.start("bob")
     users.refused("ann")
-    snapshot = decode_snapshot(encode_snapshot(driver.scheduler.snapshot()))
-    driver.scheduler = Scheduler.from_snapshot(driver.scheduler.grid, None, snapshot)
+    driver.scheduler = scheduler_of(driver.scheduler.grid, None, records_of(driver.scheduler))
     driver.ledger = driver.scheduler.ledger
     for _ in range(ERRORS):
         users.refused("ann")

@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import pytest
 
-from koala.core import JobState, Scheduler
+from koala.core import JobState
 from koala.core.state.site_belief import Trust
-from koala.core.state.snapshots.snapshot import decode_snapshot, encode_snapshot
 from koala.model.facts import JobPlaced
 from koala.model.messages import JobOutcome, Outcome, StartComponent, Tick
 from koala.policies.interface import replace_one, try_place
@@ -22,6 +21,7 @@ from tests.support.core_driver import (
     make_grid,
     part,
 )
+from tests.support.core_records import records_of, scheduler_of
 
 # A job that comes back rests before it is tried again.
 RESTED_S = 60.0
@@ -36,8 +36,8 @@ def places(driver: CoreDriver, job: int) -> list[tuple[tuple[str, int], ...]]:
 
 
 def restart(driver: CoreDriver, **grid: int) -> None:
-    books = decode_snapshot(encode_snapshot(driver.scheduler.snapshot()))
-    driver.scheduler = Scheduler.from_snapshot(make_grid(grid) if grid else driver.scheduler.grid, None, books)
+    books = records_of(driver.scheduler)
+    driver.scheduler = scheduler_of(make_grid(grid) if grid else driver.scheduler.grid, None, books)
     driver.ledger = driver.scheduler.ledger
     driver.send(Tick(at=driver.now))
 
@@ -172,9 +172,9 @@ def test_what_is_kept_of_a_job_that_ended_so_is_the_same_after_a_restart() -> No
     driver = CoreDriver({"a": 10})
     driver.submit(ask(5))
     refuse(driver, "1.1")
-    before = driver.scheduler.snapshot()
+    before = records_of(driver.scheduler)
     restart(driver)
-    assert driver.scheduler.snapshot() == before
+    assert records_of(driver.scheduler) == before
 
 
 @pytest.mark.parametrize("late", [False, True])

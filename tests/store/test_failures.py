@@ -139,7 +139,7 @@ def test_a_file_that_was_removed_or_replaced_takes_nothing_more(tmp_path: Path, 
 
 def test_a_damaged_row_is_an_error_that_says_so(tmp_path: Path, open_store: OpenStore) -> None:
     store = open_store(tmp_path / "koala.db")
-    store.record(Batch(jobs=(job_row(1),), entries=(submitted(1, 1),)))
+    store.record(Batch(jobs=(job_row(1),), entries=(submitted(1, 1),), outbox=(1,)))
     store.close()
     with sqlite3.connect(tmp_path / "koala.db") as connection:
         connection.execute("UPDATE jobs SET places = '{}'")

@@ -1,4 +1,4 @@
-"""What is kept grows with what was sent: texts once, changed columns alone, snapshots by their changed pieces."""
+"""What is kept grows with what was sent: texts once, and changed columns alone."""
 
 from __future__ import annotations
 
@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from sqlalchemy import event, text
 
 from koala.model.request import Application, Component, InputFile, Request
-from koala.store import Batch, Store, StoreError, writes
+from koala.store import Batch, Store, StoreError
 from koala.store.requests import decode_body, is_utf8, keep, restored
-from koala.store.snapshots import PIECE_CHARACTERS_MAX, in_pieces, joined
 from tests.support.past_the_store import engine_of
-from tests.support.store_samples import OpenStore, component_row, job_row, snapshot, submitted, tick, transfer_row
+from tests.support.store_samples import OpenStore, component_row, job_row, submitted, tick, transfer_row
 
 SCRIPT = "#!/bin/sh\n" + "echo a line of a long script\n" * 2_000  # 58 KB
 
@@ -35,7 +34,7 @@ def characters_kept(url: str) -> dict[str, int]:
     with engine.connect() as connection:
         found = {
             table: connection.scalar(text(f"SELECT coalesce(sum(length(body)), 0) FROM {table}"))  # noqa: S608
-            for table in ("texts", "requests", "journal", "snapshot", "snapshot_pieces")
+            for table in ("texts", "requests", "journal", "records")
         }
     engine.dispose()
     return found
@@ -49,7 +48,6 @@ def test_a_script_of_a_thousand_components_is_kept_once(store: Store, url: str) 
     assert kept["journal"] < 100, "the journal refers to the request"
     assert store.request(1) == of_thousand()
     assert [entry.body for entry in store.journal()] == [submitted(1, 1, of_thousand()).body]
-    assert store.recover().entries[0].body == submitted(1, 1, of_thousand()).body
 
 
 def test_a_thousand_jobs_with_the_same_script_keep_it_once(store: Store, url: str) -> None:
@@ -137,7 +135,7 @@ def test_a_missing_text_or_request_is_an_error_that_names_the_job(store: Store, 
         connection.execute(text("DELETE FROM requests"))
     engine.dispose()
     with pytest.raises(StoreError, match="what job 1 asks for is missing"):
-        store.recover()
+        store.journal()
     assert store.request(1) is None
 
 
@@ -205,81 +203,3 @@ def test_a_row_that_should_be_on_record_and_is_not_is_an_error(store: Store) -> 
     with pytest.raises(StoreError, match="1 rows of the table jobs are missing"):
         store.record(Batch(entries=(tick(1),), jobs=(job_row(1, state="running"),), before=(job_row(1),)))
     assert store.journal() == []
-
-
-# -------------------------------------------------------------------------------------------------- snapshots
-
-
-def numbered(count: int) -> list[bytes]:
-    return [b'{"id":%d,"story":"%s"}' % (number, b"x" * 50) for number in range(count)]
-
-
-@given(st.lists(st.integers(0, 10**9), max_size=300), st.integers(0, 3))
-def test_sections_come_back_the_same(numbers: list[int], long_values: int) -> None:
-    values = [b"%d" % number for number in numbers]
-    values[1:1] = [b'"%s"' % ("é" * PIECE_CHARACTERS_MAX).encode()] * long_values
-    pieces = in_pieces({"jobs": values, "none": []})
-    assert joined(pieces) == {"jobs": values, "none": []}
-    assert all(len(body) <= PIECE_CHARACTERS_MAX for body in pieces.bodies.values())
-
-
-def test_a_snapshot_writes_the_changed_pieces_alone_and_removes_those_that_are_gone(store: Store, url: str) -> None:
-    store.record(Batch(entries=(tick(1), tick(2), tick(3))))
-    values = numbered(5_000)
-    store.save_snapshot(snapshot(b"one", jobs=values, sites=[b"1", b"2"]), 1)
-    before = keys_of_pieces(url)
-    assert 20 < len(before) < 400
-    values[2_500] = b'{"id":2500,"story":"another"}'
-    del values[10]
-    values.append(b'{"id":5000}')
-    store.save_snapshot(snapshot(b"two", jobs=values, sites=[b"1", b"2"]), 2)
-    after = keys_of_pieces(url)
-    assert len(after - before) <= 4
-    assert len(before - after) <= 4
-    found = store.recover().snapshot
-    assert found is not None
-    assert (found.header, found.sections) == (b"two", {"jobs": values, "sites": [b"1", b"2"]})
-    store.save_snapshot(snapshot(b"three"), 3)
-    assert keys_of_pieces(url) == set()
-
-
-def keys_of_pieces(url: str) -> set[str]:
-    engine = engine_of(url)
-    with engine.connect() as connection:
-        found = set(connection.scalars(text("SELECT key FROM snapshot_pieces")))
-    engine.dispose()
-    return found
-
-
-def test_a_snapshot_that_breaks_off_leaves_the_last_one(
-    store: Store, url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store.record(Batch(entries=(tick(1), tick(2))))
-    old, new = numbered(2_000), [value.replace(b"x", b"y") for value in numbered(2_000)]
-    store.save_snapshot(snapshot(b"old", jobs=old), 1)
-
-    def breaks(*_: Any, **__: Any) -> None:
-        raise OSError("no space left")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(writes, "save_snapshot", breaks)
-        with pytest.raises(StoreError, match="cannot save a snapshot"):
-            store.save_snapshot(snapshot(b"new", jobs=new), 2, characters_at_once=20_000)
-    found = store.recover()
-    assert found.snapshot == snapshot(b"old", jobs=old)
-    assert found.snapshot_seq == 1
-    assert len(keys_of_pieces(url)) > len(in_pieces({"jobs": old}).bodies), "some of the new one is there already"
-    store.save_snapshot(snapshot(b"new", jobs=new), 2)
-    assert store.recover().snapshot == snapshot(b"new", jobs=new)
-    assert keys_of_pieces(url) == set(in_pieces({"jobs": new}).bodies)
-
-
-def test_a_missing_piece_is_an_error_that_says_so(store: Store, url: str) -> None:
-    store.record(Batch(entries=(tick(1),)))
-    store.save_snapshot(snapshot(b"one", jobs=numbered(10)), 1)
-    engine = engine_of(url)
-    with engine.begin() as connection:
-        connection.execute(text("DELETE FROM snapshot_pieces"))
-    engine.dispose()
-    with pytest.raises(StoreError, match=r"the piece \w+ of the snapshot is missing.*restore"):
-        store.recover()

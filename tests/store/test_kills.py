@@ -1,4 +1,4 @@
-"""Killed at any moment, the store has every batch that it acknowledged, and no half of one or of a snapshot."""
+"""Killed at any moment, the store has every batch that it acknowledged, and no half of one or of its records."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from tests.support.paths import SUPPORT
-from tests.support.store_samples import OpenStore, numbered_snapshot
+from tests.support.store_samples import OpenStore
 from tests.support.warm_koala import PipedProgram
 from tests.support.whole_batches import check_whole
 
@@ -29,7 +29,7 @@ def acknowledged_until_killed(url: str, random: Random) -> int:
     return int((first + rest[: rest.rfind("\n") + 1]).split()[-1])
 
 
-def test_every_acknowledged_batch_survives_and_no_half_batch_or_snapshot_is_left(
+def test_every_acknowledged_batch_survives_and_no_half_batch_is_left(
     url: str, request: pytest.FixtureRequest, open_store: OpenStore
 ) -> None:
     random = Random(20)
@@ -38,9 +38,5 @@ def test_every_acknowledged_batch_survives_and_no_half_batch_or_snapshot_is_left
         acknowledged = acknowledged_until_killed(url, random)
         store = open_store(url)
         kept = check_whole(store, ENTRIES)
-        found = store.recover()
         store.close()
         assert acknowledged <= kept <= acknowledged + 1
-        number = found.snapshot_seq // ENTRIES
-        assert number <= kept, "the batch comes first"
-        assert found.snapshot == (numbered_snapshot(number) if number else None)

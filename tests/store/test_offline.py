@@ -7,12 +7,12 @@ import json
 from koala.model.messages import CancelTransfer, StartTransfer
 from koala.model.request import Application, Component, Request
 from koala.store import Batch, Store
+from koala.store.rows import RecordRow
 from tests.support.store_samples import (
     component_row,
     entry,
     file_entry,
     job_row,
-    snapshot,
     started,
     submitted,
     tick,
@@ -20,6 +20,7 @@ from tests.support.store_samples import (
     transfer_row,
 )
 
+OF_JOBS = ("job", "places")
 SHARED, OWN = "a script that both have " * 20, "a script of one job " * 20
 
 
@@ -55,12 +56,18 @@ def fill(store: Store) -> None:
         )
     )
     store.add_token(token_row())
-    store.save_snapshot(snapshot(b"{}", jobs=[b"1", b"2"]), 8)
+    store.write_records(
+        [
+            *[RecordRow(kind, str(job), b"{}") for kind in OF_JOBS for job in (1, 2, 21)],
+            *[RecordRow("claim", token, b"{}") for token in ("1.1", "2.1", "2.2", "21.1")],
+            RecordRow("site", "2", b"{}"),
+        ]
+    )
 
 
 def test_a_removed_job_leaves_what_others_share_with_it(store: Store) -> None:
     fill(store)
-    store.remove_job(2, snapshot(b"{}", jobs=[b"1"]), 8, ["t2"])
+    store.remove_job(2, [RecordRow("job", "1", b'{"without":2}')], OF_JOBS, "claim")
     assert [row.id for row in store.jobs()] == [1]
     assert store.components(2) == []
     assert store.request(1) == request(SHARED)
@@ -75,11 +82,19 @@ def test_a_removed_job_leaves_what_others_share_with_it(store: Store) -> None:
     ]
     found = store.recover()
     assert [row.seq for row in found.outbox] == [3, 5, 7], "what is to be transferred for the other job stays"
-    assert found.snapshot == snapshot(b"{}", jobs=[b"1"])
+    assert sorted(found.records) == [
+        RecordRow("claim", "1.1", b"{}"),
+        RecordRow("claim", "21.1", b"{}"),
+        RecordRow("job", "1", b'{"without":2}'),
+        RecordRow("job", "21", b"{}"),
+        RecordRow("places", "1", b"{}"),
+        RecordRow("places", "21", b"{}"),
+        RecordRow("site", "2", b"{}"),
+    ]
     texts = [line["text"]["body"] for line in store.exported() if "text" in line]
     assert texts == [SHARED]
     store.record(Batch(entries=(tick(9),)))
-    store.remove_job(1, None, 0, [])
+    store.remove_job(1, [], OF_JOBS, "claim")
     assert [line for line in store.exported() if "text" in line or "request" in line] == []
 
 
@@ -95,8 +110,11 @@ def test_sizes_count_texts_and_what_the_journal_holds(store: Store) -> None:
 
 def test_all_rows_are_exported_but_access_tokens(store: Store) -> None:
     fill(store)
+    store.rewrite_records(store.records(), [("site", "2", "it cannot be read")], at=5.0)
     lines = [json.loads(json.dumps(line)) for line in store.exported()]
     kinds = [kind for line in lines for kind in line]
-    assert list(dict.fromkeys(kinds)) == ["text", "request", "job", "component", "transfer", "file", "entry"]
+    assert list(dict.fromkeys(kinds)) == [
+        *("text", "request", "job", "component", "transfer", "file", "entry", "record", "damaged_record")
+    ]
     assert (kinds.count("text"), kinds.count("request"), kinds.count("entry")) == (2, 2, 8)
     assert "secret" not in json.dumps(lines)

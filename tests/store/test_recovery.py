@@ -1,4 +1,4 @@
-"""What a restart finds: the last snapshot, the events since, the outbox; and what pruning may take away."""
+"""What a restart finds: the records of the scheduler and the outbox; and what pruning may take away."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ from tests.support.store_samples import (
     OpenStore,
     job_row,
     numbered_batch,
-    reported,
-    snapshot,
     started,
     submitted,
     tick,
@@ -19,11 +17,10 @@ from tests.support.store_samples import (
 
 
 def test_a_new_store_has_nothing_to_recover(store: Store) -> None:
-    nothing = Recovered(snapshot=None, snapshot_seq=0, entries=(), outbox=(), last_seq=0, last_job=0, last_at=0.0)
-    assert store.recover() == nothing
+    assert store.recover() == Recovered(records=(), outbox=(), last_seq=0, last_job=0, last_at=0.0)
 
 
-def test_a_restart_finds_events_and_the_outbox_in_order(store: Store, url: str, open_store: OpenStore) -> None:
+def test_a_restart_finds_the_outbox_in_order(store: Store, url: str, open_store: OpenStore) -> None:
     store.record(Batch(entries=(submitted(1, 1), started(2, 1), started(3, 1)), outbox=(3, 2), jobs=(job_row(1),)))
     store.record(
         Batch(entries=(tick(4), submitted(5, 2), started(6, 2)), outbox=(6,), settled=(2,), jobs=(job_row(2),))
@@ -32,20 +29,8 @@ def test_a_restart_finds_events_and_the_outbox_in_order(store: Store, url: str, 
     again = open_store(url)
     found = again.recover()
     again.close()
-    assert found.entries == (submitted(1, 1), tick(4), submitted(5, 2))
     assert found.outbox == (started(3, 1), started(6, 2))
     assert (found.last_seq, found.last_job, found.last_at) == (6, 2, 6.0)
-
-
-def test_events_before_the_snapshot_are_not_replayed_and_the_outbox_is_kept(store: Store) -> None:
-    store.record(Batch(entries=(submitted(1, 1), started(2, 1)), outbox=(2,), jobs=(job_row(1),)))
-    store.save_snapshot(snapshot(b"first"), 2)
-    store.record(Batch(entries=(tick(3),)))
-    store.save_snapshot(snapshot(b'{"a":"\\u0000\\udc80 \xc3\xa9"}'), 2)
-    found = store.recover()
-    assert (found.snapshot, found.snapshot_seq) == (snapshot(b'{"a":"\\u0000\\udc80 \xc3\xa9"}'), 2)
-    assert found.entries == (tick(3),)
-    assert found.outbox == (started(2, 1),)
 
 
 def test_a_command_that_is_settled_at_once_is_not_in_the_outbox(store: Store) -> None:
@@ -53,14 +38,10 @@ def test_a_command_that_is_settled_at_once_is_not_in_the_outbox(store: Store) ->
     assert store.recover().outbox == ()
 
 
-def test_pruning_leaves_what_the_snapshot_does_not_know_the_outbox_and_the_newest_entry(store: Store) -> None:
+def test_pruning_leaves_the_outbox_and_the_newest_entry(store: Store) -> None:
     store.record(Batch(entries=tuple(started(seq) for seq in range(1, 11)), outbox=(3,)))
-    assert not store.prune_journal(100)
-    assert len(store.journal()) == 10, "without a snapshot everything is needed"
-    store.save_snapshot(snapshot(b"{}"), 6)
-    assert not store.prune_journal(100)
+    assert not store.prune_journal(7)
     assert [each.seq for each in store.journal()] == [3, 7, 8, 9, 10]
-    store.save_snapshot(snapshot(b"{}"), 10)
     assert not store.prune_journal(9)
     assert [each.seq for each in store.journal()] == [3, 9, 10]
     assert not store.prune_journal(100)
@@ -75,7 +56,6 @@ def test_one_call_prunes_no_more_than_its_limit_and_says_whether_there_is_more(
 ) -> None:
     monkeypatch.setattr(recording, "PRUNED_ENTRIES_MAX", 4)
     store.record(Batch(entries=tuple(tick(seq) for seq in range(1, 11))))
-    store.save_snapshot(snapshot(b"{}"), 10)
     assert store.prune_journal(100)
     assert [each.seq for each in store.journal()] == [5, 6, 7, 8, 9, 10]
     assert store.prune_journal(100)
@@ -89,17 +69,8 @@ def test_more_commands_in_the_outbox_than_one_call_prunes_keep_none_behind_them(
 ) -> None:
     monkeypatch.setattr(recording, "PRUNED_ENTRIES_MAX", 2)
     store.record(Batch(entries=tuple(started(seq) for seq in range(1, 11)), outbox=(1, 2, 3)))
-    store.save_snapshot(snapshot(b"{}"), 10)
     assert [store.prune_journal(100) for _ in range(4)] == [True, True, True, False]
     assert [each.seq for each in store.journal()] == [1, 2, 3, 10]
-
-
-def test_a_snapshot_does_not_go_back(store: Store) -> None:
-    store.record(Batch(entries=(tick(1), tick(2))))
-    store.save_snapshot(snapshot(b"newer"), 2)
-    with pytest.raises(StoreError, match="cannot save a snapshot of entry 1 after that of 2; recover first"):
-        store.save_snapshot(snapshot(b"older"), 1)
-    assert store.recover().snapshot == snapshot(b"newer")
 
 
 @pytest.mark.parametrize("seqs", [(3, 3), (4, 3), (2, 3), (1,)])
@@ -123,9 +94,3 @@ def test_everything_of_many_batches_is_there_after_a_restart(store: Store, url: 
     assert [each.seq for each in again.recover().outbox] == [60]
     assert [file.name for file in again.all_files()] == ["file 20"]
     again.close()
-
-
-def test_reports_outlive_snapshots_without_pruning(store: Store) -> None:
-    store.record(Batch(entries=(reported(1, "delft", 1.0), tick(2))))
-    store.save_snapshot(snapshot(b"{}"), 2)
-    assert store.site_reports("delft", 0.0, 9.0) == [reported(1, "delft", 1.0)]

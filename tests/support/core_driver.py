@@ -34,6 +34,7 @@ from koala.model.messages import (
 )
 from koala.model.request import Component, Flexibility, InputFile, InputMode, Priority, Request
 from koala.policies import Catalogue
+from koala.simulator.torture.restarts import KeptRecords, bodies_of
 from koala.words.explanations import story
 
 BYTES_PER_S = 1_000_000
@@ -118,7 +119,8 @@ class CoreDriver:
         **parameters: Any,
     ) -> None:
         grid = make_grid(sites, files=files, quotas=quotas, network=network, **parameters)
-        self.scheduler = Scheduler(grid, catalogue)
+        self.scheduler = Scheduler(grid, catalogue, recorded=True)
+        self.kept = KeptRecords(self.scheduler)
         self.ledger = self.scheduler.ledger
         self.now = 0.0
         self.log: list[tuple[float, TurnEntry]] = []
@@ -130,6 +132,11 @@ class CoreDriver:
         """Hand one event over; note the commands."""
         self.now = max(self.now, event.at)
         commands = self.scheduler.handle(event).entries
+        if self.kept.scheduler is not self.scheduler:  # the test has restarted it
+            self.kept = KeptRecords(self.scheduler)
+            self.kept.bodies = bodies_of(self.scheduler)
+        self.kept.write()
+        assert not self.kept.missed(), f"{type(event).__name__}: {self.kept.missed()}"
         for command in commands:
             self.log.append((self.now, command))
         assert len(self.log) < EVENTS_MAX, "the scheduler never comes to rest"

@@ -1,7 +1,7 @@
 """A process that records numbered batches and may be killed at any point.
 
 Usage: recording_child.py URL ENTRIES. Goes on after the last batch on record, and writes each number once its batch
-is acknowledged; then it saves a snapshot, in many transactions.
+is acknowledged; then it writes all records anew.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 
 from koala.store import Store
-from tests.support.store_samples import numbered_batch, numbered_snapshot
+from tests.support.store_samples import numbered_batch, numbered_records
 
 
 def main() -> None:
@@ -22,7 +22,7 @@ def main() -> None:
         store.record(numbered_batch(number, entries))
         sys.stdout.write(f"{number}\n")
         sys.stdout.flush()
-        store.save_snapshot(numbered_snapshot(number), number * entries, characters_at_once=1_000)
+        store.rewrite_records(numbered_records(number))
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -20,7 +20,8 @@ from koala.model.messages import (
     Tick,
 )
 from koala.model.request import Application, Component, Request
-from koala.store import Batch, ComponentRow, JournalRow, SnapshotParts, Store, StoredJob, TokenRow, TransferRow
+from koala.store import Batch, ComponentRow, JournalRow, Store, StoredJob, TokenRow, TransferRow
+from koala.store.rows import RecordRow
 
 OpenStore: TypeAlias = Callable[[str | Path], Store]
 
@@ -129,15 +130,12 @@ def reported(seq: int, site: str, at: float) -> JournalRow:
     return entry(seq, SiteReported(at=at, site=site, processors=32, others=seq), site=site)
 
 
-def snapshot(header: bytes = b"{}", **sections: Sequence[bytes]) -> SnapshotParts:
-    """A snapshot that means nothing to the store."""
-    return SnapshotParts(header=header, sections=sections)
-
-
-def numbered_snapshot(number: int) -> SnapshotParts:
-    """A snapshot in many pieces that tells the number, some of which the one before has as well."""
-    jobs = [b'{"id":%d,"of":%d}' % (job, number if job % 3 else 0) for job in range(number, number + 300)]
-    return snapshot(b'{"number":%d}' % number, jobs=jobs, sites=[b'"delft"', b"%d" % number])
+def numbered_records(number: int) -> list[RecordRow]:
+    """What is on record of a scheduler that means nothing to the store, after so many batches; see below."""
+    if not number:
+        return []
+    kept = [RecordRow("job", str(each), b'{"id":%d}' % each) for each in range(max(1, number - 4), number + 1)]
+    return [*kept, RecordRow("queue", "low", b'{"number":%d}' % number)]
 
 
 def numbered_batch(number: int, entries: int = 3) -> Batch:
@@ -153,4 +151,5 @@ def numbered_batch(number: int, entries: int = 3) -> Batch:
         components=(component_row(f"{number}.1", job=number),),
         transfers=(transfer_row(f"t{number}", jobs=(number,)),),
         files=(file_entry(f"file {number}", "delft"), file_entry(f"file {number - 1}")),
+        records=(*numbered_records(number)[-2:], *([RecordRow("job", str(number - 5), None)] * (number > 5))),
     )

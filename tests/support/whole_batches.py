@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from koala.store import Store
-from tests.support.store_samples import numbered_batch
+from tests.support.store_samples import numbered_batch, numbered_records
 
 
 def check_whole(store: Store, entries: int = 3) -> int:
@@ -20,4 +20,5 @@ def check_whole(store: Store, entries: int = 3) -> int:
     ]
     assert [file.name for file in store.all_files()] == [f"file {last}" for _ in batches[-1:]]
     assert [each.seq for each in store.recover().outbox] == [seq for batch in batches[-1:] for seq in batch.outbox]
+    assert sorted(store.records()) == sorted(numbered_records(last))
     return last

@@ -1,29 +1,20 @@
 """Everything that decides, without clock, I/O or threads: ``Scheduler.handle(event) -> Turn``."""
 
 from koala.core.lifecycle import HandlingError, JobState
+from koala.core.records.loading import DamagedRecord, KnownJob, RecordsError
+from koala.core.records.record import Kind, Record
 from koala.core.scheduler import Scheduler
-from koala.core.state.snapshots.snapshot import (
-    Snapshot,
-    SnapshotError,
-    decode_snapshot,
-    encode_snapshot,
-    job_numbers,
-    join_snapshot,
-    split_snapshot,
-)
 from koala.core.story import JobExplanation, StoryEntry
 
 __all__ = [
+    "DamagedRecord",
     "HandlingError",
     "JobExplanation",
     "JobState",
+    "Kind",
+    "KnownJob",
+    "Record",
+    "RecordsError",
     "Scheduler",
-    "Snapshot",
-    "SnapshotError",
     "StoryEntry",
-    "decode_snapshot",
-    "encode_snapshot",
-    "job_numbers",
-    "join_snapshot",
-    "split_snapshot",
 ]

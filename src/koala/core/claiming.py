@@ -284,6 +284,7 @@ class JobClaiming:
         job = claim.job
         ledger.current_jobs = (job,)
         timer, claim.timer = claim.timer, None
+        claim.changed()
         assert timer is not None
         patience_s = ledger.parameters.queue_patience_s
         if patience_s is None:
@@ -299,6 +300,7 @@ class JobClaiming:
             self.running.be_patient(claim)
         else:
             moved.moved = True
+            moved.changed()
 
     def claim_elsewhere(self, claim: ComponentClaim) -> ComponentClaim | None:
         """Claim a component at another site that has room for it now and where no file is missing, in place of this
@@ -314,10 +316,13 @@ class JobClaiming:
         if claim.phase is ComponentPhase.READY:
             job.placed.ready -= 1
         claim.given_up = True
+        claim.changed()
+        job.changed()
         self.ending.abort(claim)
         self._move(job, *plan.replace[0], promised=False)
         moved = self._claim_component(job, component)
         moved.placed_at = ledger.now
+        moved.changed()
         if job.state is JobState.STARTING and job.request.communication is not None:
             ledger.links.observe(job)
         return moved
@@ -330,6 +335,7 @@ class JobClaiming:
         sites = (*placed.spots.sites[:component], site, *placed.spots.sites[component + 1 :])
         placed.spots = placed.spots._replace(sites=sites)
         placed.places = ledger.places(placed.spots)
+        job.changes.places[job.id] = None
         if ledger.links.concerns(job):
             if placed.link_demands:
                 ledger.links.remove(job)

@@ -89,6 +89,7 @@ class OutputCollecting:
         run = job.run
         run.collected = run.collected or {}
         run.collected[component] = event.outputs
+        job.changes.runs[job.id] = None
         if len(run.collected) < len(run.workspaces):
             return
         self._register(job)

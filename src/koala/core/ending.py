@@ -139,6 +139,7 @@ class JobEnding:
         if ledger.planned:
             ledger.drop_plan(job)
         job.move(state)
+        job.changed_all()
         job.ended_at = ledger.now
         if state is _DONE and ledger.plans_made and job.started_at is not None:
             ledger.note_run(job.submitter, ledger.now - job.started_at, job.request.name)
@@ -179,6 +180,7 @@ class JobEnding:
         if array is None:
             return
         array.elements.live -= 1
+        array.changed()
         self.is_not_ahead(job)
         if outcome is not JobOutcome.DONE:
             array.elements.note_not_done(job.id - array.id - 1, str(outcome))
@@ -190,6 +192,7 @@ class JobEnding:
         if job.ahead and array is not None:
             job.ahead = False
             array.elements.ahead -= 1
+            array.changed()
             self.ledger.follow_ups.add(Work.UNFOLD, array.id)
 
     def _array_ended(self, array: Job) -> None:
@@ -319,7 +322,9 @@ class JobEnding:
     def _forget_places(job: Job) -> None:
         for claim in job.claims:
             claim.given_up = True
+            claim.changed()
         job.placement = None
+        job.changed_all()
 
     def give_back(self, job: Job, *, saving: bool = False) -> None:
         """Let go of everything that the job holds, is promised or waits for."""
@@ -373,6 +378,7 @@ class JobEnding:
         if wait_s == 0 and still_runs(claim):
             ledger.count_run(claim)
         claim.aborting = True
+        claim.changed()
         claim.stop_timer()
         ledger.count_held(claim)
         ledger.sites.expect_end_of(claim, ledger.now + wait_s)
@@ -397,4 +403,5 @@ class JobEnding:
             ledger.commands.append(AbortComponent(site=ledger.names[claim.site], token=claim.token))
         wait_s = ledger.parameters.answer_timeout_s * min(2**claim.abort_tries, ABORT_WAIT_FACTOR_MAX)
         claim.abort_tries += 1
+        claim.changed()
         claim.timer = ledger.timers.set(ledger.now + wait_s, Alarm.ABORT_AGAIN, claim.token)

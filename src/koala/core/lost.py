@@ -64,6 +64,7 @@ class SiteLoss:
         if index is None:
             return
         ledger.site_error(index)
+        ledger.changes.sites[index] = None
         ledger.sites.sites[index].last_error = event.reason[:ERROR_CHARACTERS_MAX]
         ledger.sites.sites[index].last_error_of = ""
         if event.answers:
@@ -102,6 +103,7 @@ class SiteLoss:
                     ledger.count_run(claim)
                 self.ending.let_go(claim)
             claim.fenced = True
+            claim.changed()
         why = f"{site.name} is lost: {reason}"
         for job in {claim.job.id: claim.job for claim in held if not claim.aborting}.values():
             ledger.current_jobs = (job,)
@@ -129,6 +131,7 @@ class SiteLoss:
         if moved is None:
             return False
         moved.moved = claim.moved
+        moved.changed()
         return True
 
     def _wait_no_more(self, job: Job, index: int) -> None:
@@ -156,6 +159,7 @@ class SiteLoss:
             for claim in [claim for claim in site.claims.values() if claim.fenced]:
                 self.ledger.current_jobs = (claim.job,)
                 claim.abort_tries = 0
+                claim.changed()
                 self.ending.abort(claim)
 
     # --------------------------------------------------------------------------- unusable and silent sites

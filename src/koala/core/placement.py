@@ -72,7 +72,6 @@ class JobPlacing:
         # By the identity of a request, and whether it is a guest's, what it asks for. It is kept beside that.
         self._last_met: dict[tuple[int, bool], tuple[Request, Demand]] = {}
         self.last_job: JobId = -1
-        self.last_removed: JobId = -1  # an operator took it out before it was in a snapshot
         self.plans = JobPlans(ledger)
         self.preemption = PlacesByPreemption(ledger, self.plans)
         self.early = EarlyClaims(ledger, self.plans)
@@ -94,7 +93,7 @@ class JobPlacing:
         request, array = event.request, event.request.array
         self.last_job = event.job + (0 if array is None else array.size)
         job = Job(event.job, event.at, event.at, ledger.parameters.claim_fraction)
-        job.bind(request, ledger.states)
+        job.bind(request, ledger.states, ledger.changes)
         job.guest = event.guest
         job.submitter = event.owner
         ledger.add(job)
@@ -289,11 +288,10 @@ class JobPlacing:
         job = Job(array.id + 1 + position, array.submitted_at, ledger.now, ledger.parameters.claim_fraction)
         job.changed_walltime_s, job.changed_priority = array.changed_walltime_s, array.changed_priority
         job.array, job.index, job.guest, job.submitter = array.id, index, array.guest, array.submitter
-        job.bind(array.request, ledger.states)
+        job.bind(array.request, ledger.states, ledger.changes)
         job.arrival = array.arrival + position
         job.asks, job.ahead = array.asks, True
-        array.elements.ahead += 1
-        array.elements.live += 1
+        array.changed()
         job.join_array(array)
         ledger.add(job)
         ledger.current_jobs = (job,)
@@ -497,6 +495,7 @@ class JobPlacing:
             job.stop_timer()
         job.placed_at = now
         job.placement = placed = JobPlaces(spots, ledger.places(spots), now, early_until=early_until)
+        ledger.changes.places[job.id] = None
         if ledger.links.concerns(job):
             ledger.links.add(job)
         transfer_s = self.staging.transfer_files(job) if demand.has_files else 0.0

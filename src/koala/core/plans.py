@@ -120,7 +120,7 @@ class JobPlans:
         """A job of that user as if it came now, with the plan that it would get, if any. Changes nothing."""
         ledger = self.ledger
         job = Job(0, ledger.now, ledger.now, ledger.parameters.claim_fraction)
-        job.bind(request, ledger.states)
+        job.bind(request, ledger.states, ledger.changes)
         job.asks, job.position, job.submitter = demand, ledger.queue_of(job).next_position, owner
         if ledger.estimates_runs:
             ledger.estimate(job)
@@ -322,6 +322,7 @@ class JobPlans:
             each.spots = places
             if each.job is not None:
                 each.job.planned.spots = places
+                each.job.changed()
 
     def _starts_now(self, job: Job) -> None:
         """What was kept for the job is not kept any more; plans that did not count for it may be put off."""
@@ -415,6 +416,8 @@ class JobPlans:
             return False
         at, spots = found
         is_new, told_at = job.plan is None, self._tell(job, at, spots)
+        if job.plan is None or (job.plan.at, job.plan.spots, job.plan.told_at) != (at, spots, told_at):
+            job.changed()
         job.plan = StartPlan(at, spots, told_at)
         ledger.planned[job.id] = job
         if is_new:

@@ -111,6 +111,7 @@ class LinkProbing:
             forecasts.add_bandwidth(source, target, measured)
 
     def _failed(self, series: LinkSeries, reason: str) -> None:
+        self.ledger.changes.links[series.source, series.target] = None
         series.asked_at = None
         series.probed_at = self.ledger.now
         series.failure = reason[:FAILURE_CHARACTERS_MAX]

@@ -97,8 +97,7 @@ class JobRunning:
         claim.held_at = now = ledger.now
         claim.placed_at = now if job.placed_at is None or runs else job.placed_at
         placed.claims[component] = claim
-        ledger.claims[claim.token] = claim
-        ledger.sites.claim(claim)
+        ledger.claim(claim)
         excluded: tuple[str, ...] = ()
         if job.failed_nodes or ledger.sites.node_accused:
             excluded = self.exclusions.of_claim(job, claim)
@@ -187,6 +186,7 @@ class JobRunning:
         if job.state is not _RUNNING or len(set(job.placed.spots.sites)) == 1:
             return
         run = job.run
+        job.changes.runs[job.id] = None
         if event.reason:
             if claim.component not in run.sent:
                 run.unmeasured = run.unmeasured or {}
@@ -204,6 +204,7 @@ class JobRunning:
         claim = self.ledger.claims.get(event.token)
         if claim is not None and claim.phase is ComponentPhase.SENT:
             claim.phase = ComponentPhase.ACCEPTED
+            claim.changed()
             claim.held_at = INFINITY  # nobody keeps processors for it there yet
             if not claim.aborting:
                 self.be_patient(claim)
@@ -215,12 +216,14 @@ class JobRunning:
         if patience_s is None or claim.moved or job.state is _RUNNING:
             return
         since = max(self.ledger.now, job.placed.start_at)
+        claim.changed()
         claim.timer = self.ledger.timers.set(since + patience_s, Alarm.QUEUED_LONG, claim.token)
 
     def on_starting(self, event: ComponentStarting) -> None:
         """It waits no more: however long it takes to the barrier now, it has its processors."""
         claim = self.ledger.claims.get(event.token)
         if claim is not None and not claim.aborting:
+            claim.changed()
             claim.stop_timer()
             self._holds(claim)
 
@@ -238,6 +241,8 @@ class JobRunning:
             self._holds(claim)
             self.ledger.sites.sites[claim.site].note_start(job.submitter)
             claim.phase = _CLAIM_READY
+            claim.changed()
+            self.ledger.changes.sites[claim.site] = None
             if claim.timer is not None:
                 claim.stop_timer()
             job.placed.ready += 1
@@ -267,6 +272,7 @@ class JobRunning:
         claims = job.claims
         for claim in claims:
             claim.phase = _CLAIM_RUNNING
+            claim.changed()
             ledger.count_held(claim)
         placed.early_until = None
         if ledger.plans_made:
@@ -287,6 +293,7 @@ class JobRunning:
         claims = [claim for claim in job.placed.claims[-job.joining :] if claim is not None]
         for claim in claims:
             claim.phase = _CLAIM_RUNNING
+            claim.changed()
             self.ledger.count_held(claim)
         self.joining_is_over(job)
         self._release(job, claims)
@@ -304,6 +311,7 @@ class JobRunning:
         if array is not None:
             elements = array.elements
             elements.started += 1
+            array.changed()
             if elements.started == elements.spec.size:
                 array.runs = 1
                 self.ledger.note_turn(array, None)
@@ -397,7 +405,7 @@ class JobRunning:
 
     def on_ended(self, event: ComponentEnded) -> None:
         ledger = self.ledger
-        claim = ledger.claims.pop(event.token, None)
+        claim = ledger.let_go(event.token)
         if claim is None:
             return
         job, sites, outcome = claim.job, ledger.sites, event.outcome
@@ -413,6 +421,7 @@ class JobRunning:
             error = event.reason or str(outcome)
             site.last_error = error[:ERROR_CHARACTERS_MAX]
             site.last_error_of = job.submitter
+            ledger.changes.sites[claim.site] = None
         done = outcome is _DONE
         if done and claim.phase is _CLAIM_RUNNING and sites.success(claim.site, job.id):
             job.tell(ledger.now, "site_back", claim.site)
@@ -442,6 +451,7 @@ class JobRunning:
         if job.request.outputs_of(claim.component):
             run.workspaces = run.workspaces or {}
             run.workspaces[claim.component] = claim.token
+            job.changes.runs[job.id] = None
         if self.ledger.sites.node_accused:
             self.blame.component_done(job, claim, nodes)
         if run.outstanding == 0:

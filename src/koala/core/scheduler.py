@@ -10,7 +10,7 @@ Each uses only those named after it (``lost`` and ``tasks`` those from ``claimin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -27,8 +27,10 @@ from koala.core.lost import SiteLoss
 from koala.core.placement import JobPlacing
 from koala.core.preemption.victims import Victims
 from koala.core.probing import LinkProbing
+from koala.core.records.loading import DamagedRecord, KnownJob, load
+from koala.core.records.record import Record
+from koala.core.records.writing import RecordWriter, grid_digest
 from koala.core.refusals import held_back, refusal_of
-from koala.core.restore import restore
 from koala.core.running import JobRunning
 from koala.core.staging import JobStaging
 from koala.core.state.checkpoints import JobCheckpoints, checkpoint_status
@@ -36,8 +38,7 @@ from koala.core.state.encoded import INFINITY
 from koala.core.state.expected_starts import ExpectedStart, ExpectedStarts
 from koala.core.state.follow_ups import Work
 from koala.core.state.job import Job, job_of_token
-from koala.core.state.ledger import Ledger
-from koala.core.state.snapshots.snapshot import Snapshot, grid_digest, take_snapshot
+from koala.core.state.ledger import Ledger, RecordedLedger
 from koala.core.story import JobExplanation, explain, explain_array, job_traffic
 from koala.core.tasks.spawning import JobSpawning, SpawnRefusal
 from koala.model.api import CheckpointInfo, Refusal, TrafficInfo
@@ -83,14 +84,17 @@ from koala.policies.interface import Demand, Spots, can_ever_fit, try_place
 TOLD_AT_ONCE_MAX = 500
 # So many elements of arrays are cancelled in one go.
 CANCELLED_AT_ONCE_MAX = 500
+# Where nobody keeps records, what has changed is forgotten when it is about so many jobs.
+CHANGES_UNRECORDED_MAX = 1_000
 
 
 class Scheduler:
     """The co-allocating scheduler of one grid. Its state is in ``ledger``."""
 
-    def __init__(self, grid: Grid, catalogue: Catalogue | None = None) -> None:
+    def __init__(self, grid: Grid, catalogue: Catalogue | None = None, *, recorded: bool = False) -> None:
         self.grid = grid
-        self.ledger = ledger = Ledger(grid)
+        self._recorded = recorded
+        self.ledger = ledger = RecordedLedger(grid) if recorded else Ledger(grid)
         exclusions = NodeExclusions(ledger)
         self._avoidance = SiteAvoidance(ledger, exclusions)
         self._ending = JobEnding(ledger, self._avoidance)
@@ -118,7 +122,8 @@ class Scheduler:
         ledger.follow_ups.on(Work.TRY_EVERYBODY, self._try_everybody)
         ledger.follow_ups.on_bounded(Work.CANCEL_ELEMENTS, CANCELLED_AT_ONCE_MAX, self._cancel_elements)
         ledger.follow_ups.on_bounded(Work.NOTIFY_DEPENDENTS, TOLD_AT_ONCE_MAX, self._holding.notify_dependents)
-        self._grid_digest = ""  # made when somebody asks for a snapshot
+        self._writer = RecordWriter(ledger, grid)
+        self.damaged: list[DamagedRecord] = []  # records that were set aside when it was loaded
         self._handlers: dict[type[Any], Callable[[Any], None]] = {
             JobSubmitted: self._placement.on_submitted,
             HoldAsked: self._holding.on_hold_asked,
@@ -164,6 +169,8 @@ class Scheduler:
         ledger, handler = self.ledger, self._handlers[type(event)]
         turn = Turn()
         ledger.commands = ledger.facts = turn.entries
+        if not self._recorded and len(ledger.changes.jobs) > CHANGES_UNRECORDED_MAX:
+            ledger.changes.clear()
         ledger.made_now = 0
         ledger.current_jobs = ()
         try:
@@ -173,6 +180,8 @@ class Scheduler:
             else:
                 now = self._let_time_pass(event)  # 1. what was due by now
                 ledger.current_jobs = None
+                if self._recorded:
+                    ledger.changes.jobs |= dict.fromkeys(_jobs_of(event))
                 handler(event)  # 2. the event itself
                 ledger.current_jobs = ()
                 if ledger.planned or ledger.claiming.next_at <= now or ledger.kept_early:
@@ -259,8 +268,8 @@ class Scheduler:
 
     @property
     def last_job(self) -> JobId:
-        """The highest id of a job that was ever submitted, also of one that was removed; -1 where none was."""
-        return max(self._placement.last_job, self._placement.last_removed)
+        """The highest id of a job that was ever submitted; -1 where none was."""
+        return self._placement.last_job
 
     def use_up(self, last_job: JobId, starts: Mapping[JobId, int]) -> None:
         """Give no number of a job up to this one again, nor so many of the starts of the jobs that are named."""
@@ -268,47 +277,36 @@ class Scheduler:
         for number, count in starts.items():
             job = self.ledger.jobs[number]
             job.starts = max(job.starts, count)
+            job.changed()
 
-    # --------------------------------------------------------------------------------------- its snapshot
+    # ---------------------------------------------------------------------------------------- its records
 
-    def snapshot(self) -> Snapshot:
-        """Everything that decides what it will do next, as a value; the stories of ended jobs are not in it."""
-        taking = self.snapshot_in_steps()
-        while True:
-            try:
-                next(taking)
-            except StopIteration as taken:
-                snapshot: Snapshot = taken.value
-                return snapshot
+    def changed_records(self) -> list[Record]:
+        """Return the records that have changed since this was asked last, for a driver that keeps them: what it has
+        then is everything that decides what the scheduler will do next. It was made with ``recorded``."""
+        return self._writer.changed(self._placement.last_job)
 
-    def snapshot_in_steps(self) -> Generator[None, None, Snapshot]:
-        """The same in short steps, for a driver that has other things to do in between.
-
-        It may look at the scheduler meanwhile, and hands it no event before the last step has given the snapshot.
-        """
-        placing = self._placement
-        return take_snapshot(
-            self.ledger, grid=self._digest(), last_job=placing.last_job, last_removed=placing.last_removed
-        )
+    def records(self) -> list[Record]:
+        """Return all records."""
+        return self._writer.all(self._placement.last_job)
 
     @classmethod
-    def from_snapshot(cls, grid: Grid, catalogue: Catalogue | None, snapshot: Snapshot) -> Scheduler:
-        """A scheduler that goes on where the one was that the snapshot was taken of; send it a ``Tick`` first.
+    def from_records(
+        cls, grid: Grid, catalogue: Catalogue | None, records: Iterable[Record], known: Mapping[JobId, KnownJob]
+    ) -> Scheduler:
+        """Make a scheduler that goes on where the one was that wrote the records; send it a ``Tick`` first.
 
-        To every later event it answers as that one would have done. On another grid it takes
-        parameters and new sites from there. Raises SnapshotError where a site or a policy is missing that a job
-        still needs, and UnknownPolicyError where the catalogue lacks the grid's own policy.
+        To every later event it answers as that one would have done. On another grid it takes parameters and new
+        sites from there. ``damaged`` has the records that were set aside, each with its job. Raises RecordsError
+        where a site or a policy is missing that a job still needs, and UnknownPolicyError where the catalogue lacks
+        the grid's own policy.
         """
-        scheduler = cls(grid, catalogue)
+        scheduler = cls(grid, catalogue, recorded=True)
         ledger = scheduler.ledger
-        restore(snapshot, ledger, scheduler._placement, same_grid=snapshot.grid == scheduler._digest())
+        scheduler.damaged = load(records, known, ledger, scheduler._placement, grid=grid_digest(grid))
+        ledger.changes.clear()
         scheduler.due_at = ledger.now  # for the tick that comes first
         return scheduler
-
-    def _digest(self) -> str:
-        if not self._grid_digest:
-            self._grid_digest = grid_digest(self.grid)
-        return self._grid_digest
 
     # ------------------------------------------------------------------------------------ explanations
 

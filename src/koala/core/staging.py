@@ -60,14 +60,17 @@ class JobStaging:
                 self._watch(transfer)
             keys.append(transfer.key)
         placed.needs[component] = tuple(keys)
+        job.changes.places[job.id] = None
 
     def _watch(self, transfer: FileTransfer) -> None:
         parameters = self.ledger.parameters
         patience_s = max(parameters.answer_timeout_s, parameters.transfer_patience * transfer.estimate_s)
+        self.ledger.transfers.changed(transfer)
         transfer.timer = self.ledger.timers.set(self.ledger.now + patience_s, Alarm.TRANSFER_OVERDUE, transfer.id)
 
     def _overdue(self, transfer_id: TransferId) -> None:
         transfer = self.ledger.transfers.by_id[transfer_id]
+        transfer.timer = None
         self.ledger.current_jobs = [self.ledger.jobs[job_id] for job_id in transfer.jobs]
         self.ledger.transfers.overdue(transfer, self.ledger.now)
         self.ledger.commands.append(CancelTransfer(transfer=transfer.id))
@@ -81,6 +84,7 @@ class JobStaging:
         ledger.current_jobs = jobs = [ledger.jobs[job_id] for job_id in transfer.jobs]
         assert transfer.timer is not None
         transfer.timer.cancel()
+        transfer.timer = None
         if not event.ok:
             self._broke(transfer, event.reason or "the transfer broke", event.fault)
             return

@@ -19,7 +19,6 @@ from koala.store.rows import (
     TokenRow,
     TransferRow,
 )
-from koala.store.snapshots import SnapshotParts
 from koala.store.store import Store
 
 __all__ = [
@@ -30,7 +29,6 @@ __all__ = [
     "ComponentRow",
     "JournalRow",
     "Recovered",
-    "SnapshotParts",
     "StateDirectory",
     "Store",
     "StoreError",

@@ -17,8 +17,7 @@ from koala.model.request import JobId
 from koala.store import queries
 from koala.store import schema as tables
 from koala.store.requests import decode_body
-from koala.store.rows import Batch, StoredJob
-from koala.store.writes import BODY, record
+from koala.store.writes import BODY
 
 # So many rows are read at once when all are.
 ROWS_AT_ONCE = 500
@@ -87,11 +86,10 @@ def _lengths(table: Table) -> Any:
 # ---------------------------------------------------------------------------------------------------- removal
 
 
-def remove_job(connection: Connection, job: JobId, transfers: set[str]) -> None:
+def remove_job(connection: Connection, job: JobId) -> None:
     """All rows of a job, the commands for it that are still to be performed, and what only it asked for.
 
-    ``transfers`` are those that no other job needs. Entries about files stay in the journal as those of no job:
-    others may share the transfer.
+    Entries about files stay in the journal as those of no job: others may share the transfer.
     """
     journal, outbox, jobs = tables.journal, tables.outbox, tables.jobs
     of_files = journal.c.what.in_(("StartTransfer", "CancelTransfer", "TransferEnded"))
@@ -99,7 +97,7 @@ def remove_job(connection: Connection, job: JobId, transfers: set[str]) -> None:
     asked = connection.execute(select(jobs.c.request_key).where(jobs.c.id == job)).scalars().all()
     told = connection.execute(select(journal.c.request_key).where(journal.c.job == job)).scalars().all()
     connection.execute(delete(outbox).where(outbox.c.seq.in_(of_job.where(~of_files))))
-    _forget_transfers_to_start(connection, job, transfers)
+    _forget_transfers_to_start(connection, job)
     connection.execute(delete(journal).where(journal.c.job == job, ~of_files))
     connection.execute(update(journal).where(journal.c.job == job).values(job=None, owner=None))
     connection.execute(delete(tables.components).where(tables.components.c.job == job))
@@ -109,28 +107,12 @@ def remove_job(connection: Connection, job: JobId, transfers: set[str]) -> None:
         _remove_request(connection, key)
 
 
-def put_back(connection: Connection, row: StoredJob, transfers: set[str]) -> None:
-    """The job waits again: its row, and no command to start anything for it. Its history stays."""
-    journal, outbox = tables.journal, tables.outbox
-    starts = journal.c.what.in_(("StartComponent", "ReleaseBarrier"))
-    connection.execute(
-        delete(outbox).where(outbox.c.seq.in_(select(journal.c.seq).where(journal.c.job == row.id, starts)))
-    )
-    _forget_transfers_to_start(connection, row.id, transfers)
-    _remove_from_transfers(connection, row.id)
-    before = queries.job(connection, row.id)
-    assert before is not None, "who is put back is on record"
-    record(connection, Batch(jobs=(row,), before=(before,)))
-
-
-def transfers_made(connection: Connection) -> int:
-    """The highest number of a transfer."""
-    identity = tables.transfers.c.id
-    newest = connection.scalar(select(identity).order_by(func.length(identity).desc(), identity.desc()).limit(1))
-    return 0 if newest is None else int(newest.removeprefix("t"))
-
-
-def _forget_transfers_to_start(connection: Connection, job: JobId, transfers: set[str]) -> None:
+def _forget_transfers_to_start(connection: Connection, job: JobId) -> None:
+    """The transfers that are for this job alone are not to be started."""
+    shared = tables.transfer_jobs
+    its = {row.id: row for row in queries.transfers(connection, job)}
+    others = select(shared.c.transfer).where(shared.c.transfer.in_(its), shared.c.job != job)
+    transfers = its.keys() - set(connection.scalars(others))
     journal, outbox = tables.journal, tables.outbox
     found = connection.execute(
         select(journal.c.seq, journal.c.body)
@@ -176,7 +158,7 @@ def _remove_request(connection: Connection, key: str) -> None:
 
 
 def exported(connection: Connection) -> Iterator[dict[str, Any]]:
-    """Everything but access tokens and the snapshot, one value a row, each under the name of its kind: what others
+    """Everything but access tokens, one value a row, each under the name of its kind: what others
     refer to comes first."""
     yield from _plain(connection, "text", tables.texts)
     yield from _plain(connection, "request", tables.requests, parsed="body")
@@ -188,6 +170,8 @@ def exported(connection: Connection) -> Iterator[dict[str, Any]]:
     ):
         yield from _plain(connection, kind, table)
     yield from _plain(connection, "entry", tables.journal, parsed="body")
+    yield from _plain(connection, "record", tables.records, parsed="body")
+    yield from _plain(connection, "damaged_record", tables.damaged_records)
 
 
 def _plain(connection: Connection, kind: str, table: Table, *, parsed: str = "") -> Iterator[dict[str, Any]]:

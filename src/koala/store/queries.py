@@ -29,6 +29,7 @@ from sqlalchemy import (
 from koala.files import CatalogueEntry
 from koala.model.messages import EndedJob, JobSubmitted
 from koala.model.request import JOB_ID_MAX, JobId, Request
+from koala.store import records
 from koala.store import schema as tables
 from koala.store.columns import PlainText, Whole, escaped
 from koala.store.requests import decode_body, restored
@@ -45,7 +46,6 @@ from koala.store.rows import (
     TokenRow,
     TransferRow,
 )
-from koala.store.snapshots import Pieces, SnapshotParts, joined
 from koala.store.writes import BODY, SUBMISSION, file_head, file_key
 
 # Of the numbers of entries and the offsets in outputs it is the largest, too.
@@ -78,7 +78,6 @@ _TRANSFER = _columns(tables.transfers, TransferRow)
 _TOKEN = _columns(tables.tokens, TokenRow)
 _FILE = _columns(tables.files, CatalogueEntry)
 _ENTRY = [*_columns(tables.journal, JournalRow), tables.journal.c.request_key]
-_decode_sections = msgspec.json.Decoder(dict[str, list[str]]).decode
 
 
 def _rows(connection: Connection, statement: Select[Any], form: type[R]) -> list[R]:
@@ -133,35 +132,15 @@ def is_whole(number: int) -> bool:
 def recover(connection: Connection) -> Recovered:
     """What a restart begins with."""
     journal, outbox = tables.journal, tables.outbox
-    parts, known = snapshot(connection)
-    after = select(*_ENTRY).where(journal.c.seq > known, journal.c.kind == "event").order_by(journal.c.seq)
     to_perform = select(*_ENTRY).join(outbox, outbox.c.seq == journal.c.seq).order_by(journal.c.seq)
     newest = connection.execute(select(journal.c.seq, journal.c.at).order_by(journal.c.seq.desc()).limit(1)).first()
     return Recovered(
-        snapshot=parts,
-        snapshot_seq=known,
-        entries=tuple(_entries(connection, after)),
+        records=tuple(records.read(connection)),
         outbox=tuple(_entries(connection, to_perform)),
-        last_seq=max(known, 0 if newest is None else newest.seq),
+        last_seq=0 if newest is None else newest.seq,
         last_job=connection.scalar(select(func.max(tables.jobs.c.id))) or 0,
         last_at=0.0 if newest is None else newest.at,
     )
-
-
-def snapshot(connection: Connection) -> tuple[SnapshotParts | None, int]:
-    """The snapshot, and the last entry that it knows of."""
-    row = connection.execute(select(tables.snapshot)).first()
-    if row is None:
-        return None, 0
-    pieces = connection.execute(select(tables.snapshot_pieces.c.key, tables.snapshot_pieces.c.body))
-    sections = _decode_sections(row.sections)
-    found = joined(Pieces(bodies={piece.key: piece.body for piece in pieces}, sections=sections))
-    return SnapshotParts(header=row.body.encode(), sections=found), row.seq
-
-
-def snapshot_keys(connection: Connection) -> set[str]:
-    """The pieces of snapshots that are there."""
-    return set(connection.scalars(select(tables.snapshot_pieces.c.key)))
 
 
 def live_record(connection: Connection, states: Collection[str]) -> LiveRecord:
@@ -196,11 +175,6 @@ def newest_at(connection: Connection) -> float:
     """The time of the newest entry of the journal, 0 when it is empty."""
     journal = tables.journal
     return connection.scalar(select(journal.c.at).order_by(journal.c.seq.desc()).limit(1)) or 0.0
-
-
-def snapshot_seq(connection: Connection) -> int:
-    """The last entry that the snapshot knows of, 0 when there is none."""
-    return connection.scalar(select(tables.snapshot.c.seq)) or 0
 
 
 # --------------------------------------------------------------------------------------------------- jobs

@@ -4,6 +4,7 @@ table, and the batch that is recorded as a whole. Nothing here knows of a databa
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -15,7 +16,6 @@ from koala.model.api.overview import EntryOnRecord
 from koala.model.facts import TurnEntry
 from koala.model.messages import AnyEvent
 from koala.model.request import JobId, SiteName
-from koala.store.snapshots import SnapshotParts
 
 
 class StoredJob(JobOnRecord, frozen=True, kw_only=True):
@@ -90,6 +90,24 @@ class JournalRow(EntryOnRecord, frozen=True, kw_only=True):
     body: AnyEvent | TurnEntry
 
 
+class RecordRow(NamedTuple):
+    """One record of the scheduler; without a body it is gone."""
+
+    kind: str
+    key: str
+    body: bytes | None
+
+
+class DamagedRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A record that was set aside, since when and why."""
+
+    kind: str
+    key: str
+    body: str
+    problem: str
+    at: float
+
+
 class TokenRow(TokenOnRecord, frozen=True, kw_only=True):
     """A user's token for the API. ``secret_hash`` is the SHA-256 of its secret in hexadecimal digits."""
 
@@ -110,7 +128,8 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     ``entries`` have increasing sequence numbers, above all that were recorded before. ``outbox`` are those of
     commands, in this batch or before, that are to be performed from now on; ``settled`` those that no longer are.
     Rows replace the ones with the same key; a file without replicas is forgotten. ``before`` are rows as they are on
-    record: of one that replaces such a row only what differs is written. The entry of a job's submission is in one
+    record: of one that replaces such a row only what differs is written. ``records`` are those of the scheduler that
+    have changed: kind, key and body, without a body where it is gone. The entry of a job's submission is in one
     batch with the job's first row: its request is taken from there.
     """
 
@@ -122,6 +141,7 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
     transfers: tuple[TransferRow, ...] = ()
     before: tuple[StoredJob | ComponentRow | TransferRow, ...] = ()
     files: tuple[CatalogueEntry, ...] = ()
+    records: Sequence[tuple[str, str, bytes | None]] = ()
 
 
 class LiveRecord(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,13 +156,11 @@ class LiveRecord(msgspec.Struct, frozen=True, kw_only=True):
 class Recovered(msgspec.Struct, frozen=True, kw_only=True):
     """All that a restart begins with, as of one moment.
 
-    ``entries`` are the events after ``snapshot_seq``, ``outbox`` the commands still to be
-    performed, both in order. The last three are the highest ever recorded, 0 where nothing was.
+    ``records`` are the state of the scheduler, ``outbox`` the commands still to be performed, in order. The last
+    three are the highest ever recorded, 0 where nothing was.
     """
 
-    snapshot: SnapshotParts | None
-    snapshot_seq: int
-    entries: tuple[JournalRow, ...]
+    records: tuple[RecordRow, ...]
     outbox: tuple[JournalRow, ...]
     last_seq: int
     last_job: JobId

@@ -114,23 +114,29 @@ outbox = Table(
     Column("seq", Whole, ForeignKey("journal.seq"), primary_key=True, autoincrement=False),
 )
 
-# One row: the newest snapshot of the core, and the last entry of the journal that it knows of. ``body`` is its
-# header, ``sections`` the keys of its pieces in JSON.
-snapshot = Table(
-    "snapshot",
+# The state of the scheduler: one row for each job that lives, each claim, site, queue and so on, and one for the
+# grid. ``key`` tells the rows of a kind apart, and is short; ``name`` is the whole one where that is longer. ``body``
+# is JSON.
+records = Table(
+    "records",
     metadata,
-    Column("id", Whole, primary_key=True, autoincrement=False),
-    Column("seq", Whole, nullable=False),
+    Column("kind", PlainText, primary_key=True),
+    Column("key", PlainText, primary_key=True),
+    Column("name", TextColumn),
     Column("body", PlainText, nullable=False),
-    Column("sections", PlainText, nullable=False),
+    sqlite_with_rowid=False,
 )
 
-# ``key`` is the SHA-256 of ``body``: values in JSON, one a line; see ``koala.store.snapshots``.
-snapshot_pieces = Table(
-    "snapshot_pieces",
+# Records that could not be read, or that contradicted others: set aside at a start, for an operator to look at.
+damaged_records = Table(
+    "damaged_records",
     metadata,
+    Column("kind", PlainText, primary_key=True),
     Column("key", PlainText, primary_key=True),
+    Column("name", TextColumn),
     Column("body", PlainText, nullable=False),
+    Column("problem", TextColumn, nullable=False),
+    Column("at", Double, nullable=False),
 )
 
 tokens = Table(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from sqlalchemy import Connection, exc
 from koala.files import CatalogueEntry
 from koala.model.messages import Token
 from koala.model.request import FileName, JobId, Request, SiteName
-from koala.store import offline, queries, writes
+from koala.store import offline, queries, records, writes
 from koala.store.creation import create_tables
 from koala.store.database import Database, database_of
 from koala.store.errors import StoreError, explained
@@ -28,20 +28,19 @@ from koala.store.rows import (
     Batch,
     ChosenJobs,
     ComponentRow,
+    DamagedRow,
     JournalRow,
     LiveRecord,
     RecentlyEnded,
+    RecordRow,
     Recovered,
     StateDirectory,
     StoredJob,
     TokenRow,
     TransferRow,
 )
-from koala.store.snapshots import SnapshotParts, in_pieces
 
 PAGE_DEFAULT = 100
-# So many characters of a snapshot are written in one transaction, give or take a piece.
-SNAPSHOT_CHARACTERS_AT_ONCE = 4_194_304
 
 
 class Store:
@@ -96,7 +95,7 @@ class Store:
     # ------------------------------------------------------------------------------------- the engine's calls
 
     def recover(self) -> Recovered:
-        """What a restart begins with: the last snapshot, the events since, and the commands still to be performed."""
+        """What a restart begins with: the records of the scheduler, and the commands still to be performed."""
         self._last_seq = None
         with self._write("recover") as connection:
             recovered = queries.recover(connection)
@@ -124,39 +123,39 @@ class Store:
         with self._read("read live jobs") as connection:
             return queries.live_record(connection, states)
 
-    def save_snapshot(
-        self, snapshot: SnapshotParts, seq: int, *, characters_at_once: int = SNAPSHOT_CHARACTERS_AT_ONCE
+    def rewrite_records(
+        self,
+        rows: Iterable[tuple[str, str, bytes | None]],
+        damaged: Sequence[tuple[str, str, str]] = (),
+        batch: Batch | None = None,
+        at: float = 0.0,
     ) -> None:
-        """Keep this snapshot instead of the last one; ``seq`` is the last journal entry that it knows of.
+        """Keep these records of the scheduler and no others, with what ``batch`` says of callers' rows. The
+        ``damaged`` records (kind, key, problem) are set aside."""
+        with self._write("write the records of the scheduler") as connection:
+            records.rewrite(connection, rows, damaged, at)
+            if batch is not None:
+                writes.record(connection, batch)
 
-        Only the pieces that the last one did not have are written, in short transactions. The last transaction puts
-        the new snapshot in place of the old one, which stays until then.
-        """
-        pieces = in_pieces(snapshot.sections)
-        with self._write("save a snapshot") as connection:
-            known = queries.snapshot_seq(connection)
-            there = queries.snapshot_keys(connection)
-        if seq < known:
-            message = f"cannot save a snapshot of entry {seq} after that of {known}; recover first"
-            raise StoreError(self.name, message)
-        fresh = [(key, body) for key, body in pieces.bodies.items() if key not in there]
-        size = 0
-        some: list[tuple[str, str]] = []
-        for piece in fresh:
-            if size >= characters_at_once:
-                with self._write("save a snapshot") as connection:
-                    writes.add_snapshot_pieces(connection, some)
-                size, some = 0, []
-            size += len(piece[1])
-            some.append(piece)
-        with self._write("save a snapshot") as connection:
-            writes.add_snapshot_pieces(connection, some)
-            writes.save_snapshot(connection, snapshot.header, pieces, seq, gone=there.difference(pieces.bodies))
+    def write_records(self, rows: Iterable[tuple[str, str, bytes | None]]) -> None:
+        """Keep these records of the scheduler beside the others."""
+        with self._write("write records of the scheduler") as connection:
+            records.write(connection, rows)
 
-    def snapshot(self) -> tuple[SnapshotParts | None, int]:
-        """The snapshot, and the last journal entry that it knows of."""
-        with self._read("read the snapshot") as connection:
-            return queries.snapshot(connection)
+    def records(self) -> list[RecordRow]:
+        """The records of the scheduler."""
+        with self._read("read the records of the scheduler") as connection:
+            return records.read(connection)
+
+    def damaged_records(self) -> list[DamagedRow]:
+        """The records that were set aside."""
+        with self._read("read damaged records") as connection:
+            return records.damaged_rows(connection)
+
+    def forget_record(self, kind: str, key: str) -> bool:
+        """Remove one record of the scheduler, also one that was set aside; False where there is none."""
+        with self._write("remove a record of the scheduler") as connection:
+            return records.forget(connection, kind, key) > 0
 
     def job_sizes(self) -> list[offline.JobSize]:
         """All jobs with how much of the database is theirs, the newest first."""
@@ -164,40 +163,23 @@ class Store:
             return offline.job_sizes(connection)
 
     def remove_job(
-        self,
-        job: JobId,
-        snapshot: SnapshotParts | None,
-        seq: int,
-        transfers: Collection[str],
-        put_back: Iterable[tuple[StoredJob, Collection[str]]] = (),
+        self, job: JobId, rows: Iterable[tuple[str, str, bytes | None]], kinds: Collection[str], of_tokens: str
     ) -> None:
-        """All that is on record of a job goes, in one transaction with a snapshot of entry ``seq`` that has it no
-        more. ``transfers`` are those that were for this job alone. ``put_back`` are the rows of others that lose
-        their places by that, each with the transfers that were for it alone."""
+        """All that is on record of a job goes, in one transaction: its rows, its records of these kinds, and those of
+        its tokens. ``rows`` are records that others have without it."""
         with self._write("remove a job") as connection:
-            if snapshot is not None:
-                pieces = in_pieces(snapshot.sections)
-                there = queries.snapshot_keys(connection)
-                fresh = [(key, body) for key, body in pieces.bodies.items() if key not in there]
-                writes.add_snapshot_pieces(connection, fresh)
-                writes.save_snapshot(connection, snapshot.header, pieces, seq, gone=there.difference(pieces.bodies))
-            offline.remove_job(connection, job, set(transfers))
-            for row, its_transfers in put_back:
-                offline.put_back(connection, row, set(its_transfers))
+            offline.remove_job(connection, job)
+            records.forget_job(connection, job, kinds, of_tokens)
+            records.write(connection, rows)
         self._last_seq = None  # the newest entry may have been the job's
 
-    def transfers_made(self) -> int:
-        """The highest number that a transfer on record has; 0 where there is none."""
-        with self._read("read transfers") as connection:
-            return offline.transfers_made(connection)
-
     def exported(self) -> Iterator[dict[str, Any]]:
-        """Everything but access tokens and the snapshot, row by row as plain values."""
+        """Everything but access tokens, row by row as plain values."""
         with self._read("export it") as connection:
             yield from offline.exported(connection)
 
     def prune_journal(self, below: int) -> bool:
-        """Entries below that one go, as far as the snapshot knows of them, at most ``PRUNED_ENTRIES_MAX`` a call.
+        """Entries below that one go, at most ``PRUNED_ENTRIES_MAX`` a call.
 
         Commands still to be performed stay, and so does the newest entry. Says whether another call would find more.
         """

@@ -1,4 +1,4 @@
-"""Writing: how a batch, a snapshot and tokens go into their tables. Each function works in its caller's transaction.
+"""Writing: how a batch and tokens go into their tables. Each function works in its caller's transaction.
 
 The statements are built once; the database driver gets all rows of a table in one call.
 """
@@ -19,15 +19,14 @@ from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 from koala.files import CatalogueEntry
 from koala.model.facts import TurnEntry
 from koala.model.messages import AnyEvent, JobSubmitted
+from koala.store import records
 from koala.store import schema as tables
 from koala.store.columns import ExactJson, TextColumn, escaped
 from koala.store.requests import KeptRequest, keep
 from koala.store.rows import Batch, ComponentRow, JournalRow, StateDirectory, StoredJob, TokenRow, TransferRow
-from koala.store.snapshots import Pieces
 
 # So many entries are pruned in one transaction at most, so that nobody waits long for it to end.
 PRUNED_ENTRIES_MAX = 20_000
-_SNAPSHOT_ID = 1
 # What a journal entry of each kind holds; facts stand among the commands.
 BODY: dict[str, ExactJson[Any]] = {"event": ExactJson(AnyEvent), "command": ExactJson(TurnEntry)}
 # A submission without its request, which is kept elsewhere.
@@ -57,8 +56,6 @@ class _Statements:
         self.transfer_job: Insert = make(tables.transfer_jobs).on_conflict_do_nothing()
         self.file = _upsert(make, tables.files)
         self.outbox: Insert = make(tables.outbox).on_conflict_do_nothing()
-        self.snapshot = _upsert(make, tables.snapshot)
-        self.snapshot_piece: Insert = make(tables.snapshot_pieces).on_conflict_do_nothing()
 
 
 _AnyRow: TypeAlias = StoredJob | ComponentRow | TransferRow
@@ -75,7 +72,6 @@ _journal = insert(tables.journal).values(
     }
 )
 _settle = delete(tables.outbox).where(tables.outbox.c.seq == bindparam("its_seq"))
-_forget_piece = delete(tables.snapshot_pieces).where(tables.snapshot_pieces.c.key == bindparam("its_key"))
 _forget_file = delete(tables.files).where(tables.files.c.key == bindparam("its_key"))
 _mark_pruned = (
     update(tables.components).where(tables.components.c.token == bindparam("its_token")).values(pruned=True)
@@ -84,6 +80,7 @@ _mark_pruned = (
 
 def record(connection: Connection, batch: Batch) -> None:
     """Everything in the batch. Jobs come first: a journal entry takes the owner of its job from there."""
+    records.write(connection, batch.records)
     statements = _STATEMENTS[connection.dialect.name]
     kept = _record_requests(connection, statements, batch.entries)
     before = {_key(row): row for row in batch.before}
@@ -178,29 +175,14 @@ def _update_of(table: Table, key: str, columns: tuple[str, ...]) -> Update:
     return update(table).where(table.c[key] == bindparam(f"its_{key}", type_=table.c[key].type)).values(values)
 
 
-# ------------------------------------------------------------------------------------------------ snapshots
-
-
-def add_snapshot_pieces(connection: Connection, pieces: Sequence[tuple[str, str]]) -> None:
-    """Pieces by key. Until a snapshot names them they mean nothing."""
-    statement = _STATEMENTS[connection.dialect.name].snapshot_piece
-    _execute(connection, statement, [{"key": key, "body": body} for key, body in pieces])
-
-
-def save_snapshot(connection: Connection, header: bytes, pieces: Pieces, seq: int, gone: Iterable[str]) -> None:
-    """The one snapshot, whose pieces are there; those that are gone from it are removed."""
-    statement = _STATEMENTS[connection.dialect.name].snapshot
-    sections = msgspec.json.encode(pieces.sections).decode()
-    connection.execute(statement, {"id": _SNAPSHOT_ID, "seq": seq, "body": header.decode(), "sections": sections})
-    _execute(connection, _forget_piece, [{"its_key": key} for key in gone])
+# ----------------------------------------------------------------------------------------- journal and tokens
 
 
 def prune_journal(connection: Connection, below: int) -> bool:
     """Remove the oldest entries that may go; whether more may. The outbox stays, and so does the newest entry."""
     journal = tables.journal
     newest = connection.scalar(select(func.max(journal.c.seq))) or 0
-    known = connection.scalar(select(tables.snapshot.c.seq)) or 0
-    bound = min(below, known + 1, newest)
+    bound = min(below, newest)
     may_go = (journal.c.seq < bound, journal.c.seq.not_in(select(tables.outbox.c.seq)))
     oldest = select(journal.c.seq).where(*may_go).order_by(journal.c.seq).limit(PRUNED_ENTRIES_MAX)
     gone = connection.execute(delete(journal).where(journal.c.seq.in_(oldest))).rowcount

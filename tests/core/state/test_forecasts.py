@@ -7,6 +7,7 @@ import pytest
 
 from koala.core.predictors import MEASUREMENTS_MAX, MeasuredBy, Measurement
 from koala.core.state import forecasts as forecasts_module
+from koala.core.state.changes import Changes
 from koala.core.state.forecasts import LinkForecasts, LinkSeries
 from koala.model.grid import Grid, Link, Links, PairLink, Site
 from koala.policies.view import View
@@ -21,7 +22,7 @@ def some_forecasts(sites: int = 3) -> LinkForecasts:
     )
     names = [f"s{number}" for number in range(sites)]
     grid = Grid(sites=tuple(Site(name=name, processors=4) for name in names), links=links)
-    return LinkForecasts(View.from_grid(grid))
+    return LinkForecasts(View.from_grid(grid), Changes())
 
 
 def test_the_way_back_is_believed_to_be_alike_until_it_is_measured() -> None:

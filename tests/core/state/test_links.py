@@ -5,12 +5,14 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from koala.core import Scheduler, decode_snapshot, encode_snapshot
+from koala.core import JobState, Kind, Scheduler
 from koala.model.facts import JobPlaced
 from koala.model.grid import Network
 from koala.model.messages import JobSubmitted, Outcome, StartComponent, Tick
 from koala.model.request import Communication, Component, Flexibility, Request
+from koala.simulator.torture.restarts import bodies_of, difference
 from tests.support.core_driver import CoreDriver, ask, assert_clean, assert_ledger_balances, kind, make_grid, part
+from tests.support.core_records import records_of, scheduler_of
 
 MBIT = 1_000_000
 SITES = {"a": 10, "b": 10, "c": 10}
@@ -189,12 +191,12 @@ def test_a_job_that_waits_for_files_is_observed_when_it_is_claimed() -> None:
     assert driver.ledger.links.observations == 1
 
 
-# -------------------------------------------------------------------------------------------- snapshots
+# ---------------------------------------------------------------------------------------------- records
 
 
 def restarted(driver: CoreDriver, network: Network | None = NETWORK) -> Scheduler:
     grid = make_grid(SITES, network=network, scan_interval_s=0.0)
-    return Scheduler.from_snapshot(grid, None, decode_snapshot(encode_snapshot(driver.scheduler.snapshot())))
+    return scheduler_of(grid, None, records_of(driver.scheduler))
 
 
 def test_a_restart_keeps_demands_observations_and_what_refused_jobs_saw() -> None:
@@ -206,7 +208,7 @@ def test_a_restart_keeps_demands_observations_and_what_refused_jobs_saw() -> Non
     assert again.ledger.links.observations == 1
     assert again.ledger.sites.view.observed_bisection_bit_s == driver.ledger.sites.view.observed_bisection_bit_s
     assert again.explain(2) == driver.scheduler.explain(2)
-    assert again.snapshot() == driver.scheduler.snapshot()
+    assert not difference(bodies_of(driver.scheduler), bodies_of(again), "before", "after")
 
 
 def test_on_a_grid_with_other_links_the_demand_is_worked_out_anew_and_the_waiting_are_tried_again() -> None:
@@ -220,26 +222,19 @@ def test_on_a_grid_with_other_links_the_demand_is_worked_out_anew_and_the_waitin
     assert [each.job for each in kind(commands, JobPlaced)] == [2]
 
 
-def test_a_snapshot_with_the_load_of_another_network_is_refused() -> None:
+def test_a_job_that_saw_another_network_than_its_own_is_set_aside_and_the_others_go_on() -> None:
     driver = make_driver()
     driver.run(ask(part(4, "a"), part(4, "b"), communication=TALK))
     driver.submit(total(14))
-    snapshot = msgspec.json.decode(encode_snapshot(driver.scheduler.snapshot()))
-    idle, load = snapshot["jobs"][1]["refused"]
-    snapshot["jobs"][1]["refused"] = idle, load[1:]
-    with pytest.raises(ValueError, match="what was on the links"):
-        Scheduler.from_snapshot(driver.scheduler.grid, None, decode_snapshot(msgspec.json.encode(snapshot)))
-
-
-def test_requests_from_before_there_were_links_are_read() -> None:
-    driver = CoreDriver(SITES, scan_interval_s=0.0)
-    driver.submit(ask(10, 10, 10))
-    driver.submit(ask(5))
-    text = encode_snapshot(driver.scheduler.snapshot())
-    for word in (b"communication", b"home"):
-        assert word not in text
-    again = Scheduler.from_snapshot(driver.scheduler.grid, None, decode_snapshot(text))
-    assert again.explain(2) == driver.scheduler.explain(2)
+    kept = records_of(driver.scheduler)
+    job = msgspec.json.decode(kept.bodies[Kind.JOB, "2"])
+    idle, load = job["refused"]
+    job["refused"] = idle, load[1:]
+    kept.bodies[Kind.JOB, "2"] = msgspec.json.encode(job)
+    again = scheduler_of(driver.scheduler.grid, None, kept)
+    assert [(each.job, each.problem) for each in again.damaged] == [(2, "it cannot be read: a try saw 2 of 3 links")]
+    assert again.ledger.jobs[1].state is JobState.RUNNING
+    assert again.explain(2) is not None
 
 
 def test_a_request_that_communicates_goes_through_json_unchanged() -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from koala.core.state.changes import Changes
 from koala.core.state.follow_ups import FollowUps
 from koala.core.state.job import Job, JobPlaces
 from koala.core.state.queues.claiming import ClaimingQueue
@@ -98,7 +99,7 @@ def nobody(jobs: Sequence[Job]) -> None:
 
 def worlds(idle: list[int]) -> Worlds:
     grid = make_grid({f"s{site}": 20 for site in range(len(idle))})
-    book, naive_view = Sites(grid, FollowUps()), View.from_grid(grid)
+    book, naive_view = Sites(grid, FollowUps(), Changes()), View.from_grid(grid)
     book.view.idle, naive_view.idle = list(idle), list(idle)
     return Worlds(PlacementQueue(high=False), book, [], naive_view)
 
@@ -163,7 +164,7 @@ def test_a_policy_that_breaks_stops_the_jobs_from_there_on_and_none_before() -> 
 
     catalogue = Catalogue.builtin()
     catalogue.add_from_source(MOODY, "moody.py")
-    book = Sites(make_grid({"s0": 10}), FollowUps())
+    book = Sites(make_grid({"s0": 10}), FollowUps(), Changes(), Changes())
     view = book.view
     queue = PlacementQueue(high=False)
     jobs = []

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from koala.daemon.engine import loop as engine_module
 from koala.daemon.engine.recovery import RecoveryError
 from koala.descriptions.sbatch.reader import read_sbatch
 from koala.model.messages import CancelAsked
@@ -30,16 +29,12 @@ def hetjob_file(number: int) -> str:
     return text + "# a comment\n" * ((FILE_CHARACTERS - len(text)) // 12)
 
 
-async def no_snapshot(_: Any) -> None:
-    """As if the engine had been killed: the next one must replay."""
-
-
 def size_bytes(root: Path) -> int:
     return sum(path.stat().st_size for path in root.glob("koala.db*"))
 
 
 def test_fifteen_sbatch_files_of_a_thousand_components_leave_a_small_database_and_the_engine_starts_again(
-    root: Path, monkeypatch: pytest.MonkeyPatch
+    root: Path,
 ) -> None:
     requests = [read_sbatch(hetjob_file(number), "job.sbatch") for number in range(FILES)]
     assert {len(request.components) for request in requests} == {COMPONENTS}
@@ -47,15 +42,10 @@ def test_fifteen_sbatch_files_of_a_thousand_components_leave_a_small_database_an
 
     async def scenario() -> None:
         async with open_engine(root, local_grid((1,))) as world:
-            with monkeypatch.context() as killed:
-                jobs = [await world.submit(request) for request in requests]
-                killed.setattr(engine_module.Engine, "_snapshot", no_snapshot)
-                await world.engine.close()
+            jobs = [await world.submit(request) for request in requests]
         assert size_bytes(root) < 5 * sent
-        async with open_engine(root, local_grid((1,))) as world:  # by replay
+        async with open_engine(root, local_grid((1,))) as world:
             assert [row.id for row in world.engine.live_rows()] == jobs
-            assert world.engine.scheduler.ledger.jobs[jobs[3]].request == requests[3]
-        async with open_engine(root, local_grid((1,))) as world:  # from the snapshot
             assert world.engine.scheduler.ledger.jobs[jobs[3]].request == requests[3]
             assert world.store.request(jobs[-1]) == requests[-1]
             for job in jobs:

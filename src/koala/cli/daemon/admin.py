@@ -181,16 +181,6 @@ def _told(removed: JobRemoval) -> str:
             f"It may still hold {where}: the next start of the daemon ends what a site of its grid holds and nobody "
             "knows; at another site end it there."
         )
-    if not removed.replayed:
-        told.append(
-            "The events after the last snapshot could not be replayed with it; they were replayed without it."
-        )
-    if removed.put_back:
-        numbers = ", ".join(map(str, removed.put_back))
-        told.append(
-            f"Back in the queue, as their history hung together with its: {numbers}. What they still hold is ended "
-            "first, at the next start of the daemon."
-        )
     return "\n".join(told)
 
 

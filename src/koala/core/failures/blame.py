@@ -68,7 +68,7 @@ class Blame:
         ledger = self.ledger
         accusation = Accusation(ledger.now, job.id, weight, _witness(job), f"{how} (job {job.id})")
         ledger.sites.sites[claim.site].record.accuse(_accuser(job, claim), accusation)
-        ledger.sites.accused[claim.site] = None
+        ledger.sites.accused[claim.site] = ledger.changes.sites[claim.site] = None
 
     def _accuse_node(self, job: Job, claim: ComponentClaim, node: str, what: str, *, signed: bool) -> None:
         ledger = self.ledger
@@ -80,7 +80,7 @@ class Blame:
             node, job.submitter, program.digest, ledger.now, job.id, _witness(job), program.name, what
         )
         ledger.sites.sites[claim.site].record.accuse_node(accusation)
-        ledger.sites.node_accused[claim.site] = None
+        ledger.sites.node_accused[claim.site] = ledger.changes.sites[claim.site] = None
         if signed:
             name = ledger.names[claim.site]
             excluded = dict(job.failed_nodes.get(name, NO_ENTRIES))
@@ -96,6 +96,7 @@ class Blame:
         if claim.site in sites.node_accused and nodes:
             program = program_of(job.request, component_of(job, claim.component))
             if sites.sites[claim.site].record.clear_nodes(job.submitter, program.digest, nodes):
+                self.ledger.changes.sites[claim.site] = None
                 sites.exclusions_changed(claim.site)
 
     def job_done(self, job: Job, nodes: tuple[str, ...] = ()) -> None:
@@ -112,6 +113,7 @@ class Blame:
         witness = _witness(job)
         for index in accused:
             record = ledger.sites.sites[index].record
+            ledger.changes.sites[index] = None
             if record.prove(witness, job.id, ledger.now) and _is_guilty(ledger.sites.sites[index]):
                 ledger.distrust(index, record.verdict)
                 # Others' jobs are not its business.
@@ -126,6 +128,7 @@ class Blame:
             witness = _witness(job)
             for index in accused:
                 if sites.sites[index].record.prove_nodes(witness, job.id):
+                    self.ledger.changes.sites[index] = None
                     sites.exclusions_changed(index)
 
 

@@ -56,15 +56,19 @@ class NodeExclusions:
         nodes: dict[str, float] = {}
         if index in sites.node_accused:
             record = sites.sites[index].record
-            record.nodes = [each for each in record.nodes if each.at + avoid_s > now]
+            if any(each.at + avoid_s <= now for each in record.nodes):
+                record.nodes = [each for each in record.nodes if each.at + avoid_s > now]
+                ledger.changes.sites[index] = None
             if not record.nodes:
                 sites.node_accused.pop(index, None)
             for each in record.nodes:
                 if each.proved and each.owner == job.submitter and each.program == self._program(job, part):
                     nodes[each.node] = each.at + avoid_s
         if failed is not None:
-            failed = {node: until for node, until in failed.items() if until > now}
-            job.failed_nodes = _with(job.failed_nodes, ledger.names[index], failed)
+            if any(until <= now for until in failed.values()):
+                failed = {node: until for node, until in failed.items() if until > now}
+                job.failed_nodes = _with(job.failed_nodes, ledger.names[index], failed)
+                job.changed()
             nodes = {node: until for node, until in nodes.items() if node not in failed} | failed
         return dict(list(nodes.items())[-EXCLUDED_NODES_MAX:])
 
@@ -83,6 +87,8 @@ class NodeExclusions:
         if not self.nodes(job, claim.component, claim.site):
             return False
         job.failed_nodes = _with(job.failed_nodes, self.ledger.names[claim.site], {})
+        job.changed()
+        self.ledger.changes.sites[claim.site] = None
         sites = self.ledger.sites
         if sites.sites[claim.site].record.clear_nodes(job.submitter, self._program(job, claim.component)):
             sites.exclusions_changed(claim.site)

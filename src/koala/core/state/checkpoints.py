@@ -73,6 +73,7 @@ class JobCheckpoints:
         """The barrier has opened: the components of this run may leave checkpoints."""
         names = self.ledger.names
         run = tuple([(names[claim.site], claim.token) for claim in job.claims])
+        job.changes.places[job.id] = None
         job.checkpoint_runs = [run, *job.checkpoint_runs[: CHECKPOINT_RUNS_MAX - 1]]
 
     def sources(self, job: Job, part: int) -> tuple[CheckpointSource, ...]:
@@ -92,6 +93,7 @@ class JobCheckpoints:
         if claim is None or claim.aborting:
             return
         job = claim.job
+        job.changes.places[job.id] = None
         job.went_on_from.pop(claim.component, None)
         if event.source is not None:
             run = self._run_of(job, event.saved_by)

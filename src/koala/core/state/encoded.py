@@ -1,12 +1,14 @@
 """What every class of the core's state has in common: its fields are plain values that msgspec encodes as they are.
 
 What follows from the fields, and what refers to other objects, has slots in a base class: it is not encoded, and
-``koala.core.restore`` works it out again.
+``koala.core.state.records.loading`` works it out again.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection
+from dataclasses import MISSING, dataclass, field, fields
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias, TypeVar, dataclass_transform
 
 AnyClass = TypeVar("AnyClass")
@@ -51,7 +53,31 @@ NO_ITEMS: list[Any] = _NoItems()
 @dataclass_transform(field_specifiers=(field,))
 def encoded(cls: type[AnyClass]) -> type[AnyClass]:
     """Make a class of its fields. Its objects change, and each equals only itself."""
-    return dataclass(slots=True, eq=False)(cls)
+    made: Any = dataclass(slots=True, eq=False)(cls)
+    own = fields(made)
+    names = tuple([each.name for each in own])
+    defaults = tuple([each.default if each.default_factory is MISSING else each.default_factory() for each in own])
+    # One name more, so that there is always more than one value.
+    _FIELDS[made] = names, attrgetter(*names, "__class__"), defaults
+    return made  # type: ignore[no-any-return]
+
+
+# By class the names of its fields, what gets their values, and what these are in an object that has none of its own.
+_FIELDS: dict[type[Any], tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]], tuple[Any, ...]]] = {}
+
+
+def sparse(value: Any, without: Collection[str] = ()) -> Any:
+    """Return the fields of an object that are not as they begin, and its parts likewise, for an encoder."""
+    names, values, defaults = _FIELDS[value.__class__]
+    found = {
+        name: own
+        for name, own, default in zip(names, values(value), defaults, strict=False)
+        if own is not default and own != default and name not in without
+    }
+    for name, own in found.items():
+        if own.__class__ in _FIELDS:
+            found[name] = sparse(own)
+    return found
 
 
 def known_time(decoded: float | None) -> float:

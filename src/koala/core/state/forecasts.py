@@ -20,6 +20,7 @@ from koala.core.predictors import (
     forecast,
     transfer_weight,
 )
+from koala.core.state.changes import Changes
 from koala.core.state.encoded import INFINITY
 from koala.policies.view import LinkRows, View
 
@@ -49,13 +50,16 @@ class LinkSeries(msgspec.Struct, kw_only=True, omit_defaults=True):
     probed_at: float | None = None
     failures: int = 0
     failure: str = ""
+    number: int = 0  # its place among all that were measured, the last one last
 
 
 class LinkForecasts:
     """All that was measured, and the forecasts; the view of the policies follows them."""
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: View, changes: Changes) -> None:
         self.view = view
+        self._changes = changes
+        self.measured = 0
         self.series: dict[tuple[int, int], LinkSeries] = {}  # the one that was measured last comes last
         # By direction, where something was measured.
         self.bandwidth: dict[tuple[int, int], Forecast] = {}
@@ -125,6 +129,9 @@ class LinkForecasts:
                 declared_latency_s=self.view.latency_s.declared(source, target),
             )
         self.series[source, target] = series
+        self.measured += 1
+        series.number = self.measured
+        self._changes.links[source, target] = None
         return series
 
     def believed(self, links: Iterable[tuple[int, int]]) -> tuple[BelievedLink, ...]:
@@ -159,6 +166,7 @@ class LinkForecasts:
 
     def _forget(self, pair: tuple[int, int]) -> None:
         del self.series[pair]
+        self._changes.links[pair] = None
         lans = self.view.lans
         lans.believe(lans.bytes_per_s, pair, None)
         lans.believe(lans.latency_s, pair, None)

@@ -1,6 +1,6 @@
 """What the core knows of a job, of its places and of its claimed components.
 
-The fields of these classes are what a snapshot holds of them, see ``encoded``.
+The fields of these classes are what a record holds of them, see ``encoded``.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from koala.core.lifecycle import InvalidTransitionError, JobState, StateCounts
+from koala.core.state.changes import Changes
 from koala.core.state.encoded import INFINITY, NO_ENTRIES, NO_ITEMS, Time, encoded
 from koala.core.state.timers import Timer
 from koala.model.dependency import Condition
@@ -58,9 +59,8 @@ class ComponentPhase(enum.IntEnum):
 
 
 class _ClaimLinks:
-    __slots__ = ("job", "timer")
+    __slots__ = ("job",)
     job: Job
-    timer: Timer | None
 
 
 @encoded
@@ -86,11 +86,16 @@ class ComponentClaim(_ClaimLinks):
     placed_at: Time = INFINITY  # since when its processors were promised and not held
     held_at: Time = INFINITY  # since when it holds them and does no work, if that is to be counted
     fenced: bool = False  # whether its site was declared lost: it counts for nothing, and nobody waits for its end
+    number: int = 0  # its place among all claims ever made
+    timer: Timer | None = None
 
     def bind(self, job: Job) -> None:
-        """Tie it to its job; no timer runs."""
+        """Tie it to its job."""
         self.job = job
-        self.timer = None
+
+    def changed(self) -> None:
+        """Note that it must be written again."""
+        self.job.changes.claims[self.token] = None
 
     def stop_timer(self) -> None:
         if self.timer is not None:
@@ -98,13 +103,8 @@ class ComponentClaim(_ClaimLinks):
             self.timer = None
 
 
-class _TransferLinks:
-    __slots__ = ("timer",)
-    timer: Timer | None
-
-
 @encoded
-class FileTransfer(_TransferLinks):
+class FileTransfer:
     """One file, or one piece of it, on its way to one site for the jobs that need it there, or there already."""
 
     key: TransferKey
@@ -117,9 +117,7 @@ class FileTransfer(_TransferLinks):
     done: bool = False
     tries: int = 0
     failed_sources: list[int] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        self.timer = None
+    timer: Timer | None = None
 
     def remaining_s(self, now: float) -> float:
         """How long it will still take: as estimated, or, once it is late, as long again as it is late by now."""
@@ -204,11 +202,13 @@ class StartPlan:
 
 
 class _ElementsLinks:
-    __slots__ = ("not_done_as", "not_made", "spec", "states")
+    __slots__ = ("ahead", "live", "not_done_as", "not_made", "spec", "states")
     spec: ArraySpec
     states: dict[JobState, int]  # how many elements that have not ended are in each state
     not_done_as: Counter[str]  # how many of those that are not done ended so
     not_made: int  # of these: how many were to be made after those that were
+    live: int  # how many have not ended
+    ahead: int  # of these: how many wait for their first places
 
 
 @encoded
@@ -216,14 +216,13 @@ class ArrayElements(_ElementsLinks):
     """What has become of the elements of an array."""
 
     made: int = 0
-    ahead: int = 0  # of these: how many wait for their first places
-    live: int = 0  # of these: how many have not ended
     started: int = 0
     not_done: dict[int, str] = field(default_factory=dict)  # by position how it ended
 
     def bind(self, spec: ArraySpec) -> None:
-        """Tie it to the indices of the array; no element is counted yet in its state."""
+        """Tie it to the indices of the array; no element is counted yet."""
         self.spec = spec
+        self.live = self.ahead = 0
         self.states = dict.fromkeys(JobState, 0)
         self.not_done_as = Counter(self.not_done.values())
         self.not_made = sum(position >= self.made for position in self.not_done)
@@ -275,20 +274,20 @@ class ArrayElements(_ElementsLinks):
 class _JobLinks:
     __slots__ = (
         "asks",
+        "changes",
         "described",
         "element_states",
         "high",
         "request",
         "states",
-        "timer",
     )
     described: Request  # as it was submitted; ``request`` has the tasks that were spawned since, too
     request: Request
     states: StateCounts  # of all jobs of its scheduler
+    changes: Changes  # of all that its scheduler knows
     high: bool
     asks: Demand | None  # None where that cannot be said: it is set aside, or asks for a policy that is not known
     element_states: dict[JobState, int]  # how many elements that have not ended are in each state of its array
-    timer: Timer | None
 
 
 class MissingPartError(LookupError):
@@ -310,7 +309,9 @@ class Job(_JobLinks):
     submitted_at: float
     waiting_since: float
     claim_fraction: float
+    number: int = 0  # its place among all jobs ever known
     state: JobState = JobState.WAITING
+    timer: Timer | None = None
     ended_at: float | None = None
     story: list[tuple[Any, ...]] = field(default_factory=list)
     # In the placement queue: its position there, the scan at which its tries are used up, what its first try saw.
@@ -378,14 +379,15 @@ class Job(_JobLinks):
     def submitted(cls, job_id: JobId, request: Request, at: float, claim_fraction: float) -> Job:
         """A new job."""
         job = cls(job_id, at, at, claim_fraction)
-        job.bind(request, StateCounts())
+        job.bind(request, StateCounts(), Changes())
         return job
 
-    def bind(self, request: Request, states: StateCounts) -> None:
-        """Tie it to its request; nothing is claimed or transferred for it, and no timer runs.
+    def bind(self, request: Request, states: StateCounts, changes: Changes) -> None:
+        """Tie it to its request; nothing is claimed or transferred for it.
 
-        ``states`` are the counts that its changes of state are counted in.
+        Its changes of state are counted in ``states``, and those that must be written are noted in ``changes``.
         """
+        self.changes = changes
         self.described = request
         self.request = with_spawned(request, self.spawned) if self.spawned else request
         self.states = states
@@ -397,10 +399,11 @@ class Job(_JobLinks):
         if self.unfolds is not None:
             assert request.array is not None
             self.unfolds.bind(request.array)
-        self.timer = None
 
     def join_array(self, array: Job) -> None:
-        """It is an element of this array, which counts it from now on in the state that it is in."""
+        """Be an element of this array, which counts it from now on in the state that it is in."""
+        array.elements.live += 1
+        array.elements.ahead += self.ahead
         self.element_states = array.elements.states
         self.element_states[self.state] += 1
 
@@ -514,6 +517,7 @@ class Job(_JobLinks):
         if move not in moves:
             raise InvalidTransitionError(self.id, *move, [repr(entry) for entry in self.story])
         moves[move] += 1
+        self.changes.jobs[self.id] = None
         if self.element_states:
             self.element_states[self.state] -= 1
             self.element_states[target] += 1
@@ -525,6 +529,7 @@ class Job(_JobLinks):
 
         A very long story keeps its beginning and its end.
         """
+        self.changes.jobs[self.id] = None
         story = self.story
         story.append(entry)
         if len(story) > STORY_LINES_MAX:
@@ -532,6 +537,15 @@ class Job(_JobLinks):
             gone = story[cut]
             lines = sum(entry[2] if entry[1] == "left_out" else 1 for entry in gone)
             story[cut] = [(gone[0][0], "left_out", lines)]
+
+    def changed(self) -> None:
+        """Note that it must be written again."""
+        self.changes.jobs[self.id] = None
+
+    def changed_all(self) -> None:
+        """Note that all its records must be written again."""
+        changes = self.changes
+        changes.jobs[self.id] = changes.places[self.id] = changes.runs[self.id] = None
 
     def next_token(self) -> Token:
         """A name for the next start of a component, never used before or after."""

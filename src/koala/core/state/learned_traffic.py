@@ -24,12 +24,7 @@ class LearnedApplication(msgspec.Struct, kw_only=True):
     name: str
     measured_at: float
     bisections_bit_s: dict[JobId, float]
-
-    def copied(self) -> LearnedApplication:
-        """The same, which what is measured later does not change."""
-        return LearnedApplication(
-            name=self.name, measured_at=self.measured_at, bisections_bit_s=dict(self.bisections_bit_s)
-        )
+    number: int = 0  # its place among all that were measured, the last one last
 
     @property
     def mean_bit_s(self) -> float:
@@ -43,6 +38,8 @@ class LearnedTraffic:
     def __init__(self, believed: dict[str, float]) -> None:
         self.applications: dict[str, LearnedApplication] = {}  # the one that was measured last comes last
         self.believed = believed
+        self.changed: dict[str, None] = {}  # names of which something else is known than was written last
+        self.measured = 0
         self.forget_at = INFINITY
 
     def learn(self, name: str, job: JobId, bisection_bit_s: float, now: float) -> None:
@@ -55,6 +52,9 @@ class LearnedTraffic:
         known.bisections_bit_s[job] = bisection_bit_s
         if len(known.bisections_bit_s) > LEARNED_JOBS_MAX:
             del known.bisections_bit_s[next(iter(known.bisections_bit_s))]
+        self.measured += 1
+        known.number = self.measured
+        self.changed[name] = None
         self.put(known)
 
     def put(self, known: LearnedApplication) -> None:
@@ -74,6 +74,7 @@ class LearnedTraffic:
     def _forget_first(self) -> None:
         name = next(iter(self.applications))
         del self.applications[name], self.believed[name]
+        self.changed[name] = None
 
     def _look_later(self) -> None:
         first = next(iter(self.applications.values()), None)

@@ -9,7 +9,8 @@ from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
-from koala.core.lifecycle import JobState, StateCounts
+from koala.core.lifecycle import ENDED, JobState, StateCounts
+from koala.core.state.changes import Changes
 from koala.core.state.encoded import INFINITY
 from koala.core.state.follow_ups import FollowUps, Work
 from koala.core.state.forecasts import LinkForecasts
@@ -91,6 +92,8 @@ class Ledger:
     def __init__(self, grid: Grid) -> None:
         self.parameters = grid.scheduler
         self.now = 0.0
+        self.changes = Changes()  # what must be written again
+        self.jobs_known = self.claims_made = 0
         # What the present event has led to so far, in one order.
         self.commands: Adds[AnyCommand] = []
         self.facts: Adds[AnyFact] = []
@@ -99,8 +102,11 @@ class Ledger:
         self.avoiders: dict[JobId, None] = {}  # jobs that avoid, or did, sites where they failed
         # The jobs that the core is busy with at this point: should it raise, it is about them. None: the event's own.
         self.current_jobs: Sequence[Job] | None = ()
-        self.last_runs: dict[str, tuple[float, ...]] = {}  # by user, in seconds, where plans are made
-        self.last_named_runs: dict[str, tuple[float, ...]] = {}  # by user and name of the job, where it has one
+        # How long the last runs took, in seconds, where plans are made, by user and name of the jobs; by user alone
+        # under an empty name. Before them stands the number of the run that was noted last.
+        self.last_runs: dict[tuple[str, str], tuple[int, tuple[float, ...]]] = {}
+        self.last_named_runs: dict[tuple[str, str], tuple[int, tuple[float, ...]]] = {}
+        self.runs_noted = 0
         self.preempted_at: list[float] = []  # when jobs were preempted for places of others, within the last hour
         # What jobs keep, or kept lately, before the times of their plans: job, processors, since when, until when.
         self.kept_early: list[tuple[JobId, int, float, float]] = []
@@ -126,11 +132,14 @@ class Ledger:
         self.made_now = 0  # components of the elements that the present event has made, see ``JobPlacing``
         self.claiming = ClaimingQueue()
         self.claims: dict[Token, ComponentClaim] = {}
-        self.sites = Sites(grid, self.follow_ups)
+        self.claims_of: dict[JobId, int] = {}  # how many of them each job has
+        self.sites = Sites(grid, self.follow_ups, self.changes)
+        self.changes.sites.update(dict.fromkeys(range(len(grid.sites))))
         self.sites.pools.placed, self.sites.pools.jobs = self.claiming, self.jobs
         self.links = LinkUse(self.sites)
-        self.forecasts = LinkForecasts(self.sites.view)
-        self.transfers = Transfers(self.sites.view, self.forecasts)
+        self.links.learned.changed = self.changes.applications
+        self.forecasts = LinkForecasts(self.sites.view, self.changes)
+        self.transfers = Transfers(self.sites.view, self.forecasts, self.changes)
         self.timers = Timers()
         self.timers.on(Alarm.COOLED_DOWN, self._cooled_down)
         self.clock = ScanClock(self.parameters.scan_interval_s, self.parameters.high_scans_per_low_scan)
@@ -139,9 +148,34 @@ class Ledger:
         self.names = self.sites.view.names
         self.index = self.sites.view.index
 
+    def claim(self, claim: ComponentClaim) -> None:
+        """A component is claimed from now on."""
+        self.claims_made += 1
+        claim.number = self.claims_made
+        self.claims[claim.token] = claim
+        self.claims_of[claim.job_id] = self.claims_of.get(claim.job_id, 0) + 1
+        claim.changed()
+        self.sites.claim(claim)
+
+    def let_go(self, token: Token) -> ComponentClaim | None:
+        """The site holds nothing of the component any more; None where nobody knows of it."""
+        claim = self.claims.pop(token, None)
+        if claim is not None:
+            claim.changed()
+            left = self.claims_of.pop(claim.job_id) - 1
+            if left:
+                self.claims_of[claim.job_id] = left
+            elif claim.job.state in ENDED:
+                claim.job.changed_all()
+        return claim
+
     def add(self, job: Job) -> None:
         """A job is known from now on."""
         self.jobs[job.id] = job
+        if not job.number:
+            self.jobs_known += 1
+            job.number = self.jobs_known
+        job.changed_all()
         self.states.began[job.state] += 1
         if job.request.array is not None and not job.array:
             self.arrays[job.id] = job
@@ -261,6 +295,7 @@ class Ledger:
         job.waiting_since = self.now
         if self.estimates_runs:
             self.estimate(job)
+        job.changed()
         if self.scans_every_event and job.placed_at == self.now:
             rest_s = max(rest_s, min(REST_S * 2**job.rests, REST_S_MAX))
             job.rests += 1
@@ -285,9 +320,9 @@ class Ledger:
     def usual_s(self, user: str, name: str = JOB_NAME) -> float | None:
         """How long the last runs of the user took on average, of jobs of that name if there were any, else of all;
         None where none are known."""
-        last = self.last_named_runs.get(_named(user, name)) if name != JOB_NAME else None
-        last = self.last_runs.get(user) if last is None else last
-        return None if last is None else sum(last) / len(last)
+        last = self.last_named_runs.get((user, name)) if name != JOB_NAME else None
+        last = self.last_runs.get((user, "")) if last is None else last
+        return None if last is None else sum(last[1]) / len(last[1])
 
     def estimate(self, job: Job) -> None:
         """The job is about to be tried: from now until it has ended plans believe this of it."""
@@ -295,14 +330,31 @@ class Ledger:
 
     def note_run(self, user: str, took_s: float, name: str = JOB_NAME) -> None:
         """A run of the user ended well: what is told of times goes by the last ones."""
-        _note_run(self.last_runs, user, took_s, LAST_RUNS_USERS_MAX)
+        self._note_run(self.last_runs, (user, ""), took_s, LAST_RUNS_USERS_MAX)
         if name != JOB_NAME:
-            _note_run(self.last_named_runs, _named(user, name), took_s, LAST_RUNS_NAMES_MAX)
+            self._note_run(self.last_named_runs, (user, name), took_s, LAST_RUNS_NAMES_MAX)
+
+    def _note_run(
+        self,
+        last_runs: dict[tuple[str, str], tuple[int, tuple[float, ...]]],
+        key: tuple[str, str],
+        took_s: float,
+        most: int,
+    ) -> None:
+        self.runs_noted += 1
+        _, before = last_runs.pop(key, (0, ()))
+        last_runs[key] = self.runs_noted, (*before, took_s)[-LAST_RUNS_KEPT:]
+        self.changes.usual_runs[key] = None
+        if len(last_runs) > most:
+            first = next(iter(last_runs))
+            del last_runs[first]
+            self.changes.usual_runs[first] = None
 
     def drop_plan(self, job: Job) -> None:
         """The job waits no more, or nobody knows until when: others may have what was kept for it."""
         if self.planned.pop(job.id, None) is not None:
             job.plan = None
+            job.changed()
             self.queue_of(job).move(job)
             self.try_everybody()
 
@@ -350,6 +402,8 @@ class Ledger:
         gained = claim.processors * max(0.0, held_at - claim.placed_at)
         wasted = claim.processors * (now - held_at)
         job, site = claim.job, self.sites.sites[claim.site]
+        self.changes.jobs[job.id] = self.changes.sites[claim.site] = None
+        claim.changed()
         for counted in (job, site):
             counted.gained_processor_s += gained
             counted.wasted_processor_s += wasted
@@ -369,6 +423,7 @@ class Ledger:
         if shape is not None and shape.gpus:
             gpu_s = claim.processors // shape.processors * shape.gpus * (self.now - job.started_at)
             job.gpu_s += gpu_s
+            self.changes.jobs[job.id] = self.changes.sites[claim.site] = None
             self.sites.sites[claim.site].gpu_s += gpu_s
 
     def site_error(self, index: int, job: Job | None = None, *, ran: bool = False) -> bool:
@@ -388,13 +443,30 @@ class Ledger:
     def _cool_down(self, index: int) -> None:
         site = self.sites.sites[index]
         self.follow_ups.add(Work.LEAVE_SITE, index)
+        self.changes.sites[index] = None
         site.cooling = self.timers.set(self.now + self.parameters.cooldown_s, Alarm.COOLED_DOWN, index)
         self.facts.append(SiteDistrusted(site=site.name, reason=site.record.distrusted))
 
     def _cooled_down(self, index: int) -> None:
         self.current_jobs = ()
+        self.changes.sites[index] = None
         self.sites.sites[index].cooling = None
         self.sites.probe(index)
+
+
+class RecordedLedger(Ledger):
+    """The ledger of a scheduler whose driver keeps records: what the core does with a job may change it."""
+
+    @property
+    def current_jobs(self) -> Sequence[Job] | None:
+        """See ``Ledger``."""
+        return self._current_jobs
+
+    @current_jobs.setter
+    def current_jobs(self, jobs: Sequence[Job] | None) -> None:
+        self._current_jobs = jobs
+        for job in jobs or ():
+            self.changes.jobs[job.id] = None
 
 
 def _stands_before(job: Job, other: Job) -> bool:
@@ -411,16 +483,6 @@ def _files_read(request: Request) -> tuple[FileName, ...]:
     # Components of one job often share one list.
     lists = {id(each.input_files): each.input_files for each in request.components if each.input_files}
     return tuple(dict.fromkeys([file.name for files in lists.values() for file in files])) if lists else ()
-
-
-def _named(user: str, name: str) -> str:
-    return f"{user}\n{name}"
-
-
-def _note_run(last_runs: dict[str, tuple[float, ...]], key: str, took_s: float, most: int) -> None:
-    last_runs[key] = (*last_runs.pop(key, ()), took_s)[-LAST_RUNS_KEPT:]
-    if len(last_runs) > most:
-        del last_runs[next(iter(last_runs))]
 
 
 def tries_in_words(tries: int | None) -> str:

@@ -33,7 +33,6 @@ class Trust(enum.StrEnum):
 class _SiteLinks:
     __slots__ = (
         "claims",
-        "cooling",
         "described_limit",
         "earmarked",
         "limit",
@@ -48,7 +47,6 @@ class _SiteLinks:
     ours: int  # held by our claims, until their end is confirmed
     earmarked: int  # being freed by preemption, for a job that waits for them
     promised: int  # placed and not yet claimed
-    cooling: Timer | None  # set while it is unusable, until it is probed
     claims: dict[str, ComponentClaim]
     pool: NodePool | None  # its free nodes, while nothing has changed since somebody asked
 
@@ -93,6 +91,7 @@ class SiteBelief(_SiteLinks):
     nodes: tuple[NodeClass, ...] = ()  # as last reported; none where it does not tell
     named: tuple[NamedNode, ...] = ()  # those of kinds of which there are few, as last reported
     shown: dict[Token, None] = field(default_factory=dict)  # components whose share is not free in ``nodes``
+    cooling: Timer | None = None  # set while it is unusable, until it is probed
 
     def bind(self, described: Site) -> None:
         """Take from the grid file what it says; nothing is claimed or promised."""
@@ -102,7 +101,6 @@ class SiteBelief(_SiteLinks):
         self.described_limit = quota_processors(described.processors, described.quota)
         self.limit = quota_processors(self.processors, described.quota)
         self.ours = self.earmarked = self.promised = 0
-        self.cooling = None
         self.claims = {}
         self.pool = None
 

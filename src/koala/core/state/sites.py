@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from koala.core.state.availability import CLOSED, Availability
 from koala.core.state.blame import SiteRecord
+from koala.core.state.changes import Changes
 from koala.core.state.encoded import INFINITY
 from koala.core.state.follow_ups import FollowUps, Work
 from koala.core.state.job import ComponentClaim, Job, Seen
@@ -51,8 +52,8 @@ class ClosedSites(NamedTuple):
 class Sites:
     """All sites, by index, and the view that policies get of them."""
 
-    def __init__(self, grid: Grid, follow_ups: FollowUps) -> None:
-        self._follow_ups = follow_ups
+    def __init__(self, grid: Grid, follow_ups: FollowUps, changes: Changes) -> None:
+        self._follow_ups, self._changes = follow_ups, changes
         self.view = View.from_grid(grid)
         self.sites = [SiteBelief(site.name, site.processors) for site in grid.sites]
         for belief, described in zip(self.sites, grid.sites, strict=True):
@@ -120,6 +121,7 @@ class Sites:
     def refresh(self, index: int) -> None:
         """Work out again what policies may use of the site."""
         site, seen = self.sites[index], self.view.idle
+        self._changes.sites[index] = None
         site.pool = None
         self.pools.changes += 1
         free = site.limit - site.others - site.ours - site.earmarked
@@ -186,7 +188,7 @@ class Sites:
 
     def files_changed(self, file: str) -> None:
         """Replicas have come or gone: a job that could not be placed may fit now."""
-        self.files_told[file] = None
+        self.files_told[file] = self._changes.files[file] = None
         self.generation += 1
         self.gains += 1
 
@@ -219,6 +221,7 @@ class Sites:
         """The site's word on which nodes it has."""
         if named != self.sites[index].named:
             self.sites[index].named = named
+            self._changes.sites[index] = None
             if index in self.node_accused:
                 self._opened_or_closed()
 
@@ -229,6 +232,7 @@ class Sites:
         shown = dict.fromkeys(event.shown)
         if event.nodes != site.nodes or shown != site.shown:
             site.nodes, site.shown = event.nodes, shown
+            self._changes.sites[index] = None
             self.pools.changed(index)
             if awaited:
                 self.generation += 1
@@ -238,6 +242,7 @@ class Sites:
         """What was measured of the site's machines: jobs of tasks may fit that did not, or no more."""
         if machines != self.sites[index].machines:
             self.sites[index].machines = machines
+            self._changes.sites[index] = None
             self.view.lans.measured(index, machines)
             self.generation += 1
             self.gains += 1
@@ -333,6 +338,7 @@ class Sites:
         """Count an error, of a component of this job if there is one, which may have run; True when it makes the site
         unusable."""
         site = self.sites[index]
+        self._changes.sites[index] = None
         site.errors += 1
         if job is not None:
             site.errors_of[job.submitter] = site.errors_of.get(job.submitter, 0) + 1
@@ -364,6 +370,7 @@ class Sites:
     def success(self, index: int, job_id: JobId) -> bool:
         """A component of the job ran to its end: errors are forgotten. True when that makes the site usable again."""
         site = self.sites[index]
+        self._changes.sites[index] = None
         if site.errors:
             self._forget_errors(site)
         if site.broken_by:  # that the job itself did well in part says nothing of the rest of it
@@ -379,6 +386,8 @@ class Sites:
         back = []
         for index, site in enumerate(self.sites):
             errors = site.broken_by.pop(job.id, 0)
+            if errors or site.spared:
+                self._changes.sites[index] = None
             site.errors = max(0, site.errors - errors)
             if errors and site.errors_of.get(job.submitter, 0) > errors:
                 site.errors_of[job.submitter] -= errors
@@ -397,8 +406,9 @@ class Sites:
 
     def forget(self, job_id: JobId) -> None:
         """The job is over."""
-        for site in self.sites:
-            site.broken_by.pop(job_id, None)
+        for index, site in enumerate(self.sites):
+            if site.broken_by.pop(job_id, None) is not None:
+                self._changes.sites[index] = None
 
     def _trust(self, index: int) -> bool:
         """The site may be used; True when it could not be."""
@@ -473,6 +483,7 @@ class Sites:
     def expect_end(self, job: Job, due_at: float) -> None:
         """The job is due to end then, and its claims with it. Most often that is what was expected already; what is
         told of others changes all the same, as it goes by when the job started."""
+        job.changed()
         placed = job.placed
         if placed.hold_until == due_at:
             if self.availability is not None:
@@ -485,6 +496,7 @@ class Sites:
 
     def expect_end_of(self, claim: ComponentClaim, due_at: float) -> None:
         if self.availability is not None:
+            claim.changed()
             claim.due_at = due_at
             self.availability.note(claim)
 
@@ -505,6 +517,7 @@ class Sites:
         """The promise becomes a right to what a preemption is freeing; earlier earmarks are served first."""
         site = self.sites[index]
         site.promised -= processors
+        job.changed()
         job.placed.earmarks = {**job.placed.earmarks, component: index}
         site.waiters[job.id] = site.waiters.get(job.id, 0) + processors
         site.earmarked += processors
@@ -517,6 +530,8 @@ class Sites:
     def _drop_earmark(self, component: int, processors: int, job: Job) -> int:
         index = job.placed.earmarks.pop(component)
         site = self.sites[index]
+        job.changed()
+        self._changes.sites[index] = None
         site.earmarked -= processors
         if self.availability is not None:
             self.availability.let_go(index, job.id, processors)

@@ -1,4 +1,7 @@
-"""The core's own alarms in order of time. Time itself comes in with the events; nothing here reads a clock."""
+"""The core's own alarms in order of time. Time itself comes in with the events; nothing here reads a clock.
+
+An alarm is a field of its owner and part of its record: the heap is made anew from the owners after a restart.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import heapq
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from koala.core.state.encoded import INFINITY
+from koala.core.state.encoded import INFINITY, Time, encoded, known_time
 from koala.model.messages import Token, TransferId
 from koala.model.request import JobId
 
@@ -30,20 +33,24 @@ class Alarm(enum.StrEnum):
     COOLED_DOWN = "cooled_down"  # a site
 
 
-# Alarms that concern one claim.
+# Alarms that concern one job, and those that concern one claim.
+OF_JOBS = frozenset({Alarm.BEGINS, Alarm.UNFOLDS, Alarm.RESTED, Alarm.AVOIDED, Alarm.LOOK_AFTER, Alarm.COLLECT_AGAIN})
 OF_CLAIMS = frozenset({Alarm.QUEUED_LONG, Alarm.ABORT_AGAIN})
 
 
-class Timer:
+class _TimerLinks:
+    __slots__ = ("cancelled", "whom")
+    whom: Whom
+    cancelled: bool
+
+
+@encoded
+class Timer(_TimerLinks):
     """One alarm; its owner may cancel it at any time, and cancelling twice does no harm."""
 
-    __slots__ = ("at", "cancelled", "what", "whom")
-
-    def __init__(self, at: float, what: Alarm, whom: Whom) -> None:
-        self.at = at
-        self.what = what
-        self.whom = whom
-        self.cancelled = False
+    at: Time
+    what: Alarm
+    number: int  # equal times fire in the order of these
 
     def cancel(self) -> None:
         self.cancelled = True
@@ -54,7 +61,7 @@ class Timers:
 
     def __init__(self) -> None:
         self.heap: list[tuple[float, int, Timer]] = []
-        self._sequence = 0
+        self.set_so_far = 0
         self._actions: dict[Alarm, Callable[[Any], None]] = {}
 
     def on(self, what: Alarm, action: Callable[[Any], None]) -> None:
@@ -62,10 +69,16 @@ class Timers:
         self._actions[what] = action
 
     def set(self, at: float, what: Alarm, whom: Whom) -> Timer:
-        timer = Timer(at, what, whom)
-        self._sequence += 1
-        heapq.heappush(self.heap, (at, self._sequence, timer))
+        """A new alarm."""
+        self.set_so_far += 1
+        timer = Timer(at, what, self.set_so_far)
+        self.put(timer, whom)
         return timer
+
+    def put(self, timer: Timer, whom: Whom) -> None:
+        """Enter an alarm that its owner has."""
+        timer.whom, timer.cancelled, timer.at = whom, False, known_time(timer.at)
+        heapq.heappush(self.heap, (timer.at, timer.number, timer))
 
     def next_at(self) -> float:
         """When the next alarm fires; infinity when there is none."""
@@ -81,11 +94,3 @@ class Timers:
         timer = heapq.heappop(self.heap)[2]
         self._actions[timer.what](timer.whom)
         return True
-
-    def all(self) -> list[Timer]:
-        """The alarms that have not been cancelled, in the order in which they will fire."""
-        return [timer for _, _, timer in sorted(self.heap, key=_order) if not timer.cancelled]
-
-
-def _order(entry: tuple[float, int, Timer]) -> tuple[float, int]:
-    return entry[0], entry[1]

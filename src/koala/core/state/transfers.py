@@ -4,6 +4,7 @@ need it, and tried again from another replica when it breaks. What they tell of 
 
 from __future__ import annotations
 
+from koala.core.state.changes import Changes
 from koala.core.state.encoded import INFINITY, NO_ENTRIES, NO_ITEMS
 from koala.core.state.forecasts import LinkForecasts
 from koala.core.state.job import FileTransfer, Job, JobPlaces, TransferKey
@@ -15,7 +16,8 @@ from koala.policies.interface import Input, View, link_s
 class Transfers:
     """All transfers that some job needs."""
 
-    def __init__(self, view: View, forecasts: LinkForecasts) -> None:
+    def __init__(self, view: View, forecasts: LinkForecasts, changes: Changes) -> None:
+        self._changes = changes
         self.view = view
         self.forecasts = forecasts
         self.by_id: dict[TransferId, FileTransfer] = {}
@@ -31,6 +33,8 @@ class Transfers:
             self._start(transfer, needed.source, now, commands)
         placed = job.placed
         if key not in placed.transfers:
+            job.changes.places[job.id] = None
+            self.changed(transfer)
             transfer.jobs[job.id] = None
             placed.transfers = placed.transfers or {}
             placed.transfers[key] = transfer
@@ -64,9 +68,14 @@ class Transfers:
             )
         )
 
+    def changed(self, transfer: FileTransfer) -> None:
+        """Note that it must be written again."""
+        self._changes.transfers[transfer.key] = None
+
     def arrived(self, transfer: FileTransfer, now: float) -> None:
         """The transfer is there, and the forecast of its link learns from it."""
         transfer.done = True
+        self.changed(transfer)
         self._measure(transfer, now)
 
     def overdue(self, transfer: FileTransfer, now: float) -> None:
@@ -88,6 +97,7 @@ class Transfers:
         """The transfer broke: start it again from the best replica that has not failed, or, if all have, from the
         best of all. False when the file has no replica any more."""
         del self.by_id[transfer.id]
+        self.changed(transfer)
         if transfer.source not in transfer.failed_sources:
             transfer.failed_sources.append(transfer.source)
         known = self.view.files.get(transfer.key[0])
@@ -110,6 +120,7 @@ class Transfers:
                 placed.transfers_open -= 1
             self._let_go(transfer, job, commands)
         placed.transfers = self.needed(placed)
+        job.changes.places[job.id] = None
 
     def needed(self, placed: JobPlaces) -> dict[TransferKey, FileTransfer]:
         """What the components need there, in their order."""
@@ -120,12 +131,14 @@ class Transfers:
         placed = job.placed
         for transfer in placed.transfers.values():
             self._let_go(transfer, job, commands)
+        job.changes.places[job.id] = None
         placed.transfers = NO_ENTRIES
         placed.needs = NO_ITEMS
         placed.transfers_open = 0
 
     def _let_go(self, transfer: FileTransfer, job: Job, commands: Adds[AnyCommand]) -> None:
         """What no other job needs is stopped, or deleted if it is there already."""
+        self.changed(transfer)
         del transfer.jobs[job.id]
         if transfer.jobs:
             return

@@ -126,6 +126,7 @@ class JobSpawning:
         there."""
         ledger = self.ledger
         job.spawned, job.request, job.asks = spawned, request, demand
+        job.changes.places[job.id] = None
         placed = job.placed
         placed.spots, before = spots, placed.spots
         placed.places = ledger.places(spots)
@@ -162,6 +163,7 @@ class JobSpawning:
                     self.running.exclusions.allow_all(job, claim)
                 placed.ready -= claim.phase is ComponentPhase.READY
                 claim.given_up = True
+                claim.changed()
                 self.ending.abort(claim)
         job.run.outstanding = sum(claim is not None for claim in placed.claims[:kept])
         left = job.spawned[:-1]

@@ -5,11 +5,9 @@ The state here is what a recovery replaces as a whole: after a failed commit not
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Generator, Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -51,8 +49,6 @@ from koala.store import Batch
 
 _log = logging.getLogger(__name__)
 
-T = TypeVar("T")
-
 # From these states a job goes back to its queue when something fails, and is placed again at once.
 _MAY_WAIT_SOON = (JobState.STARTING, JobState.UNWINDING)
 
@@ -69,7 +65,7 @@ class EngineState:
         self.last_seq = recovery.last_seq
         self.last_job = recovery.last_job
         self.last_at = recovery.last_at
-        self.events_since_snapshot = 0
+        self.events_since_pruning = 0
 
 
 class PendingBatch:
@@ -197,13 +193,14 @@ class PendingBatch:
             transfers=tuple(self._draft.transfers.values()),
             before=self._draft.before(),
             files=tuple(self._files),
+            records=self._state.scheduler.changed_records(),
         )
 
     def take_effect(self) -> None:
         """The batch is on record: now everybody may see it."""
         state = self._state
         state.last_seq = self._writer.seq
-        state.events_since_snapshot += self.events
+        state.events_since_pruning += self.events
         state.rows.take(self._draft)
         for file in self._files:
             if file.replicas:
@@ -318,14 +315,3 @@ def activity_at(site: SiteName, ledger: Ledger) -> SiteActivity:
     fails = ledger.sites.sites[index].does_not_report
     changes = ledger.high.next_position, ledger.low.next_position, ledger.sites.turnover[index], fails
     return SiteActivity(waits=waits, claims_at=ledger.claiming.next_at, changes=changes)
-
-
-async def others_between(steps: Generator[None, None, T]) -> T:
-    """Take all the steps, and let the others of the loop have their turn between two of them."""
-    while True:
-        try:
-            next(steps)
-        except StopIteration as last:
-            found: T = last.value
-            return found
-        await asyncio.sleep(0)

@@ -12,8 +12,6 @@ import re
 from collections.abc import Iterable, Mapping
 
 from koala.daemon.engine.batch import EngineState
-from koala.daemon.engine.recovery import store_snapshot
-from koala.model.grid import Grid
 from koala.model.messages import Token
 from koala.model.request import JobId, SiteName
 from koala.sites import LiveSite, SiteError
@@ -90,7 +88,7 @@ class GivenNumbers:
         job, start = int(numbers[1]), int(numbers[2])
         return (job, start) if job > self._last_job or start > self._starts.get(job, start) else None
 
-    def use_up(self, store: Store, grid: Grid, state: EngineState) -> None:
+    def use_up(self, store: Store, state: EngineState) -> None:
         """The sites that answer were found: numbers that they have and the record had not given are not given either.
         A site that is found later is asked about in any case: other jobs may have its numbers by then."""
         self._accepted = False
@@ -98,4 +96,4 @@ class GivenNumbers:
             _log.warning("sites have components with numbers that the database had not given; they are ended")
             state.scheduler.use_up(self._used_job, self._used_starts)
             state.last_job = self._used_job
-            store_snapshot(store, grid, state.scheduler.snapshot(), state.last_seq)
+            store.write_records(state.scheduler.changed_records())

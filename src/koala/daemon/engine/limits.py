@@ -15,8 +15,8 @@ BATCH_EVENTS_MAX = 256
 INBOX_ITEMS_MAX = 10_000
 # That a command was performed is put on record with the next batch, or at the latest after so long.
 SETTLE_S = 1.0
-# A snapshot is taken when so many events have come since the last one, or two for each live job if that is more.
-SNAPSHOT_EVENTS = 5_000
+# The journal is pruned when so many events have come since the last time.
+PRUNING_EVENTS = 5_000
 # No more jobs than this may live at a time.
 JOBS_LIVE_MAX = 100_000
 # After a failure of the store it is tried again after so long, then ever more rarely.
@@ -30,7 +30,7 @@ class EngineLimits(msgspec.Struct, frozen=True, kw_only=True):
     batch_events_max: int = BATCH_EVENTS_MAX
     inbox_items_max: int = INBOX_ITEMS_MAX
     settle_s: float = SETTLE_S
-    snapshot_events: int = SNAPSHOT_EVENTS
+    pruning_events: int = PRUNING_EVENTS
     jobs_live_max: int = JOBS_LIVE_MAX
     recovery_first_s: float = RECOVERY_FIRST_S
     recovery_most_s: float = RECOVERY_MOST_S
@@ -45,5 +45,4 @@ class Counters(msgspec.Struct):
 
     events: int = 0
     commits: int = 0
-    snapshots: int = 0
     recoveries: int = 0

@@ -19,7 +19,7 @@ from typing import ParamSpec, TypeVar
 
 from koala import files
 from koala.core import HandlingError, Scheduler
-from koala.daemon.engine.batch import EngineState, PendingBatch, activity_at, others_between
+from koala.daemon.engine.batch import EngineState, PendingBatch, activity_at
 from koala.daemon.engine.clock import SteadyClock
 from koala.daemon.engine.given_numbers import GivenNumbers, open_sites
 from koala.daemon.engine.inbox import Inbox, InboxItem, check_text, is_said_again, put_together
@@ -27,7 +27,7 @@ from koala.daemon.engine.limits import Counters, EngineLimits
 from koala.daemon.engine.outbox import Outbox
 from koala.daemon.engine.projection import Submitter
 from koala.daemon.engine.quarantine import Quarantine, told
-from koala.daemon.engine.recovery import Recovery, live_grid, nothing_yet, recover, store_snapshot
+from koala.daemon.engine.recovery import Recovery, live_grid, nothing_yet, recover
 from koala.daemon.engine.submitting import Submissions
 from koala.daemon.engine.waiters import Waiters
 from koala.daemon.grid_sites import SiteMaker, check_kinds, check_ssh, make_areas, make_mover, maker_for, workspace_of
@@ -173,7 +173,7 @@ class Engine:
             await self.bundles.open()
             await self._mover.open()
             await open_sites(self._sites.values())
-            await self._in_store(self._numbers.use_up, self._store, self._core_grid, self._state)
+            await self._in_store(self._numbers.use_up, self._store, self._state)
             await self._performer.open(self._wanted_transfers())
         except BaseException:
             await self._close_sites()
@@ -464,16 +464,15 @@ class Engine:
     # ------------------------------------------------------------------------------------------------ its turn
 
     async def _turn(self) -> None:
-        """Batch after batch, until the engine closes; then a last one, and a snapshot."""
+        """Batch after batch, until the engine closes; then a last one."""
         while True:
             last = self._closing and len(self._inbox) <= self._limits.batch_events_max
             try:
                 await self._one_batch()
-                if last or self._snapshot_is_due():
-                    await self._snapshot()
+                self._prune_if_due()
             except Exception as error:
                 if last:
-                    _log.warning("the engine stops without a snapshot: %s", _in_words(error))
+                    _log.warning("the engine stops without its last batch: %s", _in_words(error))
                     return
                 await self._start_over(error)
                 last = bool(self._failure)  # closed before it could go on: memory is not the record
@@ -548,17 +547,10 @@ class Engine:
                     self._performer.take_note(entry, self._request_of(entry))
         self._waiters.wake(row.id for row in batch.jobs if row.state in ENDED_STATES)
 
-    def _snapshot_is_due(self) -> bool:
-        return self._state.events_since_snapshot > max(self._limits.snapshot_events, 2 * len(self._state.rows.jobs))
-
-    async def _snapshot(self) -> None:
-        """Between two batches the state in memory is that of the record; no event is handled meanwhile."""
-        state = self._state
-        snapshot = await others_between(state.scheduler.snapshot_in_steps())
-        state.events_since_snapshot = 0
-        await self._in_store(store_snapshot, self._store, self._core_grid, snapshot, state.last_seq)
-        self.counters.snapshots += 1
-        self._journal_pruner.start(state.last_seq)
+    def _prune_if_due(self) -> None:
+        if self._state.events_since_pruning > self._limits.pruning_events:
+            self._state.events_since_pruning = 0
+            self._journal_pruner.start(self._state.last_seq)
 
     # ----------------------------------------------------------------------------------------------- recovery
 

@@ -1,37 +1,37 @@
-"""Back to where the record ends: a snapshot of the core, the events after it, and the rows of all that lives.
-
-The core is deterministic, so that the same events lead to the same state, provided that it sees the same grid: a
-snapshot keeps the grid that was in force, and a changed grid takes effect only after the replay. All of this blocks.
+"""Back to where the record ends: the scheduler of its records, the commands to be performed, the rows of all that
+lives. Nothing is decided again: what was decided is on record. All of this blocks.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
 from koala import files
-from koala.core import Scheduler, Snapshot, job_numbers, join_snapshot, split_snapshot
+from koala.core import DamagedRecord, Kind, KnownJob, Record, Scheduler
 from koala.core.lifecycle import ENDED, JobState
+from koala.core.state.job import ComponentClaim
+from koala.core.state.ledger import Ledger
 from koala.daemon.engine.outbox import Outbox
 from koala.daemon.live_rows import LiveRows
 from koala.model.grid import Grid
-from koala.model.messages import AnyCommand, AnyEvent, Outcome, Token
+from koala.model.messages import AnyCommand, JobSubmitted, Outcome, Token
 from koala.model.request import FileName, JobId
 from koala.policies import Catalogue
-from koala.store import SnapshotParts, Store
-from koala.store.rows import Batch, JournalRow, StoredJob
+from koala.store import Store
+from koala.store.rows import Batch, ComponentRow, JournalRow, LiveRecord, RecordRow, StoredJob
 
 _log = logging.getLogger(__name__)
 
-# The section of a stored snapshot that holds the grid.
+# The record of the grid under which the others were written.
 GRID = "grid"
-# How many jobs are named in an error.
-NAMED_IN_ERROR = 5
 
 LIVE_STATES = frozenset(str(state) for state in JobState if state not in ENDED)
+replace = msgspec.structs.replace
 
 
 class RecoveryError(ValueError):
@@ -58,7 +58,7 @@ class Recovery:
 def nothing_yet(grid: Grid, catalogue: Catalogue) -> Recovery:
     """The state before anything is on record."""
     return Recovery(
-        scheduler=Scheduler(grid, catalogue),
+        scheduler=Scheduler(grid, catalogue, recorded=True),
         rows=LiveRows(),
         outbox=Outbox(),
         entries={},
@@ -73,58 +73,45 @@ def live_grid(grid: Grid) -> Grid:
     return msgspec.structs.replace(grid, files=())
 
 
-def store_snapshot(store: Store, grid: Grid, snapshot: Snapshot, seq: int) -> None:
-    """Keep the snapshot as of entry ``seq``, and the grid that it was taken on."""
-    header, sections = split_snapshot(snapshot)
-    store.save_snapshot(SnapshotParts(header=header, sections={GRID: [msgspec.json.encode(grid)], **sections}), seq)
-
-
-def read_snapshot(store: Store, stored: SnapshotParts) -> tuple[Grid, Snapshot]:
-    """The grid that a snapshot was taken on, and the snapshot with the requests of its jobs."""
-    try:
-        (text,) = stored.sections[GRID]
-        grid = msgspec.json.decode(text, type=Grid)
-    except (msgspec.MsgspecError, LookupError, ValueError) as error:
-        if hasattr(error, "for_user"):
-            raise
-        raise RecoveryError(f"the snapshot makes no sense ({error}); restore the database from a backup") from None
-    numbers = job_numbers(stored.sections)
-    requests = store.requests_of(numbers)
-    missing = [number for number in numbers if number not in requests]
-    if missing:
-        what = "it" if store.job(missing[0]) is None else "what it asks for"
-        raise RecoveryError(_rows_are_missing(what, missing))
-    return grid, join_snapshot(stored.header, stored.sections, [requests[number] for number in numbers])
-
-
 def recover(store: Store, grid: Grid, catalogue: Catalogue) -> Recovery:
     """The state at the end of the record, for the grid that is in force from now on.
 
-    When it returns, the store holds a snapshot with this grid from which no event need be replayed. Raises
-    ``SnapshotError`` when the grid lacks a site that is still needed, ``StoreError`` when the store cannot be
-    used, and ``RecoveryError`` when the record makes no sense.
+    When it returns, the records in the store are those of this grid. Records that cannot be read, or that contradict
+    others, are set aside with their jobs. Raises ``RecordsError`` when the grid lacks a site that is still needed,
+    ``StoreError`` when the store cannot be used, and ``RecoveryError`` when the record makes no sense.
     """
-    found = store.recover()
     grid = live_grid(grid)
-    if found.snapshot is None:
-        scheduler = Scheduler(grid, catalogue)
-        known: Grid | None = None
+    found = store.recover()
+    rows = store.live_record(LIVE_STATES)
+    records = [row for row in found.records if row.kind != GRID]
+    if records:
+        known = _known_jobs(store, records, rows.jobs)
+        scheduler = Scheduler.from_records(grid, catalogue, _of_kinds(records), known)
     else:
-        known, snapshot = read_snapshot(store, found.snapshot)
-        # What happened since is decided again as it was then, by the policies of then.
-        old = catalogue if known.policy_files == grid.policy_files else Catalogue.of(known.policy_files)
-        scheduler = Scheduler.from_snapshot(known, old, snapshot)
-    _replay(scheduler, found.entries)
-    if known is not None and known != grid:
-        before = scheduler.ledger.claims
-        scheduler = Scheduler.from_snapshot(grid, catalogue, scheduler.snapshot())
-        _record_what_left(store, before.keys() - scheduler.ledger.claims.keys(), found.last_at)
-    if known != grid or found.entries:
-        store_snapshot(store, grid, scheduler.snapshot(), found.last_seq)
+        scheduler = Scheduler(grid, catalogue, recorded=True)
+    of_grid = RecordRow(GRID, "", msgspec.json.encode(grid))
+    outbox = found.outbox
+    if not records or scheduler.damaged or of_grid not in found.records:
+        _tell_guests(store, scheduler)
+        before = {row.key for row in records if row.kind == Kind.CLAIM}
+        changed = _what_changed(store, scheduler, rows.jobs, before, found.last_at)
+        broken = {each.job for each in scheduler.damaged}
+        dropped = [entry for entry in outbox if entry.job in broken]
+        batch = replace(changed, settled=tuple([entry.seq for entry in dropped]))
+        aside = [(str(each.kind), each.key, each.problem) for each in scheduler.damaged]
+        store.rewrite_records([of_grid, *scheduler.records()], aside, batch, found.last_at)
+        fresh = {row.id: row for row in changed.jobs}
+        ended = {row.token: row for row in changed.components}
+        rows = replace(
+            rows,
+            jobs=[row for job in rows.jobs if (row := fresh.get(job.id, job)).state in LIVE_STATES],
+            components=[ended.get(row.token, row) for row in rows.components],
+        )
+        outbox = tuple([entry for entry in outbox if entry.job not in broken])
     return Recovery(
         scheduler=scheduler,
-        rows=_live_rows(store, scheduler),
-        outbox=_outbox(found.outbox),
+        rows=_live_rows(store, scheduler.ledger, rows),
+        outbox=_outbox(outbox),
         entries={entry.name: entry for entry in store.all_files()},
         last_seq=found.last_seq,
         last_job=max(found.last_job, scheduler.last_job),
@@ -132,30 +119,85 @@ def recover(store: Store, grid: Grid, catalogue: Catalogue) -> Recovery:
     )
 
 
-def _record_what_left(store: Store, tokens: Collection[Token], at: float) -> None:
-    """Components that were fenced at a lost site have left the grid with it: they hold nothing any more that counts.
-    Should the site come back, what it has of us and nobody knows is ended first."""
-    rows = store.components_by_token(sorted(tokens))
-    for row in rows:
-        _log.warning("%s has left the grid, and component %s, which was fenced there, with it", row.site, row.token)
-    reason = "its site was lost and has left the grid"
-    ended = [msgspec.structs.replace(row, ended_at=at, outcome=str(Outcome.ABSENT), reason=reason) for row in rows]
-    if ended:
-        store.record(Batch(components=tuple(ended), before=tuple(rows)))
+def _of_kinds(records: Iterable[RecordRow]) -> list[Record]:
+    """The records by the kinds that the core knows."""
+    try:
+        return [Record(Kind(row.kind), row.key, row.body) for row in records]
+    except ValueError as error:
+        raise RecoveryError(
+            f"there are records of a kind that this Koala does not know ({error}); start the Koala that wrote them"
+        ) from None
 
 
-def _replay(scheduler: Scheduler, entries: Iterable[JournalRow]) -> None:
-    """Have the core handle the events again. What it commands was commanded before, and is not performed again as
-    such."""
-    for entry in entries:
-        event: AnyEvent = entry.body  # type: ignore[assignment]  # what the store gives for replay are events
-        try:
-            scheduler.handle(event)
-        except Exception as error:
-            raise RecoveryError(
-                f"entry {entry.seq} of the journal ({entry.what}) cannot be handled again: {error!r}; start the "
-                "Koala that wrote it, with the policies that it had, or restore the database from a backup"
-            ) from error
+def _known_jobs(store: Store, records: Iterable[RecordRow], live: Sequence[StoredJob]) -> Mapping[JobId, KnownJob]:
+    """What is on record of jobs beside the records of the scheduler: of those that live, and of those that have ended
+    and of which a site still holds something."""
+    rows = {row.id: row for row in live}
+    of_jobs = {int(row.key) for row in records if row.kind == Kind.JOB and row.key.isdigit()}
+    for number in sorted(of_jobs - rows.keys()):
+        ended = store.job(number)
+        if ended is not None:
+            rows[number] = ended
+    requests = store.requests_of(rows)
+    return {
+        number: KnownJob(
+            request=requests[number],
+            owner=row.owner,
+            submitted_at=row.submitted_at,
+            state=row.state,
+            array=row.array or 0,
+            index=row.array_index,
+        )
+        for number, row in rows.items()
+        if number in requests
+    }
+
+
+def _tell_guests(store: Store, scheduler: Scheduler) -> None:
+    """A job that was set aside is a guest's, who may do the least, unless its submission says otherwise."""
+    for number in _problems(scheduler.damaged):
+        job = scheduler.ledger.jobs.get(number)
+        submission = store.journal(job=job.array or number, limit=1) if job is not None else []
+        if job is not None and submission and isinstance(submission[0].body, JobSubmitted):
+            job.guest = submission[0].body.guest
+
+
+def _what_changed(
+    store: Store, scheduler: Scheduler, jobs: Iterable[StoredJob], before: Collection[Token], at: float
+) -> Batch:
+    """What callers' rows say otherwise after the load: of jobs that were set aside, and of components that are no
+    more the scheduler's. What a site still has of those is ended first when it is found there."""
+    ledger, problems = scheduler.ledger, _problems(scheduler.damaged)
+    changed = []
+    for row in jobs:
+        if row.id in ledger.jobs and row.id not in problems:
+            continue
+        reason = f"its record is damaged: {problems.get(row.id, 'it is missing')}; `koala admin records` shows it"
+        state = JobState.QUARANTINED if row.id in ledger.jobs else JobState.FAILED
+        ended_at = None if state is JobState.QUARANTINED else at
+        changed.append(replace(row, state=str(state), since=at, reason=reason, places=(), ended_at=ended_at))
+        _log.error("job %s is set aside: %s", row.id, reason)
+    for each in scheduler.damaged:
+        _log.error("the record %s %s is set aside: %s", each.kind, each.key, each.problem)
+    known = {row.id: row for row in jobs}
+    lost = store.components_by_token(sorted(set(before) - ledger.claims.keys()))
+    ended = []
+    for component in lost:
+        if component.ended_at is None:
+            _log.warning("component %s at %s is not the scheduler's any more", component.token, component.site)
+            left = "its job was set aside" if component.job in problems else "its site was lost and has left the grid"
+            ended.append(replace(component, ended_at=at, outcome=str(Outcome.ABSENT), reason=left))
+    gone = {row.token for row in ended}
+    return Batch(
+        jobs=tuple(changed),
+        components=tuple(ended),
+        before=(*(known[row.id] for row in changed), *(row for row in lost if row.token in gone)),
+    )
+
+
+def _problems(damaged: Iterable[DamagedRecord]) -> dict[JobId, str]:
+    """By job what is wrong with its records."""
+    return {each.job: each.problem for each in reversed([*damaged]) if each.job is not None}
 
 
 def _outbox(entries: Iterable[JournalRow]) -> Outbox:
@@ -166,44 +208,30 @@ def _outbox(entries: Iterable[JournalRow]) -> Outbox:
     return outbox
 
 
-def _live_rows(store: Store, scheduler: Scheduler) -> LiveRows:
+def _live_rows(store: Store, ledger: Ledger, found: LiveRecord) -> LiveRows:
     """The rows of all that lives, in a few questions however many jobs there are."""
-    ledger = scheduler.ledger
-    found = store.live_record(LIVE_STATES)
-    _check_jobs(store, set(ledger.jobs), found.jobs)
     components = {row.token: row for row in found.components}
     outlived = [token for token in ledger.claims if token not in components]
     components.update((row.token, row) for row in store.components_by_token(outlived))
-    missing = {claim.job_id: None for token, claim in ledger.claims.items() if token not in components}
-    if missing:
-        raise RecoveryError(_rows_are_missing("a component of it", list(missing)))
+    parts = Counter(claim.job_id for claim in ledger.claims.values())
+    for token, claim in ledger.claims.items():
+        if token not in components:
+            components[token] = _row_of(claim, ledger, parts[claim.job_id])
     transfers = [row for row in found.transfers if row.id in ledger.transfers.by_id]
     return LiveRows(found.jobs, components.values(), transfers)
 
 
-def _check_jobs(store: Store, ours: set[JobId], rows: list[StoredJob]) -> None:
-    """The core and the record must speak of the same live jobs."""
-    theirs = {row.id for row in rows}
-    missing = [number for number in sorted(ours - theirs) if store.job(number) is None]
-    if missing:
-        raise RecoveryError(_rows_are_missing("it", missing))
-    if ours != theirs:
-        raise RecoveryError(
-            f"the journal leads to another state than the one on record ({_named(sorted(ours ^ theirs))}): a policy "
-            "was changed while jobs were under way, or rows of the journal are missing; put the old policy back and "
-            "stop the daemon cleanly first, or restore the database from a backup"
-        )
-
-
-def _rows_are_missing(what: str, numbers: list[JobId]) -> str:
-    remove = " ".join(map(str, numbers[:NAMED_IN_ERROR]))
-    return (
-        f"rows are missing from the database: {_named(numbers)} is known to the scheduler, and there is no row of "
-        f"{what}; restore the database from a backup, or give the job up with `koala admin remove {remove}`"
+def _row_of(claim: ComponentClaim, ledger: Ledger, parts: int) -> ComponentRow:
+    """The row of a component that has none any more, by what the scheduler knows of it."""
+    job = claim.job
+    return ComponentRow(
+        token=claim.token,
+        job=claim.job_id,
+        run=job.runs + (job.started_at is None),
+        part=claim.component,
+        parts=parts,
+        site=ledger.names[claim.site],
+        processors=claim.processors,
+        claimed_at=min(claim.placed_at, ledger.now),
+        keep_for_s=job.request.keep_for_s,
     )
-
-
-def _named(numbers: list[JobId]) -> str:
-    more = len(numbers) - NAMED_IN_ERROR
-    shown = ", ".join(map(str, numbers[:NAMED_IN_ERROR])) + (f" and {more} more" if more > 0 else "")
-    return f"job {shown}" if len(numbers) == 1 else f"jobs {shown}"

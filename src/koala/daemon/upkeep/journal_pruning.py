@@ -12,7 +12,7 @@ from koala.store import Store, StoreError
 
 _log = logging.getLogger(__name__)
 
-# Beyond so many entries the oldest are dropped from the journal, once a snapshot makes them needless.
+# Beyond so many entries the oldest are dropped from the journal.
 JOURNAL_ENTRIES_MAX = 1_000_000
 # The pause between two transactions.
 STEP_S = 0.05
@@ -28,7 +28,7 @@ class JournalPruner:
         self._task: asyncio.Task[None] | None = None
 
     def start(self, last_seq: int) -> None:
-        """A snapshot is on record that needs no entry up to this one: keep ``entries_max`` of them."""
+        """The journal ends at this entry: keep ``entries_max`` of them."""
         self._below = last_seq + 1 - self._entries_max
         if self._below > 0 and (self._task is None or self._task.done()):
             self._task = asyncio.create_task(self._prune(), name="prune the journal")
@@ -45,4 +45,4 @@ class JournalPruner:
             while await asyncio.to_thread(self._store.prune_journal, self._below):
                 await asyncio.sleep(STEP_S)
         except StoreError as error:
-            _log.warning("old entries stay in the journal until the next snapshot: %s", error.for_user())
+            _log.warning("old entries stay in the journal until the next time: %s", error.for_user())

@@ -1,16 +1,17 @@
-"""Restarts in a storm: at drawn moments a twin of the scheduler is made from a snapshot of it, as after a restart.
+"""Restarts in a storm: at drawn moments a twin of the scheduler is made from its records, as after a crash.
 
-From then on the twin hears the same events and must answer with the same commands, until the next restart; and when
-it goes, its snapshot and explanations are those of the scheduler that never stopped. The storm itself is not changed.
+The records are kept as a store keeps them: only what the scheduler says has changed is written. So a crash may come
+between any two events. From then on the twin receives the same events and must answer with the same commands, until
+the next restart; and when it goes, its records and explanations are those of the scheduler that never stopped. The
+storm itself is not changed.
 """
 
 from __future__ import annotations
 
-from functools import cached_property
+import json
+from typing import Any
 
-import msgspec
-
-from koala.core import JobExplanation, Scheduler, Snapshot, SnapshotError, decode_snapshot, encode_snapshot
+from koala.core import JobExplanation, Kind, KnownJob, Record, RecordsError, Scheduler
 from koala.model.facts import Turn
 from koala.model.messages import AnyEvent
 from koala.model.request import JobId
@@ -21,19 +22,33 @@ from koala.simulator.workloads.draws import stream
 # How many events pass between two restarts, on average: some twins see one event, some the rest of the storm.
 EVENTS_BETWEEN_RESTARTS = (1.0, 10.0, 100.0, 400.0)
 
+Bodies = dict[tuple[Kind, str], bytes]
 
-class _Known:
-    """What the scheduler knows at a moment."""
+
+class KeptRecords:
+    """The records of a scheduler as a store has them."""
 
     def __init__(self, scheduler: Scheduler) -> None:
-        self._scheduler = scheduler
-        self.snapshot = scheduler.snapshot()
-        self.written = encode_snapshot(self.snapshot)
+        self.scheduler = scheduler
+        self.bodies: Bodies = {}
+        self.write()
 
-    @cached_property
-    def explained(self) -> dict[JobId, JobExplanation | None]:
-        """Every job that has not ended, explained."""
-        return {job: self._scheduler.explain(job) for job in self._scheduler.ledger.jobs}
+    def write(self) -> None:
+        """Write what has changed."""
+        for kind, key, body in self.scheduler.changed_records():
+            if body is None:
+                self.bodies.pop((kind, key), None)
+            else:
+                self.bodies[kind, key] = body
+
+    def missed(self) -> str:
+        """Return what has changed and was not written; empty where nothing was missed."""
+        return difference(bodies_of(self.scheduler), self.bodies, "in memory", "on record")
+
+    def restarted(self, scheduler: Scheduler) -> Scheduler:
+        """Return the scheduler that a restart makes of the records."""
+        records = [Record(kind, key, body) for (kind, key), body in self.bodies.items()]
+        return Scheduler.from_records(scheduler.grid, catalogue_with_orders(), records, known_jobs(scheduler))
 
 
 class Twin:
@@ -41,6 +56,7 @@ class Twin:
 
     def __init__(self, scheduler: Scheduler, seed: int) -> None:
         self._scheduler = scheduler
+        self._kept = KeptRecords(scheduler)
         self._rng = stream(seed, "restarts")
         self._twin: Scheduler | None = None
         self._events_left = self._draw_events()
@@ -52,34 +68,36 @@ class Twin:
         """Let the twin answer too; raises PromiseBrokenError where it differs."""
         if self._twin is not None:
             self._compare(event, turn, self._twin.handle(event))
+        self._kept.write()
         self._events_left -= 1
         if self._events_left <= 0:
-            ours = _Known(self._scheduler)
-            self.compare_snapshots(ours)
-            self._restart(ours)
+            self.compare()
+            self._restart()
             self._events_left = self._draw_events()
 
-    def compare_snapshots(self, ours: _Known | None = None) -> None:
-        """What the twin knows by now is what the scheduler knows."""
+    def compare(self) -> None:
+        """What is on record, and what the twin knows by now, is what the scheduler knows."""
+        if missed := self._kept.missed():
+            self._fail(f"a change was not written: {missed}")
         if self._twin is None:
             return
-        ours = ours or _Known(self._scheduler)
-        theirs = self._twin.snapshot()
-        if ours.written != encode_snapshot(theirs):
-            self._fail(f"the snapshots differ in {_difference(ours.snapshot, theirs)}")
-        for job, one in ours.explained.items():
+        if found := difference(self._kept.bodies, bodies_of(self._twin), "without a restart", "after it"):
+            self._fail(f"the records differ: {found}")
+        for job, one in _explained(self._scheduler).items():
             other = self._twin.explain(job)
             if one != other:
                 self._fail(f"job {job} is explained as {other} after a restart, as {one} without")
+        self._kept.write()  # whoever is explained drops what has expired
 
-    def _restart(self, ours: _Known) -> None:
+    def _restart(self) -> None:
         try:
-            self._twin = Scheduler.from_snapshot(
-                self._scheduler.grid, catalogue_with_orders(), decode_snapshot(ours.written)
-            )
-        except SnapshotError as error:
-            self._fail(f"the snapshot cannot be read: {error}")
-        self.compare_snapshots(ours)
+            self._twin = self._kept.restarted(self._scheduler)
+        except RecordsError as error:
+            self._fail(f"the records cannot be loaded: {error}")
+        assert self._twin is not None
+        if self._twin.damaged:
+            self._fail(f"a record was set aside: {self._twin.damaged[0]}")
+        self.compare()
 
     def _compare(self, event: AnyEvent, ours: Turn, theirs: Turn) -> None:
         if ours != theirs:
@@ -92,14 +110,45 @@ class Twin:
         raise PromiseBrokenError("a restart changes nothing", self._scheduler.ledger.now, detail)
 
 
-def _difference(ours: Snapshot, theirs: Snapshot) -> str:
-    """The first field that differs, with both values."""
-    for field in Snapshot.__struct_fields__:
-        one, other = getattr(ours, field), getattr(theirs, field)
-        if one != other:
-            return f"{field}: {_shown(other)} after a restart, {_shown(one)} without"
-    return "nothing but their form"
+def bodies_of(scheduler: Scheduler) -> Bodies:
+    """Return all records of a scheduler."""
+    return {(kind, key): body for kind, key, body in scheduler.records() if body is not None}
 
 
-def _shown(value: object) -> str:
-    return msgspec.json.encode(value).decode()
+def known_jobs(scheduler: Scheduler) -> dict[JobId, KnownJob]:
+    """Return what a driver keeps of each job beside its record."""
+    ledger = scheduler.ledger
+    jobs = {**ledger.jobs, **{claim.job_id: claim.job for claim in ledger.claims.values()}}
+    return {
+        job.id: KnownJob(
+            request=job.described,
+            owner=job.submitter,
+            submitted_at=job.submitted_at,
+            state=str(job.state),
+            array=job.array,
+            index=job.index,
+        )
+        for job in jobs.values()
+    }
+
+
+def difference(ours: Bodies, theirs: Bodies, one: str, other: str) -> str:
+    """Return the first record that differs, and how; empty where none does."""
+    for name in sorted(ours.keys() | theirs.keys()):
+        if ours.get(name) != theirs.get(name):
+            ours_is, theirs_is = _differing(*(json.loads(each.get(name, b"null")) for each in (ours, theirs)))
+            return f"the {name[0]} {name[1]} has {ours_is} {one}, {theirs_is} {other}"
+    return ""
+
+
+def _differing(ours: Any, theirs: Any) -> tuple[Any, Any]:
+    """Return the fields that differ."""
+    if not isinstance(ours, dict) or not isinstance(theirs, dict):
+        return ours, theirs
+    names = [name for name in sorted(ours.keys() | theirs.keys()) if ours.get(name) != theirs.get(name)]
+    return {name: ours.get(name) for name in names}, {name: theirs.get(name) for name in names}
+
+
+def _explained(scheduler: Scheduler) -> dict[JobId, JobExplanation | None]:
+    """Return every job that has not ended, explained."""
+    return {job: scheduler.explain(job) for job in scheduler.ledger.jobs}

@@ -108,7 +108,7 @@ class _Run:
     def __init__(self, storm: Storm) -> None:
         self.storm = storm
         self.world = World(storm.grid, Workload.from_arrivals(storm.arrivals), storm.seed)
-        self.scheduler = Scheduler(storm.grid, catalogue_with_orders())
+        self.scheduler = Scheduler(storm.grid, catalogue_with_orders(), recorded=True)
         self.watch = PromiseChecker(self.scheduler, self.world)
         self.exclusions = ExclusionPromises(self.scheduler, self.watch.fail)
         self.restarts = RestartPromises(self.scheduler, self.watch.fail, self.exclusions.closed_to)
@@ -167,7 +167,7 @@ class _Run:
             self._handle(event)
             if type(event) is RequeueAsked and self._in_quarantine(event.job):
                 self.world.plan(RequeueAsked(at=event.at + QUARANTINE_S, job=event.job))
-        self.twin.compare_snapshots()
+        self.twin.compare()
 
     def _handle(self, event: AnyEvent) -> None:
         self.events += 1

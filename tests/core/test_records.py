@@ -1,29 +1,33 @@
-"""Snapshots: a scheduler made from one goes on exactly like the one that it was taken of, or says why it cannot."""
+"""Records: a scheduler made from them goes on exactly like the one that wrote them, or says why it cannot."""
 
 from __future__ import annotations
 
-import contextlib
+import copy
 import functools
+import itertools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koala.core import JobState, Scheduler, Snapshot, SnapshotError, decode_snapshot, encode_snapshot
+from koala.core import JobState, Kind, RecordsError, Scheduler
 from koala.core.lifecycle import ENDED
-from koala.core.state.job import ArrayElements, ComponentClaim, FileTransfer, Job, JobPlaces
+from koala.core.records.record import FORMAT, SchedulerRecord
+from koala.core.state.changes import Changes
+from koala.core.state.job import ArrayElements, ComponentClaim, Job, JobPlaces
 from koala.core.state.queues.placement import PlacementQueue
 from koala.core.state.site_belief import SiteBelief, Trust
-from koala.core.state.snapshots import snapshot as core_snapshot
 from koala.core.state.timers import Timer
 from koala.model.facts import JobEnded, JobPlaced, Turn, TurnEntry
 from koala.model.grid import Grid, Link, Links, Network
 from koala.model.messages import (
     AbortComponent,
     AnyEvent,
+    CancelAsked,
+    ComponentEnded,
     FileChanged,
     JobSubmitted,
     Outcome,
@@ -38,6 +42,7 @@ from koala.policies import Catalogue
 from koala.simulator.torture import restarts
 from koala.simulator.torture import storms as torture_storms
 from koala.simulator.torture.promises import PromiseBrokenError
+from koala.simulator.torture.restarts import Bodies, KeptRecords, bodies_of, difference
 from koala.simulator.torture.storms import draw_storm
 from koala.simulator.torture.torture import weather
 from koala.words.explanations import story
@@ -51,6 +56,7 @@ from tests.support.core_driver import (
     part,
     seconds,
 )
+from tests.support.core_records import CoreRecords, records_of, scheduler_of
 
 # A forgotten field must show within this many storms.
 SEEDS_TO_FIND_A_DEFECT = 60
@@ -62,7 +68,7 @@ FIRST_STORMS = {
     "guest": 3,
     "links": 10,
     "rests": 33,
-    "waiters": 12,
+    "earmarks": 12,
 }
 
 OWN_POLICY = """
@@ -79,26 +85,19 @@ def first(idle, sizes, left, chosen):
 """
 
 
-def written_and_read(snapshot: Snapshot) -> Snapshot:
-    """Once through JSON."""
-    again = decode_snapshot(encode_snapshot(snapshot))
-    assert again == snapshot
-    return again
-
-
 def restart(driver: CoreDriver, grid: Grid | None = None, catalogue: Catalogue | None = None) -> list[TurnEntry]:
-    """Replace the driver's scheduler by one made from its snapshot; the answer to the first tick."""
-    snapshot = written_and_read(driver.scheduler.snapshot())
-    driver.scheduler = Scheduler.from_snapshot(grid or driver.scheduler.grid, catalogue, snapshot)
+    """Replace the driver's scheduler by one made from its records; the answer to the first tick."""
+    driver.scheduler = scheduler_of(grid or driver.scheduler.grid, catalogue, records_of(driver.scheduler))
     driver.ledger = driver.scheduler.ledger
+    assert not driver.scheduler.damaged
     assert_ledger_balances(driver.ledger)
     return driver.send(Tick(at=driver.now))
 
 
 def refusal_to_read(driver: CoreDriver, grid: Grid, catalogue: Catalogue | None = None) -> str:
-    """What the user is told when the driver's snapshot cannot be read on this grid."""
-    with pytest.raises(SnapshotError) as caught:
-        Scheduler.from_snapshot(grid, catalogue, written_and_read(driver.scheduler.snapshot()))
+    """What the user is told when the driver's records cannot be loaded on this grid."""
+    with pytest.raises(RecordsError) as caught:
+        scheduler_of(grid, catalogue, records_of(driver.scheduler))
     return caught.value.for_user()
 
 
@@ -106,10 +105,10 @@ def refusal_to_read(driver: CoreDriver, grid: Grid, catalogue: Catalogue | None 
 
 
 class Twinned(Scheduler):
-    """A scheduler with twins that were made from its snapshot at some time and must answer like it ever since."""
+    """A scheduler with twins that were made from its records at some time and must answer like it ever since."""
 
     def __init__(self, grid: Grid) -> None:
-        super().__init__(grid)
+        super().__init__(grid, recorded=True)
         self.twins: list[Scheduler] = []
 
     def handle(self, event: AnyEvent) -> Turn:
@@ -119,11 +118,12 @@ class Twinned(Scheduler):
         return turn
 
     def make_twin(self) -> None:
-        self.twins.append(Scheduler.from_snapshot(self.grid, None, written_and_read(self.snapshot())))
+        self.twins.append(scheduler_of(self.grid, None, records_of(self)))
 
     def compare(self) -> None:
         for twin in self.twins:
-            assert twin.snapshot() == self.snapshot()
+            assert not twin.damaged
+            assert not difference(bodies_of(self), bodies_of(twin), "without a restart", "after it")
             assert_ledger_balances(twin.ledger)
             assert [twin.explain(job) for job in self.ledger.jobs] == [self.explain(job) for job in self.ledger.jobs]
 
@@ -155,10 +155,6 @@ def test_after_a_restart_at_any_moment_every_answer_is_the_same(data: st.DataObj
     storm.scheduler.compare()
 
 
-def when(timer: Timer | None) -> tuple[float, str] | None:
-    return None if timer is None else (timer.at, timer.what)
-
-
 # What is not encoded, by the slot that has it, as something that can be compared.
 WORKED_OUT: dict[type, dict[str, Callable[[Any], Any]]] = {
     Job: {
@@ -168,9 +164,11 @@ WORKED_OUT: dict[type, dict[str, Callable[[Any], Any]]] = {
         "high": lambda job: job.high,
         "request": lambda job: job.request,
         "states": lambda job: {state: job.states[state] for state in JobState if state not in ENDED},
-        "timer": lambda job: when(job.timer),
+        "changes": lambda job: job.changes is not None,
     },
     ArrayElements: {
+        "ahead": lambda elements: elements.ahead,
+        "live": lambda elements: elements.live,
         "not_done_as": lambda elements: elements.not_done_as,
         "not_made": lambda elements: elements.not_made,
         "spec": lambda elements: elements.spec,
@@ -182,11 +180,10 @@ WORKED_OUT: dict[type, dict[str, Callable[[Any], Any]]] = {
         "transfers": lambda placed: [(key, transfer.id) for key, transfer in placed.transfers.items()],
         "transfers_open": lambda placed: placed.transfers_open,
     },
-    ComponentClaim: {"job": lambda claim: claim.job.id, "timer": lambda claim: when(claim.timer)},
-    FileTransfer: {"timer": lambda transfer: transfer.done or when(transfer.timer)},
+    ComponentClaim: {"job": lambda claim: claim.job.id},
+    Timer: {"cancelled": lambda timer: timer.cancelled, "whom": lambda timer: timer.whom},
     SiteBelief: {
         "claims": lambda site: list(site.claims),
-        "cooling": lambda site: when(site.cooling),
         "described_limit": lambda site: site.described_limit,
         "earmarked": lambda site: site.earmarked,
         "limit": lambda site: site.limit,
@@ -222,7 +219,7 @@ def test_what_is_not_encoded_is_worked_out_again(cls: Any) -> None:
     ledgers = []
     for scheduler in (
         busy_driver().scheduler,
-        Scheduler.from_snapshot(busy_grid(), None, decode_snapshot(busy_text())),
+        scheduler_of(busy_grid(), None, busy_records()),
     ):
         ledger = scheduler.ledger
         ledgers.append(
@@ -231,7 +228,7 @@ def test_what_is_not_encoded_is_worked_out_again(cls: Any) -> None:
                 ArrayElements: [job.unfolds for job in ledger.jobs.values() if job.unfolds is not None],
                 JobPlaces: [job.placement for job in ledger.jobs.values() if job.placement is not None],
                 ComponentClaim: list(ledger.claims.values()),
-                FileTransfer: list(ledger.transfers.by_key.values()),
+                Timer: [timer for _, _, timer in sorted(ledger.timers.heap) if not timer.cancelled],
                 SiteBelief: ledger.sites.sites,
                 PlacementQueue: [ledger.high, ledger.low],
             }[cls]
@@ -242,29 +239,38 @@ def test_what_is_not_encoded_is_worked_out_again(cls: Any) -> None:
         }
 
 
-def changed(where: str, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Callable[[Snapshot], Snapshot]:
-    """The snapshot with every encoded value of a kind changed."""
+def changed(kind_: Kind, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Callable[[Bodies], Bodies]:
+    """The records with every one of a kind changed."""
 
-    def of(snapshot: Snapshot) -> Snapshot:
-        values = [change(msgspec.json.decode(value)) for value in getattr(snapshot, where)]
-        return msgspec.structs.replace(
-            snapshot, **{where: tuple(msgspec.Raw(msgspec.json.encode(v)) for v in values)}
-        )
+    def of(bodies: Bodies) -> Bodies:
+        return {
+            (its_kind, key): msgspec.json.encode(change(msgspec.json.decode(body))) if its_kind is kind_ else body
+            for (its_kind, key), body in bodies.items()
+        }
 
     return of
 
 
-FORGOTTEN: dict[str, Callable[[Snapshot], Snapshot]] = {
-    "claim_fraction": changed("jobs", lambda job: job | {"claim_fraction": 0.75}),
-    "rests": changed("jobs", lambda job: job | {"rests": 0}),
-    "starts": changed("jobs", lambda job: job | {"starts": 0}),
-    "abort_tries": changed("claims", lambda claim: claim | {"abort_tries": 0}),
-    "errors": changed("sites", lambda site: site | {"errors": 0}),
-    "checkpoint_runs": changed("jobs", lambda job: job | {"checkpoint_runs": []}),
-    "waiters": changed("sites", lambda site: site | {"waiters": {}}),
-    "guest": changed("jobs", lambda job: job | {"guest": False}),
-    "links": lambda snapshot: msgspec.structs.replace(snapshot, links=()),
-    "an alarm": lambda snapshot: msgspec.structs.replace(snapshot, timers=snapshot.timers[1:]),
+def without(*names: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    """A record that lacks these fields."""
+    return lambda fields: {name: value for name, value in fields.items() if name not in names}
+
+
+def without_earmarks(job: dict[str, Any]) -> dict[str, Any]:
+    return job | {"placement": without("earmarks")(job["placement"])} if "placement" in job else job
+
+
+FORGOTTEN: dict[str, Callable[[Bodies], Bodies]] = {
+    "claim_fraction": changed(Kind.JOB, lambda job: job | {"claim_fraction": 0.75}),
+    "rests": changed(Kind.JOB, without("rests")),
+    "starts": changed(Kind.JOB, without("starts")),
+    "abort_tries": changed(Kind.CLAIM, without("abort_tries")),
+    "errors": changed(Kind.SITE, without("errors")),
+    "checkpoint_runs": changed(Kind.PLACES, without("checkpoint_runs")),
+    "earmarks": changed(Kind.JOB, without_earmarks),
+    "guest": changed(Kind.JOB, without("guest")),
+    "links": lambda bodies: {name: body for name, body in bodies.items() if name[0] is not Kind.LINK},
+    "an alarm": changed(Kind.TRANSFER, without("timer")),
 }
 
 
@@ -284,70 +290,100 @@ def crowded(storm: torture_storms.Storm) -> torture_storms.Storm:
     )
 
 
-@pytest.mark.parametrize("what", FORGOTTEN)
-def test_torture_sees_it_when_something_is_forgotten(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By what the restarted scheduler does, or that there is none: that its snapshot differs is not looked at."""
-    monkeypatch.setattr(restarts, "decode_snapshot", lambda text: FORGOTTEN[what](decode_snapshot(text)))
-    monkeypatch.setattr(restarts.Twin, "compare_snapshots", lambda *_: None)
+def broken_promises(what: str) -> list[str]:
+    """What is broken in the first storms, the likeliest first."""
     first = FIRST_STORMS.get(what, 0)
     storms = map(draw_storm, range(first, first + SEEDS_TO_FIND_A_DEFECT))
-    broken = (weather(crowded(storm) if what == "waiters" else storm).broken for storm in storms)
-    assert "a restart changes nothing" in broken
+    broken = (weather(crowded(storm) if what == "earmarks" else storm).broken for storm in storms)
+    return list(itertools.islice(filter(None, broken), 1))
 
 
-def test_torture_sees_it_when_the_snapshot_of_the_restarted_scheduler_differs(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    forget = changed("jobs", lambda job: job | {"waiting_since": -1.0})
-    driver = CoreDriver({"a": 4})
-    twin = restarts.Twin(driver.scheduler, seed=1)
-    driver.submit(ask(3))
-    monkeypatch.setattr(restarts, "decode_snapshot", lambda text: forget(decode_snapshot(text)))
+def forget_at_restarts(forget: Callable[[Bodies], Bodies], monkeypatch: pytest.MonkeyPatch) -> None:
+    restarted = KeptRecords.restarted
+
+    def forgetful(kept: KeptRecords, scheduler: Scheduler) -> Scheduler:
+        lossy = copy.copy(kept)
+        lossy.bodies = forget(kept.bodies)
+        return restarted(lossy, scheduler)
+
+    monkeypatch.setattr(KeptRecords, "restarted", forgetful)
+
+
+@pytest.mark.parametrize("what", FORGOTTEN)
+def test_torture_sees_it_when_something_is_forgotten(what: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By what the restarted scheduler does, or that there is none: that its records differ is not looked at."""
+    forget_at_restarts(FORGOTTEN[what], monkeypatch)
+    monkeypatch.setattr(restarts.Twin, "compare", lambda _: None)
+    assert broken_promises(what) == ["a restart changes nothing"]
+
+
+def test_torture_sees_it_when_the_records_of_the_restarted_scheduler_differ(monkeypatch: pytest.MonkeyPatch) -> None:
+    scheduler = Scheduler(make_grid({"a": 4}), recorded=True)
+    twin = restarts.Twin(scheduler, seed=1)
+    scheduler.handle(JobSubmitted(at=0.0, job=1, request=ask(3)))
+    forget_at_restarts(changed(Kind.JOB, lambda job: job | {"waiting_since": -1.0}), monkeypatch)
 
     def restart_some_day() -> None:
         for _ in range(10_000):
-            tick = Tick(at=driver.now)
-            twin.after(tick, driver.scheduler.handle(tick))
+            tick = Tick(at=0.0)
+            twin.after(tick, scheduler.handle(tick))
 
-    with pytest.raises(PromiseBrokenError, match="a restart changes nothing: the snapshots differ in jobs: "):
+    with pytest.raises(PromiseBrokenError, match="a restart changes nothing: the records differ: the job 1 has "):
         restart_some_day()
 
 
-def test_a_snapshot_is_a_value_that_later_events_do_not_change() -> None:
+class DeafDict(dict[Any, Any]):
+    """Takes no note of anything."""
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        pass
+
+
+@pytest.mark.parametrize("kind_", Changes.__slots__)
+def test_torture_sees_it_when_changes_of_a_kind_are_not_noted(kind_: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = Changes.__init__
+
+    def deaf(changes: Changes) -> None:
+        made(changes)
+        setattr(changes, kind_, DeafDict())
+
+    monkeypatch.setattr(Changes, "__init__", deaf)
+    assert broken_promises(kind_) == ["a restart changes nothing"]
+
+
+@pytest.mark.parametrize("cls", [ComponentClaim, Job])
+def test_torture_sees_it_when_one_place_does_not_note_what_it_changes(
+    cls: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cls, "changed", lambda _: None)
+    assert broken_promises(cls.__name__) == ["a restart changes nothing"]
+
+
+def test_what_has_changed_is_written_once_and_what_is_gone_has_no_body() -> None:
+    driver = CoreDriver({"a": 4, "b": 4})
+    scheduler = driver.scheduler
+    scheduler.handle(JobSubmitted(at=0.0, job=1, request=ask(3)))
+    first = {(record.kind, record.key) for record in scheduler.changed_records()}
+    assert first >= {(Kind.JOB, "1"), (Kind.PLACES, "1"), (Kind.CLAIM, "1.1"), (Kind.SCHEDULER, "")}
+    assert len([key for kind_, key in first if kind_ is Kind.SITE]) == 1, "nothing has changed at the other site"
+    assert scheduler.changed_records() == []
+    scheduler.handle(ComponentEnded(at=1.0, token="1.1", outcome=Outcome.DONE))  # noqa: S106 - no secret
+    scheduler.handle(CancelAsked(at=2.0, job=1))
+    gone = {(record.kind, record.key) for record in scheduler.changed_records() if record.body is None}
+    assert gone >= {(Kind.JOB, "1"), (Kind.PLACES, "1"), (Kind.CLAIM, "1.1")}
+
+
+def test_a_record_is_a_value_that_later_events_do_not_change() -> None:
     driver = CoreDriver({"a": 4, "b": 4}, files={"f": (30.0, ("b",))})
     driver.submit(ask(part(3, "a", "f")))
     driver.submit(ask(6))
-    snapshot = driver.scheduler.snapshot()
-    before = encode_snapshot(snapshot)
+    kept = records_of(driver.scheduler)
+    before = dict(kept.bodies)
     driver.pass_time(100.0)
     driver.cancel(1)
     driver.cancel(2)
-    assert encode_snapshot(snapshot) == before
-    assert driver.scheduler.snapshot() != snapshot
-
-
-def test_a_snapshot_that_is_taken_in_steps_is_the_same_and_each_step_is_short(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(core_snapshot, "STEP_JOBS", 2)
-    monkeypatch.setattr(core_snapshot, "ENCODED_REQUESTS", 3)
-    driver = CoreDriver({"a": 4})
-    for _ in range(7):
-        driver.submit(ask(4))
-    steps = driver.scheduler.snapshot_in_steps()
-    pauses = 0
-    while True:
-        try:
-            next(steps)
-        except StopIteration as last:
-            taken: Snapshot = last.value
-            break
-        pauses += 1
-    assert pauses >= 7 // 2
-    assert taken == driver.scheduler.snapshot()
-    assert [msgspec.json.decode(job)["id"] for job in taken.jobs] == list(range(1, 8))
-    assert decode_snapshot(encode_snapshot(taken)) == taken
-    assert decode_snapshot(encode_snapshot(msgspec.structs.replace(taken, requests=()))).requests == ()
+    assert kept.bodies == before
+    assert records_of(driver.scheduler).bodies != before
 
 
 def test_after_a_restart_the_scheduler_is_due_at_its_next_alarm() -> None:
@@ -432,7 +468,7 @@ def test_infinite_times_are_kept() -> None:
     grid = msgspec.structs.replace(make_grid({"a": 4, "b": 4}, files={"f": (1.0, ("b",))}), links=nothing_moves)
     scheduler = Scheduler(grid)
     scheduler.handle(JobSubmitted(at=0.0, job=1, request=ask(part(3, "a", "f"))))
-    twin = Scheduler.from_snapshot(grid, None, written_and_read(scheduler.snapshot()))
+    twin = scheduler_of(grid, None, records_of(scheduler))
     assert twin.ledger.jobs[1].start_estimate == float("inf")
     assert twin.ledger.claiming.next_at == twin.ledger.timers.next_at() == float("inf")
     assert twin.explain(1) == scheduler.explain(1)
@@ -455,8 +491,7 @@ def test_a_site_that_was_added_takes_waiting_jobs() -> None:
 def test_a_waiting_job_is_explained_with_the_sites_that_there_are() -> None:
     driver = CoreDriver({"a": 4, "old": 1})
     driver.submit(ask(5))
-    snapshot = driver.scheduler.snapshot()
-    scheduler = Scheduler.from_snapshot(make_grid({"new": 1, "a": 4}), None, written_and_read(snapshot))
+    scheduler = scheduler_of(make_grid({"new": 1, "a": 4}), None, records_of(driver.scheduler))
     explanation = scheduler.explain(1)
     assert explanation is not None
     assert story(explanation)[-1].text == "no place found (idle: a 4, old 1); it waits in its placement queue"
@@ -575,9 +610,8 @@ def test_with_another_scan_interval_no_job_gains_or_loses_tries(before_s: float,
         driver.pass_time(12.0)
         driver.report("a", others=others)
     before = driver.scheduler.explain(2)
-    snapshot = driver.scheduler.snapshot()
     grid = make_grid({"a": 4}, scan_interval_s=after_s)
-    after = Scheduler.from_snapshot(grid, None, written_and_read(snapshot)).explain(2)
+    after = scheduler_of(grid, None, records_of(driver.scheduler)).explain(2)
     assert before is not None
     assert after is not None
     assert after.placement_tries == before.placement_tries > 1
@@ -634,30 +668,32 @@ def test_replicas_are_as_told_last_and_else_as_the_new_grid_says() -> None:
     }
 
 
-# -------------------------------------------------------------------------------------- damaged snapshots
+# ---------------------------------------------------------------------------------------- damaged records
 
 
-def test_a_snapshot_of_a_later_format_is_refused() -> None:
-    text = encode_snapshot(msgspec.structs.replace(CoreDriver({"a": 4}).scheduler.snapshot(), version=3))
-    with pytest.raises(SnapshotError) as caught:
-        decode_snapshot(text)
-    assert "has the format 3, and this Koala reads the format 2" in caught.value.for_user()
-    with pytest.raises(SnapshotError, match="the format 3"):
-        Scheduler.from_snapshot(make_grid({"a": 4}), None, msgspec.json.decode(text, type=Snapshot))
+def test_records_of_another_format_are_refused() -> None:
+    kept = records_of(CoreDriver({"a": 4}).scheduler)
+    counters = msgspec.json.decode(kept.bodies[Kind.SCHEDULER, ""]) | {"version": FORMAT + 1}
+    kept.bodies[Kind.SCHEDULER, ""] = msgspec.json.encode(counters)
+    with pytest.raises(RecordsError) as caught:
+        scheduler_of(make_grid({"a": 4}), None, kept)
+    assert f"the format {FORMAT + 1}, and this Koala reads the format {FORMAT}" in caught.value.for_user()
 
 
-@pytest.mark.parametrize(
-    "text", [b"", b"{}", b"[]", b'{"version": 2}', b'{"version": "2"}', b"\xff", b'{"version": 2']
-)
-def test_what_is_no_snapshot_is_refused(text: bytes) -> None:
-    with pytest.raises(SnapshotError, match="the snapshot of the scheduler is damaged"):
-        decode_snapshot(text)
+@pytest.mark.parametrize("body", [None, b"", b"{}", b"[]", b'{"version": 1}', b"\xff", b'{"version": 1'])
+def test_without_its_counters_there_is_no_scheduler(body: bytes | None) -> None:
+    kept = records_of(busy_driver().scheduler)
+    del kept.bodies[Kind.SCHEDULER, ""]
+    if body is not None:
+        kept.bodies[Kind.SCHEDULER, ""] = body
+    with pytest.raises(RecordsError, match="the record of the scheduler is damaged: its counters cannot be read"):
+        scheduler_of(busy_grid(), None, kept)
 
 
 @functools.cache
-def busy_text() -> bytes:
-    """A snapshot with something of every kind."""
-    return encode_snapshot(busy_driver().scheduler.snapshot())
+def busy_records() -> CoreRecords:
+    """Records with something of every kind."""
+    return records_of(busy_driver().scheduler)
 
 
 def busy_grid() -> Grid:
@@ -690,31 +726,71 @@ def holders(value: Any) -> list[Any]:
     return ([value] if below else []) + [found for each in below for found in holders(each)]
 
 
-@settings(max_examples=200, deadline=None)
-@given(st.data())
-def test_a_snapshot_with_a_piece_lost_or_changed_is_read_or_refused_and_never_breaks_the_reader(
-    data: st.DataObject,
-) -> None:
-    snapshot = msgspec.json.decode(busy_text())
-    places = holders(snapshot)
-    holder = places[data.draw(st.integers(0, len(places) - 1))]
-    key = data.draw(st.sampled_from(list(holder) if isinstance(holder, dict) else list(range(len(holder)))))
-    junk: st.SearchStrategy[object] = st.one_of(
-        st.none(), st.integers(-2, 99), st.text(max_size=3), st.just([]), st.just({})
-    )
-    if data.draw(st.booleans()):
+JUNK: st.SearchStrategy[object] = st.one_of(
+    st.none(), st.integers(-2, 99), st.text(max_size=3), st.just([]), st.just({}), st.booleans(), st.floats(-2.0, 1e9)
+)
+
+
+class Damage(NamedTuple):
+    """One record that is lost (None), or has another body."""
+
+    kind: Kind
+    key: str
+    body: bytes | None
+
+
+@st.composite
+def damages(draw: st.DrawFn) -> Damage:
+    """A record that is lost, cut off, or has a piece lost or changed."""
+    bodies = busy_records().bodies
+    name = draw(st.sampled_from(sorted(bodies.keys() - {(Kind.SCHEDULER, "")})))
+    how = draw(st.sampled_from(["lost", "cut off", "a piece lost", "a piece changed", "changed"]))
+    if how == "lost":
+        return Damage(*name, None)
+    if how == "cut off":
+        return Damage(*name, bodies[name][: draw(st.integers(0, len(bodies[name]) - 1))])
+    if how == "changed":
+        return Damage(*name, msgspec.json.encode(draw(JUNK)))
+    fields = msgspec.json.decode(bodies[name])
+    places = holders(fields)
+    holder = places[draw(st.integers(0, len(places) - 1))]
+    key = draw(st.sampled_from(list(holder) if isinstance(holder, dict) else list(range(len(holder)))))
+    if how == "a piece lost":
         del holder[key]
     else:
-        holder[key] = data.draw(junk)
-    with contextlib.suppress(SnapshotError):
-        Scheduler.from_snapshot(busy_grid(), None, decode_snapshot(msgspec.json.encode(snapshot))).snapshot()
+        holder[key] = draw(JUNK)
+    return Damage(*name, msgspec.json.encode(fields))
 
 
-def test_the_busy_snapshot_is_whole_and_has_something_of_every_kind() -> None:
-    text = busy_text()
-    # Only a store from which an operator removed a job has one, links are probed where that is on; it makes no plans,
-    # nobody preempts for places or claims early, nothing is measured, and few jobs wait for others.
-    left_out = {"last_removed", "probes", "last_runs", "preempted_at", "learned", "turned", "turned_told"}
-    fields = set(Snapshot.__struct_fields__) - left_out - {"kept_early", "last_named_runs"}
-    assert all(msgspec.json.decode(text)[field] for field in fields)
-    assert encode_snapshot(Scheduler.from_snapshot(busy_grid(), None, decode_snapshot(text)).snapshot()) == text
+@settings(max_examples=500, deadline=None)
+@given(damages())
+def test_any_record_that_is_lost_or_changed_is_loaded_or_set_aside_and_the_others_go_on(damage: Damage) -> None:
+    bodies = dict(busy_records().bodies)
+    del bodies[damage.kind, damage.key]
+    if damage.body is not None:
+        bodies[damage.kind, damage.key] = damage.body
+    scheduler = scheduler_of(busy_grid(), None, CoreRecords(bodies, busy_records().known))
+    assert set(scheduler.ledger.jobs) == set(busy_driver().ledger.jobs)
+    assert_ledger_balances(scheduler.ledger)
+    assert None not in [scheduler.explain(job) for job in scheduler.ledger.jobs]
+    again = scheduler_of(busy_grid(), None, records_of(scheduler))
+    assert not again.damaged
+    assert not difference(bodies_of(scheduler), bodies_of(again), "once", "twice")
+    for step in range(1, 5):
+        scheduler.handle(Tick(at=busy_driver().now + 100.0 * step))
+        assert_ledger_balances(scheduler.ledger)
+
+
+def test_the_busy_records_are_whole_and_have_something_of_every_kind() -> None:
+    kept = busy_records()
+    # Nothing is measured of jobs, and no run has ended.
+    assert {kind_ for kind_, _ in kept.bodies} == set(Kind) - {Kind.APPLICATION, Kind.USUAL_RUN, Kind.RUN}
+    # Links are probed where that is on; it makes no plans, nobody preempts for places or claims early, nothing is
+    # measured, and few jobs wait for others.
+    left_out = {"probes", "preempted_at", "turned", "turned_told", "kept_early"}
+    left_out |= {"applications_measured", "runs_noted"}
+    counters = msgspec.json.decode(kept.bodies[Kind.SCHEDULER, ""])
+    assert all(counters.get(name) for name in set(SchedulerRecord.__struct_fields__) - left_out)
+    again = scheduler_of(busy_grid(), None, kept)
+    assert not again.damaged
+    assert not difference(kept.bodies, bodies_of(again), "before", "after")

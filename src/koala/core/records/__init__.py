@@ -1,0 +1,1 @@
+"""What a driver keeps of the core: one record for each job, claim, transfer, site, queue and measurement."""

@@ -1,0 +1,733 @@
+"""From records to a scheduler: what follows from them is worked out again.
+
+On the grid under which they were written the scheduler goes on exactly as before. On another one sites are found by
+name, parameters are the new grid's, and every waiting job is tried again; a site may only be missing when nothing is
+left there.
+
+A record that cannot be read, or that contradicts the others, is set aside with its job, and everything else goes on.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+
+from koala.core.lifecycle import ENDED, GIVEN_BACK, IN_CLAIMING_QUEUE, JobState
+from koala.core.placement import JobPlacing
+from koala.core.records.invariants import JobRecords, contradiction
+from koala.core.records.record import FORMAT, Kind, Record, SchedulerRecord, joined, pair_key, transfer_key
+from koala.core.state.encoded import INFINITY, known_time
+from koala.core.state.follow_ups import Work
+from koala.core.state.forecasts import LinkSeries
+from koala.core.state.job import ComponentClaim, FileTransfer, Job, JobPlaces, Seen, TransferKey
+from koala.core.state.learned_traffic import LearnedApplication
+from koala.core.state.ledger import Ledger
+from koala.core.state.queues.placement import PlacementQueue
+from koala.core.state.site_belief import SiteBelief
+from koala.core.state.timers import Alarm
+from koala.core.story import named, story_of
+from koala.model.messages import EndedJob, JobOutcome, Token
+from koala.model.request import JobId, Request, SiteName
+from koala.policies import UnknownPolicyError
+from koala.policies.interface import FileAt, Spots
+
+_HIGH, _LOW = "high", "low"
+_ENDED = frozenset(str(state) for state in ENDED)
+
+# How many of a kind are named in an error before the rest is only counted.
+NAMED_IN_ERROR = 5
+
+AnyRecord = TypeVar("AnyRecord")
+
+_decode_counters = msgspec.json.Decoder(SchedulerRecord).decode
+_decode_site = msgspec.json.Decoder(SiteBelief).decode
+_decode_queue = msgspec.json.Decoder(PlacementQueue).decode
+_decode_claim = msgspec.json.Decoder(ComponentClaim).decode
+_decode_transfer = msgspec.json.Decoder(FileTransfer).decode
+_decode_series = msgspec.json.Decoder(LinkSeries).decode
+_decode_application = msgspec.json.Decoder(LearnedApplication).decode
+_decode_fields = msgspec.json.Decoder(dict[str, Any]).decode
+_decode_file = msgspec.json.Decoder(tuple[int, tuple[int, ...]]).decode
+_decode_run = msgspec.json.Decoder(tuple[int, tuple[float, ...]]).decode
+_decode_pair = msgspec.json.Decoder(tuple[str, str]).decode
+
+# What says that a text is no such record.
+_UNREADABLE = (msgspec.MsgspecError, LookupError, TypeError, ValueError, AttributeError)
+
+
+class RecordsError(ValueError):
+    """Records that lead to no scheduler: they cannot be read, or do not go with the grid or the policies."""
+
+    def __init__(self, problem: str, cure: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.cure = cure
+
+    def for_user(self) -> str:
+        """What is wrong, and what to do."""
+        return f"{self.problem}; {self.cure}"
+
+
+class KnownJob(msgspec.Struct, frozen=True, kw_only=True):
+    """What a driver keeps of a job beside its record: with it a job whose record is damaged is set aside."""
+
+    request: Request
+    owner: str = ""
+    submitted_at: float = 0.0
+    state: str = ""  # as callers see it, if they do
+    array: JobId = 0
+    index: int | None = None
+
+
+class DamagedRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """A record that was set aside, with the job that it is about, if it is about one."""
+
+    kind: Kind
+    key: str
+    problem: str
+    job: JobId | None = None
+
+
+def load(
+    records: Iterable[Record], known: Mapping[JobId, KnownJob], ledger: Ledger, placing: JobPlacing, *, grid: str
+) -> list[DamagedRecord]:
+    """Fill the ledger of a scheduler that has not seen any event; ``grid`` is the digest of its grid.
+
+    Returns the records that were set aside. Raises RecordsError where the grid lacks a site at which something is
+    left, where the catalogue lacks a policy that a job asks for, and where no scheduler comes of the records.
+    """
+    by_kind: dict[Kind, dict[str, bytes]] = {kind: {} for kind in Kind}
+    for kind, key, body in records:
+        if body is not None:
+            by_kind[kind][key] = body
+    try:
+        loading = _Loading(by_kind, known, ledger, placing, grid)
+        loading.run()
+    except RecordsError:
+        raise
+    except _UNREADABLE as error:
+        raise damaged(f"its records do not go together ({type(error).__name__}: {error})") from error
+    if not loading.same_grid:
+        _fit_to_grid(ledger)
+    return loading.damaged
+
+
+class _Loading:
+    def __init__(
+        self,
+        records: Mapping[Kind, Mapping[str, bytes]],
+        known: Mapping[JobId, KnownJob],
+        ledger: Ledger,
+        placing: JobPlacing,
+        grid: str,
+    ) -> None:
+        self._records = records
+        self._known = known
+        self._ledger = ledger
+        self._placing = placing
+        self.damaged: list[DamagedRecord] = []
+        try:
+            self._counters = _decode_counters(records[Kind.SCHEDULER][""])
+        except _UNREADABLE as error:
+            raise damaged(f"its counters cannot be read ({error})") from error
+        if self._counters.version != FORMAT:
+            raise RecordsError(
+                f"the records of the scheduler have the format {self._counters.version}, and this Koala reads the "
+                f"format {FORMAT}",
+                "start the Koala that wrote them",
+            )
+        self.same_grid = self._counters.grid == grid
+        self._names = self._counters.sites
+        self._same_sites = list(self._names) == ledger.names
+        # By the number of a site in the records its index in this grid; -1 for one that is missing.
+        self._here = [ledger.index.get(name, -1) for name in self._names]
+        self._number = {name: number for number, name in enumerate(self._names)}
+        self._left: set[Token] = set()  # components that have left with their sites
+        self._seen_once: dict[Seen, Seen] = {}  # many jobs were refused on the very same idle processors
+        self._jobs: list[Job] = []
+        self._claims: list[ComponentClaim] = []
+        self._transfers: list[FileTransfer] = []
+
+    def run(self) -> None:
+        counters, ledger = self._counters, self._ledger
+        self._read()
+        _nothing_is_left_at_missing_sites(self._names, self._here, self._jobs, self._claims, self._transfers)
+        ledger.now = counters.now
+        self._placing.last_job = counters.last_job
+        ledger.jobs_known, ledger.claims_made = counters.jobs_known, counters.claims_made
+        ledger.timers.set_so_far = counters.alarms_set
+        ledger.preempted_at = list(counters.preempted_at)
+        ledger.kept_early = list(counters.kept_early)
+        self._load_usual_runs()
+        self._load_sites()
+        self._load_files()
+        for job in self._jobs:
+            self._load_job(job)
+        for job in ledger.jobs.values():
+            if job.array in ledger.arrays:
+                job.join_array(ledger.arrays[job.array])
+        self._load_dependencies()
+        for job in ledger.jobs.values():
+            if job.array and job.array not in ledger.arrays:
+                ledger.follow_ups.add(Work.CANCEL_ELEMENTS, job.array)
+        self._load_transfers()
+        self._load_forecasts()
+        self._load_claims()
+        self._load_queues()
+        self._load_alarms()
+        self._load_links()
+        all_there = not self.damaged and counters.live == (len(ledger.jobs), len(ledger.claims))
+        # Between events nothing is due of an array but what its alarm tells; one that lacks it would wait for ever.
+        for array in ledger.arrays.values():
+            if array.state is JobState.UNFOLDING and (array.timer is None or not all_there):
+                ledger.follow_ups.add(Work.UNFOLD, array.id)
+        # On another grid, or without some that were here, there may be more for those who wait.
+        changes = 0 if self.same_grid and all_there else 1
+        ledger.sites.restored(counters.generation + changes, gains=counters.gains + changes)
+        if changes:
+            for queue in (ledger.high, ledger.low):
+                queue.scan_due_at = INFINITY
+                queue.untried = queue.size > 0
+
+    # ------------------------------------------------------------------------------------------- reading
+
+    def _read(self) -> None:
+        """Read what is about jobs; what cannot be read, or contradicts the rest, is set aside with its job."""
+        records = self._records
+        of_jobs: dict[JobId, JobRecords] = {}
+        self._transfers = [transfer for _, transfer in self._decoded(Kind.TRANSFER, self._transfer_of)]
+        self._transfers.sort(key=_number_of)
+        transfers = {transfer.key for transfer in self._transfers}
+        for key, job in self._decoded(Kind.JOB, self._job_of):
+            of_jobs[int(key)] = JobRecords(job, len(self._names), transfers)
+        for token, claim in self._decoded(Kind.CLAIM, _claim_of):
+            owner = of_jobs.get(claim.job_id)
+            if owner is None:
+                self._set_aside(Kind.CLAIM, token, f"there is no record of its job {claim.job_id}", claim.job_id)
+            else:
+                owner.claims.append(claim)
+        for number, found in of_jobs.items():
+            problem, shown = contradiction(found), self._known[number].state
+            if not problem and shown and shown != found.job.state:
+                problem = f"it is {found.job.state}, and shown as {shown}"
+            if problem:
+                self._set_aside(Kind.JOB, str(number), problem, number)
+        for number in self._known.keys() - of_jobs.keys() - self._out():
+            self._set_aside(Kind.JOB, str(number), "its record is missing", number)
+        beside = {int(key) for kind in (Kind.PLACES, Kind.RUN) for key in records[kind] if key.isdigit()}
+        for number in beside - of_jobs.keys() - self._out():
+            self._set_aside(Kind.PLACES, str(number), "there is no record of the job itself", number)
+        out = self._out()
+        for number, found in of_jobs.items():
+            if number not in out:
+                self._jobs.append(found.job)
+                self._claims += found.claims
+        self._jobs += [
+            self._replaced(number)
+            for number in sorted(out & self._known.keys())
+            if self._known[number].state not in _ENDED
+        ]
+        self._jobs.sort(key=lambda job: job.number)
+        self._claims.sort(key=lambda claim: claim.number)
+
+    def _out(self) -> set[JobId]:
+        """The jobs that are set aside."""
+        return {each.job for each in self.damaged if each.job is not None}
+
+    def _decoded(self, kind: Kind, decode: Callable[[str, bytes], AnyRecord]) -> Iterator[tuple[str, AnyRecord]]:
+        """The records of a kind that can be read, by their keys; the others are set aside."""
+        for key, body in self._records[kind].items():
+            try:
+                found = decode(key, body)
+            except _UNREADABLE as error:
+                number = key.partition(".")[0] if kind in (Kind.JOB, Kind.CLAIM) else ""
+                self._set_aside(kind, key, f"it cannot be read: {error}", int(number) if number.isdigit() else None)
+            else:
+                yield key, found
+
+    def _job_of(self, key: str, body: bytes) -> Job:
+        """A job of its records, tied to its request."""
+        number = int(key)
+        fields = _decode_fields(body)
+        places, run = (self._records[kind].get(key) for kind in (Kind.PLACES, Kind.RUN))
+        fields = joined(
+            fields, {} if places is None else _decode_fields(places), {} if run is None else _decode_fields(run)
+        )
+        job = msgspec.convert(fields, Job, str_keys=True)
+        if job.id != number:
+            raise ValueError(f"it is about job {job.id}")
+        if job.placement is not None:
+            sites = tuple([self._number[name] for name, _ in job.placement.places])
+            job.placement.spots = job.placement.spots._replace(sites=sites)
+            job.placement.claims = [None] * len(sites)
+        described = self._known.get(number)
+        if described is None:
+            raise ValueError("nobody knows what the job asks for")
+        if job.unfolds is not None and (job.array or described.request.array is None):
+            raise ValueError("it has elements, and is no array")
+        job.bind(described.request, self._ledger.states, self._ledger.changes)
+        if job.refused is not None:
+            self._check_seen(job.refused)
+        elif any(entry[1] == "refused" for entry in job.story):
+            raise ValueError("what it saw at its first try is missing")
+        _, *story = story_of(job, self._names)
+        if not self._same_sites:  # it speaks of them by their old numbers, and from now on by their names
+            pairs = zip(job.story, story, strict=True)
+            job.story = [entry if entry[1] == "left_out" else named(now) for entry, now in pairs]
+        return job
+
+    def _transfer_of(self, key: str, body: bytes) -> FileTransfer:
+        transfer = _decode_transfer(body)
+        if transfer_key(transfer.key) != key:
+            raise ValueError(f"it is about {transfer_key(transfer.key)}")
+        self._check_sites(transfer.key[2], *transfer.failed_sources, *((transfer.source,) * (transfer.source >= 0)))
+        if _number_of(transfer) < 1:
+            raise ValueError(f"{transfer.id!r} is no number of a transfer")
+        return transfer
+
+    def _site_of(self, key: str, body: bytes) -> SiteBelief:
+        belief = _decode_site(body)
+        if belief.name != key:
+            raise ValueError(f"it is about {belief.name!r}")
+        return belief
+
+    def _series_of(self, key: str, body: bytes) -> LinkSeries:
+        series = _decode_series(body)
+        self._check_sites(series.source, series.target)
+        if pair_key((self._names[series.source], self._names[series.target])) != key:
+            raise ValueError("it is about another link")
+        return series
+
+    def _queue_of(self, key: str, body: bytes) -> PlacementQueue:
+        queue = _decode_queue(body)
+        for _, seen in queue.seen:
+            self._check_seen(seen)
+        positions = [position for position, _ in queue.seen]
+        if (
+            queue.high is not (key == _HIGH)
+            or positions != sorted(set(positions))
+            or bool(queue.scans) > bool(positions)
+        ):
+            raise ValueError("its scans do not go together")
+        return queue
+
+    def _file_of(self, key: str, body: bytes) -> tuple[int, tuple[int, ...]]:
+        size_bytes, holders = _decode_file(body)
+        self._check_sites(*holders)
+        return size_bytes, holders
+
+    def _check_sites(self, *numbers: int) -> None:
+        for number in numbers:
+            if not 0 <= number < len(self._names):
+                raise ValueError(f"there is no site {number}: there are {len(self._names)}")
+
+    def _check_seen(self, seen: Seen) -> None:
+        """What a try saw is of the sites, and of the links where these are the same."""
+        idle, link_demand_bit_s = seen
+        links = len(self._ledger.sites.view.wiring.names)
+        if len(idle) != len(self._names):
+            raise ValueError(f"a try saw {len(idle)} of {len(self._names)} sites")
+        if self.same_grid and len(link_demand_bit_s) not in (0, links):
+            raise ValueError(f"a try saw {len(link_demand_bit_s)} of {links} links")
+
+    def _set_aside(self, kind: Kind, key: str, problem: str, job: JobId | None = None) -> None:
+        self.damaged.append(DamagedRecord(kind=kind, key=key, problem=problem, job=job))
+
+    def _replaced(self, number: JobId) -> Job:
+        """In place of a job whose record is damaged: one that holds nothing, for an operator to look at."""
+        ledger, known = self._ledger, self._known[number]
+        job = Job(number, known.submitted_at, self._counters.now, ledger.parameters.claim_fraction)
+        job.array, job.index, job.submitter, job.guest = known.array, known.index, known.owner, True
+        job.state = JobState.QUARANTINED
+        job.starts = self._starts_of(number)
+        job.bind(known.request, ledger.states, ledger.changes)
+        problem = next(each.problem for each in self.damaged if each.job == number)
+        job.tell(self._counters.now, "quarantined", f"its record is damaged: {problem}")
+        return job
+
+    def _starts_of(self, number: JobId) -> int:
+        """The highest number of a start of the job that any record tells of."""
+        tokens = (token for token in self._records[Kind.CLAIM] if token.startswith(f"{number}."))
+        return max([int(start) for token in tokens if (start := token.rpartition(".")[2]).isdigit()], default=0)
+
+    # --------------------------------------------------------------------------------------------- sites
+
+    def _site(self, number: int) -> int:
+        """The index of a site that must be there."""
+        index = self._site_or_none(number)
+        assert index >= 0, "nothing is left at a missing site"
+        return index
+
+    def _site_or_none(self, number: int) -> int:
+        """The index of a site, -1 where the grid has it no more."""
+        return self._here[number]
+
+    def _sites_left(self, numbers: Iterable[int]) -> list[int]:
+        """The indexes of those that the grid still has."""
+        return [index for index in map(self._site_or_none, numbers) if index >= 0]
+
+    def _seen(self, seen: Seen) -> Seen:
+        """What a try saw, by the sites of this grid; of new sites and of the links of another grid it saw nothing."""
+        idle, link_demand_bit_s = seen
+        if not self._same_sites:
+            idle_of = dict(zip(self._names, idle, strict=True))
+            idle = tuple([idle_of.get(name, 0) for name in self._ledger.names])
+        found = idle, link_demand_bit_s if self.same_grid else ()
+        return self._seen_once.setdefault(found, found)
+
+    def _load_sites(self) -> None:
+        ledger = self._ledger
+        jobs = {job.id for job in self._jobs}
+        for name, belief in self._decoded(Kind.SITE, self._site_of):
+            index = ledger.index.get(name, -1)
+            if index < 0:
+                continue
+            if belief.probe_job not in jobs:
+                belief.probe_job = None
+            belief.releases = [(known_time(at), processors) for at, processors in belief.releases]
+            belief.releases_told = [(known_time(at), processors) for at, processors in belief.releases_told]
+            ledger.sites.put(index, belief)
+
+    # ---------------------------------------------------------------------------------------------- jobs
+
+    def _load_job(self, job: Job) -> None:
+        if job.refused is not None:
+            job.refused = self._seen(job.refused)
+        if job.placed_at is not None:
+            job.start_estimate = known_time(job.start_estimate)
+            job.first_start_estimate = known_time(job.first_start_estimate)
+        if job.plan is not None:
+            self._load_plan(job)
+        if job.placement is not None:
+            self._load_places(job, job.placement)
+        if job.state in ENDED:
+            self._ledger.ended[job.id] = job
+            return
+        self._ledger.add(job)
+        for _, other in job.waits_for:
+            self._ledger.dependents.setdefault(other, {})[job.id] = None
+        if not self.same_grid:  # another grid may have what the sites of this one would not run
+            job.barred = {}
+            job.avoided = {}
+            job.avoiding = ()
+            job.failed_nodes = {}
+        if job.avoided or job.avoiding:
+            self._ledger.avoiders[job.id] = None
+        if job.state is not JobState.QUARANTINED:  # its demand may be what cannot be had
+            self._load_demand(job)
+
+    def _load_places(self, job: Job, placed: JobPlaces) -> None:
+        placed.start_at = known_time(placed.start_at)
+        placed.deadline = known_time(placed.deadline)
+        placed.hold_until = known_time(placed.hold_until)
+        placed.claim_at = known_time(placed.claim_at)
+        if job.state in ENDED:
+            if not self._same_sites:
+                placed.spots = Spots((), ())  # their names tell where it was
+            return
+        placed.spots = placed.spots._replace(sites=tuple([self._site(number) for number in placed.spots.sites]))
+        placed.earmarks = {component: placed.spots.sites[component] for component in placed.earmarks}
+        placed.needs = [tuple([self._key(key) for key in keys]) for keys in placed.needs]
+
+    def _load_plan(self, job: Job) -> None:
+        """On another grid it is planned anew."""
+        if self.same_grid and job.state is JobState.WAITING:
+            self._ledger.planned[job.id] = job
+        else:
+            job.plan = None
+
+    def _load_demand(self, job: Job) -> None:
+        try:
+            job.asks = self._placing.demand_for(job)
+        except UnknownPolicyError as error:
+            raise RecordsError(
+                f"job {job.id} ({job.request.name}) asks for the policy {error.name!r}, which is not known any more",
+                "start with the file or package that has the policy, or cancel the job there first",
+            ) from error
+        if job.barred:
+            job.asks = job.demand.barring(self._ledger.index[site] for site in job.barred)
+        if job.avoiding:
+            job.asks = job.demand.barring(self._ledger.index[site] for site in job.avoiding)
+
+    def _load_dependencies(self) -> None:
+        ledger, events = self._ledger, self._counters.dependency_events
+        over = {each.job for each in events if each.outcome is not None}
+        for number, became in enumerate(events):
+            ledger.follow_ups.add(Work.NOTIFY_DEPENDENTS, became, None if number else self._counters.last_notified)
+        for other in ledger.dependents:
+            if other not in ledger.jobs and other not in over and ledger.array_of(other) is None:
+                # An operator took it out.
+                ledger.note_dependency(EndedJob(job=other, outcome=JobOutcome.CANCELLED, started=False))
+
+    # ------------------------------------------------------------------------------ transfers and claims
+
+    def _key(self, key: TransferKey) -> TransferKey:
+        file, chunk, site = key
+        return file, chunk, self._site(site)
+
+    def _load_transfers(self) -> None:
+        ledger, transfers = self._ledger, self._ledger.transfers
+        transfers.sequence = self._counters.transfers_started
+        placed_jobs = [job for job in ledger.jobs.values() if job.placement is not None]
+        needed_by: dict[TransferKey, list[JobId]] = {}
+        for job in placed_jobs:
+            for key in dict.fromkeys(key for keys in job.placed.needs for key in keys):
+                needed_by.setdefault(key, []).append(job.id)
+        for transfer in self._transfers:
+            needing = dict.fromkeys(needed_by.get((*transfer.key[:2], self._site_or_none(transfer.key[2])), ()))
+            # Its record has the order in which they came.
+            transfer.jobs = {number: None for number in [*transfer.jobs, *needing] if number in needing}
+            if not transfer.jobs:
+                continue  # whoever needed it was taken out, or set aside
+            transfer.key = self._key(transfer.key)
+            transfer.source = self._site_or_none(transfer.source) if transfer.source >= 0 else -1
+            transfer.estimate_s = known_time(transfer.estimate_s)
+            transfer.failed_sources = self._sites_left(transfer.failed_sources)
+            transfers.by_id[transfer.id] = transfers.by_key[transfer.key] = transfer
+        for job in placed_jobs:
+            placed = job.placed
+            placed.transfers = transfers.needed(placed)
+            placed.transfers_open = sum(not transfer.done for transfer in placed.transfers.values())
+
+    def _load_claims(self) -> None:
+        """The claims, and what is promised and earmarked at each site: that follows from claims and jobs."""
+        ledger = self._ledger
+        sites = ledger.sites.sites
+        for claim in self._claims:
+            if self._site_or_none(claim.site) < 0:  # it is fenced, and has left the grid with its site
+                self._left.add(claim.token)
+                continue
+            job = ledger.jobs.get(claim.job_id) or ledger.ended[claim.job_id]
+            claim.bind(job)
+            claim.due_at = known_time(claim.due_at)
+            claim.placed_at, claim.held_at = known_time(claim.placed_at), known_time(claim.held_at)
+            claim.site = self._site(claim.site)
+            ledger.claims[claim.token] = claim
+            ledger.claims_of[job.id] = ledger.claims_of.get(job.id, 0) + 1
+            sites[claim.site].claims[claim.token] = claim
+            sites[claim.site].ours += claim.processors
+            if not claim.given_up and job.state not in ENDED:
+                job.placed.claims[claim.component] = claim
+        earmarked: list[Counter[JobId]] = [Counter() for _ in sites]
+        for job in ledger.jobs.values():
+            if job.state not in IN_CLAIMING_QUEUE:
+                continue
+            placed = job.placed
+            for component, (index, size) in enumerate(zip(placed.spots.sites, placed.spots.sizes, strict=True)):
+                if component in placed.earmarks:
+                    sites[index].earmarked += size
+                    earmarked[index][job.id] += size
+                elif placed.claims[component] is None:
+                    sites[index].promised += size
+        for site, waiting in zip(sites, earmarked, strict=True):  # the record of the site has their order
+            in_order = [number for number in site.waiters if number in waiting]
+            site.waiters = {number: waiting[number] for number in dict.fromkeys([*in_order, *waiting])}
+        self._load_availability()
+
+    def _load_availability(self) -> None:
+        """Who holds what until when. Records of a scheduler that made no plans do not say so of claims."""
+        ledger, availability = self._ledger, self._ledger.sites.availability
+        if availability is None:
+            return
+        availability.now = ledger.now
+        for claim in ledger.claims.values():
+            if claim.due_at == 0.0 and not self.same_grid:
+                begun_at = ledger.now if claim.job.started_at is None else claim.job.started_at
+                claim.due_at = begun_at + ledger.planned_s(claim.job)
+                if claim.job.placement is not None:
+                    claim.job.placement.hold_until = claim.due_at
+            availability.note(claim)
+        for job in ledger.jobs.values():
+            if job.state in IN_CLAIMING_QUEUE:
+                placed = job.placed
+                for component, (index, size) in enumerate(zip(placed.spots.sites, placed.spots.sizes, strict=True)):
+                    if placed.claims[component] is None:
+                        availability.hold(index, job.id, size, placed.hold_until)
+        for index in range(len(ledger.names)):
+            ledger.sites.hold_for_others(index)
+
+    # -------------------------------------------------------------------------- what was measured, and files
+
+    def _load_usual_runs(self) -> None:
+        ledger = self._ledger
+        ledger.runs_noted = self._counters.runs_noted
+        found = [found for _, found in self._decoded(Kind.USUAL_RUN, _usual_run_of)]
+        for key, run in sorted(found, key=lambda each: each[1][0]):
+            (ledger.last_named_runs if key[1] else ledger.last_runs)[key] = run
+
+    def _load_forecasts(self) -> None:
+        forecasts = self._ledger.forecasts
+        forecasts.measured = self._counters.links_measured
+        found = [series for _, series in self._decoded(Kind.LINK, self._series_of)]
+        for series in sorted(found, key=lambda series: series.number):
+            pair = self._sites_left((series.source, series.target))
+            if len(pair) == 2:
+                series.source, series.target = pair
+                forecasts.put(series)
+        if self.same_grid and self._counters.probes is not None:
+            forecasts.probe_cursor, forecasts.probe_at = self._counters.probes
+
+    def _load_files(self) -> None:
+        sites = self._ledger.sites
+        for name, (size_bytes, holders) in self._decoded(Kind.FILE, self._file_of):
+            left = self._sites_left(holders)
+            if left:
+                sites.view.files[name] = FileAt(size_bytes, tuple(sorted(left)))
+            else:
+                sites.view.files.pop(name, None)
+            sites.files_told[name] = None
+
+    def _load_links(self) -> None:
+        """What jobs ask of links follows from their places, on this grid's network."""
+        ledger, counters = self._ledger, self._counters
+        for job in ledger.jobs.values():
+            if job.placement is not None and job.state not in GIVEN_BACK:
+                ledger.links.put(job)
+        learned = ledger.links.learned
+        learned.measured = counters.applications_measured
+        applications = [known for _, known in self._decoded(Kind.APPLICATION, _application_of)]
+        for known in sorted(applications, key=lambda known: known.number):
+            learned.put(known)
+        ledger.links.observations = counters.observations
+        ledger.sites.view.observed_bisection_bit_s = counters.observed_bisection_bit_s
+
+    # --------------------------------------------------------------------------------- queues and alarms
+
+    def _load_queues(self) -> None:
+        ledger, counters = self._ledger, self._counters
+        high, low = self._queue(_HIGH, high=True), self._queue(_LOW, high=False)
+        ledger.high, ledger.low = high, low
+        waiting = [job for job in ledger.jobs.values() if job.state is JobState.WAITING]
+        for queue, scans_so_far in zip((high, low), counters.scans_so_far, strict=True):
+            # With another scan interval the scans are counted otherwise; nobody gains or loses a try by that.
+            shift = ledger.scans_so_far(queue) - scans_so_far
+            here = [job for job in waiting if job.high is queue.high]
+            queue.resting = {job.id: job for job in here if job.position < 0}
+            in_line = sorted((job for job in here if job.position >= 0), key=lambda job: job.position)
+            queue.standing.restores(in_line)
+            for job in in_line:
+                job.entered_scan += shift
+                job.joined_after_scan = min(job.joined_after_scan, queue.scans)
+                if job.exhausted_at_scan is not None:
+                    job.exhausted_at_scan += shift
+                queue.stand(job)
+        for job in ledger.jobs.values():
+            if job.state in IN_CLAIMING_QUEUE:
+                ledger.claiming.stand(job, job.placed.claim_at, job.placed.claim_sequence)
+        ledger.claiming.sequence = counters.claiming_sequence
+
+    def _queue(self, key: str, *, high: bool) -> PlacementQueue:
+        queue = next((queue for found, queue in self._decoded(Kind.QUEUE, self._queue_of) if found == key), None)
+        if queue is None:  # who waits stands in order of the positions that are left, and is tried again
+            queue = PlacementQueue(high=high, untried=True, seen=[(-1, self._ledger.sites.seen_now())])
+            queue.next_position = 1 + max((job.position for job in self._jobs), default=-1)
+        queue.every_event = self._ledger.scans_every_event
+        queue.by_arrival = self._ledger.plans_made
+        self._ledger.order_for(queue)
+        queue.scan_due_at = known_time(queue.scan_due_at)
+        queue.seen = [(position, self._seen(seen)) for position, seen in queue.seen]
+        return queue
+
+    def _load_alarms(self) -> None:
+        """Each owner has its own."""
+        ledger, put = self._ledger, self._ledger.timers.put
+        for job in ledger.jobs.values():
+            if job.timer is not None:
+                put(job.timer, job.id)
+        for claim in ledger.claims.values():
+            if claim.timer is not None:
+                put(claim.timer, claim.token)
+        for transfer in ledger.transfers.by_key.values():
+            if transfer.timer is not None:
+                put(transfer.timer, transfer.id)
+        for index, site in enumerate(ledger.sites.sites):
+            if site.cooling is not None:
+                put(site.cooling, index)
+
+
+def _claim_of(key: str, body: bytes) -> ComponentClaim:
+    claim = _decode_claim(body)
+    if claim.token != key or not claim.token.startswith(f"{claim.job_id}."):
+        raise ValueError(f"it is about {claim.token} of job {claim.job_id}")
+    return claim
+
+
+def _application_of(_: str, body: bytes) -> LearnedApplication:
+    return _decode_application(body)
+
+
+def _usual_run_of(key: str, body: bytes) -> tuple[tuple[str, str], tuple[int, tuple[float, ...]]]:
+    return _decode_pair(key), _decode_run(body)
+
+
+def _number_of(transfer: FileTransfer) -> int:
+    return int(transfer.id.removeprefix("t"))
+
+
+def damaged(problem: str) -> RecordsError:
+    return RecordsError(f"the record of the scheduler is damaged: {problem}", "restore the database from a backup")
+
+
+# ----------------------------------------------------------------------------------- on another grid
+
+
+def _fit_to_grid(ledger: Ledger) -> None:
+    """The grid is not the one of the records: what was planned by its parameters is planned anew."""
+    interval_s = ledger.parameters.check_interval_s
+    for job in ledger.jobs.values():
+        if job.state is not JobState.RUNNING or job.joining:
+            continue
+        if interval_s is None:
+            job.stop_timer()
+        elif job.timer is None:
+            job.timer = ledger.timers.set(ledger.now + interval_s, Alarm.LOOK_AFTER, job.id)
+
+
+def _nothing_is_left_at_missing_sites(
+    names: Sequence[SiteName],
+    here: Sequence[int],
+    jobs: Sequence[Job],
+    claims: Sequence[ComponentClaim],
+    transfers: Sequence[FileTransfer],
+) -> None:
+    """Whatever is held, promised or on its way must have its site in the grid; the first that lacks is told. What is
+    fenced at a lost site counts for nothing, and may leave with it."""
+    live = [job for job in jobs if job.state not in ENDED]
+    for number, name in enumerate(names):
+        if here[number] >= 0:
+            continue
+        found: tuple[tuple[str, Sequence[int | str]], ...] = (
+            ("components", [claim.token for claim in claims if claim.site == number and not claim.fenced]),
+            (
+                "jobs placed there",
+                [job.id for job in live if job.placement is not None and number in job.placed.spots.sites],
+            ),
+            ("transfers", [each.id for each in transfers if _needs_site(each, number)]),
+            ("jobs that name it", [job.id for job in live if _names_site(job, name)]),
+        )
+        left = [f"{what} ({_some(ids)})" for what, ids in found if ids]
+        if left:
+            raise RecordsError(
+                f"the grid does not have the site {name!r} any more, but there are still {', '.join(left)}",
+                "put the site back into the grid file, drain it, and take it out when nothing is left there; "
+                "or cancel these jobs first; or, if it never comes back, put it back and declare it lost (koala site "
+                f"lost {name})",
+            )
+
+
+def _needs_site(transfer: FileTransfer, number: int) -> bool:
+    return transfer.key[2] == number or (transfer.source == number and not transfer.done)
+
+
+def _names_site(job: Job, name: SiteName) -> bool:
+    request = job.request
+    return request.home == name or any(component.site == name for component in request.components)
+
+
+def _some(ids: Sequence[int | str]) -> str:
+    more = len(ids) - NAMED_IN_ERROR
+    shown = ", ".join(map(str, ids[:NAMED_IN_ERROR]))
+    return f"{shown} and {more} more" if more > 0 else shown

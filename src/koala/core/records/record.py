@@ -1,0 +1,158 @@
+"""The records of the core: which there are, what each holds, and how it is encoded.
+
+A record is one part of the core's state in JSON, under a kind and a key. Together the records are everything that
+decides what the core will do next. Whoever keeps them writes those that have changed with the event that changed
+them, and makes a scheduler of all of them after a restart.
+
+What grows with the components of a job stands in records of its own, so that an event costs what it changes: its
+places and the long memory of a job in ``places``, what its components have sent and made in ``run``.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any, NamedTuple
+
+import msgspec
+
+from koala.core.state.encoded import Time, sparse
+from koala.core.state.job import Job
+from koala.model.messages import EndedJob
+from koala.model.request import JobId, SiteName
+
+# The format of the records; those of another one are refused.
+FORMAT = 1
+
+
+class Kind(enum.StrEnum):
+    """What a record is about, and by what it is found."""
+
+    SCHEDULER = "scheduler"  # the counters, without a key
+    SITE = "site"  # by its name
+    QUEUE = "queue"  # "high" or "low"
+    JOB = "job"  # by its number
+    PLACES = "places"  # of a job
+    RUN = "run"  # of a job
+    CLAIM = "claim"  # by its token
+    TRANSFER = "transfer"  # by its file, piece and site
+    LINK = "link"  # by the sites that it goes from and to
+    APPLICATION = "application"  # by the name of its jobs
+    USUAL_RUN = "usual_run"  # by the user, and the name of the jobs
+    FILE = "file"  # by its name
+
+
+class Record(NamedTuple):
+    """One record; without a body it is gone."""
+
+    kind: Kind
+    key: str
+    body: bytes | None
+
+
+class SchedulerRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The counters of a scheduler, and what is about no single job or site.
+
+    - ``grid``: the digest of the grid, ``sites`` their names by the numbers that other records have of them;
+    - ``scans_so_far``: the scans of the high and the low queue, as they are counted at ``now``;
+    - ``live``: how many jobs and claims there are: where fewer are left, somebody took some out;
+    - ``observations``: how many jobs make up the observed mean of bandwidths;
+    - ``probes``: which link is looked at next for a probe, and when; None where there are none;
+    - ``dependency_events``: jobs that have started or ended and whose dependents have not all been notified; of the
+      first job those up to ``last_notified`` have;
+    - ``preempted_at``: when jobs were preempted for places of others, within the last hour;
+    - ``kept_early``: what jobs keep, or kept lately, before the times of their plans: job, processors, since, until.
+
+    When the scheduler is due is not here: whoever loads it sends a ``Tick`` first.
+    """
+
+    version: int
+    grid: str
+    sites: tuple[SiteName, ...]
+    now: float
+    last_job: JobId
+    generation: int
+    gains: int
+    scans_so_far: tuple[int, int]
+    claiming_sequence: int
+    transfers_started: int
+    alarms_set: int
+    jobs_known: int
+    claims_made: int
+    live: tuple[int, int]
+    observations: int = 0
+    observed_bisection_bit_s: float = 0.0
+    links_measured: int = 0
+    applications_measured: int = 0
+    runs_noted: int = 0
+    probes: tuple[int, Time] | None = None
+    preempted_at: tuple[float, ...] = ()
+    dependency_events: tuple[EndedJob, ...] = ()
+    last_notified: JobId = 0
+    kept_early: tuple[tuple[JobId, int, float, float], ...] = ()
+
+
+# What of a job, of its places and of its run stands in other records.
+_ELSEWHERE_OF_JOB = frozenset({"placement", "checkpoint_runs", "went_on_from", "spawned"})
+_ELSEWHERE_OF_PLACES = frozenset({"spots", "places", "needs", "run"})
+_ELSEWHERE_OF_RUN = frozenset({"sent", "unmeasured", "workspaces", "collected"})
+
+encode = msgspec.json.Encoder().encode
+
+
+def job_fields(job: Job) -> dict[str, Any]:
+    """Return what the record of a job holds."""
+    found: dict[str, Any] = sparse(job, _ELSEWHERE_OF_JOB)
+    if job.placement is not None:
+        found["placement"] = sparse(job.placement, _ELSEWHERE_OF_PLACES)
+        if job.placement.run is not None:
+            found["placement"]["run"] = sparse(job.placement.run, _ELSEWHERE_OF_RUN)
+    return found
+
+
+def places_fields(job: Job) -> dict[str, Any]:
+    """Return what the record of its places holds: empty for a job that has none, and no long memory."""
+    found: dict[str, Any] = {
+        name: value for name in ("checkpoint_runs", "went_on_from", "spawned") if (value := getattr(job, name))
+    }
+    placed = job.placement
+    if placed is not None:
+        found["places"] = placed.places
+        if placed.spots.tasks:
+            found["tasks"] = placed.spots.tasks
+        if placed.needs:
+            found["needs"] = placed.needs
+    return found
+
+
+def run_fields(job: Job) -> dict[str, Any]:
+    """Return what the record of its run holds: empty where no component has sent, left or made anything."""
+    if job.placement is None or job.placement.run is None:
+        return {}
+    run = job.placement.run
+    return {name: value for name in sorted(_ELSEWHERE_OF_RUN) if (value := getattr(run, name))}
+
+
+def joined(job: dict[str, Any], places: dict[str, Any], run: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a job of those of its records; the sites of its places are numbered by the caller."""
+    for name in ("checkpoint_runs", "went_on_from", "spawned"):
+        if name in places:
+            job[name] = places[name]
+    placement = job.get("placement")
+    if placement is not None:
+        placement["places"] = places["places"]
+        placement["spots"] = ((), [size for _, size in places["places"]], places.get("tasks", ()))
+        if "needs" in places:
+            placement["needs"] = places["needs"]
+        if "run" in placement:
+            placement["run"].update(run)
+    return job
+
+
+def transfer_key(key: tuple[str, tuple[int, int] | None, int]) -> str:
+    """Return the key of the record of a transfer."""
+    return encode(key).decode()
+
+
+def pair_key(pair: tuple[str, str]) -> str:
+    """Return the key of a record that is found by two names."""
+    return encode(pair).decode()

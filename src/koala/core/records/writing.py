@@ -1,0 +1,177 @@
+"""Which records have changed since they were written last."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+
+import msgspec
+
+from koala.core.records.record import (
+    FORMAT,
+    Kind,
+    Record,
+    SchedulerRecord,
+    encode,
+    job_fields,
+    pair_key,
+    places_fields,
+    run_fields,
+    transfer_key,
+)
+from koala.core.state.encoded import INFINITY, sparse
+from koala.core.state.forecasts import LinkForecasts
+from koala.core.state.job import Job
+from koala.core.state.ledger import Ledger
+from koala.model.grid import Grid
+from koala.model.messages import Token
+from koala.model.request import FileName, JobId
+
+_HIGH, _LOW = "high", "low"
+
+
+def grid_digest(grid: Grid) -> str:
+    """Tells grids apart: equal for equal grids only."""
+    return hashlib.sha256(msgspec.json.encode(grid)).hexdigest()
+
+
+class RecordWriter:
+    """Makes the records of one ledger."""
+
+    def __init__(self, ledger: Ledger, grid: Grid) -> None:
+        self._ledger = ledger
+        self._described = grid
+        self._written: dict[tuple[Kind, str], bytes] = {}  # queues and counters, as they were written last
+
+    def changed(self, last_job: JobId) -> list[Record]:
+        """Return the records that have changed since this was asked last."""
+        changes = self._ledger.changes
+        found = [
+            *self._of_jobs(changes.jobs, changes.places, changes.runs),
+            *(self._claim(token) for token in changes.claims),
+            *(self._transfer(key) for key in changes.transfers),
+            *(self._site(index) for index in changes.sites),
+            *(self._link(pair) for pair in changes.links),
+            *(self._application(name) for name in changes.applications),
+            *(self._usual_run(key) for key in changes.usual_runs),
+            *(self._file(name) for name in changes.files),
+        ]
+        changes.clear()
+        for record in self._few(last_job):
+            assert record.body is not None
+            if self._written.get((record.kind, record.key)) != record.body:
+                self._written[record.kind, record.key] = record.body
+                found.append(record)
+        return found
+
+    def all(self, last_job: JobId) -> list[Record]:
+        """Return every record, whatever was written."""
+        ledger = self._ledger
+        jobs = {**ledger.jobs, **{claim.job_id: claim.job for claim in ledger.claims.values()}}
+        found = [
+            *self._of_jobs(jobs, jobs, jobs),
+            *(self._claim(token) for token in ledger.claims),
+            *(self._transfer(key) for key in ledger.transfers.by_key),
+            *(self._site(index) for index in range(len(ledger.names))),
+            *(self._link(pair) for pair in ledger.forecasts.series),
+            *(self._application(name) for name in ledger.links.learned.applications),
+            *(self._usual_run(key) for key in (*ledger.last_runs, *ledger.last_named_runs)),
+            *(self._file(name) for name in ledger.sites.files_told),
+            *self._few(last_job),
+        ]
+        return [record for record in found if record.body is not None]
+
+    @cached_property
+    def _digest(self) -> str:
+        return grid_digest(self._described)
+
+    # ------------------------------------------------------------------------------------------- by kind
+
+    def _of_jobs(self, jobs: Iterable[JobId], places: Iterable[JobId], runs: Iterable[JobId]) -> Iterator[Record]:
+        for kind, numbers, fields_of in (
+            (Kind.JOB, jobs, job_fields),
+            (Kind.PLACES, places, places_fields),
+            (Kind.RUN, runs, run_fields),
+        ):
+            for number in numbers:
+                job = self._kept(number)
+                fields = {} if job is None else fields_of(job)
+                yield Record(kind, str(number), encode(fields) if fields else None)
+
+    def _kept(self, number: JobId) -> Job | None:
+        """A job that has not ended, or of which a site still holds a component."""
+        ledger = self._ledger
+        job = ledger.jobs.get(number)
+        if job is None and number in ledger.claims_of:
+            job = next(claim.job for claim in ledger.claims.values() if claim.job_id == number)
+        return job
+
+    def _claim(self, token: Token) -> Record:
+        claim = self._ledger.claims.get(token)
+        return Record(Kind.CLAIM, token, None if claim is None else encode(sparse(claim)))
+
+    def _transfer(self, key: tuple[str, tuple[int, int] | None, int]) -> Record:
+        transfer = self._ledger.transfers.by_key.get(key)
+        return Record(Kind.TRANSFER, transfer_key(key), None if transfer is None else encode(sparse(transfer)))
+
+    def _site(self, index: int) -> Record:
+        site = self._ledger.sites.sites[index]
+        return Record(Kind.SITE, site.name, encode(sparse(site)))
+
+    def _link(self, pair: tuple[int, int]) -> Record:
+        series = self._ledger.forecasts.series.get(pair)
+        names = self._ledger.names
+        key = pair_key((names[pair[0]], names[pair[1]]))
+        return Record(Kind.LINK, key, None if series is None else encode(series))
+
+    def _application(self, name: str) -> Record:
+        known = self._ledger.links.learned.applications.get(name)
+        return Record(Kind.APPLICATION, name, None if known is None else encode(known))
+
+    def _usual_run(self, key: tuple[str, str]) -> Record:
+        known = (self._ledger.last_named_runs if key[1] else self._ledger.last_runs).get(key)
+        return Record(Kind.USUAL_RUN, pair_key(key), None if known is None else encode(known))
+
+    def _file(self, name: FileName) -> Record:
+        file = self._ledger.sites.view.files.get(name)
+        return Record(Kind.FILE, name, encode((0, ()) if file is None else (file.size_bytes, file.holders)))
+
+    def _few(self, last_job: JobId) -> Iterator[Record]:
+        """The queues and the counters."""
+        ledger = self._ledger
+        for key, queue in ((_HIGH, ledger.high), (_LOW, ledger.low)):
+            yield Record(Kind.QUEUE, key, encode(sparse(queue)))
+        counters = SchedulerRecord(
+            version=FORMAT,
+            grid=self._digest,
+            sites=tuple(ledger.names),
+            now=ledger.now,
+            last_job=last_job,
+            generation=ledger.sites.generation,
+            gains=ledger.sites.gains,
+            scans_so_far=(ledger.scans_so_far(ledger.high), ledger.scans_so_far(ledger.low)),
+            claiming_sequence=ledger.claiming.sequence,
+            transfers_started=ledger.transfers.sequence,
+            alarms_set=ledger.timers.set_so_far,
+            jobs_known=ledger.jobs_known,
+            claims_made=ledger.claims_made,
+            live=(len(ledger.jobs), len(ledger.claims)),
+            observations=ledger.links.observations,
+            observed_bisection_bit_s=ledger.sites.view.observed_bisection_bit_s,
+            links_measured=ledger.forecasts.measured,
+            applications_measured=ledger.links.learned.measured,
+            runs_noted=ledger.runs_noted,
+            probes=_probes(ledger.forecasts),
+            preempted_at=tuple(ledger.preempted_at),
+            dependency_events=tuple(ledger.dependency_events),
+            last_notified=ledger.last_notified,
+            kept_early=tuple(ledger.kept_early),
+        )
+        yield Record(Kind.SCHEDULER, "", encode(counters))
+
+
+def _probes(forecasts: LinkForecasts) -> tuple[int, float] | None:
+    if forecasts.probe_at == INFINITY:
+        return None
+    return forecasts.probe_cursor, forecasts.probe_at

@@ -1,0 +1,115 @@
+"""The records of the scheduler: rows that it wants kept, which nobody here understands.
+
+Each function works in its caller's transaction.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, and_, bindparam, delete, insert, or_, select
+from sqlalchemy.dialects.postgresql import insert as postgres_insert
+from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+
+from koala.store import schema as tables
+from koala.store.columns import escaped
+from koala.store.rows import DamagedRow, RecordRow
+
+# A longer name is found by its digest: databases bound what an index may hold.
+KEY_CHARACTERS_MAX = 200
+
+
+def _upsert(make: Any) -> Any:
+    statement = make(tables.records)
+    fresh = {name: statement.excluded[name] for name in ("name", "body")}
+    return statement.on_conflict_do_update(index_elements=["kind", "key"], set_=fresh)
+
+
+_WRITE = {"sqlite": _upsert(sqlite_insert), "postgresql": _upsert(postgres_insert)}
+_FORGET = delete(tables.records).where(
+    tables.records.c.kind == bindparam("its_kind"), tables.records.c.key == bindparam("its_key")
+)
+
+
+def write(connection: Connection, rows: Iterable[tuple[str, str, bytes | None]]) -> None:
+    """Keep these records, and forget those without a body."""
+    kept, gone = [], []
+    for kind, name, body in rows:
+        key = key_of(name)
+        if body is None:
+            gone.append({"its_kind": str(kind), "its_key": key})
+        else:
+            whole = None if key == name else name
+            kept.append({"kind": str(kind), "key": key, "name": whole, "body": body.decode()})
+    if kept:
+        connection.execute(_WRITE[connection.dialect.name], kept)
+    if gone:
+        connection.execute(_FORGET, gone)
+
+
+def read(connection: Connection) -> list[RecordRow]:
+    """Return all records."""
+    return [
+        RecordRow(row.kind, row.key if row.name is None else row.name, row.body.encode())
+        for row in connection.execute(select(tables.records))
+    ]
+
+
+def rewrite(
+    connection: Connection,
+    rows: Iterable[tuple[str, str, bytes | None]],
+    damaged: Sequence[tuple[str, str, str]],
+    at: float,
+) -> None:
+    """Keep these records and no others. The ``damaged`` ones (kind, key, problem) are set aside."""
+    table, aside = tables.records, tables.damaged_records
+    for kind, name, problem in damaged:
+        its = and_(table.c.kind == str(kind), table.c.key == key_of(name))
+        for row in connection.execute(select(table).where(its)).all():
+            values = dict(row._mapping)
+            connection.execute(delete(aside).where(aside.c.kind == values["kind"], aside.c.key == values["key"]))
+            connection.execute(insert(aside), values | {"problem": problem, "at": at})
+    connection.execute(delete(table))
+    write(connection, rows)
+
+
+def damaged_rows(connection: Connection) -> list[DamagedRow]:
+    """Return the records that were set aside."""
+    table = tables.damaged_records
+    return [
+        DamagedRow(
+            kind=row.kind,
+            key=row.key if row.name is None else row.name,
+            body=row.body,
+            problem=row.problem,
+            at=row.at,
+        )
+        for row in connection.execute(select(table).order_by(table.c.at, table.c.kind, table.c.key))
+    ]
+
+
+def forget(connection: Connection, kind: str, name: str) -> int:
+    """Remove one record, also one that was set aside; how many there were."""
+    return sum(
+        connection.execute(delete(table).where(table.c.kind == kind, table.c.key == key_of(name))).rowcount
+        for table in (tables.records, tables.damaged_records)
+    )
+
+
+def forget_job(connection: Connection, job: int, kinds: Collection[str], of_tokens: str) -> None:
+    """Remove the records of these kinds that have the number of the job as their key, and those of one kind that
+    have a token of it."""
+    for table in (tables.records, tables.damaged_records):
+        of_job = and_(table.c.kind.in_(kinds), table.c.key == str(job))
+        its_tokens = and_(table.c.kind == of_tokens, table.c.key.like(f"{job}.%"))
+        connection.execute(delete(table).where(or_(of_job, its_tokens)))
+
+
+def key_of(name: str) -> str:
+    """Return what a record with this name is found by: the name itself where it is short."""
+    plain = escaped(name)
+    if plain == name and len(name) <= KEY_CHARACTERS_MAX:
+        return name
+    return f"sha256:{hashlib.sha256(plain.encode()).hexdigest()}"
