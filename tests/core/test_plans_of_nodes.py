@@ -253,7 +253,7 @@ def test_a_job_that_lacks_gpus_is_told_to_wait_for_those_who_have_some() -> None
     world.run(gpus(1, 2, walltime_s=300.0), 0)
     world.run(gpus(1, 0, walltime_s=100.0), 0)
     world.submit(gpus(1, 2))
-    assert world.driver.scheduler.explain(3).ends_before == (1,)  # type: ignore[union-attr]
+    assert world.driver.scheduler.explain(3).ends_before == [1]  # type: ignore[union-attr]
 
 
 def test_a_job_with_gpus_that_lacks_memory_is_told_to_wait_for_those_who_have_some() -> None:
@@ -264,7 +264,7 @@ def test_a_job_with_gpus_that_lacks_memory_is_told_to_wait_for_those_who_have_so
     world.run(Request(components=(Component(processors=1, needs=much),), policy="WF", walltime_s=100.0), 0)
     both = replace(much, gpus=1)
     world.submit(Request(components=(Component(processors=1, needs=both),), policy="WF", walltime_s=100.0))
-    assert world.driver.scheduler.explain(3).ends_before == (2,)  # type: ignore[union-attr]
+    assert world.driver.scheduler.explain(3).ends_before == [2]  # type: ignore[union-attr]
 
 
 def test_a_job_with_gpus_that_lacks_processors_is_told_to_wait_for_those_who_end_last() -> None:
@@ -274,7 +274,7 @@ def test_a_job_with_gpus_that_lacks_processors_is_told_to_wait_for_those_who_end
     world.run(gpus(2, 0, walltime_s=100.0), 0, 0)
     wide = Component(processors=3, application=Application(processors_per_task=3), needs=TaskNeeds(gpus=1))
     world.submit(Request(components=(wide,), policy="WF", walltime_s=100.0))
-    assert world.driver.scheduler.explain(3).ends_before == (2,)  # type: ignore[union-attr]
+    assert world.driver.scheduler.explain(3).ends_before == [2]  # type: ignore[union-attr]
 
 
 def test_where_nobody_tells_who_holds_what_the_plan_waits_until_it_is_sure() -> None:
