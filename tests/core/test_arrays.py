@@ -9,8 +9,8 @@ import pytest
 from koala.core import JobExplanation, JobState
 from koala.core.placement import MADE_AHEAD_MAX, MADE_AT_ONCE_MAX
 from koala.core.scheduler import CANCELLED_AT_ONCE_MAX
+from koala.core.standing import element_counts
 from koala.core.state.expected_starts import ELEMENTS_FORESEEN_MAX
-from koala.core.story import element_counts
 from koala.model.dependency import Condition, Dependency
 from koala.model.facts import ElementMade, JobEnded
 from koala.model.job_array import ARRAY_ELEMENTS_MAX, ARRAY_RANGES_MAX, ArrayError, element_number, read_array

@@ -67,7 +67,7 @@ def test_a_job_is_kept_off_the_node_where_it_failed_with_a_sign_of_the_node(
     job = _submit(driver)
     _ends(driver, job, exit_code, *nodes, after_s=after_s)
     assert _started(driver, job).exclude_nodes == excluded
-    assert ("not on node a1 at a, where it failed" in driver.story(job)) is bool(excluded)
+    assert ("not on node a1 at a, where it failed" in "\n".join(driver.story(job))) is bool(excluded)
 
 
 def test_nodes_are_excluded_for_so_long_and_so_many_of_them() -> None:

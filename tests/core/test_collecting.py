@@ -65,7 +65,7 @@ def test_a_job_is_done_when_its_outputs_are_registered_where_they_were_made(driv
     assert holders(driver, "jobs/1/result.h5") == {"a"}
     assert driver.story(1)[-3:] == [
         "every component is done; what it made is collected on a",
-        "component 0 on a made 2 outputs of 16 bytes, registered there",
+        "component 0 on a made 2 outputs of 16 bytes",
         "done",
     ]
     assert_clean(driver.ledger)

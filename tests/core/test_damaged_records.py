@@ -132,7 +132,7 @@ def test_a_job_that_is_set_aside_holds_nothing_and_tells_why_and_waiting_jobs_ru
     assert scheduler.ledger.claims == {}
     told = scheduler.explain(1)
     assert told is not None
-    assert "its record is damaged: " in str(told.story[-1].details)
+    assert told.standing.reason.startswith("its record is damaged: ")
     placed = [
         each.job for at in (0.0, 1.0) for each in kind(scheduler.handle(Tick(at=driver.now + at)).entries, JobPlaced)
     ]

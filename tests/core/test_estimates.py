@@ -11,7 +11,6 @@ from koala.model.grid import Estimates
 from koala.model.messages import StartComponent, Tick
 from koala.policies import Catalogue
 from koala.policies.interface import Spots, compile_demand
-from koala.words.explanations import story
 from tests.support.core_driver import CoreDriver, ask, ask_total
 from tests.support.core_records import records_of, scheduler_of
 
@@ -100,9 +99,7 @@ def test_a_run_that_goes_on_beyond_its_estimate_puts_the_plan_off_and_the_story_
     plan_at = driver.job(wide).plan_at
     assert plan_at is not None
     assert plan_at > begun + 100.0
-    told = driver.scheduler.explain(wide)
-    assert told is not None
-    assert any("run longer than expected" in line.text for line in story(told))
+    assert any("run longer than expected" in line for line in driver.story(wide))
 
 
 def test_estimates_survive_a_restart() -> None:

@@ -7,7 +7,6 @@ import pytest
 from koala.core import JobState
 from koala.model.facts import JobEnded, JobPlaced, JobRequeued
 from koala.model.messages import AbortComponent, JobOutcome, Outcome, StartComponent
-from koala.words.explanations import story
 from koala.words.standing import meaning
 from tests.support.core_driver import CoreDriver, ask, assert_clean, assert_ledger_balances, kind, part
 
@@ -132,7 +131,7 @@ def test_what_a_component_wrote_last_to_its_standard_error_stands_in_the_reason_
     explained = driver.scheduler.explain(1)
     assert explained is not None
     assert meaning(explained) == driver.ended(1).reason
-    assert "; stderr: ./solver: not found" in story(explained)[-1].text
+    assert "; stderr: ./solver: not found" in driver.story(1)[-1]
 
 
 def test_with_no_restarts_the_first_failure_of_the_application_ends_the_job_everywhere() -> None:

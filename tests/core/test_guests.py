@@ -10,7 +10,6 @@ from koala.model.facts import JobPlaced
 from koala.model.grid import BatchSettings, Grid, Site, SiteKind
 from koala.model.messages import JobOutcome, JobSubmitted, Tick
 from koala.model.request import Request
-from koala.words.explanations import story
 from tests.support.core_driver import CoreDriver, ask, ask_total, make_grid, part
 from tests.support.core_records import records_of, scheduler_of
 
@@ -69,7 +68,7 @@ def test_it_waits_while_only_closed_sites_are_idle_and_its_explanation_says_so()
     assert driver.state(1) is JobState.WAITING
     told = driver.scheduler.explain(1)
     assert told is not None
-    assert any("must not run under the account of the daemon, at closed" in line.text for line in story(told))
+    assert any("closed to it: closed, which would run it under the account of" in line for line in driver.story(1))
     assert told.refusal is not None
     cures = {shortage.site: shortage.cure for shortage in told.refusal.shortages}
     assert cures["closed"] == "none: closed will never run it; its story tells why"

@@ -73,19 +73,6 @@ def test_a_job_moves_by_the_table_and_in_no_other_way(state: JobState, target: J
     assert job.state is state
 
 
-def test_a_wrong_move_is_reported_with_the_story_of_the_job() -> None:
-    job = Job.submitted(7, REQUEST, 0.0, 0.75)
-    job.tell(3.0, "refused", (1, 2))
-    job.tell(4.5, "claimed")
-    with pytest.raises(InvalidTransitionError) as caught:
-        job.move(JobState.DONE)
-    assert (caught.value.job, caught.value.state, caught.value.target) == (7, JobState.WAITING, JobState.DONE)
-    text = str(caught.value)
-    assert "refused" in text
-    assert "4.5" in text
-    assert text.index("refused") < text.index("claimed")
-
-
 def test_the_diagram_draws_every_edge_once_and_marks_the_ends() -> None:
     lines = diagram().splitlines()
     assert lines[0] == "stateDiagram-v2"

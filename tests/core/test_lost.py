@@ -22,7 +22,6 @@ from koala.model.messages import (
     StartComponent,
     Tick,
 )
-from koala.words.explanations import story
 from tests.support.core_driver import CoreDriver, ask, assert_clean, assert_ledger_balances, kind, make_grid, part
 from tests.support.core_records import records_of, scheduler_of
 
@@ -310,9 +309,7 @@ def test_before_the_barrier_without_room_elsewhere_the_job_goes_back_at_once() -
     silence(driver, "a")
     lose(driver, "a")
     assert driver.state(1) is JobState.WAITING
-    explanation = driver.scheduler.explain(1)
-    assert explanation is not None
-    assert "a is lost" in story(explanation)[-1].text
+    assert "a is lost" in driver.story(1)[-1]
     assert_ledger_balances(driver.ledger)
 
 

@@ -58,7 +58,7 @@ def test_it_starts_when_its_victim_has_let_go_and_the_victim_runs_again_after_it
     assert driver.state(3) is JobState.RUNNING
     assert_ledger_balances(driver.ledger)
     assert "it found no places, and preempts job 1 for them: 500 s of processor time are lost" in driver.story(3)
-    assert "preempted by high-priority job 3, which found no places" in driver.story(1)
+    assert "preempted by high-priority job 3, which found no places" in "\n".join(driver.story(1))
     driver.end(*driver.tokens(3))
     driver.settle()
     driver.ready(*driver.tokens(1)[-1:])

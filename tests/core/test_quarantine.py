@@ -25,7 +25,6 @@ from koala.model.messages import (
     Tick,
 )
 from koala.policies import Catalogue
-from koala.words.explanations import story
 from koala.words.standing import meaning
 from tests.support.core_driver import CoreDriver, ask, assert_clean, assert_ledger_balances, kind, make_grid, part
 from tests.support.core_records import records_of, scheduler_of
@@ -170,12 +169,9 @@ def test_what_raises_while_it_is_given_back_is_left_out_and_told() -> None:
     driver.send(JobSubmitted(at=0.0, job=1, request=ask(2, 2)))
     job = driver.ledger.jobs[1]
     job.placed.link_demands = [(10**6, 1)]  # which no link has
-    turn = driver.scheduler.handle(JobQuarantined(at=0.0, job=1, reason="an error of ours"))
-    aborts = kind(turn.commands, AbortComponent)
+    aborts = kind(driver.send(JobQuarantined(at=0.0, job=1, reason="an error of ours")), AbortComponent)
     assert len(aborts) == 2
-    told = driver.scheduler.explain(1)
-    assert told is not None
-    assert any("could not be given back in order: IndexError" in line.text for line in story(told))
+    assert any("could not be given back in order: IndexError" in line for line in driver.story(1))
 
 
 def test_a_step_that_raises_keeps_the_job_from_giving_back_nothing_else() -> None:

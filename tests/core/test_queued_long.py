@@ -34,7 +34,7 @@ def test_it_moves_when_patience_is_over_and_the_job_runs_once_in_its_new_place(w
     assert moved(waiting, PATIENCE_S) == [("1.3", "c", 6)]
     assert [abort.token for abort in waiting.all(AbortComponent)] == ["1.1"]
     assert waiting.job(1).places == (("c", 6), ("b", 6))
-    assert waiting.story(1)[-1] == "component 0 moved from a, where it could not start, to c"
+    assert waiting.story(1)[-2] == "component 0 moved from a, where it could not start, to c"
     assert_ledger_balances(waiting.ledger)
     assert waiting.idle("a") == 0, "what is being aborted is held until its end is told"
     assert kind(waiting.ready("1.1"), ReleaseBarrier) == [], "the old one opens nothing"

@@ -45,7 +45,6 @@ from koala.simulator.torture.promises import PromiseBrokenError
 from koala.simulator.torture.restarts import Bodies, KeptRecords, bodies_of, difference
 from koala.simulator.torture.storms import draw_storm
 from koala.simulator.torture.torture import weather
-from koala.words.explanations import story
 from tests.core.test_storm import STEPS_MAX, Storm
 from tests.support.core_driver import (
     CoreDriver,
@@ -494,20 +493,8 @@ def test_a_waiting_job_is_explained_with_the_sites_that_there_are() -> None:
     scheduler = scheduler_of(make_grid({"new": 1, "a": 4}), None, records_of(driver.scheduler))
     explanation = scheduler.explain(1)
     assert explanation is not None
-    assert story(explanation)[-1].text == "no place found (idle: a 4, old 1); it waits in its placement queue"
     assert explanation.refusal is not None
     assert [(shortage.site, shortage.idle) for shortage in explanation.refusal.shortages] == [("new", 0), ("a", 4)]
-
-
-def test_a_long_story_that_was_kept_in_words_stays_as_it_is_at_the_next_restart() -> None:
-    driver = CoreDriver({"a": 4, "b": 4}, files={"f": (30.0, ("b",))})
-    driver.submit(ask(part(3, "a", "f")))
-    before = driver.story(1)
-    restart(driver, make_grid({"b": 4, "a": 4}, files={"f": (30.0, ("b",))}))
-    assert driver.story(1) == before
-    restart(driver)
-    assert driver.story(1) == before
-    assert driver.ledger.sites.sites[1].promised == 3
 
 
 def test_beliefs_follow_their_site_to_its_new_place() -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from koala.core import JobState
-from koala.core.story import JobExplanation
+from koala.core.standing import JobExplanation
 from koala.model.api import Refusal
 from koala.model.messages import SiteReported, StartComponent, Tick
 from koala.model.nodes import NodeClass, NodePool, NodeSize, TaskNeeds
 from koala.model.request import Application, Component, Flexibility, Request
-from koala.words.explanations import story
 from tests.support.core_driver import CoreDriver, ask_total, kind
 from tests.support.core_records import records_of, scheduler_of
 
@@ -279,11 +278,11 @@ def test_a_site_that_has_not_told_of_its_nodes_yet_is_waited_for() -> None:
 def test_the_story_of_a_job_with_gpus_counts_its_tasks() -> None:
     driver = driver_of()
     driver.submit(job(shaped(2, 4, gpus=1, gpu="a100")))
-    told = [entry.text for entry in story(explained(driver, 1))]
+    told = driver.story(1)
     assert told[0] == "submitted: non-fixed request for 2 tasks of 4 processors and 1 a100"
     assert told[1] == "placed: 2 tasks with 2 a100 on a"
     driver.submit(job(shaped(7, 1, gpus=1)))
-    refused = story(explained(driver, 2))[-1].text
+    refused = driver.story(2)[-1]
     assert refused.startswith(
         "no place found (idle processors: a 16, b 16; room for tasks of 1 processor and 1 GPU: a "
     )
@@ -293,5 +292,5 @@ def test_a_site_that_tells_nothing_of_its_nodes_has_no_room_for_gpus_in_the_stor
     driver = CoreDriver({"b": 16}, scan_interval_s=0.0)
     driver.ledger.sites.pools._described[0] = None  # as under a batch system that has not answered yet
     driver.submit(job(shaped(1, 1, gpus=1)))
-    refused = story(explained(driver, 1))[-1].text
+    refused = driver.story(1)[-1]
     assert "room for tasks of 1 processor and 1 GPU: b 0)" in refused

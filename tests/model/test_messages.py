@@ -13,7 +13,7 @@ from koala.model import facts, messages
 from koala.model.checkpoint import CheckpointSource
 from koala.model.dependency import Condition, Dependency
 from koala.model.errors import Fault
-from koala.model.facts import AnyFact, Fact, JobEnded, Turn, TurnEntry
+from koala.model.facts import AnyFact, Fact, JobEnded, LinkBelief, StoryFact, Turn, TurnEntry
 from koala.model.messages import (
     AnyCommand,
     AnyEvent,
@@ -58,6 +58,12 @@ OF_TYPE: dict[typing.Any, st.SearchStrategy[typing.Any]] = {
     float | None: st.none() | times,
     str | None: st.none() | texts,
     tuple[str, ...]: st.lists(texts, max_size=3).map(tuple),
+    tuple[int, ...]: st.lists(counts, max_size=3).map(tuple),
+    Condition: st.sampled_from(Condition),
+    tuple[LinkBelief, ...]: st.lists(
+        st.builds(LinkBelief, source=texts, target=texts, bytes_per_s=times, rates=counts, latency_s=times),
+        max_size=2,
+    ).map(tuple),
     MadeOutput: made_outputs,
     tuple[MadeOutput, ...]: st.lists(made_outputs, max_size=2).map(tuple),
     tuple[JobOutput, ...]: st.lists(
@@ -167,7 +173,7 @@ def test_the_unions_name_every_message_that_the_module_defines() -> None:
     assert {kind for kind in defined if issubclass(kind, Event)} - {Event, messages.Wish} == set(EVENTS)
     assert {kind for kind in defined if issubclass(kind, Command)} - {Command, LastingCommand} == set(COMMANDS)
     defined = [value for value in vars(facts).values() if isinstance(value, type)]
-    assert {kind for kind in defined if issubclass(kind, Fact)} - {Fact} == set(FACTS)
+    assert {kind for kind in defined if issubclass(kind, Fact)} - {Fact, StoryFact} == set(FACTS)
 
 
 def test_a_turn_tells_what_must_be_performed_from_what_has_happened() -> None:

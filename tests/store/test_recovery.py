@@ -51,6 +51,21 @@ def test_pruning_leaves_the_outbox_and_the_newest_entry(store: Store) -> None:
     assert found.outbox == (started(3),)
 
 
+def test_pruning_leaves_the_first_and_the_last_entries_about_a_job_that_lives(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recording, "STORY_FIRST_KEPT", 2)
+    monkeypatch.setattr(recording, "STORY_LAST_KEPT", 3)
+    jobs = (job_row(1), job_row(2, state="done", ended_at=9.0))
+    entries = tuple(started(seq, 1 + seq % 2) for seq in range(1, 21))
+    store.record(Batch(entries=(*entries, started(21, 3), tick(22), tick(23)), jobs=jobs))
+    assert not store.prune_journal(100)
+    assert [each.seq for each in store.journal()] == [2, 4, 16, 18, 20, 23]
+    store.record(Batch(jobs=(job_row(1, state="done", ended_at=24.0),)))
+    assert not store.prune_journal(100)
+    assert [each.seq for each in store.journal()] == [23]
+
+
 def test_one_call_prunes_no_more_than_its_limit_and_says_whether_there_is_more(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

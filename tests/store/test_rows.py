@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 from sqlalchemy import text
 
 from koala.core.lifecycle import JobState
 from koala.model.facts import JobEnded
 from koala.model.messages import AbortComponent, JobOutcome, ReleaseBarrier, TransferEnded
-from koala.store import Batch, ChosenJobs, Store
+from koala.store import Batch, ChosenJobs, Store, queries
+from koala.store.rows import StoryRows
 from tests.support.past_the_store import engine_of
 from tests.support.store_samples import (
     REQUEST,
@@ -361,6 +363,20 @@ def test_the_journal_of_a_job_has_its_entries_only(store: Store) -> None:
     assert [each.seq for each in store.journal(job=1, after=1)] == [4]
     assert store.journal(job=3) == []
     assert store.journal(job=FAR) == []
+
+
+def test_the_story_of_a_job_has_its_entries_of_some_types_and_of_very_many_the_first_and_the_last(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store.record(Batch(entries=(submitted(1, 1), started(2, 2), *(started(seq, 1) for seq in range(3, 33)))))
+    assert store.story(1, ["JobSubmitted"]) == StoryRows([submitted(1, 1)])
+    assert [each.seq for each in store.story(1, ["StartComponent"]).first] == list(range(3, 33))
+    assert store.story(2, ["JobSubmitted"]) == StoryRows([])
+    monkeypatch.setattr(queries, "STORY_ENTRIES_MAX", 20)
+    found = store.story(1, ["StartComponent"])
+    assert [each.seq for each in found.first] == [3, 4]
+    assert found.left_out == 10
+    assert [each.seq for each in found.last] == list(range(15, 33))
 
 
 def test_an_owner_sees_the_entries_of_its_jobs_and_of_no_job(store: Store) -> None:

@@ -135,6 +135,7 @@ QUESTIONS: dict[str, Callable[[Store], object]] = {
     "file": lambda store: store.file("b"),
     "journal": lambda store: store.journal(after=5),
     "journal of a job": lambda store: store.journal(job=5),
+    "story of a job": lambda store: store.story(5, ["StartComponent", "JobSubmitted"]),
     "journal of an owner": lambda store: store.journal(owner="ann", after=5),
     "reports": lambda store: store.site_reports("delft", 1.0, 2.0),
     "token": lambda store: store.token_by_hash("x"),

@@ -14,7 +14,7 @@ from koala.core.lifecycle import GIVEN_BACK, IN_CLAIMING_QUEUE
 from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
 from koala.core.state.site_belief import Trust
-from koala.model.facts import JobEnded, TurnEntry
+from koala.model.facts import JobEnded, StoryFact, TurnEntry
 from koala.model.grid import Grid, Link, Links, Network, SchedulerParameters, Site, StoredFile
 from koala.model.messages import (
     AnyEvent,
@@ -35,7 +35,7 @@ from koala.model.messages import (
 from koala.model.request import Component, Flexibility, InputFile, InputMode, Priority, Request
 from koala.policies import Catalogue
 from koala.simulator.torture.restarts import KeptRecords, bodies_of
-from koala.words.explanations import story
+from koala.words.stories import Stories, ToldEntry, story
 
 BYTES_PER_S = 1_000_000
 EVENTS_MAX = 10_000
@@ -124,6 +124,7 @@ class CoreDriver:
         self.ledger = self.scheduler.ledger
         self.now = 0.0
         self.log: list[tuple[float, TurnEntry]] = []
+        self.stories = Stories()
         self._next_job = 1
 
     # ------------------------------------------------------------------------------------- driving
@@ -131,7 +132,9 @@ class CoreDriver:
     def send(self, event: AnyEvent) -> list[TurnEntry]:
         """Hand one event over; note the commands."""
         self.now = max(self.now, event.at)
-        commands = self.scheduler.handle(event).entries
+        turn = self.scheduler.handle(event)
+        self.stories.add(event, turn)
+        commands: list[TurnEntry] = [entry for entry in turn.entries if not isinstance(entry, StoryFact)]
         if self.kept.scheduler is not self.scheduler:  # the test has restarted it
             self.kept = KeptRecords(self.scheduler)
             self.kept.bodies = bodies_of(self.scheduler)
@@ -247,9 +250,13 @@ class CoreDriver:
         return view.idle[view.index[site]]
 
     def story(self, job: int) -> list[str]:
-        explanation = self.scheduler.explain(job)
-        assert explanation is not None
-        return [line.text for line in story(explanation)]
+        """What happened to the job, line by line."""
+        return [line.text for line in self.told(job)]
+
+    def told(self, job: int) -> list[ToldEntry]:
+        """The same with the times."""
+        known = self.job(job)
+        return story(known.described, known.submitted_at, self.stories.lines[job], owner=known.submitter)
 
 
 # ------------------------------------------------------------------------------- what must always hold

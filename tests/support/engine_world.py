@@ -23,6 +23,8 @@ from koala.model.request import Application, Component, InputFile, Request
 from koala.policies import Catalogue
 from koala.sites import LocalSite, Stream
 from koala.store import Batch, Store, StoredJob, StoreError
+from koala.words.facts import STORY_KINDS
+from koala.words.stories import story
 from tests.support.live_sites import left_no_process
 from tests.support.local_areas import local_areas
 
@@ -85,6 +87,13 @@ class EngineWorld:
             assert row.ended_at is not None, f"job {job} is {row.state} since {row.since}"
             rows.append(row)
         return rows
+
+    def story(self, job: int) -> list[str]:
+        """What is on record of what happened to a job."""
+        request = self.store.request(job)
+        assert request is not None
+        lines = [(line.at, line.body) for line in self.store.story(job, STORY_KINDS).first]
+        return [line.text for line in story(request, 0.0, lines)]
 
     async def run(self, request: Request) -> StoredJob:
         """Submit a job and see its end."""

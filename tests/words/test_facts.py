@@ -9,7 +9,9 @@ import pytest
 
 from koala.model.dependency import Dependency
 from koala.model.facts import (
+    AnyStoryFact,
     ElementMade,
+    FileArrived,
     JobEnded,
     JobHeld,
     JobPlaced,
@@ -64,7 +66,7 @@ from koala.model.messages import (
 from koala.model.outputs import JobOutput, MadeOutput
 from koala.model.request import Component, Priority, Request
 from koala.model.task_graph import SpawnedTasks
-from koala.words.facts import sentence
+from koala.words.facts import STORY_KINDS, sentence
 from koala.words.phrases import NAMES_MAX, TEXT_CHARACTERS_MAX
 
 FIRST, SECOND = "7.1", "7.2"
@@ -221,6 +223,7 @@ EXAMPLES: list[tuple[Any, str]] = [
     (ElementMade(job=9, array=7, index=3), "element 3 of array 7 is job 9"),
     (JobUnheld(job=7), "nothing keeps job 7 back any more"),
     (SiteDistrusted(site="A", reason="5 errors in a row"), "A is not trusted for a while: 5 errors in a row"),
+    (FileArrived(job=7, file="in", site="A"), "job 7: file in arrived on A"),
     (ENDED, "job 7 is done"),
     (msgspec.structs.replace(ENDED, outcome=JobOutcome.FAILED, reason="no place"), "job 7 failed: no place"),
     (msgspec.structs.replace(ENDED, outcome=JobOutcome.CANCELLED, reason="cancelled"), "job 7 is cancelled"),
@@ -234,7 +237,9 @@ def test_each_message_is_told_in_a_sentence(body: Any, words: str) -> None:
 
 def test_no_message_is_without_a_sentence() -> None:
     told = {type(body) for body, _ in EXAMPLES}
-    assert told == {*get_args(AnyEvent), *get_args(TurnEntry)}
+    of_stories = {*get_args(AnyStoryFact)}
+    assert told == {*get_args(AnyEvent), *get_args(TurnEntry)} - of_stories | {FileArrived}
+    assert {kind.__name__ for kind in of_stories} <= STORY_KINDS
 
 
 @pytest.mark.parametrize("outcome", Outcome)

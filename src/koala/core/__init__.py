@@ -4,7 +4,7 @@ from koala.core.lifecycle import HandlingError, JobState
 from koala.core.records.loading import DamagedRecord, KnownJob, RecordsError
 from koala.core.records.record import Kind, Record
 from koala.core.scheduler import Scheduler
-from koala.core.story import JobExplanation, StoryEntry
+from koala.core.standing import JobExplanation
 
 __all__ = [
     "DamagedRecord",
@@ -16,5 +16,4 @@ __all__ = [
     "Record",
     "RecordsError",
     "Scheduler",
-    "StoryEntry",
 ]

@@ -21,6 +21,7 @@ from koala.core.state.site_belief import Trust
 from koala.core.state.sites import Sites
 from koala.core.state.timers import Alarm
 from koala.core.state.transfers import Transfers
+from koala.model.facts import ClaimPutOff, ComponentMoved, Preempts, TransfersExpected
 from koala.model.messages import Token
 from koala.model.nodes import NodePool
 from koala.policies.interface import places_at, replace_one
@@ -228,7 +229,7 @@ class JobClaiming:
         closed = self.ending.avoidance.closed_since(job)
         plan = plan_claim(job, ledger.sites, ledger.transfers, threshold=threshold, now=ledger.now, closed=closed)
         if not plan.enough:
-            job.tell(ledger.now, "too_few_startable")
+            ledger.story.append(ClaimPutOff(job=job.id))
         for component, site in plan.replace:
             self._move(job, component, site)
         for component, victims in plan.preempt:
@@ -345,23 +346,24 @@ class JobClaiming:
         ledger.sites.promise(site, size, job)
         if before not in sites:
             ledger.sites.leave(before, job)
-        job.tell(ledger.now, "moved", component, before, site)
+        source, target = ledger.names[before], ledger.names[site]
+        ledger.story.append(ComponentMoved(job=job.id, component=component, source=source, target=target))
         if job.demand.has_files:
             self.staging.redirect(job, component)
             needed = {(placed.transfers[key].source, key[2]): None for key in placed.needs[component]}
             believed = ledger.forecasts.believed(needed)
             if believed:
-                job.tell(ledger.now, "believed_links", believed)
+                ledger.story.append(TransfersExpected(job=job.id, links=believed))
 
     def _preempt(self, job: Job, component: int, victims: list[Job]) -> None:
         """The victims return to their queue; what they free is kept for the component."""
         ledger = self.ledger
         site, size = job.placed.at(component)
         ledger.sites.earmark(site, component, size, job)
-        job.tell(ledger.now, "preempts", component, site, tuple(victim.id for victim in victims))
+        name, numbers = ledger.names[site], tuple([victim.id for victim in victims])
+        ledger.story.append(Preempts(job=job.id, victims=numbers, component=component, site=name))
         for victim in victims:
-            victim.tell(ledger.now, "preempted", job.id, site)
-            self._send_back(victim, job, f"preempted by high-priority job {job.id} on {ledger.names[site]}")
+            self._send_back(victim, job, f"preempted by high-priority job {job.id} on {name}")
 
     def _send_back(self, victim: Job, job: Job, reason: str) -> None:
         self.ledger.current_jobs = (victim,)

@@ -14,7 +14,7 @@ from koala.core.lifecycle import JobState
 from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
 from koala.core.state.timers import Alarm
-from koala.model.facts import OutputRegistered
+from koala.model.facts import OutputRegistered, OutputsAwaited
 from koala.model.messages import CollectOutputs, OutputsCollected
 from koala.model.outputs import MadeOutput, output_name
 from koala.model.request import JobId
@@ -38,7 +38,8 @@ class OutputCollecting:
         """The last component of a run has returned success."""
         self.ending.give_back(job)
         job.move(JobState.COLLECTING)
-        job.tell(self.ledger.now, "collecting", tuple(sorted(self._where(job, job.run.workspaces))))
+        where = sorted(self._where(job, job.run.workspaces))
+        self.ledger.story.append(OutputsAwaited(job=job.id, sites=tuple([self.ledger.names[site] for site in where])))
         self._order(job)
 
     def _where(self, job: Job, components: Iterable[int]) -> set[int]:
@@ -119,15 +120,10 @@ class OutputCollecting:
 
     def _register(self, job: Job) -> None:
         """What was collected is in the catalogue from now on, also of a job that fails for what was not."""
-        ledger = self.ledger
         for component, outputs in sorted(job.run.collected.items()):
             site = job.placed.spots.sites[component]
             for output in outputs:
                 self._register_one(job, component, site, output)
-            if outputs:
-                job.tell(
-                    ledger.now, "collected", component, site, len(outputs), sum(each.size_bytes for each in outputs)
-                )
 
     def _register_one(self, job: Job, component: int, site: int, output: MadeOutput) -> None:
         ledger = self.ledger
@@ -154,5 +150,4 @@ class OutputCollecting:
         for job in [job for job in ledger.jobs.values() if job.state is JobState.COLLECTING]:
             if index in self._where(job, job.run.workspaces):
                 ledger.current_jobs = (job,)
-                job.tell(ledger.now, "site_lost", index, reason)
                 self.ending.back_to_queue(job, f"{ledger.names[index]} is lost, and with it what the job made there")

@@ -13,7 +13,7 @@ from koala.core.state.job import ComponentClaim, Job, JobPlaces
 from koala.core.state.ledger import ENDED_KEPT, Ledger, first_given, tries_in_words
 from koala.core.state.timers import Alarm
 from koala.model.dependency import DEPENDENCIES_TOLD_MAX, Dependency
-from koala.model.facts import JobEnded, JobHeld, JobRequeued
+from koala.model.facts import AskedToSave, ElementCancelled, FailsAlone, JobEnded, JobHeld, JobRequeued, NotGivenBack
 from koala.model.messages import AbortComponent, AskCheckpoint, EndedJob, JobOutcome, Token
 from koala.model.request import JobId
 
@@ -54,11 +54,10 @@ class JobEnding:
             step, least = ledger.parameters.claim_fraction_step, ledger.parameters.claim_fraction_min
             job.claim_fraction = max(least, job.claim_fraction - step)
         job.claiming_tries_in_row = 0
-        job.tell(ledger.now, "returned", reason)
+        ledger.facts.append(JobRequeued(job=job.id, reason=reason))
         savers = [claim for claim in job.claims if is_saving(claim)]
         if savers:
-            job.tell(ledger.now, "asked_to_save", len(savers), grace_s(savers[0]))
-        ledger.facts.append(JobRequeued(job=job.id, reason=reason))
+            ledger.story.append(AskedToSave(job=job.id, components=len(savers), grace_s=grace_s(savers[0])))
         if ran:
             job.move(_UNWINDING)
             job.run.outstanding = sum(not claim.fenced for claim in job.claims)
@@ -121,8 +120,7 @@ class JobEnding:
         """A site does not take a component, nor others of this user, and those of other users start there: the job
         goes elsewhere, but not for ever."""
         ledger, site = self.ledger, self.ledger.names[claim.site]
-        job.tell(ledger.now, "not_taken", claim.component, claim.site, reason)
-        job.tell(ledger.now, "alone", claim.site)
+        ledger.story.append(FailsAlone(job=job.id, site=site))
         reason = f"{site} did not take a component: {reason}"
         if not self.failed_at_site(job, reason):
             self.avoidance.failed_at(job, site)
@@ -143,7 +141,7 @@ class JobEnding:
         job.ended_at = ledger.now
         if state is _DONE and ledger.plans_made and job.started_at is not None:
             ledger.note_run(job.submitter, ledger.now - job.started_at, job.request.name)
-        job.tell(ledger.now, "ended", state, reason)
+        job.why = reason
         if job.broke_at is not None:
             ledger.sites.forget(job.id)
         ledger.remove(job)
@@ -210,7 +208,7 @@ class JobEnding:
         position, elements = job_id - array.id - 1, array.elements
         if position >= elements.made and position not in elements.not_done:
             elements.note_not_done(position, str(JobOutcome.CANCELLED))
-            array.tell(self.ledger.now, "element_cancelled", job_id, asked_by)
+            self.ledger.story.append(ElementCancelled(job=array.id, element=job_id, by=asked_by))
             if job_id in self.ledger.dependents:
                 self.ledger.note_dependency(EndedJob(job=job_id, outcome=JobOutcome.CANCELLED, started=False))
 
@@ -222,16 +220,6 @@ class JobEnding:
         job.stop_timer()
         self.is_not_ahead(job)
         job.move(JobState.HELD)
-        told = tuple(job.waits_for[:DEPENDENCIES_TOLD_MAX])
-        job.tell(
-            ledger.now,
-            "kept_back",
-            job.held,
-            told,
-            job.begins_at is not None,
-            len(job.waits_for) - len(told),
-            job.held_by,
-        )
         if job.begins_at is not None:
             job.timer = ledger.timers.set(job.begins_at, Alarm.BEGINS, job.id)
         self.tell_held(job)
@@ -279,14 +267,14 @@ class JobEnding:
             try:
                 give_back()
             except Exception as error:
-                job.tell(at, "not_given_back", repr(error))
+                self.ledger.story.append(NotGivenBack(job=job.id, error=repr(error)))
         job.stop_timer()
         self._forget_places(job)
         job.asks = None
         job.avoiding = ()
         job.rest_s = 0.0
         job.move(JobState.QUARANTINED)
-        job.tell(at, "quarantined", reason)
+        job.why = reason
 
     def _is_in_line(self, job: Job) -> bool:
         if job.state is not _WAITING or job.asks is None:

@@ -18,7 +18,7 @@ from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
 from koala.core.state.timers import Alarm
 from koala.model.dependency import NEVER_COMES, Condition, in_words
-from koala.model.facts import JobUnheld
+from koala.model.facts import BeginTimeCame, DependencyCame, JobUnheld
 from koala.model.messages import ChangeAsked, EndedJob, HoldAsked, JobOutcome, JobSubmitted, RestartAsked, UnholdAsked
 from koala.model.request import GraphJob, JobId, Priority, Request
 
@@ -113,7 +113,7 @@ class JobHolding:
                 self._end_broken(job, condition, became.job, became)
                 return
             if met:
-                job.tell(ledger.now, "has_come", condition, became.job)
+                ledger.story.append(DependencyCame(job=job.id, condition=condition, other=became.job))
             else:
                 open_still.append((condition, became.job))
         if len(open_still) < len(asked):
@@ -134,7 +134,7 @@ class JobHolding:
         self.ledger.current_jobs = (job,)
         job.timer = None
         job.begins_at = None
-        job.tell(self.ledger.now, "its_time")
+        self.ledger.story.append(BeginTimeCame(job=job_id))
         self._review(job)
 
     def _review(self, job: Job) -> None:
@@ -146,7 +146,6 @@ class JobHolding:
             return
         job.stop_timer()
         job.move(JobState.WAITING)
-        job.tell(self.ledger.now, "let_go")
         self.ledger.facts.append(JobUnheld(job=job.id))
         if job.spec is not None:
             self.unfold_later(job)
@@ -183,7 +182,6 @@ class JobHolding:
             self.ending.back_to_queue(job, f"held{job.held_by}", lower=False)
         elif job.state in (JobState.HELD, JobState.QUARANTINED, JobState.UNWINDING):
             job.hold(job.asked_by(event))
-            job.tell(self.ledger.now, "held", job.held_by)
             if job.state is JobState.HELD:
                 self.ending.tell_held(job)
 
@@ -208,7 +206,6 @@ class JobHolding:
         waits = job.state is JobState.WAITING
         if event.walltime_s is not None and event.walltime_s != job.walltime_s:
             job.changed_walltime_s = event.walltime_s
-            job.tell(ledger.now, "walltime_changed", event.walltime_s, job.asked_by(event))
             if waits:
                 ledger.drop_plan(job)
                 ledger.change_demand(job, job.demand)
@@ -221,7 +218,6 @@ class JobHolding:
             job.arrival = -1  # its number in one line means nothing in the other
             job.changed_priority = event.priority
             job.high = event.priority is Priority.HIGH
-            job.tell(ledger.now, "priority_changed", str(event.priority), job.asked_by(event))
             if job.spec is None:
                 ledger.queue_of(job).note_arrival(job)
             if waits:
@@ -232,7 +228,6 @@ class JobHolding:
         if job is None or not job.held:
             return
         job.held, job.held_by = False, ""
-        job.tell(self.ledger.now, "unheld", job.asked_by(event))
         self._review(job)
 
 

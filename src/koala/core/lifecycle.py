@@ -127,11 +127,10 @@ class StateCounts:
 
 
 class InvalidTransitionError(RuntimeError):
-    """The core tried to move a job where the table has no way: a defect of ours, shown with the job's story."""
+    """The core tried to move a job where the table has no way: a defect of ours."""
 
-    def __init__(self, job: JobId, state: JobState, target: JobState, story: Sequence[str]) -> None:
-        told = "\n".join(f"  {line}" for line in story)
-        super().__init__(f"job {job} cannot go from {state} to {target}; its story:\n{told}")
+    def __init__(self, job: JobId, state: JobState, target: JobState) -> None:
+        super().__init__(f"job {job} cannot go from {state} to {target}")
         self.job = job
         self.state = state
         self.target = target

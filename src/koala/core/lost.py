@@ -107,7 +107,6 @@ class SiteLoss:
         why = f"{site.name} is lost: {reason}"
         for job in {claim.job.id: claim.job for claim in held if not claim.aborting}.values():
             ledger.current_jobs = (job,)
-            job.tell(ledger.now, "site_lost", index, reason)
             here = [claim for claim in held if claim.job is job and not claim.aborting]
             if job.joining and all(claim.phase is not ComponentPhase.RUNNING for claim in here):
                 ledger.follow_ups.add(

@@ -19,11 +19,22 @@ from koala.core.staging import JobStaging
 from koala.core.state.encoded import INFINITY
 from koala.core.state.follow_ups import Work
 from koala.core.state.job import Job, JobPlaces
-from koala.core.state.ledger import Ledger, tries_in_words
+from koala.core.state.ledger import UNTOLD, Ledger, tries_in_words
 from koala.core.state.queues.placement import PlacementQueue
 from koala.core.state.queues.scan import Found, scan
 from koala.core.state.timers import Alarm
-from koala.model.facts import ElementMade, JobPlaced, JobRequeued
+from koala.model.facts import (
+    ClaimsEarly,
+    ElementMade,
+    JobPlaced,
+    JobRefused,
+    JobRequeued,
+    KeptForPlans,
+    LinkBelief,
+    Preempts,
+    SitesClosed,
+    TransfersExpected,
+)
 from koala.model.messages import JobOutcome, JobSubmitted, RequeueAsked
 from koala.model.request import JobId, Request
 from koala.policies import Catalogue, Form, Policy, PolicyError, UnknownPolicyError, UnknownSiteError
@@ -101,7 +112,7 @@ class JobPlacing:
             return
         if event.defect:
             job.move(JobState.QUARANTINED)
-            job.tell(event.at, "quarantined", event.defect)
+            job.why = event.defect
             return
         kept_back = job.is_kept_back
         if ledger.plans_made and not kept_back and array is None:
@@ -158,9 +169,10 @@ class JobPlacing:
         queue.passed_generation = sites.generation
         job.refused = sites.seen_now()
         if kept is None:
-            job.tell(ledger.now, "refused", *self._room_for_tasks(job))
+            if ledger.story is not UNTOLD:
+                ledger.story.append(self._refusal(job))
         else:
-            job.tell(ledger.now, "kept_for_plans")
+            ledger.story.append(KeptForPlans(job=job.id))
         if ledger.placement_tries_max(job) == 1:
             self._out_of_tries(job)
         else:
@@ -170,15 +182,15 @@ class JobPlacing:
             if job.high and self.preemption.on:
                 self._preempt_for(job)
 
-    def _room_for_tasks(self, job: Job) -> tuple[tuple[int, ...], ...]:
-        """For how many of its tasks each site has room, where these are more than processors."""
-        if not job.demand.groups:
-            return ()  # as nearly all
+    def _refusal(self, job: Job) -> JobRefused:
+        """What is idle, and for how many of its tasks each site has room where these are more than processors."""
+        view = self.ledger.sites.view
+        idle = tuple(zip(view.names, view.idle, strict=True))
         shape = next((part.shape for part in job.request.components if part.shape is not None), None)
         if shape is None:
-            return ()
-        view = self.ledger.sites.view
-        return (tuple(Room(view.idle, view).places(shape)),)
+            return JobRefused(job=job.id, idle=idle)
+        room = tuple(zip(view.names, Room(view.idle, view).places(shape), strict=True))
+        return JobRefused(job=job.id, idle=idle, shape=str(shape), room=room)
 
     def _others_come_first(self, queue: PlacementQueue) -> bool:
         """Where plans are made: whether jobs wait that something may have come free for since they were tried."""
@@ -209,7 +221,8 @@ class JobPlacing:
         sites, most = ledger.sites, ledger.sites.most()
         closed = sites.closed_to(job.request, guest=job.guest)
         for each in closed:
-            job.tell(ledger.now, each.word, *([each.program] if each.program else []), each.sites)
+            named = tuple([ledger.names[index] for index in each.sites])
+            ledger.story.append(SitesClosed(job=job.id, sites=named, reason=each.reason))
         if can_ever_fit(job.demand, most, sites.view):
             return False
         if not can_ever_fit(self.demand_of(job.request), most, sites.view):
@@ -295,7 +308,6 @@ class JobPlacing:
         job.join_array(array)
         ledger.add(job)
         ledger.current_jobs = (job,)
-        job.tell(ledger.now, "element_of", index, array.id)
         ledger.facts.append(ElementMade(job=job.id, array=array.id, index=index))
         return job
 
@@ -350,7 +362,6 @@ class JobPlacing:
             job.hold(asked_by)
         reason = f"put back from quarantine{asked_by}"
         job.move(JobState.WAITING)
-        job.tell(ledger.now, "requeued", asked_by)
         ledger.facts.append(JobRequeued(job=job.id, reason=reason))
         if job.is_kept_back:
             self.ending.keep_back(job)
@@ -415,17 +426,17 @@ class JobPlacing:
             self._unfold(array, self._join_scan)
         self.ledger.current_jobs = ()
 
-    def _tell_links(self, job: Job) -> None:
-        """What was believed of the links that decided: those that its files come over, and, under a policy that goes
+    def _believed_links(self, job: Job) -> tuple[LinkBelief, ...]:
+        """What is believed of the links that decided: those that its files come over, and, under a policy that goes
         by the network, those between its sites."""
+        if not self.ledger.forecasts.series:
+            return ()
         placed = job.placed
         links = {(transfer.source, transfer.key[2]): None for transfer in placed.transfers.values()}
         deciding = job.demand.policy if job.demand.bounds is not None else job.demand.rule
         if deciding.form in (Form.NETWORK, Form.FLEXIBLE_NETWORK):
             links |= dict.fromkeys(combinations(sorted(set(placed.spots.sites)), 2))
-        believed = self.ledger.forecasts.believed(links)
-        if believed:
-            job.tell(self.ledger.now, "believed_links", believed)
+        return self.ledger.forecasts.believed(links)
 
     def _policy_broke(self, job: Job, error: PolicyError) -> None:
         self.ledger.current_jobs = (job,)
@@ -452,9 +463,7 @@ class JobPlacing:
             self.ending.leave_placement_queue(job, placed=True)
             self.preemption.note(job, victims)
             numbers = tuple(victim.id for victim in victims.jobs)
-            job.tell(ledger.now, "preempts_for_places", numbers, victims.lost_s)
-            for victim in victims.jobs:
-                victim.tell(ledger.now, "preempted_for_places", job.id)
+            ledger.story.append(Preempts(job=job.id, victims=numbers, lost_s=victims.lost_s))
             self._place(job, victims.spots, victims.jobs)
             self._unfold_later(job)
         ledger.current_jobs = ()
@@ -468,7 +477,7 @@ class JobPlacing:
             plan, until = job.planned, self.early.until(job)
             self.ending.leave_placement_queue(job, placed=True)
             self.early.note(job, until)
-            job.tell(ledger.now, "claims_early", until - ledger.now)
+            ledger.story.append(ClaimsEarly(job=job.id, within_s=until - ledger.now))
             self._place(job, plan.spots, start_at=plan.at, early_until=until)
             self._unfold_later(job)
         ledger.current_jobs = ()
@@ -509,10 +518,10 @@ class JobPlacing:
         job.move(_PLACED)
         if job.ahead:
             self.ending.is_not_ahead(job)
-        job.tell(now, "placed", spots.sites, spots.sizes, transfer_s)
-        if ledger.forecasts.series:
-            self._tell_links(job)
         ledger.facts.append(JobPlaced(job=job.id, places=placed.places))
+        links = self._believed_links(job)
+        if transfer_s > 0 or links:
+            ledger.story.append(TransfersExpected(job=job.id, transfer_s=transfer_s, links=links))
         if transfer_s > 0 and start_at is None:
             for site, size in zip(spots.sites, spots.sizes, strict=True):
                 ledger.sites.promise(site, size, job)

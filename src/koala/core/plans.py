@@ -22,6 +22,7 @@ from koala.core.state.ledger import Ledger
 from koala.core.state.nodes.left_by_plans import has_places
 from koala.core.state.queues.placement import PlacementQueue
 from koala.core.state.reservations import PlanFinder, Reservation, fits
+from koala.model.facts import JobPlanned, PlanLost, PlanPutOff
 from koala.model.request import JobId, Priority, Request
 from koala.policies.interface import Demand, Spots, try_place
 
@@ -410,7 +411,7 @@ class JobPlans:
         found = finder.earliest(job.demand, walltime_s, INFINITY if kept is None else kept[0]) or kept
         if found is None:
             if job.plan is not None:
-                job.tell(ledger.now, "plan_lost", self._why_late(job.plan.at))
+                ledger.story.append(PlanLost(job=job.id, reason=self._why_late(job.plan.at)))
                 ledger.drop_plan(job)
                 self._set_reserved([each for each in self._reserved if each.job is not job])
             return False
@@ -454,17 +455,17 @@ class JobPlans:
 
     def _tell(self, job: Job, at: float, spots: Spots) -> float:
         """Put the plan into the story of the job if that is worth a line; the time that the story says then."""
-        now = self.ledger.now
+        ledger = self.ledger
         if job.first_plan_at is None:
             job.first_plan_at = at
-            if self.ledger.first_planned is not None:
-                self.ledger.first_planned.append(job.id)
+            if ledger.first_planned is not None:
+                ledger.first_planned.append(job.id)
         if job.plan is None:
-            job.tell(now, "planned", at, spots.sites, spots.sizes)
+            ledger.story.append(JobPlanned(job=job.id, within_s=at - ledger.now, places=ledger.places(spots)))
             return at
         told_at = job.plan.told_at
         if at > told_at + SLACK_S:
-            job.tell(now, "put_off", told_at, at, self._why_late(told_at))
+            ledger.story.append(PlanPutOff(job=job.id, by_s=at - told_at, reason=self._why_late(told_at)))
             return at
         return min(at, told_at)
 

@@ -23,6 +23,7 @@ from koala.core.state.site_belief import ERROR_CHARACTERS_MAX
 from koala.core.state.timers import Alarm
 from koala.model.checkpoint import CheckpointSource
 from koala.model.errors import Fault
+from koala.model.facts import Blamed, SiteTrusted, TrafficKnown
 from koala.model.launch import BARRIER_TIMEOUT_S_MAX
 from koala.model.messages import (
     NEVER_HELD,
@@ -103,7 +104,6 @@ class JobRunning:
             excluded = self.exclusions.of_claim(job, claim)
         if excluded:
             claim.kept_off = True
-            job.tell(ledger.now, "not_on_nodes", site, excluded)
         ledger.commands.append(
             StartComponent(
                 job=job.id,
@@ -156,7 +156,6 @@ class JobRunning:
         """Every component is claimed: the barrier has until the deadline to fill."""
         ledger, placed = self.ledger, job.placed
         job.move(_STARTING)
-        job.tell(ledger.now, "claimed")
         if job.request.communication is not None:
             ledger.links.observe(job)
         if ledger.plans_made:
@@ -198,7 +197,8 @@ class JobRunning:
         run.sent[claim.component] = max(event.sent_bit_s, event.received_bit_s), event.elapsed_s
         run.unmeasured.pop(claim.component, None)
         if self.ledger.links.measure(job, self.ledger.now):
-            job.tell(self.ledger.now, "traffic", sent_between_sites_bit_s(job, job.placed.measured_bit_s or 0.0))
+            sent_bit_s = sent_between_sites_bit_s(job, job.placed.measured_bit_s or 0.0)
+            self.ledger.story.append(TrafficKnown(job=job.id, bit_s=sent_bit_s))
 
     def on_accepted(self, event: ComponentAccepted) -> None:
         claim = self.ledger.claims.get(event.token)
@@ -277,7 +277,6 @@ class JobRunning:
         placed.early_until = None
         if ledger.plans_made:
             self._expect_end(job, ledger.now)
-        job.tell(ledger.now, "started")
         if ledger.dependents:
             ledger.note_turn(job, None)
         if job.array and job.runs == 1:
@@ -424,7 +423,7 @@ class JobRunning:
             ledger.changes.sites[claim.site] = None
         done = outcome is _DONE
         if done and claim.phase is _CLAIM_RUNNING and sites.success(claim.site, job.id):
-            job.tell(ledger.now, "site_back", claim.site)
+            ledger.story.append(SiteTrusted(job=job.id, site=site.name))
         if claim.aborting:
             self.ending.let_go(claim)
         elif done and job.state is _RUNNING and claim.phase is _CLAIM_RUNNING:
@@ -518,11 +517,10 @@ class JobRunning:
         if ran and unknown:
             self.blame.component_broke(job, claim)
         self._given_back(job, claim)
-        job.tell(ledger.now, "component_failed", claim.component, claim.site, f"{reason}{said}")
         reason = f"component {claim.component} failed on {ledger.names[claim.site]}: {reason}"
         if blamed:
             if not blamed_before:
-                job.tell(ledger.now, "to_blame", job.to_blame)
+                ledger.story.append(Blamed(job=job.id, reason=job.to_blame))
             reason = f"{reason}; the job itself is to blame, as {job.to_blame}"
             over = self.ending.failed_by_itself(job, reason, said)
         else:
@@ -547,7 +545,7 @@ class JobRunning:
         else:
             return False
         for index in sites.pardon(job):
-            job.tell(self.ledger.now, "site_back", index)
+            self.ledger.story.append(SiteTrusted(job=job.id, site=self.ledger.names[index]))
         return True
 
     def _bar(self, job: Job, claim: ComponentClaim, reason: str) -> None:
@@ -560,7 +558,6 @@ class JobRunning:
             self.ending.back_to_queue(job, why, lower=False)
             return
         job.barred = {**job.barred, site: reason}
-        job.tell(ledger.now, "unsuitable", claim.component, claim.site, reason)
         job.asks = job.demand.barring((claim.site,))
         if not can_ever_fit(job.demand, ledger.sites.most(), ledger.sites.view):
             reasons = "; ".join(f"{name} will never run it: {why}" for name, why in job.barred.items())
@@ -574,7 +571,6 @@ class JobRunning:
         if not self.exclusions.allow_all(job, claim) and can_ever_fit(other, sites.most(), sites.view):
             job.barred = {**job.barred, ledger.names[claim.site]: reason}
             job.asks = other
-            job.tell(ledger.now, "unsuitable", claim.component, claim.site, reason)
 
     def _given_back(self, job: Job, claim: ComponentClaim) -> None:
         """While the job is still in the claiming queue, a component without a claim counts as promised."""
@@ -586,7 +582,6 @@ class JobRunning:
         ledger = self.ledger
         code = "" if event.exit_code is None else f" with exit code {event.exit_code}"
         reason, said = f"component {claim.component} failed on {ledger.names[claim.site]}{code}", said_last(event)
-        job.tell(ledger.now, "component_failed", claim.component, claim.site, f"the application ended{code}{said}")
         word = last_word(job.request, event.exit_code)
         if word is None and event.exit_code is not None and claim.phase is _CLAIM_RUNNING:
             self.blame.application_failed(job, claim, event.exit_code, event.nodes)
@@ -602,7 +597,6 @@ class JobRunning:
         """The component cannot run, by the job's own fault or that of whoever removed what it needs."""
         site, said = self.ledger.names[claim.site], said_last(event)
         reason = event.reason or str(event.outcome)
-        job.tell(self.ledger.now, "component_failed", claim.component, claim.site, f"{reason}{said}")
         if not self.ending.failed_by_itself(job, f"component {claim.component} failed on {site}: {reason}", said):
             self.ending.avoidance.failed_at(job, site)
             self.ending.back_to_queue(job, f"component {claim.component} failed on {site}: {reason}")
@@ -610,7 +604,6 @@ class JobRunning:
     def _not_taken(self, job: Job, claim: ComponentClaim, reason: str) -> None:
         """A site did not take a component: claim it again while there is time, else give the claim up."""
         ledger = self.ledger
-        job.tell(ledger.now, "not_taken", claim.component, claim.site, reason)
         if ledger.now >= job.placed.start_at:
             self._given_back(job, claim)
             self.ending.claim_failed(job, f"{ledger.names[claim.site]} did not take a component: {reason}")

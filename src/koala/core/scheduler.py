@@ -33,13 +33,13 @@ from koala.core.records.writing import RecordWriter, grid_digest
 from koala.core.refusals import held_back, refusal_of
 from koala.core.running import JobRunning
 from koala.core.staging import JobStaging
+from koala.core.standing import JobExplanation, explain, explain_array, job_traffic
 from koala.core.state.checkpoints import JobCheckpoints, checkpoint_status
 from koala.core.state.encoded import INFINITY
 from koala.core.state.expected_starts import ExpectedStart, ExpectedStarts
 from koala.core.state.follow_ups import Work
 from koala.core.state.job import Job, job_of_token
 from koala.core.state.ledger import Ledger, RecordedLedger
-from koala.core.story import JobExplanation, explain, explain_array, job_traffic
 from koala.core.tasks.spawning import JobSpawning, SpawnRefusal
 from koala.model.api import CheckpointInfo, Refusal, TrafficInfo
 from koala.model.facts import Turn
@@ -169,7 +169,9 @@ class Scheduler:
         ledger, handler = self.ledger, self._handlers[type(event)]
         turn = Turn()
         ledger.commands = ledger.facts = turn.entries
-        if not self._recorded and len(ledger.changes.jobs) > CHANGES_UNRECORDED_MAX:
+        if self._recorded:
+            ledger.story = turn.entries
+        elif len(ledger.changes.jobs) > CHANGES_UNRECORDED_MAX:
             ledger.changes.clear()
         ledger.made_now = 0
         ledger.current_jobs = ()
@@ -311,7 +313,7 @@ class Scheduler:
     # ------------------------------------------------------------------------------------ explanations
 
     def explain(self, job_id: JobId) -> JobExplanation | None:
-        """Where the job stands and why, with its story; None for one that is unknown or long gone."""
+        """Where the job stands and why; None for one that is unknown or long gone."""
         ledger = self.ledger
         job = ledger.jobs.get(job_id) or ledger.ended.get(job_id)
         if job is None:

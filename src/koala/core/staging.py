@@ -9,6 +9,7 @@ from koala.core.state.job import FileTransfer, Job
 from koala.core.state.ledger import Ledger
 from koala.core.state.timers import Alarm
 from koala.model.errors import Fault
+from koala.model.facts import FileArrived, InputForgotten, TransferBroke
 from koala.model.messages import CancelTransfer, FileChanged, TransferEnded, TransferId
 from koala.policies.interface import FileAt, inputs
 
@@ -92,7 +93,7 @@ class JobStaging:
         for job in jobs:
             ledger.current_jobs = (job,)
             job.placed.transfers_open -= 1
-            job.tell(ledger.now, "file_arrived", transfer.key[0], transfer.key[2])
+            ledger.story.append(FileArrived(job=job.id, file=transfer.key[0], site=ledger.names[transfer.key[2]]))
             if job.state is JobState.STARTING:
                 self.running.open_barrier_if_complete(job)
 
@@ -100,15 +101,16 @@ class JobStaging:
         ledger = self.ledger
         file, _, target = transfer.key
         jobs = [ledger.jobs[job_id] for job_id in transfer.jobs]
+        source, at = ledger.names[transfer.source], ledger.names[target]
         for job in jobs:
-            job.tell(ledger.now, "transfer_broke", file, transfer.source, target, reason)
+            ledger.story.append(TransferBroke(job=job.id, file=file, source=source, target=at, reason=reason))
         more = transfer.tries < ledger.parameters.transfer_tries_max
         if more and ledger.transfers.again(transfer, ledger.now, ledger.commands):
             self._watch(transfer)
             return
         for job in jobs:
             ledger.current_jobs = (job,)
-            why = f"file {file} could not be brought to {ledger.names[target]}: {reason}"
+            why = f"file {file} could not be brought to {at}: {reason}"
             if fault is not None and fault.is_own:
                 if self.ending.failed_by_itself(job, why):
                     continue
@@ -135,7 +137,7 @@ class JobStaging:
         if job.state not in _NOT_STARTED:
             return
         self.ledger.current_jobs = (job,)
-        job.tell(self.ledger.now, "file_gone", event.file, event.by_whom)
+        self.ledger.story.append(InputForgotten(job=job.id, file=event.file, by=event.by_whom))
         if job.state in _HAS_PLACES:
             self.ending.back_to_queue(job, f"file {event.file} was forgotten{event.by_whom}", lower=False)
         else:

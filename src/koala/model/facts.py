@@ -10,7 +10,7 @@ from typing import Protocol, TypeAlias, TypeVar
 
 import msgspec
 
-from koala.model.dependency import Dependency
+from koala.model.dependency import Condition, Dependency
 from koala.model.messages import AnyCommand, Command, JobOutcome
 from koala.model.outputs import MadeOutput
 from koala.model.request import FileName, JobId, SiteName
@@ -119,6 +119,252 @@ class JobEnded(Fact, frozen=True, tag=True):
     gpu_s: float = 0.0
 
 
+# ------------------------------------------------------------------------------------ what only a story tells
+
+
+class StoryFact(Fact, frozen=True, kw_only=True, tag=True):
+    """A fact about a job that only its story tells. The core gives it where somebody records stories."""
+
+    job: JobId
+
+
+class JobRefused(StoryFact, frozen=True, kw_only=True, tag=True):
+    """No places were found at its first try. What each site had idle and, where its tasks have a ``shape``, for how
+    many of them it had room."""
+
+    idle: tuple[tuple[SiteName, int], ...]
+    shape: str = ""
+    room: tuple[tuple[SiteName, int], ...] = ()
+
+
+class KeptForPlans(StoryFact, frozen=True, kw_only=True, tag=True):
+    """Enough is idle for it at its first try, and kept for the plans of others."""
+
+
+class SitesClosed(StoryFact, frozen=True, kw_only=True, tag=True):
+    """It must not go to these sites, and why."""
+
+    sites: tuple[SiteName, ...]
+    reason: str
+
+
+class JobPlanned(StoryFact, frozen=True, kw_only=True, tag=True):
+    """It has a plan: within what time it starts, and where."""
+
+    within_s: float
+    places: tuple[tuple[SiteName, int], ...]
+
+
+class PlanPutOff(StoryFact, frozen=True, kw_only=True, tag=True):
+    """Its plan is later than it was, by how much and why."""
+
+    by_s: float
+    reason: str
+
+
+class PlanLost(StoryFact, frozen=True, kw_only=True, tag=True):
+    """Its plan is given up, and why."""
+
+    reason: str
+
+
+class LinkBelief(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """What is believed of a link: the predictors, and how many measurements they had; without a predictor it is as
+    the grid file says."""
+
+    source: SiteName
+    target: SiteName
+    bytes_per_s: float
+    rate_predictor: str = ""
+    rates: int = 0
+    latency_s: float
+    latency_predictor: str = ""
+    latencies: int = 0
+
+
+class TransfersExpected(StoryFact, frozen=True, kw_only=True, tag=True):
+    """How long the files of a job with new places take, and what is believed of the links that decided."""
+
+    transfer_s: float = 0.0
+    links: tuple[LinkBelief, ...] = ()
+
+
+class ClaimPutOff(StoryFact, frozen=True, kw_only=True, tag=True):
+    """Too few components could start now."""
+
+
+class ClaimsEarly(StoryFact, frozen=True, kw_only=True, tag=True):
+    """It claims its places before the time of its plan, and keeps them for so long at most."""
+
+    within_s: float
+
+
+class ComponentMoved(StoryFact, frozen=True, kw_only=True, tag=True):
+    """A component goes from a site where it could not start to another."""
+
+    component: int
+    source: SiteName
+    target: SiteName
+
+
+class Preempts(StoryFact, frozen=True, kw_only=True, tag=True):
+    """It preempts others: for a ``component`` at a ``site``, or for its places as a whole."""
+
+    victims: tuple[JobId, ...]
+    component: int | None = None
+    site: SiteName = ""
+    lost_s: float = 0.0
+
+
+class FileArrived(StoryFact, frozen=True, kw_only=True, tag=True):
+    """A file that it reads, or a piece of it, is at a site of its."""
+
+    file: FileName
+    site: SiteName
+
+
+class TransferBroke(StoryFact, frozen=True, kw_only=True, tag=True):
+    """The transfer of a file that it reads broke, and why."""
+
+    file: FileName
+    source: SiteName
+    target: SiteName
+    reason: str
+
+
+class InputForgotten(StoryFact, frozen=True, kw_only=True, tag=True):
+    """Somebody removed a file that it reads; ``by`` whom and why, in words."""
+
+    file: FileName
+    by: str = ""
+
+
+class DependencyCame(StoryFact, frozen=True, kw_only=True, tag=True):
+    """What it waited for became of another job."""
+
+    condition: Condition
+    other: JobId
+
+
+class BeginTimeCame(StoryFact, frozen=True, kw_only=True, tag=True):
+    """The time before which it must not begin has come."""
+
+
+class ElementCancelled(StoryFact, frozen=True, kw_only=True, tag=True):
+    """An element of the array was cancelled before it was made; ``by`` whom and why, in words."""
+
+    element: JobId
+    by: str = ""
+
+
+class SpawnBegan(StoryFact, frozen=True, kw_only=True, tag=True):
+    """Tasks that were spawned into the job have begun."""
+
+    tasks: tuple[str, ...]
+
+
+class TrafficKnown(StoryFact, frozen=True, kw_only=True, tag=True):
+    """What it sends between its sites, as measured."""
+
+    bit_s: float
+
+
+class AskedToSave(StoryFact, frozen=True, kw_only=True, tag=True):
+    """So many of its components are asked to save their state, and may run for a time of grace."""
+
+    components: int
+    grace_s: float
+
+
+class OutputsAwaited(StoryFact, frozen=True, kw_only=True, tag=True):
+    """Every component is done, and what it made is collected at these sites."""
+
+    sites: tuple[SiteName, ...]
+
+
+class Blamed(StoryFact, frozen=True, kw_only=True, tag=True):
+    """The job itself is to blame for its failures, and why."""
+
+    reason: str
+
+
+class FailsAlone(StoryFact, frozen=True, kw_only=True, tag=True):
+    """Only jobs of its user fail at a site."""
+
+    site: SiteName
+
+
+class DistrustProved(StoryFact, frozen=True, kw_only=True, tag=True):
+    """By how it ended a site has lost its trust, and why."""
+
+    site: SiteName
+    reason: str
+
+
+class SiteTrusted(StoryFact, frozen=True, kw_only=True, tag=True):
+    """By how it ended a site is trusted again."""
+
+    site: SiteName
+
+
+class NodesAllowed(StoryFact, frozen=True, kw_only=True, tag=True):
+    """It may run on every node of a site, also where it failed, as there is no other way: this time, or from now
+    on."""
+
+    site: SiteName
+    once: bool
+
+
+class SitesAvoided(StoryFact, frozen=True, kw_only=True, tag=True):
+    """It avoids these sites while there is another way; those that are ``closed`` have too few nodes left for it."""
+
+    sites: tuple[SiteName, ...]
+    closed: tuple[SiteName, ...] = ()
+
+
+class JobRests(StoryFact, frozen=True, kw_only=True, tag=True):
+    """It rests for so long before it is placed again."""
+
+    rest_s: float
+
+
+class NotGivenBack(StoryFact, frozen=True, kw_only=True, tag=True):
+    """Something that it held could not be given back in order."""
+
+    error: str
+
+
+AnyStoryFact: TypeAlias = (
+    JobRefused
+    | KeptForPlans
+    | SitesClosed
+    | JobPlanned
+    | PlanPutOff
+    | PlanLost
+    | TransfersExpected
+    | ClaimPutOff
+    | ClaimsEarly
+    | ComponentMoved
+    | Preempts
+    | FileArrived
+    | TransferBroke
+    | InputForgotten
+    | DependencyCame
+    | BeginTimeCame
+    | ElementCancelled
+    | SpawnBegan
+    | TrafficKnown
+    | AskedToSave
+    | OutputsAwaited
+    | Blamed
+    | FailsAlone
+    | DistrustProved
+    | SiteTrusted
+    | NodesAllowed
+    | SitesAvoided
+    | JobRests
+    | NotGivenBack
+)
 AnyFact: TypeAlias = (
     JobPlaced
     | TasksSpawned
@@ -129,6 +375,7 @@ AnyFact: TypeAlias = (
     | JobUnheld
     | SiteDistrusted
     | JobEnded
+    | AnyStoryFact
 )
 TurnEntry: TypeAlias = AnyCommand | AnyFact
 

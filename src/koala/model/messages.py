@@ -134,6 +134,11 @@ class Wish(Event, frozen=True, kw_only=True):
         """Both behind what was done, such as `` by anna: disk change``."""
         return (f" by {self.by}" if self.by else "") + (f": {self.reason}" if self.reason else "")
 
+    def asked_by(self, owner: str) -> str:
+        """The same to the owner of the job, who goes without a name."""
+        own = self.by != "" and self.by == owner
+        return (msgspec.structs.replace(self, by="its owner") if own else self).by_whom
+
 
 class HoldAsked(Wish, frozen=True, kw_only=True, tag=True):
     """Somebody wants the job not to be tried until it is let go. One that has places and has not started gives them

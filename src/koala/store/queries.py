@@ -43,6 +43,7 @@ from koala.store.rows import (
     Recovered,
     StateDirectory,
     StoredJob,
+    StoryRows,
     TokenRow,
     TransferRow,
 )
@@ -56,6 +57,8 @@ KEYS_AT_ONCE = 5_000
 STEPS_MAX = 2_000
 # So many ends of components are looked at for the jobs that ended last.
 ENDS_LOOKED_AT_MAX = 2_000
+# So many entries of the journal are looked at for the story of a job.
+STORY_ENTRIES_MAX = 10_000
 # No character has these numbers.
 FIRST_SURROGATE, LAST_SURROGATE = 0xD800, 0xDFFF
 
@@ -433,6 +436,20 @@ def journal(
         each = [first.where(way).subquery() for way in ways]
         found = select(*_ENTRY).where(table.c.seq.in_(union_all(*(select(one.c.seq) for one in each))))
     return _entries(connection, found.order_by(table.c.seq).limit(limit))
+
+
+def story(connection: Connection, number: int, kinds: Collection[str]) -> StoryRows:
+    """The entries of these types about a job, in order, or the first and the last of very many."""
+    table = tables.journal
+    of_job = and_(table.c.job == number, table.c.what.in_(sorted(kinds)))
+    count = connection.scalar(select(func.count()).where(of_job)) or 0
+    found = select(*_ENTRY).where(of_job)
+    head = count if count <= STORY_ENTRIES_MAX else STORY_ENTRIES_MAX // 10
+    first = _entries(connection, found.order_by(table.c.seq).limit(head))
+    if count <= STORY_ENTRIES_MAX:
+        return StoryRows(first)
+    last = _entries(connection, found.order_by(table.c.seq.desc()).limit(STORY_ENTRIES_MAX - head))
+    return StoryRows(first, count - STORY_ENTRIES_MAX, last[::-1])
 
 
 def site_reports(connection: Connection, site: str, from_at: float, to_at: float, steps_max: int) -> list[JournalRow]:

@@ -22,9 +22,10 @@ class StoredJob(JobOnRecord, frozen=True, kw_only=True):
     """A job as it stands, or as it ended, with what ``JobCounts`` tells; what it asks for is stored once, beside it.
 
     ``places`` are where it is or was last placed, ``since`` is when it came into its state. ``explanation`` is the
-    core's explanation as builtins, kept once the job has ended. An owner uses a ``client_token`` for one job only. An
-    element of an array has the number of its ``array``, and its ``array_index`` there; ``elements`` is how those of
-    an array stand. ``stderr_line`` is what the component whose failure ended it wrote last to its standard error.
+    core's explanation as builtins, kept once the job has ended; what happened to it is in the journal. An owner uses
+    a ``client_token`` for one job only. An element of an array has the number of its ``array``, and its
+    ``array_index`` there; ``elements`` is how those of an array stand. ``stderr_line`` is what the component whose
+    failure ended it wrote last to its standard error.
     """
 
     placement_tries: int = 0
@@ -106,6 +107,15 @@ class DamagedRow(msgspec.Struct, frozen=True, kw_only=True):
     body: str
     problem: str
     at: float
+
+
+class StoryRows(NamedTuple):
+    """The lines of the journal that tell the story of a job, in order: its first, how many are left out, and its last
+    where some are."""
+
+    first: list[JournalRow]
+    left_out: int = 0
+    last: list[JournalRow] = []  # noqa: RUF012  # never changed
 
 
 class TokenRow(TokenOnRecord, frozen=True, kw_only=True):

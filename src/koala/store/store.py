@@ -36,6 +36,7 @@ from koala.store.rows import (
     Recovered,
     StateDirectory,
     StoredJob,
+    StoryRows,
     TokenRow,
     TransferRow,
 )
@@ -181,7 +182,8 @@ class Store:
     def prune_journal(self, below: int) -> bool:
         """Entries below that one go, at most ``PRUNED_ENTRIES_MAX`` a call.
 
-        Commands still to be performed stay, and so does the newest entry. Says whether another call would find more.
+        Commands still to be performed stay, and so do the first and the last entries about a job that has not ended,
+        for its story, and the newest entry. Says whether another call would find more.
         """
         with self._write("prune the journal") as connection:
             return writes.prune_journal(connection, below)
@@ -347,6 +349,12 @@ class Store:
             return []
         with self._read("read the journal") as connection:
             return queries.journal(connection, after=after, limit=limit, number=job, owner=owner)
+
+    def story(self, job: JobId, kinds: Collection[str]) -> StoryRows:
+        """The entries of these types about a job, in order; of more than ``STORY_ENTRIES_MAX`` the first and the
+        last."""
+        with self._read("read the journal") as connection:
+            return queries.story(connection, job, kinds)
 
     def site_reports(
         self, site: SiteName, from_at: float, to_at: float, steps_max: int = queries.STEPS_MAX

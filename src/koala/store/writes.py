@@ -12,7 +12,21 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
-from sqlalchemy import Connection, Insert, Table, Update, bindparam, delete, func, insert, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Insert,
+    Table,
+    Update,
+    bindparam,
+    delete,
+    exists,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.dialects.postgresql import insert as postgres_insert
 from sqlalchemy.dialects.sqlite import insert as sqlite_insert
 
@@ -27,6 +41,9 @@ from koala.store.rows import Batch, ComponentRow, JournalRow, StateDirectory, St
 
 # So many entries are pruned in one transaction at most, so that nobody waits long for it to end.
 PRUNED_ENTRIES_MAX = 20_000
+# Of the entries about a job that has not ended so many of the first and of the last stay.
+STORY_FIRST_KEPT = 20
+STORY_LAST_KEPT = 200
 # What a journal entry of each kind holds; facts stand among the commands.
 BODY: dict[str, ExactJson[Any]] = {"event": ExactJson(AnyEvent), "command": ExactJson(TurnEntry)}
 # A submission without its request, which is kept elsewhere.
@@ -179,14 +196,29 @@ def _update_of(table: Table, key: str, columns: tuple[str, ...]) -> Update:
 
 
 def prune_journal(connection: Connection, below: int) -> bool:
-    """Remove the oldest entries that may go; whether more may. The outbox stays, and so does the newest entry."""
+    """Remove the oldest entries that may go; whether more may. The outbox stays, and so do the first and the last
+    entries about each job that lives, and the newest entry."""
     journal = tables.journal
     newest = connection.scalar(select(func.max(journal.c.seq))) or 0
     bound = min(below, newest)
-    may_go = (journal.c.seq < bound, journal.c.seq.not_in(select(tables.outbox.c.seq)))
+    lives = exists().where(tables.jobs.c.id == journal.c.job, tables.jobs.c.ended_at.is_(None))
+    may_go = (
+        journal.c.seq < bound,
+        journal.c.seq.not_in(select(tables.outbox.c.seq)),
+        or_(~lives, _has_others(STORY_FIRST_KEPT, before=True) & _has_others(STORY_LAST_KEPT, before=False)),
+    )
     oldest = select(journal.c.seq).where(*may_go).order_by(journal.c.seq).limit(PRUNED_ENTRIES_MAX)
     gone = connection.execute(delete(journal).where(journal.c.seq.in_(oldest))).rowcount
     return bool(gone == PRUNED_ENTRIES_MAX)
+
+
+def _has_others(count: int, *, before: bool) -> ColumnElement[bool]:
+    """Whether so many entries about the same job come before an entry, or after it."""
+    journal, other = tables.journal, tables.journal.alias()
+    beyond = other.c.seq < journal.c.seq if before else other.c.seq > journal.c.seq
+    nearest = other.c.seq.desc() if before else other.c.seq
+    others = select(other.c.seq).where(other.c.job == journal.c.job, beyond).order_by(nearest)
+    return others.limit(1).offset(count - 1).correlate(journal).scalar_subquery().is_not(None)
 
 
 def mark_pruned(connection: Connection, tokens: Iterable[str]) -> None:

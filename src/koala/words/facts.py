@@ -1,27 +1,58 @@
-"""What happened, in sentences: the one table of words for the entries of the journal and for those of a job's story.
+"""What happened, in sentences: the one table of words for the entries of the journal, of which the story of a job has
+those about it.
 
-A sentence of the journal names the job, and needs only the entry itself (``sentence``). An entry of a story is about
-the job whose story it is, and has the reasons of decisions (``told``). Both of one happening stand together.
+A sentence of the journal names the job, and needs only the entry itself (``sentence``). In a story the entry is about
+the job whose story it is, and goes by what came before it (``in_story``). Both of one entry stand together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
-from koala.core.story import StoryEntry
 from koala.model.dependency import Condition
 from koala.model.errors import Fault
 from koala.model.facts import (
+    AskedToSave,
+    BeginTimeCame,
+    Blamed,
+    ClaimPutOff,
+    ClaimsEarly,
+    ComponentMoved,
+    DependencyCame,
+    DistrustProved,
+    ElementCancelled,
     ElementMade,
+    FailsAlone,
+    FileArrived,
+    InputForgotten,
     JobEnded,
     JobHeld,
     JobPlaced,
+    JobPlanned,
+    JobRefused,
     JobRequeued,
+    JobRests,
     JobUnheld,
+    KeptForPlans,
+    LinkBelief,
+    NodesAllowed,
+    NotGivenBack,
     OutputRegistered,
+    OutputsAwaited,
+    PlanLost,
+    PlanPutOff,
+    Preempts,
     SiteDistrusted,
+    SitesAvoided,
+    SitesClosed,
+    SiteTrusted,
+    SpawnBegan,
+    StoryFact,
     TasksSpawned,
+    TrafficKnown,
+    TransferBroke,
+    TransfersExpected,
     TurnEntry,
 )
 from koala.model.messages import (
@@ -61,12 +92,14 @@ from koala.model.messages import (
     StartComponent,
     StartTransfer,
     Tick,
+    Token,
     TrafficMeasured,
     TransferEnded,
     UnholdAsked,
     Wish,
 )
 from koala.model.network import BIT_S_PER_MBIT_S, bandwidth_text, latency_text
+from koala.model.request import Request
 from koala.words.phrases import because, counted, cut, first_named, jobs, long_time, nodes, sizes_on, tasks
 from koala.words.standing import kept_back
 
@@ -90,14 +123,51 @@ _HAS_COME = {
 }
 
 
+class JobSoFar:
+    """What the lines of a story before the next one say of its job, and what it asked for, where that is known."""
+
+    def __init__(self, request: Request | None = None, owner: str = "") -> None:
+        self.request = request
+        self.owner = owner
+        self.claims: dict[int, StartComponent] = {}  # by component what was claimed and has not ended
+        self.done: dict[Token, StartComponent] = {}  # components of this run that returned success
+        self.begun = False  # whether the barrier of this run has opened
+        self.held: bool | None = None  # whether somebody holds it while it is kept back; None for one that is not
+        self.spawned: tuple[str, ...] = ()  # tasks that are on their way
+
+    def over(self) -> None:
+        """The run is over, or its places are lost."""
+        self.claims, self.done, self.begun, self.held, self.spawned = {}, {}, False, None, ()
+
+    def claim(self, token: Token) -> StartComponent | None:
+        """What was claimed by this name and has not ended."""
+        return next((claim for claim in self.claims.values() if claim.token == token), None)
+
+    def where(self, places: Iterable[tuple[str, int]]) -> str:
+        """How much of it is where."""
+        request = self.request
+        if request is None or not request.is_shaped:
+            return ", ".join(sizes_on((size, site) for site, size in places))
+        return ", ".join(
+            sizes_on((request.part_in_words(part, size), site) for part, (site, size) in enumerate(places))
+        )
+
+
 def sentence(body: AnyEvent | TurnEntry) -> str:
     """An entry of the journal in one sentence without its full stop."""
-    return _WORDS[type(body)](body)
+    words = _WORDS[type(body)]
+    if words.journal is not None:
+        return words.journal(body)
+    assert words.story is not None, "an entry has words"
+    assert isinstance(body, StoryFact), "any other entry has a sentence for the journal"
+    return f"job {body.job}: {cut(words.story(body, JobSoFar()) or '')}"
 
 
-def told(entry: StoryEntry) -> str:
-    """An entry of a job's story in one sentence without its full stop."""
-    return _WORDS[entry.what](*entry.details)
+def in_story(body: AnyEvent | TurnEntry, job: JobSoFar) -> str | None:
+    """An entry that is about the job, in one sentence of its story without a full stop; None where it says nothing
+    that the others do not."""
+    words = _WORDS[type(body)].story
+    return None if words is None else words(body, job)
 
 
 # ------------------------------------------------------------------------------- a job in its queue and out of it
@@ -112,10 +182,10 @@ def _submitted(body: JobSubmitted) -> str:
     return f"job {body.job} ({cut(request.name)}) was submitted: {_asks(request.kind, request.in_words)}"
 
 
-def _refused(idle: Sequence[tuple[str, int]], shape: str | None, room: Sequence[tuple[str, int]] = ()) -> str:
-    seen = f"idle{'' if shape is None else ' processors'}: {_by_site(idle)}"
-    if room:
-        seen += f"; room for tasks of {shape}: {_by_site(room)}"
+def _refused(body: JobRefused, _: JobSoFar) -> str:
+    seen = f"idle{' processors' if body.shape else ''}: {_by_site(body.idle)}"
+    if body.room:
+        seen += f"; room for tasks of {body.shape}: {_by_site(body.room)}"
     return f"no place found ({seen}); it waits in its placement queue"
 
 
@@ -123,13 +193,16 @@ def _by_site(counts: Sequence[tuple[str, int]]) -> str:
     return ", ".join(f"{name} {count}" for name, count in counts)
 
 
-def _placed(sites: Sequence[str], sizes: Sequence[int | str], transfer_s: float) -> str:
-    files = f"; its files take about {transfer_s:.0f} s" if transfer_s > 0 else ""
-    return f"placed: {_where(sites, sizes)}{files}"
+def _placed(body: JobPlaced, job: JobSoFar) -> str:
+    job.over()
+    return f"placed: {job.where(body.places)}"
 
 
-def _where(sites: Sequence[str], sizes: Sequence[int | str]) -> str:
-    return ", ".join(sizes_on(zip(sizes, sites, strict=True)))
+def _planned(body: JobPlanned, job: JobSoFar) -> str:
+    return (
+        f"planned: it starts within {long_time(body.within_s)}, if all keep to their walltimes: "
+        f"{job.where(body.places)}"
+    )
 
 
 def _job_placed(body: JobPlaced) -> str:
@@ -140,11 +213,17 @@ def _first_places(places: Sequence[tuple[str, int]]) -> str:
     return first_named(sizes_on((size, site) for site, size in places))
 
 
-def _believed_link(link: Sequence[Any]) -> str:
-    source, target, bytes_per_s, predictor, rates, latency_s, latency_predictor, latencies = link
-    rate = f"{bandwidth_text(bytes_per_s * 8 / 1e6)} ({_why_believed(predictor, rates)})"
-    latency = f"{latency_text(latency_s)} ({_why_believed(latency_predictor, latencies)})"
-    return f"{source} to {target} {rate}, {latency}"
+def _transfers_expected(body: TransfersExpected, _: JobSoFar) -> str:
+    told = [f"its files take about {body.transfer_s:.0f} s"] if body.transfer_s > 0 else []
+    if body.links:
+        told.append(f"by what is believed of links: {'; '.join(map(_believed_link, body.links))}")
+    return "; ".join(told)
+
+
+def _believed_link(link: LinkBelief) -> str:
+    rate = f"{bandwidth_text(link.bytes_per_s * 8 / 1e6)} ({_why_believed(link.rate_predictor, link.rates)})"
+    why = _why_believed(link.latency_predictor, link.latencies)
+    return f"{link.source} to {link.target} {rate}, {latency_text(link.latency_s)} ({why})"
 
 
 def _why_believed(predictor: str, measurements: int) -> str:
@@ -152,9 +231,29 @@ def _why_believed(predictor: str, measurements: int) -> str:
 
 
 def _job_held(body: JobHeld) -> str:
+    return f"job {body.job} is kept back: {_what_keeps_back(body, cut(body.held_by))}"
+
+
+def _kept_back(body: JobHeld, job: JobSoFar) -> str | None:
+    """Told once: of those that it waits for each is told when it has come."""
+    told, job.held = job.held is not None and job.held >= body.held, body.held
+    return None if told else f"kept back: {_what_keeps_back(body, body.held_by)}"
+
+
+def _what_keeps_back(body: JobHeld, held_by: str) -> str:
     waits_for = [(each.condition, each.job) for each in body.waits_for]
-    told = kept_back(body.held, waits_for, body.begins_at is not None, body.more, cut(body.held_by))
-    return f"job {body.job} is kept back: {told}"
+    return kept_back(body.held, waits_for, body.begins_at is not None, body.more, held_by)
+
+
+def _unheld(_: JobUnheld, job: JobSoFar) -> str:
+    job.held = None
+    return "nothing keeps it back any more: it stands in line"
+
+
+def _changed(body: ChangeAsked, job: JobSoFar) -> str:
+    changes = [] if body.walltime_s is None else [f"its walltime is changed to {body.walltime_s:g} s"]
+    changes += [] if body.priority is None else [f"its priority is changed to {body.priority}"]
+    return f"{' and '.join(changes) or 'nothing is changed'}{body.asked_by(job.owner)}"
 
 
 def _change_asked(body: ChangeAsked) -> str:
@@ -172,6 +271,33 @@ def _tasks_spawned(body: TasksSpawned) -> str:
     if body.reason:
         return f"job {body.job} does not get the {cut(tasks(body.tasks))}{because(body.reason)}"
     return f"job {body.job} gets the {cut(tasks(body.tasks))}: {_first_places(body.places)}"
+
+
+def _spawned(body: TasksSpawned, job: JobSoFar) -> str:
+    withdrawn, names = body.tasks == job.spawned, tasks(body.tasks)
+    job.spawned = () if body.reason else body.tasks
+    if not body.reason:
+        return f"spawned {names}; placed: {', '.join(sizes_on((size, site) for site, size in body.places))}"
+    if withdrawn:
+        return f"the spawned {names} never began, and left it: {body.reason}"
+    return f"did not spawn {names}: {body.reason}"
+
+
+def _spawn_began(body: SpawnBegan, job: JobSoFar) -> str:
+    job.spawned = ()
+    return f"the spawned {tasks(body.tasks)} began"
+
+
+def _returned(body: JobRequeued, job: JobSoFar) -> str:
+    job.over()
+    return f"back to its placement queue: {body.reason}"
+
+
+def _preempts(body: Preempts, _: JobSoFar) -> str:
+    if body.component is not None:
+        return f"component {body.component} preempts {jobs(body.victims)} on {body.site}"
+    lost = f"{body.lost_s:.0f} s of processor time are lost"
+    return f"it found no places, and preempts {jobs(body.victims)} for them: {lost}"
 
 
 def _ended(state: str, reason: str) -> str:
@@ -211,13 +337,65 @@ def _start_component(body: StartComponent) -> str:
     return f"component {body.part} of job {body.job} claims {size} at {body.site} as {body.token}"
 
 
-def _goes_on_from(component: int, source: str | None, size_bytes: int, reason: str) -> str:
+def _claimed(body: StartComponent, job: JobSoFar) -> str | None:
+    job.claims[body.part] = body
+    told = [f"not on {nodes(body.exclude_nodes)} at {body.site}, where it failed"] if body.exclude_nodes else []
+    if len(job.claims) == body.parts and not job.begun:
+        told.append("all components are claimed; it starts when all have come to the barrier")
+    return "; ".join(told) or None
+
+
+def _aborted(body: AbortComponent, job: JobSoFar) -> None:
+    """What its site says of its end is no news any more."""
+    claim = job.claim(body.token)
+    if claim is not None:
+        del job.claims[claim.part]
+
+
+def _started(_: ReleaseBarrier, job: JobSoFar) -> str | None:
+    """The order may be repeated, and is given to spawned tasks, too."""
+    before, job.begun = job.begun, True
+    return None if before else "the barrier opened: all components started together"
+
+
+def _component_failed(body: ComponentEnded, job: JobSoFar) -> str | None:
+    claim = job.claim(body.token)
+    if claim is None:
+        return None
+    del job.claims[claim.part]
+    if body.outcome is Outcome.DONE:
+        job.done[body.token] = claim
+        return None
+    part, site, reason = claim.part, claim.site, body.reason or str(body.outcome)
+    if body.outcome is Outcome.UNSUITABLE and not job.begun:
+        return f"{site} will never run component {part}: {reason}"
+    if body.outcome in (Outcome.REFUSED, Outcome.ABSENT) and not job.begun:
+        return f"{site} did not take component {part}: {reason}"
+    if body.outcome is Outcome.FAILED and (body.fault is None or not body.fault.is_own):
+        code = "" if body.exit_code is None else f" with exit code {body.exit_code}"
+        reason = f"the application ended{code}"
+    said = f"; stderr: {body.stderr_line}" if body.stderr_line else ""
+    return f"component {part} failed on {site}: {reason}{said}"
+
+
+def _goes_on_from(body: CheckpointBrought, job: JobSoFar) -> str | None:
+    claim = job.claim(body.token)
+    if claim is None:
+        return None
     told = (
-        f"component {component} begins anew, without a checkpoint"
-        if source is None
-        else f"component {component} goes on from its checkpoint of {size_bytes} bytes, made on {source}"
+        f"component {claim.part} begins anew, without a checkpoint"
+        if body.source is None
+        else f"component {claim.part} goes on from its checkpoint of {body.size_bytes} bytes, made on {body.source}"
     )
-    return f"{told}; {reason}" if reason else told
+    return f"{told}; {body.reason}" if body.reason else told
+
+
+def _collected(body: OutputsCollected, job: JobSoFar) -> str | None:
+    claim = job.done.pop(body.token, None)
+    if claim is None or not body.outputs:
+        return None
+    made = f"{counted(len(body.outputs), 'output')} of {sum(each.size_bytes for each in body.outputs):,} bytes"
+    return f"component {claim.part} on {claim.site} made {made}"
 
 
 def _checkpoint_brought(body: CheckpointBrought) -> str:
@@ -254,12 +432,12 @@ def _start_transfer(body: StartTransfer) -> str:
 # ------------------------------------------------------------------------------------------ sites and links
 
 
-def _avoids(sites: Sequence[str], closed: Sequence[str]) -> str:
-    """``closed`` are those of the sites that have too few nodes left for it."""
-    failed = [site for site in sites if site not in closed]
+def _avoids(body: SitesAvoided, _: JobSoFar) -> str:
+    failed = [site for site in body.sites if site not in body.closed]
     reasons = [f"{', '.join(failed)}, where a run of it failed"] if failed else []
-    if closed:
-        reasons.append(f"{', '.join(closed)}, where its program failed on nodes and too few others are left for it")
+    if body.closed:
+        too_few = "where its program failed on nodes and too few others are left for it"
+        reasons.append(f"{', '.join(body.closed)}, {too_few}")
     if not reasons:
         return "it may go to every site again, also where it failed"
     return f"it avoids {'; and '.join(reasons)}, while there is another way"
@@ -283,167 +461,185 @@ def _traffic(body: TrafficMeasured) -> str:
 
 # ------------------------------------------------------------------------------------------------ the table
 
-_WORDS: dict[type[Any] | str, Callable[..., str]] = {
+
+class _Words(NamedTuple):
+    """The words for entries of a type: in the journal, and in the story of a job that they are about."""
+
+    journal: Callable[[Any], str] | None = None
+    story: Callable[[Any, JobSoFar], str | None] | None = None
+
+
+_WORDS: dict[type[Any], _Words] = {
     # A job comes, and waits for its turn.
-    JobSubmitted: _submitted,
-    "submitted": lambda kind, what: f"submitted: {_asks(kind, what)}",
-    ElementMade: lambda body: f"element {body.index} of array {body.array} is job {body.job}",
-    "element_of": lambda index, array: f"it is element {index} of array {array}",
-    "element_cancelled": lambda number, asked_by: (
-        f"its element, job {number}, was cancelled before it was made{asked_by}"
+    JobSubmitted: _Words(_submitted, lambda body, _: f"set aside: {body.defect}" if body.defect else None),
+    ElementMade: _Words(
+        lambda body: f"element {body.index} of array {body.array} is job {body.job}",
+        lambda body, _: f"it is element {body.index} of array {body.array}",
     ),
-    JobHeld: _job_held,
-    "kept_back": lambda *what: f"kept back: {kept_back(*what)}",
-    HoldAsked: lambda body: f"job {body.job} is to be held{_as_asked(body)}",
-    "held": lambda asked_by: f"held{asked_by}",
-    UnholdAsked: lambda body: f"job {body.job} is let go{body.by_whom}",
-    "unheld": lambda asked_by: f"let go{asked_by}",
-    "has_come": lambda condition, other: f"what it waited for has come: {_HAS_COME[condition].format(other)}",
-    "its_time": lambda: "its time has come (begin_at)",
-    JobUnheld: lambda body: f"nothing keeps job {body.job} back any more",
-    "let_go": lambda: "nothing keeps it back any more: it stands in line",
-    ChangeAsked: _change_asked,
-    "walltime_changed": lambda walltime_s, asked_by: f"its walltime is changed to {walltime_s:g} s{asked_by}",
-    "priority_changed": lambda priority, asked_by: f"its priority is changed to {priority}{asked_by}",
+    ElementCancelled: _Words(
+        story=lambda body, _: f"its element, job {body.element}, was cancelled before it was made{body.by}"
+    ),
+    JobHeld: _Words(_job_held, _kept_back),
+    HoldAsked: _Words(lambda body: f"job {body.job} is to be held{_as_asked(body)}"),
+    UnholdAsked: _Words(
+        lambda body: f"job {body.job} is let go{body.by_whom}",
+        lambda body, job: f"let go{body.asked_by(job.owner)}",
+    ),
+    DependencyCame: _Words(
+        story=lambda body, _: f"what it waited for has come: {_HAS_COME[body.condition].format(body.other)}"
+    ),
+    BeginTimeCame: _Words(story=lambda *_: "its time has come (begin_at)"),
+    JobUnheld: _Words(lambda body: f"nothing keeps job {body.job} back any more", _unheld),
+    ChangeAsked: _Words(_change_asked, _changed),
     # It finds places, or none.
-    "refused": _refused,
-    "kept_for_plans": lambda: (
-        "enough is idle for it, and kept for the plans of jobs that come before it; it waits in its placement queue"
+    JobRefused: _Words(story=_refused),
+    KeptForPlans: _Words(
+        story=lambda *_: (
+            "enough is idle for it, and kept for the plans of jobs that come before it; it waits in its placement "
+            "queue"
+        )
     ),
-    "closed_to_guests": lambda sites: (
-        f"it is a guest's: it must not run under the account of the daemon, at {', '.join(sites)}"
+    SitesClosed: _Words(story=lambda body, _: f"closed to it: {', '.join(body.sites)}, which {body.reason}"),
+    JobPlanned: _Words(story=_planned),
+    PlanPutOff: _Words(story=lambda body, _: f"its plan is put off by {long_time(body.by_s)}: {body.reason}"),
+    PlanLost: _Words(
+        story=lambda body, _: f"its plan is given up, as nobody knows when it could start: {body.reason}"
     ),
-    "without_images": lambda sites: f"it runs in a container image, which cannot be run at {', '.join(sites)}",
-    "without_program": lambda program, sites: f"it requires {program}, which is not provided at {', '.join(sites)}",
-    "planned": lambda within_s, sites, sizes: (
-        f"planned: it starts within {long_time(within_s)}, if all keep to their walltimes: {_where(sites, sizes)}"
-    ),
-    "put_off": lambda before, at, why: f"its plan is put off by {long_time(at - before)}: {why}",
-    "plan_lost": lambda why: f"its plan is given up, as nobody knows when it could start: {why}",
-    JobPlaced: _job_placed,
-    "placed": _placed,
-    "believed_links": lambda links: f"by what is believed of links: {'; '.join(map(_believed_link, links))}",
-    "preempts_for_places": lambda victims, lost_s: (
-        f"it found no places, and preempts {jobs(victims)} for them: {lost_s:.0f} s of processor time are lost"
-    ),
-    "preempted_for_places": lambda by: f"preempted by high-priority job {by}, which found no places",
+    JobPlaced: _Words(_job_placed, _placed),
+    TransfersExpected: _Words(story=_transfers_expected),
     # Its files come.
-    StartTransfer: _start_transfer,
-    TransferEnded: _transfer_ended,
-    "file_arrived": lambda file, site: f"file {file} arrived on {site}",
-    "transfer_broke": lambda file, source, site, reason: (
-        f"the transfer of {file} from {source} to {site} broke: {reason}"
+    StartTransfer: _Words(_start_transfer),
+    TransferEnded: _Words(_transfer_ended),
+    FileArrived: _Words(story=lambda body, _: f"file {body.file} arrived on {body.site}"),
+    TransferBroke: _Words(
+        story=lambda body, _: f"the transfer of {body.file} from {body.source} to {body.target} broke: {body.reason}"
     ),
-    CancelTransfer: lambda body: f"transfer {body.transfer} is not needed any more",
-    FileChanged: _file_changed,
-    "file_gone": lambda file, by: f"the input file {file} was forgotten{by}",
+    CancelTransfer: _Words(lambda body: f"transfer {body.transfer} is not needed any more"),
+    FileChanged: _Words(_file_changed),
+    InputForgotten: _Words(story=lambda body, _: f"the input file {body.file} was forgotten{body.by}"),
     # It is claimed.
-    "claims_early": lambda within_s: (
-        f"its plan is near: it claims its places, and keeps them for at most {within_s:.0f} s (hold_budget)"
+    ClaimsEarly: _Words(
+        story=lambda body, _: (
+            f"its plan is near: it claims its places, and keeps them for at most {body.within_s:.0f} s (hold_budget)"
+        )
     ),
-    "too_few_startable": lambda: "too few components could start now; it is claimed later",
-    "moved": lambda component, before, site: (
-        f"component {component} moved from {before}, where it could not start, to {site}"
+    ClaimPutOff: _Words(story=lambda *_: "too few components could start now; it is claimed later"),
+    ComponentMoved: _Words(
+        story=lambda body, _: (
+            f"component {body.component} moved from {body.source}, where it could not start, to {body.target}"
+        )
     ),
-    "preempts": lambda component, site, victims: f"component {component} preempts {jobs(victims)} on {site}",
-    "preempted": lambda by, site: f"preempted on {site} by high-priority job {by}",
-    StartComponent: _start_component,
-    "claimed": lambda: "all components are claimed; it starts when all have come to the barrier",
-    ComponentAccepted: lambda body: f"component {body.token} waits in the queue of its site",
-    ComponentStarting: lambda body: f"component {body.token} has its processors and starts",
-    ComponentReady: lambda body: f"component {body.token} waits at the barrier",
-    "not_taken": lambda component, site, reason: f"{site} did not take component {component}: {reason}",
-    "unsuitable": lambda component, site, reason: f"{site} will never run component {component}: {reason}",
+    Preempts: _Words(story=_preempts),
+    StartComponent: _Words(_start_component, _claimed),
+    ComponentAccepted: _Words(lambda body: f"component {body.token} waits in the queue of its site"),
+    ComponentStarting: _Words(lambda body: f"component {body.token} has its processors and starts"),
+    ComponentReady: _Words(lambda body: f"component {body.token} waits at the barrier"),
     # It runs.
-    ReleaseBarrier: lambda body: f"the barrier of job {body.job} opens for {first_named(body.tokens)}",
-    "started": lambda: "the barrier opened: all components started together",
-    ComponentRunning: lambda body: f"component {body.token} runs its application",
-    CheckpointBrought: _checkpoint_brought,
-    "goes_on_from": _goes_on_from,
-    TrafficMeasured: _traffic,
-    "traffic": lambda bit_s: f"measured: it sends {bandwidth_text(bit_s / BIT_S_PER_MBIT_S)} between its sites",
-    SpawnAsked: lambda body: f"job {body.job} is to get the {cut(tasks(body.tasks.names))}{_as_asked(body)}",
-    TasksSpawned: _tasks_spawned,
-    "spawns": lambda names, sites, sizes: f"spawned {tasks(names)}; {_placed(sites, sizes, 0.0)}",
-    "spawn_begins": lambda names: f"the spawned {tasks(names)} began",
-    "spawn_refused": lambda names, reason: f"did not spawn {tasks(names)}: {reason}",
-    "spawn_withdrawn": lambda names, reason: f"the spawned {tasks(names)} never began, and left it: {reason}",
+    ReleaseBarrier: _Words(
+        lambda body: f"the barrier of job {body.job} opens for {first_named(body.tokens)}", _started
+    ),
+    ComponentRunning: _Words(lambda body: f"component {body.token} runs its application"),
+    CheckpointBrought: _Words(_checkpoint_brought, _goes_on_from),
+    TrafficMeasured: _Words(_traffic),
+    TrafficKnown: _Words(
+        story=lambda body, _: f"measured: it sends {bandwidth_text(body.bit_s / BIT_S_PER_MBIT_S)} between its sites"
+    ),
+    SpawnAsked: _Words(lambda body: f"job {body.job} is to get the {cut(tasks(body.tasks.names))}{_as_asked(body)}"),
+    TasksSpawned: _Words(_tasks_spawned, _spawned),
+    SpawnBegan: _Words(story=_spawn_began),
     # What it made is collected.
-    CollectOutputs: lambda body: (
-        f"the outputs of component {body.token} at {body.site} are collected: "
-        f"{cut(first_named([each.path for each in body.outputs]))}"
+    OutputsAwaited: _Words(
+        story=lambda body, _: f"every component is done; what it made is collected on {', '.join(body.sites)}"
     ),
-    "collecting": lambda sites: f"every component is done; what it made is collected on {', '.join(sites)}",
-    OutputsCollected: _outputs_collected,
-    "collected": lambda component, site, files, size_bytes: (
-        f"component {component} on {site} made {counted(files, 'output')} of {size_bytes:,} bytes, registered there"
+    CollectOutputs: _Words(
+        lambda body: (
+            f"the outputs of component {body.token} at {body.site} are collected: "
+            f"{cut(first_named([each.path for each in body.outputs]))}"
+        )
     ),
-    OutputRegistered: lambda body: (
-        f"the output {cut(body.file)} of job {body.job} ({counted(body.output.size_bytes, 'byte')}) is at "
-        f"{first_named(body.sites)}"
+    OutputsCollected: _Words(_outputs_collected, _collected),
+    OutputRegistered: _Words(
+        lambda body: (
+            f"the output {cut(body.file)} of job {body.job} ({counted(body.output.size_bytes, 'byte')}) is at "
+            f"{first_named(body.sites)}"
+        )
     ),
     # A run ends early.
-    ComponentEnded: _component_ended,
-    "component_failed": lambda component, site, reason: f"component {component} failed on {site}: {reason}",
-    AskCheckpoint: lambda body: f"component {body.token} at {body.site} is asked to save its state",
-    "asked_to_save": lambda components, grace_s: (
-        f"{components} {'component is' if components == 1 else 'components are'} asked to save, and may run for "
-        f"{grace_s:g} s more (grace)"
+    ComponentEnded: _Words(_component_ended, _component_failed),
+    AskCheckpoint: _Words(lambda body: f"component {body.token} at {body.site} is asked to save its state"),
+    AskedToSave: _Words(
+        story=lambda body, _: (
+            f"{body.components} {'component is' if body.components == 1 else 'components are'} asked to save, and "
+            f"may run for {body.grace_s:g} s more (grace)"
+        )
     ),
-    AbortComponent: lambda body: f"component {body.token} at {body.site} must end",
-    "to_blame": lambda why: (
-        f"the job itself is to blame, as {why}: that counts as a failure of its application now, not of the site"
+    AbortComponent: _Words(lambda body: f"component {body.token} at {body.site} must end", _aborted),
+    Blamed: _Words(
+        story=lambda body, _: (
+            f"the job itself is to blame, as {body.reason}: that counts as a failure of its application now, not of "
+            "the site"
+        )
     ),
-    "alone": lambda site: (
-        f"only jobs of its user fail at {site}, and those of others start: the site keeps its trust"
+    FailsAlone: _Words(
+        story=lambda body, _: (
+            f"only jobs of its user fail at {body.site}, and those of others start: the site keeps its trust"
+        )
     ),
-    "not_on_nodes": lambda site, names: f"not on {nodes(names)} at {site}, where it failed",
-    "all_nodes": lambda site, this_time: (
-        f"it may run on every node of {site} {'this time' if this_time else 'again'}, also where it "
-        f"failed: there {'is' if this_time else 'was'} no other way"
+    NodesAllowed: _Words(
+        story=lambda body, _: (
+            f"it may run on every node of {body.site} {'this time' if body.once else 'again'}, also where it "
+            f"failed: there {'is' if body.once else 'was'} no other way"
+        )
     ),
-    "avoids": _avoids,
-    RestartAsked: lambda body: (
-        f"job {body.job} is to go back to its queue{' and to be held' if body.hold else ''}{_as_asked(body)}"
+    SitesAvoided: _Words(story=_avoids),
+    RestartAsked: _Words(
+        lambda body: (
+            f"job {body.job} is to go back to its queue{' and to be held' if body.hold else ''}{_as_asked(body)}"
+        )
     ),
-    JobRequeued: lambda body: f"job {body.job} returns to its placement queue{because(body.reason)}",
-    "returned": lambda reason: f"back to its placement queue: {reason}",
-    "rests": lambda rest_s: f"it rests for {rest_s:g} s before it is placed again",
+    JobRequeued: _Words(
+        lambda body: f"job {body.job} returns to its placement queue{because(body.reason)}", _returned
+    ),
+    JobRests: _Words(story=lambda body, _: f"it rests for {body.rest_s:g} s before it is placed again"),
     # It is over, or set aside.
-    CancelAsked: lambda body: f"the end of job {body.job} was asked for{body.by_whom}",
-    JobEnded: _job_ended,
-    "ended": lambda state, reason: _ended(str(state), reason),
-    JobQuarantined: lambda body: f"job {body.job} goes into quarantine{because(body.reason)}",
-    "quarantined": lambda reason: f"set aside: {reason}",
-    "not_given_back": lambda error: f"something of what it held could not be given back in order: {error}",
-    RequeueAsked: lambda body: (
-        f"job {body.job} is to leave quarantine{' and to be held' if body.hold else ''}{_as_asked(body)}"
+    CancelAsked: _Words(lambda body: f"the end of job {body.job} was asked for{body.by_whom}"),
+    JobEnded: _Words(_job_ended, lambda body, _: _ended(str(body.outcome), body.reason)),
+    JobQuarantined: _Words(
+        lambda body: f"job {body.job} goes into quarantine{because(body.reason)}",
+        lambda body, _: f"set aside: {body.reason}",
     ),
-    "requeued": lambda asked_by: f"put back into its placement queue{asked_by}",
-    "left_out": lambda lines: f"... {lines} lines of a long story are left out ...",
+    NotGivenBack: _Words(
+        story=lambda body, _: f"something of what it held could not be given back in order: {body.error}"
+    ),
+    RequeueAsked: _Words(
+        lambda body: f"job {body.job} is to leave quarantine{' and to be held' if body.hold else ''}{_as_asked(body)}"
+    ),
     # Sites and links.
-    SiteReported: lambda body: (
-        f"{body.site} has {counted(body.processors, 'processor')}, of which others hold {body.others}"
+    SiteReported: _Words(
+        lambda body: f"{body.site} has {counted(body.processors, 'processor')}, of which others hold {body.others}"
     ),
-    SiteMachines: lambda body: (
-        f"the machines of {body.site}: "
-        + (", ".join(f"{n} of {p:.0f} MFlop/s, load {load:.0%}" for n, p, load in body.machines) or "as declared")
+    SiteMachines: _Words(
+        lambda body: (
+            f"the machines of {body.site}: "
+            + (", ".join(f"{n} of {p:.0f} MFlop/s, load {load:.0%}" for n, p, load in body.machines) or "as declared")
+        )
     ),
-    SiteSilent: lambda body: (
-        f"{body.site} {'cannot be used' if body.answers else 'does not answer'}{because(body.reason)}"
+    SiteSilent: _Words(
+        lambda body: f"{body.site} {'cannot be used' if body.answers else 'does not answer'}{because(body.reason)}"
     ),
-    AskSite: lambda body: f"{body.site} is asked about {first_named(body.tokens)}",
-    SiteDistrusted: lambda body: _distrusted(body.site, cut(body.reason)),
-    "distrusted": lambda site, why: _distrusted(site, why),
-    "site_back": lambda site: f"{site} is trusted again",
-    SiteLost: lambda body: f"{body.site} is declared lost{body.by_whom}; its jobs start again elsewhere",
-    "site_lost": lambda site, reason: f"{site}, where a component of it is, is lost: {reason}",
-    SiteDrained: lambda body: f"{body.site} is drained{body.by_whom}; nothing new goes there",
-    SiteResumed: lambda body: f"{body.site} is used again and its errors are forgotten{_as_asked(body)}",
-    ProbeLink: lambda body: f"the link from {body.source} to {body.target} is probed",
-    LinkProbed: _probed,
-    Tick: lambda _: "time has passed",
+    AskSite: _Words(lambda body: f"{body.site} is asked about {first_named(body.tokens)}"),
+    SiteDistrusted: _Words(lambda body: _distrusted(body.site, cut(body.reason))),
+    DistrustProved: _Words(story=lambda body, _: _distrusted(body.site, body.reason)),
+    SiteTrusted: _Words(story=lambda body, _: f"{body.site} is trusted again"),
+    SiteLost: _Words(lambda body: f"{body.site} is declared lost{body.by_whom}; its jobs start again elsewhere"),
+    SiteDrained: _Words(lambda body: f"{body.site} is drained{body.by_whom}; nothing new goes there"),
+    SiteResumed: _Words(lambda body: f"{body.site} is used again and its errors are forgotten{_as_asked(body)}"),
+    ProbeLink: _Words(lambda body: f"the link from {body.source} to {body.target} is probed"),
+    LinkProbed: _Words(_probed),
+    Tick: _Words(lambda _: "time has passed"),
 }
+# The types of the entries that stories are made of.
+STORY_KINDS = frozenset(kind.__name__ for kind, words in _WORDS.items() if words.story is not None)
 
 
 def _distrusted(site: str, why: str) -> str:

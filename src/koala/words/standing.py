@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from koala.core.holding import KeptBack
 from koala.core.lifecycle import JobState
-from koala.core.story import JobExplanation, JobStanding
+from koala.core.standing import JobExplanation, JobStanding
 from koala.model.api import ElementCountsInfo
 from koala.model.dependency import Condition, in_words
 from koala.model.request import JobId

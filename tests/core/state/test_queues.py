@@ -164,7 +164,7 @@ def test_a_policy_that_breaks_stops_the_jobs_from_there_on_and_none_before() -> 
 
     catalogue = Catalogue.builtin()
     catalogue.add_from_source(MOODY, "moody.py")
-    book = Sites(make_grid({"s0": 10}), FollowUps(), Changes(), Changes())
+    book = Sites(make_grid({"s0": 10}), FollowUps(), Changes())
     view = book.view
     queue = PlacementQueue(high=False)
     jobs = []

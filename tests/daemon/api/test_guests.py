@@ -81,6 +81,6 @@ def test_after_a_restart_a_guests_job_is_a_guests_still(tmp_path: Path) -> None:
             assert daemon.engine.scheduler.ledger.jobs[job].guest
             told = await daemon.service.explain(bob, job)
             assert told.state == "waiting"
-            assert any("must not run under the account of the daemon, at west" in line.text for line in told.story)
+            assert any("closed to it: west, which would run it under the account" in line.text for line in told.story)
 
     asyncio.run(scene())

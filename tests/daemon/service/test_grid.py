@@ -128,7 +128,7 @@ def test_a_site_that_answers_is_declared_lost_by_force_alone(tmp_path: Path) -> 
             assert site.jobs_to_restart == [job]
             await world.service.grid.declare_lost(OPERATOR, "A", force=True)
             story = [line.text for line in (await world.service.explain(OPERATOR, job)).story]
-            assert f"A, where a component of it is, is lost: {OPERATOR.name} declared it lost" in story
+            assert f"back to its placement queue: A is lost: {OPERATOR.name} declared it lost" in story
             await world.service.changes.cancel(OPERATOR, job)
 
     asyncio.run(scenario())

@@ -19,9 +19,9 @@ def test_no_start_is_told_for_a_time_that_is_over(now: float, told: float) -> No
     planned, behind = (driver.scheduler.explain(job) for job in (2, 3))
     assert planned is not None
     assert behind is not None
-    found = explanation(planned, 2, now)
+    found = explanation(planned, 0.0, 2, now)
     assert (found.expected_at, found.latest_at) == (told, told)
-    after = explanation(behind, 2, now)
+    after = explanation(behind, 0.0, 2, now)
     assert (after.expected_at, [each.expected_at for each in after.planned_before]) == (None, [told])
     expected = driver.scheduler.expected_start(2)
     assert expected is not None

@@ -36,7 +36,7 @@ def is_found_with_shapes(promise: str) -> bool:
 def test_on_calm_grids_every_promise_is_kept_and_many_jobs_have_plans() -> None:
     verdicts = [weather(draw_calm(seed)) for seed in SEEDS]
     assert [(verdict.seed, verdict.detail) for verdict in verdicts if verdict.broken] == []
-    assert sum(verdict.happened.get("planned", 0) for verdict in verdicts) > len(SEEDS)
+    assert sum(verdict.happened.get("JobPlanned", 0) for verdict in verdicts) > len(SEEDS)
 
 
 def test_plans_for_shapes_stand_whoever_ends_early_or_has_several_shapes() -> None:

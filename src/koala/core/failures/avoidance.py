@@ -17,6 +17,7 @@ from koala.core.state.follow_ups import Work
 from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
 from koala.core.state.timers import Alarm
+from koala.model.facts import JobRests, SitesAvoided
 from koala.model.grid import RESTART_REST_S_MAX, RESTARTS_WITHOUT_REST_MAX
 from koala.model.messages import ComponentEnded
 from koala.model.request import JobId, Request, SiteName
@@ -69,7 +70,7 @@ class SiteAvoidance:
         self.choose(job)
         ledger.enqueue(job, tried=False, rest_s=rest_s)
         if rest_s > 0:
-            job.tell(ledger.now, "rests", rest_s)
+            ledger.story.append(JobRests(job=job.id, rest_s=rest_s))
         self.watch(job)
 
     def _review(self, *_: None) -> None:
@@ -111,7 +112,8 @@ class SiteAvoidance:
             job.avoiding = avoiding
             ledger.avoiders[job.id] = None
             ledger.change_demand(job, demand)
-            job.tell(ledger.now, "avoids", avoiding, tuple([site for site in avoiding if site in closed]))
+            shut = tuple([site for site in avoiding if site in closed])
+            ledger.story.append(SitesAvoided(job=job.id, sites=avoiding, closed=shut))
 
     def closed_since(self, job: Job) -> Collection[int]:
         """The sites of a placed job that were closed to it since, and that it need not go to."""

@@ -31,6 +31,7 @@ from koala.core.state.encoded import NO_ENTRIES
 from koala.core.state.job import ComponentClaim, Job
 from koala.core.state.ledger import Ledger
 from koala.core.state.site_belief import SiteBelief
+from koala.model.facts import DistrustProved
 from koala.model.nodes import EXCLUDED_NODES_MAX
 
 # A run that fails within so many seconds has failed at once.
@@ -117,7 +118,8 @@ class Blame:
             if record.prove(witness, job.id, ledger.now) and _is_guilty(ledger.sites.sites[index]):
                 ledger.distrust(index, record.verdict)
                 # Others' jobs are not its business.
-                job.tell(ledger.now, "distrusted", index, record.distrusted_in_short)
+                reason = record.distrusted_in_short
+                ledger.story.append(DistrustProved(job=job.id, site=ledger.names[index], reason=reason))
 
     def _prove_nodes(self, job: Job, nodes: tuple[str, ...]) -> None:
         """At a site of its own that proves something only where all nodes that it ran on are known."""

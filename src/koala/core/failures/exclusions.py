@@ -16,6 +16,7 @@ from koala.core.state.blame import NodeAccusation
 from koala.core.state.job import ComponentClaim, Job
 from koala.core.state.ledger import Ledger
 from koala.core.state.nodes.pools import PLAIN
+from koala.model.facts import NodesAllowed
 from koala.model.nodes import EXCLUDED_NODES_MAX, TaskShape, places_of
 from koala.model.request import Component, SiteName
 
@@ -78,7 +79,7 @@ class NodeExclusions:
         nodes = self.nodes(job, claim.component, claim.site)
         shape = job.request.shape_of(claim.component)
         if nodes and not self._leaves_room(claim.site, shape, claim.processors, nodes):
-            job.tell(self.ledger.now, "all_nodes", claim.site, True)
+            self.ledger.story.append(NodesAllowed(job=job.id, site=self.ledger.names[claim.site], once=True))
             return ()
         return tuple(nodes)
 
@@ -92,7 +93,7 @@ class NodeExclusions:
         sites = self.ledger.sites
         if sites.sites[claim.site].record.clear_nodes(job.submitter, self._program(job, claim.component)):
             sites.exclusions_changed(claim.site)
-        job.tell(self.ledger.now, "all_nodes", claim.site, False)
+        self.ledger.story.append(NodesAllowed(job=job.id, site=self.ledger.names[claim.site], once=False))
         return True
 
     def closed_to(self, job: Job, *, own: bool = True) -> dict[int, float]:

@@ -28,7 +28,6 @@ from koala.core.state.ledger import Ledger
 from koala.core.state.queues.placement import PlacementQueue
 from koala.core.state.site_belief import SiteBelief
 from koala.core.state.timers import Alarm
-from koala.core.story import named, story_of
 from koala.model.messages import EndedJob, JobOutcome, Token
 from koala.model.request import JobId, Request, SiteName
 from koala.policies import UnknownPolicyError
@@ -271,12 +270,6 @@ class _Loading:
         job.bind(described.request, self._ledger.states, self._ledger.changes)
         if job.refused is not None:
             self._check_seen(job.refused)
-        elif any(entry[1] == "refused" for entry in job.story):
-            raise ValueError("what it saw at its first try is missing")
-        _, *story = story_of(job, self._names)
-        if not self._same_sites:  # it speaks of them by their old numbers, and from now on by their names
-            pairs = zip(job.story, story, strict=True)
-            job.story = [entry if entry[1] == "left_out" else named(now) for entry, now in pairs]
         return job
 
     def _transfer_of(self, key: str, body: bytes) -> FileTransfer:
@@ -345,7 +338,7 @@ class _Loading:
         job.starts = self._starts_of(number)
         job.bind(known.request, ledger.states, ledger.changes)
         problem = next(each.problem for each in self.damaged if each.job == number)
-        job.tell(self._counters.now, "quarantined", f"its record is damaged: {problem}")
+        job.why = f"its record is damaged: {problem}"
         return job
 
     def _starts_of(self, number: JobId) -> int:

@@ -88,7 +88,7 @@ class JobCheckpoints:
         )
 
     def on_brought(self, event: CheckpointBrought) -> None:
-        """For the job's story, and for those who ask from what it goes on."""
+        """For those who ask from what it goes on."""
         claim = self.ledger.claims.get(event.token)
         if claim is None or claim.aborting:
             return
@@ -99,7 +99,6 @@ class JobCheckpoints:
             run = self._run_of(job, event.saved_by)
             source = event.source, run, event.size_bytes, event.saved_at
             job.went_on_from = {**job.went_on_from, claim.component: source}
-        job.tell(self.ledger.now, "goes_on_from", claim.component, event.source, event.size_bytes, event.reason)
 
     @staticmethod
     def _run_of(job: Job, token: Token) -> int:

@@ -7,7 +7,6 @@ believed to be like it; a link of which nothing was measured is as the grid file
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TypeAlias
 
 import msgspec
 
@@ -22,17 +21,13 @@ from koala.core.predictors import (
 )
 from koala.core.state.changes import Changes
 from koala.core.state.encoded import INFINITY
+from koala.model.facts import LinkBelief
 from koala.policies.view import LinkRows, View
 
 # So many links are told of one placement at most.
 LINKS_TOLD_MAX = 8
 # So many directed links have measurements; the one that was not measured for longest is forgotten first.
 LINKS_MEASURED_MAX = 2_000
-
-
-# A link, its rate in bytes/s with the predictor that says so and from how many measurements, and the same of its
-# latency; no predictor where nothing was measured and the grid file's word counts.
-BelievedLink: TypeAlias = tuple[int, int, float, str, int, float, str, int]
 
 
 class LinkSeries(msgspec.Struct, kw_only=True, omit_defaults=True):
@@ -134,7 +129,7 @@ class LinkForecasts:
         self._changes.links[source, target] = None
         return series
 
-    def believed(self, links: Iterable[tuple[int, int]]) -> tuple[BelievedLink, ...]:
+    def believed(self, links: Iterable[tuple[int, int]]) -> tuple[LinkBelief, ...]:
         """What is believed of these links now and why, without those of which nothing was measured; no more than
         ``LINKS_TOLD_MAX``."""
         told = []
@@ -144,15 +139,15 @@ class LinkForecasts:
             if rate is None and latency is None:
                 continue
             told.append(
-                (
-                    source,
-                    target,
-                    self.view.bytes_per_s.at(source, target),
-                    "" if rate is None else rate.predictor,
-                    0 if rated is None else len(rated.bandwidth),
-                    self.view.latency_s.at(source, target),
-                    "" if latency is None else latency.predictor,
-                    0 if timed is None else len(timed.latency),
+                LinkBelief(
+                    source=self.view.names[source],
+                    target=self.view.names[target],
+                    bytes_per_s=self.view.bytes_per_s.at(source, target),
+                    rate_predictor="" if rate is None else rate.predictor,
+                    rates=0 if rated is None else len(rated.bandwidth),
+                    latency_s=self.view.latency_s.at(source, target),
+                    latency_predictor="" if latency is None else latency.predictor,
+                    latencies=0 if timed is None else len(timed.latency),
                 )
             )
         return tuple(told[:LINKS_TOLD_MAX])

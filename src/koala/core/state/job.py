@@ -12,8 +12,6 @@ from heapq import nsmallest
 from operator import attrgetter
 from typing import Any, TypeAlias
 
-import msgspec
-
 from koala.core.lifecycle import InvalidTransitionError, JobState, StateCounts
 from koala.core.state.changes import Changes
 from koala.core.state.encoded import INFINITY, NO_ENTRIES, NO_ITEMS, Time, encoded
@@ -26,9 +24,6 @@ from koala.model.request import JobId, Priority, Request, SiteName
 from koala.model.task_graph import SpawnedTasks
 from koala.policies.interface import Demand, Spots, with_spawned
 
-# The longest story that is kept of one job; beyond it the middle is left out.
-STORY_LINES_MAX = 400
-STORY_HEAD_LINES = 20
 _HIGH = Priority.HIGH
 _counts_of = attrgetter(*JobCounts.__struct_fields__)
 
@@ -141,6 +136,7 @@ class JobRun:
     workspaces: dict[int, Token] = NO_ENTRIES
     collected: dict[int, tuple[MadeOutput, ...]] = NO_ENTRIES
     collect_tries: int = 0
+    spawn_refused: tuple[tuple[str, ...], str] | None = None  # the tasks that it was refused last, and why
 
 
 class _PlacesLinks:
@@ -194,7 +190,7 @@ class JobPlaces(_PlacesLinks):
 
 @encoded
 class StartPlan:
-    """When and where a waiting job is to start; ``told_at`` is what its story said last of that."""
+    """When and where a waiting job is to start; ``told_at`` is what its story tells of that by now."""
 
     at: float
     spots: Spots
@@ -313,7 +309,7 @@ class Job(_JobLinks):
     state: JobState = JobState.WAITING
     timer: Timer | None = None
     ended_at: float | None = None
-    story: list[tuple[Any, ...]] = field(default_factory=list)
+    why: str = ""  # why it is over, or was set aside
     # In the placement queue: its position there, the scan at which its tries are used up, what its first try saw.
     position: int = -1
     entered_scan: int = 0
@@ -503,40 +499,23 @@ class Job(_JobLinks):
 
     def asked_by(self, wish: Wish) -> str:
         """Who asked for this and why, in words behind what was done; the job's own user goes without a name."""
-        if wish.by and wish.by == self.submitter:
-            wish = msgspec.structs.replace(wish, by="its owner")
-        return wish.by_whom
+        return wish.asked_by(self.submitter)
 
     def hold(self, by: str) -> None:
         """Somebody holds it from now on: ``by`` whom and why, in words."""
         self.held, self.held_by = True, by
 
     def move(self, target: JobState) -> None:
-        """Change state by the table, or fail with the job's story."""
+        """Change state by the table, or fail."""
         move, moves = (self.state, target), self.states.moves
         if move not in moves:
-            raise InvalidTransitionError(self.id, *move, [repr(entry) for entry in self.story])
+            raise InvalidTransitionError(self.id, *move)
         moves[move] += 1
         self.changes.jobs[self.id] = None
         if self.element_states:
             self.element_states[self.state] -= 1
             self.element_states[target] += 1
         self.state = target
-
-    def tell(self, *entry: Any) -> None:
-        """Add a line to the story, the time, the word for it and details: kept as data, turned into sentences only
-        when somebody asks.
-
-        A very long story keeps its beginning and its end.
-        """
-        self.changes.jobs[self.id] = None
-        story = self.story
-        story.append(entry)
-        if len(story) > STORY_LINES_MAX:
-            cut = slice(STORY_HEAD_LINES, STORY_HEAD_LINES + STORY_LINES_MAX // 2)
-            gone = story[cut]
-            lines = sum(entry[2] if entry[1] == "left_out" else 1 for entry in gone)
-            story[cut] = [(gone[0][0], "left_out", lines)]
 
     def changed(self) -> None:
         """Note that it must be written again."""

@@ -21,7 +21,7 @@ from koala.core.state.queues.placement import PlacementQueue
 from koala.core.state.sites import Sites
 from koala.core.state.timers import Alarm, Timers
 from koala.core.state.transfers import Transfers
-from koala.model.facts import Adds, AnyFact, SiteDistrusted
+from koala.model.facts import Adds, AnyFact, AnyStoryFact, SiteDistrusted
 from koala.model.grid import Estimates, Grid
 from koala.model.messages import AnyCommand, EndedJob, JobOutcome, Token
 from koala.model.outputs import job_of_output
@@ -37,8 +37,18 @@ REST_S_MAX = 64.0
 LAST_RUNS_KEPT = 2
 LAST_RUNS_USERS_MAX = 10_000
 LAST_RUNS_NAMES_MAX = 2_000
-# The stories of this many jobs are kept after their end, for those who ask late.
+# So many jobs are kept after their end, for those who ask late.
 ENDED_KEPT = 1_000
+
+
+class _Untold:
+    """A list that keeps nothing."""
+
+    def append(self, entry: AnyStoryFact, /) -> None:
+        """Nobody records it."""
+
+
+UNTOLD: Adds[AnyStoryFact] = _Untold()
 
 
 class ScanClock:
@@ -97,6 +107,7 @@ class Ledger:
         # What the present event has led to so far, in one order.
         self.commands: Adds[AnyCommand] = []
         self.facts: Adds[AnyFact] = []
+        self.story: Adds[AnyStoryFact] = UNTOLD  # the same list where somebody records the stories of jobs
         self.jobs: dict[JobId, Job] = {}
         self.states = StateCounts()  # how many of them are in each state
         self.avoiders: dict[JobId, None] = {}  # jobs that avoid, or did, sites where they failed

@@ -20,7 +20,7 @@ from koala.core.state.follow_ups import Work
 from koala.core.state.job import ComponentPhase, Job
 from koala.core.state.ledger import Ledger
 from koala.mapping.result import NoPlace
-from koala.model.facts import TasksSpawned
+from koala.model.facts import SpawnBegan, TasksSpawned
 from koala.model.messages import SpawnAsked
 from koala.model.request import (
     COMPONENTS_MAX,
@@ -70,8 +70,7 @@ class JobSpawning:
             return
         found = self.places_for(job, event.tasks)
         if isinstance(found, SpawnRefusal):
-            job.tell(ledger.now, "spawn_refused", names, found.reason)
-            ledger.facts.append(TasksSpawned(job=job.id, tasks=names, reason=found.reason))
+            self._refuse(job, names, found.reason)
             return
         request, demand, spots = found
         placed = job.placed
@@ -80,7 +79,6 @@ class JobSpawning:
         run = job.run
         run.joining = len(spots.sites)
         run.outstanding += run.joining
-        job.tell(ledger.now, "spawns", names, spots.sites, spots.sizes)
         ledger.facts.append(TasksSpawned(job=job.id, tasks=names, places=job.places[first:]))
         for component in range(first, len(placed.claims)):
             self.running.start_component(job, component)
@@ -149,7 +147,7 @@ class JobSpawning:
         if reason:
             self._withdraw(job, reason)
         elif all(claim is not None and claim.phase is ComponentPhase.READY for claim in claims):
-            job.tell(ledger.now, "spawn_begins", job.spawned[-1].names)
+            ledger.story.append(SpawnBegan(job=job.id, tasks=job.spawned[-1].names))
             self.running.open_for_spawned(job)
 
     def _withdraw(self, job: Job, reason: str) -> None:
@@ -169,19 +167,24 @@ class JobSpawning:
         left = job.spawned[:-1]
         request = with_spawned(job.described, left) if left else job.described
         self._hold(job, left, request, self._demand(job, request), _first(placed.spots, kept))
-        job.tell(ledger.now, "spawn_withdrawn", names, reason)
-        ledger.facts.append(TasksSpawned(job=job.id, tasks=names, reason=reason))
+        self._refuse(job, names, reason)
         self.running.joining_is_over(job)
         if job.run.outstanding == 0:
             self.running.all_done(job)
 
+    def _refuse(self, job: Job, names: tuple[str, ...], reason: str) -> None:
+        """The job does not have these tasks, and why."""
+        self.ledger.facts.append(TasksSpawned(job=job.id, tasks=names, reason=reason))
+        if job.placement is not None and job.placement.run is not None:
+            job.placement.run.spawn_refused = names, reason
+
 
 def refused_last(job: Job, tasks: SpawnedTasks) -> str:
-    """Why the job does not have these tasks, which were asked for, by its story."""
-    for _, what, *details in reversed(job.story):
-        if what in ("spawn_refused", "spawn_withdrawn") and tuple(details[0]) == tasks.names:
-            return str(details[1])
-    return f"it is {job.state} by now"
+    """Why the job does not have these tasks, which were asked for last."""
+    run = None if job.placement is None else job.placement.run
+    if run is None or run.spawn_refused is None or run.spawn_refused[0] != tasks.names:
+        return f"it is {job.state} by now"
+    return run.spawn_refused[1]
 
 
 def _problem(job: Job) -> str:

@@ -13,8 +13,8 @@ import msgspec
 
 from koala.core import Scheduler
 from koala.core.lifecycle import JobState
+from koala.core.standing import element_counts
 from koala.core.state.job import Job
-from koala.core.story import element_counts
 from koala.daemon.live_rows import Draft
 from koala.model.facts import (
     ElementMade,

@@ -15,12 +15,12 @@ from koala.core.failures.exclusions import Exclusion
 from koala.core.lifecycle import JobState
 from koala.core.predictors import Forecast, Measurement
 from koala.core.probing import why_not_probed
+from koala.core.standing import JobExplanation
 from koala.core.state.expected_starts import ExpectedStart
 from koala.core.state.forecasts import LinkForecasts
 from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
 from koala.core.state.site_belief import SiteBelief, Trust
-from koala.core.story import JobExplanation
 from koala.daemon.perform.interface import SiteTrouble
 from koala.files import CatalogueEntry
 from koala.mapping.site_lans import region_of
@@ -156,10 +156,12 @@ def places_in_line(ledger: Ledger, jobs: Iterable[int]) -> dict[int, int]:
     return places
 
 
-def explanation(told: JobExplanation, queue_length: int | None, now: float, more: str = "") -> Explanation:
+def explanation(
+    told: JobExplanation, since: float, queue_length: int | None, now: float, more: str = ""
+) -> Explanation:
     """Where a job stands, as the core tells it. No start is told for a time that is over: the core knows no later
     moment than that of the last event."""
-    fields = in_words(told, more) | {"queue_length": queue_length}
+    fields = in_words(told, more) | {"since": since, "queue_length": queue_length}
     for each in (fields, *fields["planned_before"]):
         for name in {"expected_at", "latest_at"} & each.keys():
             each[name] = _not_before(now, each[name])
@@ -185,7 +187,7 @@ def visible_to(user: str | None, found: Explanation, jobs: Mapping[int, Job]) ->
 
 
 def bare_explanation(row: StoredJob) -> Explanation:
-    """What can be said of a job whose story nobody has."""
+    """What can be said of a job that the core does not know any more."""
     meaning = row.reason if row.state == JobState.FAILED and row.reason else MEANING[JobState(row.state)]
     return Explanation.of(row, job=row.id, meaning=meaning, places=_places(row))
 

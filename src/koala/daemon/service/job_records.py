@@ -9,12 +9,14 @@ from koala.daemon.engine.loop import Engine
 from koala.daemon.offload import query
 from koala.daemon.service.answers import job_summary
 from koala.daemon.service.principal import Principal
-from koala.model.api import JobSummary, Scope
+from koala.model.api import JobSummary, Scope, StoryLine
 from koala.model.errors import NotFoundError
 from koala.model.outputs import job_of_output
 from koala.model.request import FileName, Request
 from koala.store import NUMBER_MAX
 from koala.store.rows import ComponentRow, StoredJob
+from koala.words.facts import STORY_KINDS
+from koala.words.stories import story
 
 
 class JobRecords:
@@ -54,6 +56,14 @@ class JobRecords:
         request = await query(self._engine.store.request, job)
         assert request is not None, "a job is recorded with its request"
         return request
+
+    async def story(self, row: StoredJob) -> list[StoryLine]:
+        """What has happened to the job, as far as the journal goes back."""
+        request = await self.request_of(row.id)
+        found = await query(self._engine.store.story, row.id, STORY_KINDS)
+        first, last = ([(line.at, line.body) for line in lines] for lines in (found.first, found.last))
+        told = story(request, row.submitted_at, first, found.left_out, last, owner=row.owner)
+        return [StoryLine(at=each.at, text=each.text) for each in told]
 
     async def components(self, job: int) -> list[ComponentRow]:
         if self._engine.live_row(job) is not None:

@@ -419,17 +419,20 @@ class Service:
         )
 
     async def explain(self, who: Principal, job: int) -> Explanation:
-        """Where the job stands and why, or its whole story. Needs ``read``."""
+        """Where the job stands and why, and its whole story. Needs ``read``."""
         who.need(Scope.READ)
         row = await self._records.row(who, job)
-        scheduler = self._engine.scheduler
+        found = self._standing(who, row)
+        return msgspec.structs.replace(found, story=await self._records.story(row))
+
+    def _standing(self, who: Principal, row: StoredJob) -> Explanation:
+        """The same without the story."""
+        scheduler, job = self._engine.scheduler, row.id
         if row.explanation is not None:
-            return msgspec.convert(row.explanation, Explanation)
+            return msgspec.convert({**row.explanation, "since": row.since}, Explanation)
         told = scheduler.explain(job)
         if told is None:
             return bare_explanation(row)
-        if told.state == row.state:
-            told = msgspec.structs.replace(told, since=row.since)
         stuck = [
             f"{each.site}: {said}"
             for each in self._engine.components_of(job)
@@ -446,7 +449,7 @@ class Service:
         more = f". {'; '.join(stuck)}" if stuck else ""
         live = scheduler.ledger.jobs.get(job)
         length = None if live is None or told.place_in_line is None else len(scheduler.ledger.queue_of(live))
-        found = explanation(told, length, self._engine.now(), more)
+        found = explanation(told, row.since, length, self._engine.now(), more)
         if found.place_in_line is not None:
             order, problem = self._engine.grid.scheduler.order, scheduler.ledger.order_problem
             found = msgspec.structs.replace(found, order=order, order_problem=problem)

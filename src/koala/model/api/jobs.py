@@ -371,7 +371,6 @@ class JobSituation(Answer, frozen=True, kw_only=True):
 
     job: int
     state: str
-    since: float
     next_element: int | None = None
     waiting_since: float | None = None
     placement_tries: int
@@ -418,6 +417,7 @@ class Explanation(JobSituation, frozen=True, kw_only=True):
     ``traffic`` is what one at several sites sends between them; ``checkpoint`` is for a job that saves its state.
     """
 
+    since: float
     meaning: str
     queue_length: int | None = None
     order: str = ""

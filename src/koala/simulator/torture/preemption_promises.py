@@ -8,7 +8,7 @@ from koala.core import Scheduler
 from koala.core.preemption.places import PREEMPTED_WITHIN_S
 from koala.core.state.job import Job
 from koala.core.state.nodes.left_by_plans import tasks_by_site
-from koala.model.facts import JobEnded, JobPlaced, Turn
+from koala.model.facts import JobEnded, JobPlaced, Preempts, Turn
 from koala.model.messages import AnyEvent, JobOutcome, ReleaseBarrier
 from koala.model.request import JobId
 from koala.simulator.torture.promises import told_as_placed
@@ -36,10 +36,10 @@ class PreemptionPromises:
         for entry in turn.entries:
             if type(entry) is JobPlaced:
                 job = self._ledger.jobs.get(entry.job)
-                told = None if job is None else told_as_placed(job, "preempts_for_places", event.at)
+                told = told_as_placed(turn, entry, Preempts)
                 if job is not None and told is not None:
-                    self._preempts(job, told[2])
-                    found.append((job, told[2]))
+                    self._preempts(job, told.victims)
+                    found.append((job, told.victims))
             elif type(entry) is ReleaseBarrier:
                 self._to_run.discard(entry.job)
             elif type(entry) is JobEnded:

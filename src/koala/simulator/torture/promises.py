@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import isclose
-from typing import Any
+from typing import TypeVar
 
 from koala.core import JobState, Scheduler
 from koala.core.lifecycle import GIVEN_BACK, IN_CLAIMING_QUEUE
 from koala.core.state.job import ComponentPhase, Job
 from koala.core.state.reservations import PlanFinder, Reservation
-from koala.model.facts import ElementMade, JobEnded, JobPlaced, JobRequeued, Turn
+from koala.model.facts import ClaimsEarly, ElementMade, JobEnded, JobPlaced, JobRequeued, Preempts, Turn
 from koala.model.grid import SchedulerParameters
 from koala.model.messages import (
     AnyEvent,
@@ -47,16 +47,15 @@ class PromiseBrokenError(Exception):
         self.detail = detail
 
 
-def told_as_placed(job: Job, word: str, at: float) -> tuple[Any, ...] | None:
-    """What the story says with this word of the job's last placement, if that was at this time. Much may follow that
-    in the same moment, a line for each component among it."""
-    placed = False
-    for entry in reversed(job.story):
-        if placed and entry[1] == word:
-            return entry if entry[0] == at else None
-        if placed and entry[1] == "placed":
-            return None
-        placed = placed or entry[1] == "placed"
+FactT = TypeVar("FactT", ClaimsEarly, Preempts)
+
+
+def told_as_placed(turn: Turn, placed: JobPlaced, wanted: type[FactT]) -> FactT | None:
+    """What the turn says of this kind about a job before it says that the job is placed."""
+    place = next(place for place, entry in enumerate(turn.entries) if entry is placed)
+    for entry in reversed(turn.entries[:place]):
+        if isinstance(entry, JobPlaced | wanted) and entry.job == placed.job:
+            return entry if isinstance(entry, wanted) else None
     return None
 
 
@@ -278,15 +277,14 @@ class PromiseChecker:
         unpromised = list(map(min, finder.spare(end), availability.raw_at(ledger.now)))
         return finder.place(demand, unpromised) is not None
 
-    def _early(self, job_id: JobId) -> bool:
-        """Whether the job claims before the time of its plan, which no scan decides."""
-        job = self.ledger.jobs.get(job_id)
-        return job is not None and told_as_placed(job, "claims_early", self.ledger.now) is not None
-
     def _turns(self, turn: Turn) -> None:
         """The queues take turns: S scans of the high one, then one of the low one; together with an interval of 0."""
         parameters, now = self.parameters, self.ledger.now
-        placed = [entry.job for entry in turn.entries if type(entry) is JobPlaced and not self._early(entry.job)]
+        placed = [
+            entry.job
+            for entry in turn.entries  # what is placed before the time of its plan no scan decides
+            if type(entry) is JobPlaced and told_as_placed(turn, entry, ClaimsEarly) is None
+        ]
         scanned = [self.waiting_before[job] for job in placed if job in self.waiting_before]
         if not scanned:
             return

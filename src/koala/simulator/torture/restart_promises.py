@@ -13,7 +13,7 @@ from koala.core.lifecycle import JobState
 from koala.core.state.blame import TRUST_LOST_WEIGHT
 from koala.core.state.job import Job
 from koala.core.state.site_belief import SiteBelief, Trust
-from koala.model.facts import JobPlaced, JobRequeued, SiteDistrusted, Turn
+from koala.model.facts import JobPlaced, JobRequeued, NodesAllowed, SiteDistrusted, Turn
 from koala.model.messages import AnyEvent, ComponentEnded, ComponentReady, SiteReported, StartComponent
 from koala.model.nodes import NamedNode
 from koala.model.request import Component, JobId, SiteName
@@ -48,6 +48,7 @@ class RestartPromises:
         }
         self._failed: dict[JobId, tuple[SiteName, float]] = {}  # where and when a run of it failed last
         self._bad_node: dict[tuple[JobId, SiteName], tuple[str, float]] = {}  # where it is missing, and since when
+        self._allowed: set[JobId] = set()  # jobs that may run on nodes where they failed, as there is no other way
         self._usable = scheduler.ledger.sites.usable()
 
     def after(self, event: AnyEvent, turn: Turn, site_of: dict[str, SiteName]) -> None:
@@ -62,6 +63,8 @@ class RestartPromises:
             elif isinstance(entry, JobPlaced):
                 self._rests(entry, event.at)
                 self._goes_elsewhere(entry, event.at, steady)
+            elif isinstance(entry, NodesAllowed):
+                self._allowed.add(entry.job)
             elif isinstance(entry, StartComponent):
                 self._is_kept_off(entry, event.at)
             elif isinstance(entry, JobRequeued):
@@ -82,7 +85,7 @@ class RestartPromises:
         if not node or at >= since + self._ledger.parameters.avoid_failed_s or node in command.exclude_nodes:
             return
         job = self._ledger.jobs.get(command.job)
-        if job is not None and not any(entry[1] in ("all_nodes", "left_out") for entry in job.story):
+        if job is not None and job.id not in self._allowed:
             detail = f"{command.token} may run on {node} of {command.site}, where its program was not found"
             self._fail("a job is kept off the node it failed on", detail)
 
@@ -193,6 +196,7 @@ class ExclusionPromises:
         self._named: dict[SiteName, tuple[NamedNode, ...]] = {}
         self._processors = {site.name: site.processors for site in scheduler.grid.sites}
         self._failed: set[_Failed] = set()
+        self._allowed: set[JobId] = set()  # jobs that may run on nodes where they failed, as there is no other way
         self._usable = scheduler.ledger.sites.usable()
 
     def after(self, event: AnyEvent, turn: Turn) -> None:

@@ -10,14 +10,17 @@ from collections import Counter, deque
 import msgspec
 
 from koala.core import JobState, Scheduler
-from koala.model.facts import Turn, TurnEntry
+from koala.model.facts import Preempts, StoryFact, TasksSpawned, Turn, TurnEntry
 from koala.model.grid import AnswerFaults, SiteFaults, Startup
 from koala.model.messages import (
     AnyEvent,
     CancelAsked,
+    ComponentEnded,
     JobOutcome,
     JobQuarantined,
     RequeueAsked,
+    SpawnAsked,
+    StartComponent,
 )
 from koala.model.request import JobId
 from koala.simulator.torture.calm import PlanPromises, draw_calm
@@ -44,8 +47,7 @@ from koala.simulator.torture.storms import Storm, draw_storm, may_fail
 from koala.simulator.torture.traffic import TrafficPromises
 from koala.simulator.workloads.workload import Workload
 from koala.simulator.world.world import World
-from koala.words.explanations import story
-from koala.words.facts import told
+from koala.words.stories import Stories, ToldEntry, job_of, story
 
 # After the storm every job must have ended within this time; the longest drawn job takes about ten minutes. A
 # transfer over a link that is believed to be slow, as answers were lost, may be waited for longer than that where its
@@ -109,6 +111,7 @@ class _Run:
         self.storm = storm
         self.world = World(storm.grid, Workload.from_arrivals(storm.arrivals), storm.seed)
         self.scheduler = Scheduler(storm.grid, catalogue_with_orders(), recorded=True)
+        self.stories = Stories()
         self.watch = PromiseChecker(self.scheduler, self.world)
         self.exclusions = ExclusionPromises(self.scheduler, self.watch.fail)
         self.restarts = RestartPromises(self.scheduler, self.watch.fail, self.exclusions.closed_to)
@@ -178,7 +181,8 @@ class _Run:
             self.watch.fail("time goes on", f"more than {EVENTS_OF_A_SECOND_MAX} events since {began_at:.3f}")
         turn = self.scheduler.handle(event)
         self._note(event, turn)
-        for entry in turn.entries:
+        performed = [entry for entry in turn.entries if not isinstance(entry, StoryFact)]
+        for entry in performed:
             self.world.perform(entry, event.at)
         self.watch.after(event, turn)
         self.restarts.after(event, turn, self.watch.site_of)
@@ -198,8 +202,8 @@ class _Run:
         self.exclusions.after(event, turn)
         self.twin.after(event, turn)
         if self.defects:
-            for message in (event, *turn.entries):
-                job = _job_of(message)
+            for message in (event, *performed):
+                job = job_of(message)
                 if job in self.defects:
                     self.defects[job] -= 1
 
@@ -217,13 +221,15 @@ class _Run:
     def _note(self, event: AnyEvent, turn: Turn) -> None:
         self.tail.append((event.at, ">", event))
         self.tail.extend((event.at, " ", entry) for entry in turn.entries)
+        self.stories.add(event, turn)
+        for message in (event, *turn.entries):
+            self.happened[_word_for(message, event)] += 1
 
     def _all_finished(self) -> None:
         watch, ledger = self.watch, self.scheduler.ledger
         for job in list(ledger.jobs.values()):
-            explanation = self.scheduler.explain(job.id)
-            assert explanation is not None
-            watch.fail("every job finishes", f"job {job.id} is still {job.state}: {told(explanation.story[-1])}")
+            last = self._story_of(job.id)[-1].text
+            watch.fail("every job finishes", f"job {job.id} is still {job.state}: {last}")
         if watch.arrived < len(self.storm.arrivals):
             watch.fail("every job finishes", "not all jobs were submitted before the time was up")
         nothing_left_behind(watch)
@@ -238,10 +244,6 @@ class _Run:
                 watch.fail("every job finishes", f"job {job_id} failed: {ended.reason}")
 
     def _verdict(self, broken: str | None, detail: str) -> StormVerdict:
-        ledger = self.scheduler.ledger
-        for job in (*ledger.jobs.values(), *ledger.ended.values()):
-            for entry in job.story:
-                self.happened[entry[1]] += 1
         for ended in self.watch.ended.values():
             self.happened[str(ended.outcome)] += 1
         return StormVerdict(
@@ -257,21 +259,31 @@ class _Run:
     def _story(self) -> list[str]:
         lines = []
         for job_id in sorted(self.watch.submitted):
-            lines += self._story_of(job_id)
+            told = self._story_of(job_id)
+            lines += [f"job {job_id}:", *(f"{line.at:12.3f}    {line.text}" for line in told)]
         return [*lines, "the last messages:", *(f"{at:12.3f}  {mark} {message}" for at, mark, message in self.tail)]
 
-    def _story_of(self, job_id: JobId) -> list[str]:
-        explanation = self.scheduler.explain(job_id)
-        if explanation is None:
+    def _story_of(self, job_id: JobId) -> list[ToldEntry]:
+        ledger = self.scheduler.ledger
+        job = ledger.jobs.get(job_id) or ledger.ended.get(job_id)
+        if job is None:
             return []
-        return [f"job {job_id}:", *(f"{line.at:12.3f}    {line.text}" for line in story(explanation))]
+        return story(job.described, job.submitted_at, self.stories.lines[job_id], owner=job.submitter)
 
 
-def _job_of(message: AnyEvent | TurnEntry) -> JobId | None:
-    """The job that a message names, by itself or by the token of a component."""
-    job: JobId | None = getattr(message, "job", None)
-    token: str | None = getattr(message, "token", None)
-    return int(token.partition(".")[0]) if job is None and token is not None else job
+def _word_for(message: AnyEvent | TurnEntry, event: AnyEvent) -> str:
+    """By what word a message is counted: its type, and what tells apart what a type has in common."""
+    word = type(message).__name__
+    match message:
+        case ComponentEnded():
+            return f"{word}:{message.outcome}"
+        case StartComponent() if message.exclude_nodes:
+            return f"{word}:kept off nodes"
+        case Preempts():
+            return f"{word}:{'places' if message.component is None else 'processors'}"
+        case TasksSpawned() if message.reason:
+            return f"{word}:{'refused' if isinstance(event, SpawnAsked) else 'withdrawn'}"
+    return word
 
 
 # ------------------------------------------------------------------------------------------ minimising

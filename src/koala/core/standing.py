@@ -1,9 +1,8 @@
-"""Where a job stands and what has happened to it, as data: ``koala.words`` puts it into words. Reads what the core
-remembers; decides nothing."""
+"""Where a job stands, as data: ``koala.words`` puts it into words. Reads what the core remembers; decides nothing."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -11,7 +10,6 @@ import msgspec
 from koala.core.lifecycle import ENDED, JobState
 from koala.core.refusals import PLANS_NAMED_MAX, held_back, is_held_back, refusal_of
 from koala.core.state.checkpoints import checkpoint_status, grace_s, is_saving
-from koala.core.state.encoded import known_time
 from koala.core.state.expected_starts import ExpectedStart
 from koala.core.state.job import ComponentPhase, Job
 from koala.core.state.link_use import sent_between_sites_bit_s
@@ -31,8 +29,6 @@ from koala.model.network import BIT_S_PER_MBIT_S
 from koala.model.request import SiteName
 from koala.policies.interface import Spots
 
-# An entry that has sites by name already: it is from a time when the sites had other numbers.
-NAMED = "named"
 # What an array is told of its next element.
 _OF_NEXT_ELEMENT = (
     "waiting_since",
@@ -46,41 +42,6 @@ _OF_NEXT_ELEMENT = (
     "planned_before",
     "placement_tries",
 )
-# Where an entry of a story has a site by its number, or several.
-_SITES_IN: dict[str, tuple[int, ...]] = {
-    "placed": (0,),
-    "planned": (1,),
-    "file_arrived": (1,),
-    "transfer_broke": (1, 2),
-    "moved": (1, 2),
-    "preempts": (1,),
-    "preempted": (1,),
-    "not_taken": (1,),
-    "unsuitable": (1,),
-    "closed_to_guests": (0,),
-    "without_images": (0,),
-    "without_program": (1,),
-    "spawns": (1,),
-    "collecting": (0,),
-    "collected": (1,),
-    "component_failed": (1,),
-    "alone": (0,),
-    "site_lost": (0,),
-    "distrusted": (0,),
-    "site_back": (0,),
-    "not_on_nodes": (0,),
-    "all_nodes": (0,),
-}
-# Where entries have the processors of each part.
-_SIZES_IN = {"placed": 1, "planned": 2}
-
-
-class StoryEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """One decision: when, what was decided, by the word for it, and its details; sites are there by name."""
-
-    at: float
-    what: str
-    details: tuple[Any, ...] = ()
 
 
 class JobStanding(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,57 +74,6 @@ class JobExplanation(JobSituation, frozen=True, kw_only=True):
 
     state: JobState
     standing: JobStanding
-    story: tuple[StoryEntry, ...]
-
-
-def story_of(job: Job, names: Sequence[SiteName]) -> Iterator[StoryEntry]:
-    """The whole story, from the submission on; ``names`` are those of the sites by their numbers."""
-    request = job.described
-    yield StoryEntry(at=job.submitted_at, what="submitted", details=(request.kind, request.in_words))
-    for at, what, *details in job.story:
-        if what == NAMED:
-            yield StoryEntry(at=at, what=details[0], details=_frozen(details[1:]))
-            continue
-        if what == "planned":
-            details[0] -= at
-        elif what == "placed":
-            details[2] = known_time(details[2])
-        elif what == "refused":
-            details = _refused(job, names, details)
-        elif what == "believed_links":
-            details = [[(_named(link[0], names), _named(link[1], names), *link[2:]) for link in details[0]]]
-        if what in _SIZES_IN and job.request.is_shaped:
-            sizes = details[_SIZES_IN[what]]
-            details[_SIZES_IN[what]] = [job.request.part_in_words(part, size) for part, size in enumerate(sizes)]
-        for place in _SITES_IN.get(what, ()):
-            details[place] = _named(details[place], names)
-        yield StoryEntry(at=at, what=what, details=_frozen(details))
-
-
-def named(entry: StoryEntry) -> tuple[Any, ...]:
-    """The entry as the core keeps it when the sites have other numbers from now on."""
-    return entry.at, NAMED, entry.what, *entry.details
-
-
-def _refused(job: Job, names: Sequence[SiteName], room: Sequence[Sequence[int]]) -> list[Any]:
-    """What was idle at its first try; where its tasks have a shape, that and for how many there was room."""
-    assert job.refused is not None, "the job remembers what its first try saw"
-    shape = next((part.shape for part in job.request.components if part.shape is not None), None)
-    return [
-        list(zip(names, job.refused[0], strict=True)),
-        None if shape is None else str(shape),
-        *[list(zip(names, places, strict=True)) for places in room],
-    ]
-
-
-def _named(site: Any, names: Sequence[SiteName]) -> Any:
-    """The name of a site that is there by its number, or those of several."""
-    return names[site] if isinstance(site, int) else [names[each] for each in site]
-
-
-def _frozen(value: Any) -> Any:
-    """The same with tuples for lists, as it is before and after it was written."""
-    return tuple([_frozen(each) for each in value]) if isinstance(value, list | tuple) else value
 
 
 def explain(
@@ -194,12 +104,10 @@ def explain(
                 avoided = {site: site in closed for site in job.avoiding}
                 refusal = refusal_of(job.demand, seen, sites, preempting, avoided)
     names = sites.view.names
-    story = tuple(story_of(job, names))
     return JobExplanation(
         job=job.id,
         state=job.state,
-        standing=_standing(job, sites, story),
-        since=_since(job, story),
+        standing=_standing(job, sites),
         waiting_since=job.waiting_since if waiting else None,
         place_in_line=queue.place_in_line(job) if waiting else None,
         elements_before=elements_before if waiting else 0,
@@ -219,7 +127,6 @@ def explain(
         places=[Place(site=site, processors=processors) for site, processors in job.places],
         traffic=job_traffic(job, names),
         checkpoint=checkpoint_status(job, now),
-        story=story,
         **dict(zip(JobCounts.__struct_fields__, job.counts(), strict=True)) | {"placement_tries": placement_tries},
     )
 
@@ -228,18 +135,6 @@ def explain_array(array: JobExplanation, element: JobExplanation) -> JobExplanat
     """An array whose next element is this one."""
     shared = {name: getattr(element, name) for name in _OF_NEXT_ELEMENT}
     return msgspec.structs.replace(array, next_element=element.job, **shared)
-
-
-def _since(job: Job, story: Sequence[StoryEntry]) -> float:
-    """When it came into its state."""
-    times = {
-        JobState.WAITING: job.waiting_since,
-        JobState.PLACED: job.placed_at,
-        JobState.RUNNING: job.started_at,
-        **dict.fromkeys(ENDED, job.ended_at),
-    }
-    at = times.get(job.state)
-    return story[-1].at if at is None else at
 
 
 def job_traffic(job: Job, names: Sequence[SiteName]) -> TrafficInfo | None:
@@ -272,17 +167,15 @@ def _site_names(spots: Spots, names: Sequence[SiteName]) -> list[SiteName]:
     return [*dict.fromkeys(names[site] for site in spots.sites)]
 
 
-def _standing(job: Job, sites: Sites, story: Sequence[StoryEntry]) -> JobStanding:
+def _standing(job: Job, sites: Sites) -> JobStanding:
     """What belongs to its state."""
     names, claims = sites.view.names, job.claims
     held = dict.fromkeys(claim.site for claim in claims if claim.token in sites.sites[claim.site].claims)
     known: dict[str, Any] = {}
     if job.state not in ENDED:
         known["silent"] = tuple([names[each] for each in held if sites.sites[each].silent_since is not None])
-    if job.state is JobState.FAILED and story[-1].what == "ended":
-        known["reason"] = str(story[-1].details[1])
-    elif job.state is JobState.QUARANTINED:
-        known["reason"] = next((str(each.details[0]) for each in reversed(story) if each.what == "quarantined"), "")
+    if job.state in (JobState.FAILED, JobState.QUARANTINED):
+        known["reason"] = job.why
     elif job.state is JobState.COLLECTING:
         run, sites_of = job.run, job.placed.spots.sites
         left = [sites_of[each] for each in sorted(run.workspaces) if each not in run.collected]
