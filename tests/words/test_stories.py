@@ -83,6 +83,13 @@ def test_a_very_long_story_keeps_its_beginning_and_its_end() -> None:
     assert said[-1].text == f"it rests for {STORY_LINES_MAX * 2 - 1} s before it is placed again"
 
 
+def test_a_journal_that_does_not_go_back_to_the_beginning_says_so() -> None:
+    assert told(JobRests(job=7, rest_s=5.0), goes_back=False) == [
+        "... what came next is no longer in the journal ...",
+        "it rests for 5 s before it is placed again",
+    ]
+
+
 def test_what_is_left_out_of_the_record_is_told() -> None:
     first, last = lines(PLACED), lines(JobRests(job=7, rest_s=5.0))
     said = [line.text for line in story(REQUEST, 0.0, first, 9, last)]

@@ -35,10 +35,13 @@ def story(
     last: Sequence[Line] = (),
     *,
     owner: str = "",
+    goes_back: bool = True,
 ) -> list[ToldEntry]:
     """The story of the owner's job that asked for this then. Where it is long, these are its first lines and its
-    ``last``, and so many between them are left out."""
+    ``last``, and so many between them are left out. Where the record does not go back to its beginning it says so."""
     first = [ToldEntry(submitted_at, f"submitted: {request.kind} request for {request.in_words}")]
+    if not goes_back:
+        first.append(ToldEntry(submitted_at, "... what came next is no longer in the journal ..."))
     first += _in_words(lines, JobSoFar(request, owner))
     ending = _in_words(last, JobSoFar(request, owner))
     if not left_out and len(first) <= STORY_LINES_MAX:

@@ -69,7 +69,9 @@ def test_a_waiting_job_is_explained_with_its_place_in_line(tmp_path: Path) -> No
                 assert (await world.ended(job)).state == "done"
             whole = await world.service.explain(OWNER, third)
             assert (whole.state, whole.place_in_line, whole.queue_length) == ("done", None, None)
-            assert whole.story[-1].text == "done"
+            first_words = [line.text.partition(" ")[0] for line in whole.story]
+            assert first_words == ["submitted:", "no", "placed:", "all", "the", "done"]
+            assert [line.at for line in whole.story] == sorted(line.at for line in whole.story)
 
     asyncio.run(scenario())
 

@@ -11,6 +11,8 @@ from koala.daemon.service.answers import job_summary
 from koala.daemon.service.principal import Principal
 from koala.model.api import JobSummary, Scope, StoryLine
 from koala.model.errors import NotFoundError
+from koala.model.facts import ElementMade
+from koala.model.messages import JobSubmitted
 from koala.model.outputs import job_of_output
 from koala.model.request import FileName, Request
 from koala.store import NUMBER_MAX
@@ -62,7 +64,8 @@ class JobRecords:
         request = await self.request_of(row.id)
         found = await query(self._engine.store.story, row.id, STORY_KINDS)
         first, last = ([(line.at, line.body) for line in lines] for lines in (found.first, found.last))
-        told = story(request, row.submitted_at, first, found.left_out, last, owner=row.owner)
+        goes_back = bool(first) and isinstance(first[0][1], JobSubmitted | ElementMade)
+        told = story(request, row.submitted_at, first, found.left_out, last, owner=row.owner, goes_back=goes_back)
         return [StoryLine(at=each.at, text=each.text) for each in told]
 
     async def components(self, job: int) -> list[ComponentRow]:
