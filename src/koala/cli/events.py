@@ -71,7 +71,7 @@ def events(
     out = console()
     for entry in entries:
         if as_json:
-            click.echo(msgspec.json.encode(entry))
+            click.echo(msgspec.json.encode(entry).decode())
         else:
             out.print(entry_line(entry), soft_wrap=True)
 
