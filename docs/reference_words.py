@@ -530,21 +530,16 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
     ("koala.daemon.engine.limits", "INBOX_ITEMS_MAX", "events and calls that wait; a caller beyond it is refused"),
     ("koala.daemon.perform.site_worker", "COMMANDS_AT_ONCE_MAX", "commands of one site that are performed at a time"),
     ("koala.daemon.perform.retry", "DEFECT_TRIES_MAX", "tries of a command that an error inside Koala breaks"),
-    (
-        "koala.daemon.engine.limits",
-        "SNAPSHOT_EVENTS",
-        "events until a new snapshot is taken, or twice the live jobs if that is more",
-    ),
+    ("koala.daemon.engine.limits", "PRUNING_EVENTS", "events until the journal is pruned again"),
     (
         "koala.store.requests",
         "TEXT_CHARACTERS_MIN",
         "characters from which on a text of a request is kept once for all requests",
     ),
-    ("koala.store.snapshots", "PIECE_CHARACTERS_MAX", "characters of one piece of a snapshot"),
     (
-        "koala.store.store",
-        "SNAPSHOT_CHARACTERS_AT_ONCE",
-        "characters of a snapshot in one transaction, give or take a piece",
+        "koala.store.records",
+        "KEY_CHARACTERS_MAX",
+        "characters of the name of a record; a longer one is found by its digest",
     ),
     ("koala.daemon.engine.limits", "JOBS_LIVE_MAX", "jobs that have not ended; one more is refused until some have"),
     (
@@ -693,11 +688,6 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
     ("koala.daemon.api.limits", "OWNER_REQUESTS_PER_S", "requests a second by the daemon's own user"),
     ("koala.daemon.api.limits", "STREAMS_MAX", "open streams of events"),
     ("koala.daemon.api.limits", "STREAMS_PER_PRINCIPAL_MAX", "open streams of events of one user"),
-    (
-        "koala.daemon.engine.removal",
-        "LEFT_OUT_OF_REPLAY_MAX",
-        "jobs that `koala admin remove` leaves out of a replay that fails, before it gives the replay up",
-    ),
     ("koala.store.writes", "PRUNED_ENTRIES_MAX", "journal entries that are removed at once"),
     ("koala.store.writes", "STORY_FIRST_KEPT", "first journal entries that stay of a job that has not ended"),
     ("koala.store.writes", "STORY_LAST_KEPT", "last journal entries that stay of a job that has not ended"),

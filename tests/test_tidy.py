@@ -308,7 +308,7 @@ PRIVATE_WORDS = {
     "desk": "the name of what it does",
     "errand": "script",
     "keeper": "worker, components",
-    "books": "snapshot",
+    "books": "records",
     "owed": "outbox",
     "postman": "relay",
 }

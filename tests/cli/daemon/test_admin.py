@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,9 @@ from click.testing import CliRunner, Result
 
 from koala.cli import koala
 from koala.cli.daemon.admin import size_words
+from koala.model.messages import RequeueAsked
+from koala.store import Store
+from koala.store.rows import RecordRow
 from tests.support.engine_world import a_request, local_grid, open_engine, root
 
 __all__ = ["root"]
@@ -57,7 +61,7 @@ def test_a_job_is_removed_and_one_that_is_not_there_is_named(root: Path, jobs: l
     assert again.exit_code == 1
     assert f"there is no job {jobs[2]} in " in again.output
     as_json = json.loads(admin("remove", jobs[1], "--state", root, "--json").output)
-    assert as_json == [{"job": jobs[1], "was_there": True, "held": [], "replayed": True, "put_back": []}]
+    assert as_json == [{"job": jobs[1], "was_there": True, "held": []}]
     assert admin("jobs", "--state", root).output == "No jobs.\n"
 
 
@@ -78,7 +82,7 @@ def test_everything_is_written_out_as_json_lines(root: Path, jobs: list[int], tm
     lines = [json.loads(line) for line in admin("export", "--state", root).output.splitlines()]
     kinds = {kind for line in lines for kind in line}
     of_kind = {kind: [line[kind] for line in lines if kind in line] for kind in kinds}
-    assert set(of_kind) == {"text", "request", "job", "component", "entry"}
+    assert set(of_kind) == {"text", "request", "job", "component", "entry", "record"}
     assert [line["body"] for line in of_kind["text"]] == [SCRIPT]
     assert [line["id"] for line in of_kind["job"]] == jobs
     keys = {line["key"] for line in of_kind["request"]}
@@ -89,6 +93,86 @@ def test_everything_is_written_out_as_json_lines(root: Path, jobs: list[int], tm
     file = tmp_path / "out.jsonl"
     assert admin("export", "--state", root, "-o", file).output == ""
     assert [json.loads(line) for line in file.read_text().splitlines()] == lines
+
+
+def test_records_are_listed_shown_and_written_out(root: Path, jobs: list[int], tmp_path: Path) -> None:
+    waits = str(jobs[2])
+    listed = json.loads(admin("records", "--state", root, "--json").output)
+    assert listed["set_aside"] == []
+    kinds = [each["kind"] for each in listed["records"]]
+    assert kinds == sorted(kinds)
+    assert set(kinds) >= {"grid", "scheduler", "site", "queue", "job"}
+    assert [each["key"] for each in listed["records"] if each["kind"] == "job"] == [waits]
+    of_job = json.loads(admin("records", "--state", root, "--json", "--job", waits).output)["records"]
+    assert [(each["kind"], each["key"]) for each in of_job] == [("job", waits)]
+    shown = admin("record", "job", waits, "--state", root)
+    assert json.loads(shown.output)["id"] == jobs[2]
+    assert of_job[0]["size"] == len(json.dumps(json.loads(shown.output), separators=(",", ":")))
+    table = admin("records", "--state", root, "--kind", "queue", columns=80).output
+    assert [line.split()[:2] for line in table.splitlines()] == [["kind", "key"], ["queue", "high"], ["queue", "low"]]
+    assert json.loads(admin("record", "scheduler", "--state", root).output)["last_job"] == jobs[2]
+    file = tmp_path / "job.json"
+    assert admin("record", "job", waits, "--state", root, "-o", file).output == ""
+    assert file.read_text() == shown.output
+    assert admin("records", "--state", root, "--job", "99").output == "No records.\n"
+
+
+def test_records_that_are_not_there_are_named(root: Path, jobs: list[int]) -> None:
+    for verb in ("record", "forget"):
+        missing = admin(verb, "job", "99", "--state", root)
+        assert missing.exit_code == 1
+        assert "there is no record job 99 in " in missing.output
+        assert "koala admin records --kind job lists them" in " ".join(missing.output.split())
+        wrong = admin(verb, "jobs", "--state", root)
+        assert wrong.exit_code == 2
+        assert "there are no records of the kind 'jobs'; the kinds are application, claim, " in wrong.output
+    refused = admin("forget", "scheduler", "--state", root)
+    assert refused.exit_code == 2
+    assert "without the record scheduler no start succeeds" in refused.output
+    assert len(jobs) == 3
+
+
+def test_a_damaged_record_is_shown_forgotten_and_its_job_is_tried_again(root: Path, jobs: list[int]) -> None:
+    waits = jobs[2]
+    with closing(Store.open(root / "koala.db")) as store:
+        (body,) = [row.body for row in store.records() if (row.kind, row.key) == ("job", str(waits))]
+        damaged = json.dumps(json.loads(body or b"") | {"state": "running", "position": -1})
+        store.write_records([RecordRow("job", str(waits), damaged.encode())])
+
+    async def start(*, requeue: bool) -> str:
+        async with open_engine(root, local_grid((2,))) as world:
+            row = world.engine.live_row(waits)
+            assert row is not None
+            if requeue:
+                await world.engine.tell(RequeueAsked(at=0.0, job=waits))
+                assert (await world.ended(waits))[0].state == "done"
+            return row.state
+
+    assert asyncio.run(start(requeue=False)) == "quarantined"
+    ((aside),) = json.loads(admin("records", "--state", root, "--json").output)["set_aside"]
+    assert (aside["kind"], aside["key"], aside["size"]) == ("job", str(waits), len(damaged))
+    assert aside["problem"] == "a job has the parts of its state: it is running, and has no places"
+    table = admin("records", "--state", root, "--job", waits).output
+    assert "1 record set aside:" in table
+    assert "has no places" in " ".join(table.split())
+    asyncio.run(start(requeue=True))
+    assert json.loads(admin("record", "job", waits, "--state", root).output) == json.loads(damaged)
+    done = admin("forget", "job", waits, "--state", root)
+    assert done.output == f"The record job {waits} is removed. It had been set aside: nothing else changes.\n"
+    assert json.loads(admin("records", "--state", root, "--json").output)["set_aside"] == []
+
+
+def test_what_follows_when_a_record_is_forgotten_is_said(root: Path, jobs: list[int]) -> None:
+    waits = jobs[2]
+    done = admin("forget", "job", waits, "--state", root)
+    assert done.output.startswith(f"The record job {waits} is removed. The next start sets job {waits} aside; ")
+    assert "only the grid file counts" in admin("forget", "site", "a", "--state", root).output
+
+    async def state() -> str:
+        async with open_engine(root, local_grid((1,))) as world:
+            return (await world.in_state(waits, "quarantined")).state
+
+    assert asyncio.run(state()) == "quarantined"
 
 
 def test_a_store_that_a_daemon_uses_or_that_is_not_there_is_refused(root: Path, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""``koala admin``: look into the store of a stopped daemon, take a job out of it, or write all of it out.
+"""``koala admin``: look into the store of a stopped daemon, take a job or a record out of it, or write all of it out.
 
 For when a daemon does not start: everything else asks a running one.
 """
@@ -185,13 +185,157 @@ def _told(removed: JobRemoval) -> str:
 
 
 @admin.command()
+@click.option("--job", type=int, metavar="N", help="Those of this job alone.")
+@click.option("--kind", metavar="KIND", help="Those of this kind alone.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@with_store
+def records(store: Store, /, job: int | None, kind: str | None, as_json: bool) -> None:
+    """List the records of the scheduler, which a start loads, and those that were set aside.
+
+    A record that cannot be read, or that contradicts others, is set aside at a start with its job, which is then
+    quarantined: koala job requeue tries it again, koala job cancel ends it.
+    """
+    _check_kind(kind)
+    kept = [
+        {"kind": row.kind, "key": row.key, "size": len(row.body or b"")}
+        for row in sorted(store.records())
+        if _is_meant(row.kind, row.key, kind, job)
+    ]
+    aside = [
+        {"kind": row.kind, "key": row.key, "size": len(row.body), "problem": row.problem, "since": row.at}
+        for row in store.damaged_records()
+        if _is_meant(row.kind, row.key, kind, job)
+    ]
+    if as_json:
+        print_json({"records": kept, "set_aside": aside})
+        return
+    if not kept and not aside:
+        click.echo("No records.")
+        return
+    if kept:
+        _print_records(kept, ("kind", "key", "size"))
+    if aside:
+        click.echo(f"{counted(len(aside), 'record')} set aside:")
+        _print_records(aside, ("kind", "key", "size", "since", "problem"))
+        click.echo("koala admin record KIND KEY shows one, koala admin forget KIND KEY removes it.")
+
+
+def _print_records(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> None:
+    from rich.table import Table
+    from rich.text import Text
+
+    now = time.time()
+    table = Table(box=None, pad_edge=False)
+    for column in columns:
+        numeric = column == "size"
+        table.add_column(column, justify="right" if numeric else "left", no_wrap=numeric, overflow="fold")
+    shown = {"size": size_words, "since": lambda at: ago(at, now)}
+    for row in rows:
+        table.add_row(*(Text(clean(str(shown.get(name, str)(row[name])))) for name in columns))
+    console().print(table)
+
+
+@admin.command()
+@click.argument("kind", metavar="KIND")
+@click.argument("key", default="", metavar="[KEY]")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
+    help="Where to; by default standard output.",
+)  # fmt: skip
+@with_store
+def record(store: Store, /, kind: str, key: str, output: Path | None) -> None:
+    """Print one record of the scheduler as JSON, also one that was set aside.
+
+    Where a record was set aside and another has been written since, the one that a start loads is printed. What is no
+    JSON is printed as it is.
+    """
+    _check_kind(kind)
+    bodies = [row.body or b"" for row in store.records() if (row.kind, row.key) == (kind, key)]
+    bodies += [row.body.encode() for row in store.damaged_records() if (row.kind, row.key) == (kind, key)]
+    if not bodies:
+        raise _no_record(store, kind, key)
+    try:
+        body = json.dumps(json.loads(bodies[0]), indent=2, ensure_ascii=True).encode()
+    except ValueError:
+        body = bodies[0]
+    if output is None:
+        click.echo(body)
+        return
+    with OutputFile("--output", output) as file:
+        file.write(body + b"\n")
+
+
+@admin.command()
+@click.argument("kind", metavar="KIND")
+@click.argument("key", default="", metavar="[KEY]")
+@with_store
+def forget(store: Store, /, kind: str, key: str) -> None:
+    """Remove one record of the scheduler, also one that was set aside.
+
+    The next start goes on without it; the command says what follows. koala admin record KIND [KEY] -o FILE keeps it.
+    """
+    _check_kind(kind)
+    if kind == "scheduler":
+        raise UserError(
+            "without the record scheduler no start succeeds; restore the database from a backup, or begin a new one"
+        )
+    is_loaded = any((row.kind, row.key) == (kind, key) for row in store.records())
+    if not store.forget_record(kind, key):
+        raise _no_record(store, kind, key)
+    follows = _without(kind, key) if is_loaded else "It had been set aside: nothing else changes."
+    click.echo(f"The record {clean(f'{kind} {key}'.rstrip())} is removed. {follows}")
+
+
+# What the next start does without a record of a kind.
+_WITHOUT = {
+    "grid": "The next start takes what waits for new to its grid, and tries it again.",
+    "site": "Of the site only the grid file counts, until it reports.",
+    "queue": "Those who wait there stand in the order in which they came, and are tried again.",
+    "transfer": "Jobs that need the file there are set aside.",
+    "link": "The link is as the grid file says, until it is measured.",
+    "application": "What such jobs send is measured anew.",
+    "usual_run": "How long such runs take is learned anew.",
+    "file": "The next start takes the replicas from the grid file.",
+    "run": "What its components have sent and made so far is forgotten.",
+}
+
+
+def _without(kind: str, key: str) -> str:
+    if kind in _WITHOUT:
+        return _WITHOUT[kind]
+    return f"The next start sets job {clean(key.partition('.')[0])} aside; koala job requeue tries it again."
+
+
+def _check_kind(kind: str | None) -> None:
+    from koala.core import Kind
+    from koala.daemon.engine.recovery import GRID
+
+    kinds = sorted([GRID, *Kind])
+    if kind is not None and kind not in kinds:
+        raise UserError(f"there are no records of the kind {kind!r}; the kinds are {', '.join(kinds)}")
+
+
+def _is_meant(its_kind: str, key: str, kind: str | None, job: int | None) -> bool:
+    """True if the record is of the kind and of the job, where these are given."""
+    if kind not in (None, its_kind):
+        return False
+    of_job = its_kind in ("job", "places", "run", "claim") and key.partition(".")[0] == str(job)
+    return job is None or of_job
+
+
+def _no_record(store: Store, kind: str, key: str) -> FailedError:
+    name = clean(f"{kind} {key}".rstrip())
+    return FailedError(f"there is no record {name} in {store.name}; koala admin records --kind {kind} lists them")
+
+
+@admin.command()
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path, dir_okay=False), metavar="FILE",
     help="Where to; by default standard output.",
 )  # fmt: skip
 @with_store
 def export(store: Store, /, output: Path | None) -> None:
-    """Write jobs, requests, components, transfers, files and the journal as JSON lines.
+    """Write jobs, requests, components, transfers, files, the journal and the records of the scheduler as JSON lines.
 
     Each line is an object with one key, its kind: text and request come first, to which the others refer by key.
     Access tokens are left out.

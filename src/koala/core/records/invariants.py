@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from koala.core.lifecycle import ENDED, GIVEN_BACK, IN_CLAIMING_QUEUE, JobState
 from koala.core.state.job import ComponentClaim, Job, TransferKey
@@ -93,9 +94,9 @@ def _claims_are_of_components(records: JobRecords) -> Iterator[str]:
         seen.add(claim.component)
     if job.state is JobState.STARTING and len(seen) < parts:
         yield f"it is starting, and {len(seen)} of {parts} components are claimed"
-    elif job.placement is not None and job.placement.run is not None and job.state not in ENDED:
-        if job.run.outstanding > len(seen):
-            yield f"{job.run.outstanding} components have not ended, and {len(seen)} are claimed"
+    run = None if job.placement is None or job.state in ENDED else job.placement.run
+    if run is not None and run.outstanding > len(seen):
+        yield f"{run.outstanding} components have not ended, and {len(seen)} are claimed"
 
 
 def _alarms_are_of_their_kind(records: JobRecords) -> Iterator[str]:

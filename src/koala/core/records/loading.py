@@ -279,6 +279,8 @@ class _Loading:
         self._check_sites(transfer.key[2], *transfer.failed_sources, *((transfer.source,) * (transfer.source >= 0)))
         if _number_of(transfer) < 1:
             raise ValueError(f"{transfer.id!r} is no number of a transfer")
+        if not transfer.done and (transfer.timer is None or transfer.timer.what is not Alarm.TRANSFER_OVERDUE):
+            raise ValueError("it is under way, and nothing looks after it")
         return transfer
 
     def _site_of(self, key: str, body: bytes) -> SiteBelief:
@@ -333,13 +335,21 @@ class _Loading:
         """In place of a job whose record is damaged: one that holds nothing, for an operator to look at."""
         ledger, known = self._ledger, self._known[number]
         job = Job(number, known.submitted_at, self._counters.now, ledger.parameters.claim_fraction)
-        job.array, job.index, job.submitter, job.guest = known.array, known.index, known.owner, True
+        job.array, job.index, job.submitter = known.array, known.index, known.owner
+        job.guest = self._is_guest(number)
         job.state = JobState.QUARANTINED
         job.starts = self._starts_of(number)
         job.bind(known.request, ledger.states, ledger.changes)
         problem = next(each.problem for each in self.damaged if each.job == number)
         job.why = f"its record is damaged: {problem}"
         return job
+
+    def _is_guest(self, number: JobId) -> bool:
+        """Whether the job stays away from sites that are closed to guests: so it does where nobody can say."""
+        try:
+            return bool(_decode_fields(self._records[Kind.JOB][str(number)]).get("guest", False))
+        except _UNREADABLE:
+            return True
 
     def _starts_of(self, number: JobId) -> int:
         """The highest number of a start of the job that any record tells of."""

@@ -1,1 +1,1 @@
-"""What the core remembers: jobs, sites, queues, transfers and timers, and all of it as one snapshot."""
+"""What the core remembers: jobs, sites, queues, transfers and timers, and which of it has changed."""

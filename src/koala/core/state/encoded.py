@@ -1,7 +1,7 @@
 """What every class of the core's state has in common: its fields are plain values that msgspec encodes as they are.
 
 What follows from the fields, and what refers to other objects, has slots in a base class: it is not encoded, and
-``koala.core.state.records.loading`` works it out again.
+``koala.core.records.loading`` works it out again.
 """
 
 from __future__ import annotations
