@@ -88,7 +88,9 @@ BREACHES = [
     Breach(CLAIMS, Kind.CLAIM, "1.2", lambda claim: claim.update(component=0), 1, "1.2 is another claim of the"),
     Breach(CLAIMS, Kind.CLAIM, "1.2", lambda claim: claim.update(component=9), 1, "1.2 is the component 9 of 2"),
     Breach(CLAIMS, Kind.CLAIM, "1.2", lambda claim: claim.update(site=9), 1, "1.2 is at the site 9 of 2"),
-    Breach(FILES, Kind.TRANSFER, '["f",null,0]', lambda transfer: transfer.pop("timer"), 2, "nobody brings the file f"),
+    Breach(
+        FILES, Kind.TRANSFER, '["f",null,0]', lambda transfer: transfer.pop("timer"), 2, "nobody brings the file f",
+    ),
     Breach(CLAIMS, Kind.CLAIM, "1.2", None, 1, "2 components have not ended, and 1 are claimed"),
     Breach(CLAIMS, Kind.CLAIM, "4.1", None, 4, "it is starting, and 0 of 1 components are claimed"),
     Breach(CLAIMS, Kind.JOB, "1", lambda job: job.pop("starts"), 1, "1.1 is a later start than any"),

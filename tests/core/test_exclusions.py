@@ -233,7 +233,7 @@ def test_a_site_without_what_the_job_requires_stays_closed_when_its_nodes_are_ex
     driver = grid({"a": ("a1",), "b": ("b1",)}, avoid_failed_s=AVOID_S)
     first, second = driver.scheduler.grid.sites
     sites = (first, msgspec.structs.replace(second, provides=("srun",)))
-    driver.scheduler = Scheduler(msgspec.structs.replace(driver.scheduler.grid, sites=sites))
+    driver.scheduler = Scheduler(msgspec.structs.replace(driver.scheduler.grid, sites=sites), recorded=True)
     driver.ledger = driver.scheduler.ledger
     for site, nodes in (("a", ["a1"]), ("b", ["b1"])):
         report(driver, site, nodes)

@@ -189,7 +189,7 @@ def test_a_running_job_is_explained_by_its_places() -> None:
     driver.run(ask(8, 9))
     said = explain(driver, 1)
     places = [Place(site="b", processors=8), Place(site="a", processors=9)]
-    assert (said.state, said.places, said.since) == (JobState.RUNNING, places, 2.0)
+    assert (said.state, said.places) == (JobState.RUNNING, places)
     assert (said.refusal, said.place_in_line, said.waiting_since) == (None, None, None)
     assert driver.story(1)[0] == "submitted: non-fixed request for 17 processors"
     assert driver.story(1)[-1] == "the barrier opened: all components started together"
@@ -372,7 +372,7 @@ def story_of_a_guest() -> list[str]:
     driver = CoreDriver({"a": 10, "b": 9})
     sites = [msgspec.structs.replace(site, own_account=site.name == "b") for site in driver.scheduler.grid.sites]
     grid = msgspec.structs.replace(driver.scheduler.grid, sites=tuple(sites))
-    driver.scheduler = Scheduler(grid)
+    driver.scheduler = Scheduler(grid, recorded=True)
     driver.ledger = driver.scheduler.ledger
     driver.send(JobSubmitted(at=0.0, job=1, request=ask(5), guest=True))
     return driver.story(1)
@@ -382,7 +382,9 @@ def story_of_an_image() -> list[str]:
     driver = CoreDriver({"a": 10, "b": 9})
     first, second = driver.scheduler.grid.sites
     with_images = msgspec.structs.replace(second, containers=Containers(tool=ContainerTool.APPTAINER))
-    driver.scheduler = Scheduler(msgspec.structs.replace(driver.scheduler.grid, sites=(first, with_images)))
+    driver.scheduler = Scheduler(
+        msgspec.structs.replace(driver.scheduler.grid, sites=(first, with_images)), recorded=True
+    )
     driver.ledger = driver.scheduler.ledger
     request = msgspec.structs.replace(
         ask(5), components=(Component(processors=5, application=Application(executable="x", image="i")),)
@@ -395,7 +397,9 @@ def story_of_a_launch_program() -> list[str]:
     driver = CoreDriver({"a": 10, "b": 9})
     first, second = driver.scheduler.grid.sites
     provides = msgspec.structs.replace(second, provides=("srun",))
-    driver.scheduler = Scheduler(msgspec.structs.replace(driver.scheduler.grid, sites=(first, provides)))
+    driver.scheduler = Scheduler(
+        msgspec.structs.replace(driver.scheduler.grid, sites=(first, provides)), recorded=True
+    )
     driver.ledger = driver.scheduler.ledger
     application = Application(script="srun x", requires=("srun",))
     request = msgspec.structs.replace(ask(5), components=(Component(processors=5, application=application),))

@@ -26,7 +26,7 @@ def grid_of(*, shared: bool = False, **sizes: int) -> Grid:
 
 def driver_of(grid: Grid) -> CoreDriver:
     driver = CoreDriver(SIZES)
-    go_on(driver, Scheduler(grid))
+    go_on(driver, Scheduler(grid, recorded=True))
     return driver
 
 

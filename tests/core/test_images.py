@@ -31,7 +31,7 @@ def with_image(request: Request, job_type: JobType = JobType.PLAIN) -> Request:
 
 def driver_of(grid: Grid) -> CoreDriver:
     driver = CoreDriver({site.name: site.processors for site in grid.sites})
-    go_on(driver, Scheduler(grid))
+    go_on(driver, Scheduler(grid, recorded=True))
     return driver
 
 

@@ -366,7 +366,7 @@ def test_a_site_that_stays_silent_for_long_is_lost_where_the_grid_says_so(of_sit
     if of_site:
         grid = driver.scheduler.grid
         sites = (msgspec.structs.replace(grid.sites[0], lost_after_s=300.0), grid.sites[1])
-        driver.scheduler = Scheduler(msgspec.structs.replace(grid, sites=sites))
+        driver.scheduler = Scheduler(msgspec.structs.replace(grid, sites=sites), recorded=True)
         driver.ledger = driver.scheduler.ledger
     driver.run(ask(6))
     silence(driver, "a")

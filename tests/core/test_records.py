@@ -787,7 +787,7 @@ def test_the_busy_records_are_whole_and_have_something_of_every_kind() -> None:
     assert {kind_ for kind_, _ in kept.bodies} == set(Kind) - {Kind.APPLICATION, Kind.USUAL_RUN, Kind.RUN}
     # Links are probed where that is on; it makes no plans, nobody preempts for places or claims early, nothing is
     # measured, and few jobs wait for others.
-    left_out = {"probes", "preempted_at", "turned", "turned_told", "kept_early"}
+    left_out = {"probes", "preempted_at", "dependency_events", "last_notified", "kept_early"}
     left_out |= {"applications_measured", "runs_noted"}
     counters = msgspec.json.decode(kept.bodies[Kind.SCHEDULER, ""])
     assert all(counters.get(name) for name in set(SchedulerRecord.__struct_fields__) - left_out)

@@ -30,7 +30,7 @@ def requiring(request: Request, *programs: str) -> Request:
 
 def driver_of(grid: Grid) -> CoreDriver:
     driver = CoreDriver({site.name: site.processors for site in grid.sites})
-    go_on(driver, Scheduler(grid))
+    go_on(driver, Scheduler(grid, recorded=True))
     return driver
 
 

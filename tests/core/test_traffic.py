@@ -7,8 +7,8 @@ from unittest import mock
 
 import pytest
 
-from koala.core.state import learned_traffic
-from koala.core.state.learned_traffic import LEARNED_FORGOTTEN_S, LEARNED_JOBS_MAX, LearnedTraffic
+from koala.core.state.network import learned_traffic
+from koala.core.state.network.learned_traffic import LEARNED_FORGOTTEN_S, LEARNED_JOBS_MAX, LearnedTraffic
 from koala.model.api import TrafficInfo
 from koala.model.facts import JobPlaced
 from koala.model.grid import Network

@@ -1,7 +1,7 @@
 """Everything that decides, without clock, I/O or threads: ``Scheduler.handle(event) -> Turn``."""
 
 from koala.core.lifecycle import HandlingError, JobState
-from koala.core.records.loading import DamagedRecord, KnownJob, RecordsError
+from koala.core.records.reading import DamagedRecord, KnownJob, RecordsError
 from koala.core.records.record import Kind, Record
 from koala.core.scheduler import Scheduler
 from koala.core.standing import JobExplanation

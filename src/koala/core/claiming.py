@@ -16,11 +16,11 @@ from koala.core.running import JobRunning
 from koala.core.staging import JobStaging
 from koala.core.state.job import ComponentClaim, ComponentPhase, Job
 from koala.core.state.ledger import Ledger
+from koala.core.state.network.transfers import Transfers
 from koala.core.state.nodes.pools import take_off
 from koala.core.state.site_belief import Trust
 from koala.core.state.sites import Sites
 from koala.core.state.timers import Alarm
-from koala.core.state.transfers import Transfers
 from koala.model.facts import ClaimPutOff, ComponentMoved, Preempts, TransfersExpected
 from koala.model.messages import Token
 from koala.model.nodes import NodePool

@@ -208,6 +208,7 @@ class JobEnding:
         position, elements = job_id - array.id - 1, array.elements
         if position >= elements.made and position not in elements.not_done:
             elements.note_not_done(position, str(JobOutcome.CANCELLED))
+            array.changed()
             self.ledger.story.append(ElementCancelled(job=array.id, element=job_id, by=asked_by))
             if job_id in self.ledger.dependents:
                 self.ledger.note_dependency(EndedJob(job=job_id, outcome=JobOutcome.CANCELLED, started=False))

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from koala.core.predictors import MeasuredBy, Measurement
 from koala.core.state.encoded import INFINITY
-from koala.core.state.forecasts import LinkSeries
 from koala.core.state.ledger import Ledger
+from koala.core.state.network.forecasts import LinkSeries
 from koala.model.grid import PROBE_EVERY_S, Grid, Site, SiteKind
 from koala.model.messages import LinkProbed, ProbeLink
 

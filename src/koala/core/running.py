@@ -18,7 +18,7 @@ from koala.core.state.encoded import INFINITY
 from koala.core.state.follow_ups import Work
 from koala.core.state.job import ComponentClaim, ComponentPhase, Job, JobRun
 from koala.core.state.ledger import Ledger
-from koala.core.state.link_use import sent_between_sites_bit_s
+from koala.core.state.network.link_use import sent_between_sites_bit_s
 from koala.core.state.site_belief import ERROR_CHARACTERS_MAX
 from koala.core.state.timers import Alarm
 from koala.model.checkpoint import CheckpointSource

@@ -27,7 +27,8 @@ from koala.core.lost import SiteLoss
 from koala.core.placement import JobPlacing
 from koala.core.preemption.victims import Victims
 from koala.core.probing import LinkProbing
-from koala.core.records.loading import DamagedRecord, KnownJob, load
+from koala.core.records.loading import load
+from koala.core.records.reading import DamagedRecord, KnownJob
 from koala.core.records.record import Record
 from koala.core.records.writing import RecordWriter, grid_digest
 from koala.core.refusals import held_back, refusal_of

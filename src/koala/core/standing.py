@@ -12,7 +12,7 @@ from koala.core.refusals import PLANS_NAMED_MAX, held_back, is_held_back, refusa
 from koala.core.state.checkpoints import checkpoint_status, grace_s, is_saving
 from koala.core.state.expected_starts import ExpectedStart
 from koala.core.state.job import ComponentPhase, Job
-from koala.core.state.link_use import sent_between_sites_bit_s
+from koala.core.state.network.link_use import sent_between_sites_bit_s
 from koala.core.state.queues.placement import PlacementQueue
 from koala.core.state.sites import Sites
 from koala.model.api import (

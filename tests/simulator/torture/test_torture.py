@@ -20,12 +20,12 @@ from koala.core.staging import JobStaging
 from koala.core.state.checkpoints import JobCheckpoints
 from koala.core.state.expected_starts import ExpectedStarts
 from koala.core.state.job import ComponentClaim, ComponentPhase, FileTransfer, Job
-from koala.core.state.link_use import LinkUse
+from koala.core.state.network.link_use import LinkUse
+from koala.core.state.network.transfers import Transfers
 from koala.core.state.queues.standing import RoundRobin
 from koala.core.state.site_belief import SiteBelief
 from koala.core.state.sites import ClosedSites, Sites
 from koala.core.state.timers import Alarm
-from koala.core.state.transfers import Transfers
 from koala.core.tasks import spawning
 from koala.mapping.result import NoPlace
 from koala.model.checkpoint import CheckpointSource

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from koala.core.lifecycle import ENDED, GIVEN_BACK, IN_CLAIMING_QUEUE, JobState
 from koala.core.state.job import ComponentClaim, Job, TransferKey
@@ -17,7 +16,7 @@ _WITHOUT_PLACES = frozenset({JobState.HELD, JobState.WAITING, JobState.UNFOLDING
 
 
 @dataclass
-class JobRecords:
+class JobInRecords:
     """A job as its records have it, with the claims of its components, and what it may refer to: the transfers that
     there are, and how many sites."""
 
@@ -27,7 +26,7 @@ class JobRecords:
     claims: list[ComponentClaim] = field(default_factory=list)
 
 
-def contradiction(records: JobRecords) -> str:
+def contradiction(records: JobInRecords) -> str:
     """Return the first invariant that is broken, and how; empty where all hold."""
     for name, check in INVARIANTS.items():
         for broken in check(records):
@@ -35,7 +34,7 @@ def contradiction(records: JobRecords) -> str:
     return ""
 
 
-def _state_has_its_parts(records: JobRecords) -> Iterator[str]:
+def _state_has_its_parts(records: JobInRecords) -> Iterator[str]:
     job = records.job
     if job.state in _HAS_PLACES and job.placement is None:
         yield f"it is {job.state}, and has no places"
@@ -51,7 +50,7 @@ def _state_has_its_parts(records: JobRecords) -> Iterator[str]:
         yield f"it is {job.state}, and stands in line"
 
 
-def _places_go_together(records: JobRecords) -> Iterator[str]:
+def _places_go_together(records: JobInRecords) -> Iterator[str]:
     placed = records.job.placement
     if placed is None:
         return
@@ -67,7 +66,7 @@ def _places_go_together(records: JobRecords) -> Iterator[str]:
             yield f"processors are being freed for component {component} of {parts}"
 
 
-def _files_are_on_their_way(records: JobRecords) -> Iterator[str]:
+def _files_are_on_their_way(records: JobInRecords) -> Iterator[str]:
     placed = records.job.placement
     if placed is None or records.job.state in ENDED:
         return
@@ -77,7 +76,7 @@ def _files_are_on_their_way(records: JobRecords) -> Iterator[str]:
                 yield f"nobody brings the file {key[0]}"
 
 
-def _claims_are_of_components(records: JobRecords) -> Iterator[str]:
+def _claims_are_of_components(records: JobInRecords) -> Iterator[str]:
     job, seen = records.job, set[int]()
     parts = 0 if job.placement is None else len(job.placement.spots.sizes)
     for claim in records.claims:
@@ -99,7 +98,7 @@ def _claims_are_of_components(records: JobRecords) -> Iterator[str]:
         yield f"{run.outstanding} components have not ended, and {len(seen)} are claimed"
 
 
-def _alarms_are_of_their_kind(records: JobRecords) -> Iterator[str]:
+def _alarms_are_of_their_kind(records: JobInRecords) -> Iterator[str]:
     job = records.job
     if job.timer is not None and job.timer.what not in OF_JOBS:
         yield f"{job.timer.what} is no alarm of a job"
@@ -108,7 +107,7 @@ def _alarms_are_of_their_kind(records: JobRecords) -> Iterator[str]:
             yield f"{claim.timer.what} is no alarm of a component"
 
 
-def _array_has_its_elements(records: JobRecords) -> Iterator[str]:
+def _array_has_its_elements(records: JobInRecords) -> Iterator[str]:
     job = records.job
     if job.array and job.index is None:
         yield f"it is an element of the array {job.array}, and has no index"
@@ -117,7 +116,7 @@ def _array_has_its_elements(records: JobRecords) -> Iterator[str]:
 
 
 # By name: what must be true, and how it is broken.
-INVARIANTS: dict[str, Callable[[JobRecords], Iterator[str]]] = {
+INVARIANTS: dict[str, Callable[[JobInRecords], Iterator[str]]] = {
     "a job has the parts of its state": _state_has_its_parts,
     "its places go together": _places_go_together,
     "its files are on their way": _files_are_on_their_way,

@@ -10,84 +10,25 @@ A record that cannot be read, or that contradicts the others, is set aside with 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
-
-import msgspec
+from collections.abc import Iterable, Mapping, Sequence
 
 from koala.core.lifecycle import ENDED, GIVEN_BACK, IN_CLAIMING_QUEUE, JobState
 from koala.core.placement import JobPlacing
-from koala.core.records.invariants import JobRecords, contradiction
-from koala.core.records.record import FORMAT, Kind, Record, SchedulerRecord, joined, pair_key, transfer_key
+from koala.core.records.reading import UNREADABLE, DamagedRecord, KnownJob, RecordReader, RecordsError, damaged
+from koala.core.records.record import HIGH, LOW, Kind, Record
 from koala.core.state.encoded import INFINITY, known_time
 from koala.core.state.follow_ups import Work
-from koala.core.state.forecasts import LinkSeries
 from koala.core.state.job import ComponentClaim, FileTransfer, Job, JobPlaces, Seen, TransferKey
-from koala.core.state.learned_traffic import LearnedApplication
 from koala.core.state.ledger import Ledger
 from koala.core.state.queues.placement import PlacementQueue
-from koala.core.state.site_belief import SiteBelief
 from koala.core.state.timers import Alarm
 from koala.model.messages import EndedJob, JobOutcome, Token
-from koala.model.request import JobId, Request, SiteName
+from koala.model.request import JobId, SiteName
 from koala.policies import UnknownPolicyError
 from koala.policies.interface import FileAt, Spots
 
-_HIGH, _LOW = "high", "low"
-_ENDED = frozenset(str(state) for state in ENDED)
-
 # How many of a kind are named in an error before the rest is only counted.
 NAMED_IN_ERROR = 5
-
-AnyRecord = TypeVar("AnyRecord")
-
-_decode_counters = msgspec.json.Decoder(SchedulerRecord).decode
-_decode_site = msgspec.json.Decoder(SiteBelief).decode
-_decode_queue = msgspec.json.Decoder(PlacementQueue).decode
-_decode_claim = msgspec.json.Decoder(ComponentClaim).decode
-_decode_transfer = msgspec.json.Decoder(FileTransfer).decode
-_decode_series = msgspec.json.Decoder(LinkSeries).decode
-_decode_application = msgspec.json.Decoder(LearnedApplication).decode
-_decode_fields = msgspec.json.Decoder(dict[str, Any]).decode
-_decode_file = msgspec.json.Decoder(tuple[int, tuple[int, ...]]).decode
-_decode_run = msgspec.json.Decoder(tuple[int, tuple[float, ...]]).decode
-_decode_pair = msgspec.json.Decoder(tuple[str, str]).decode
-
-# What says that a text is no such record.
-_UNREADABLE = (msgspec.MsgspecError, LookupError, TypeError, ValueError, AttributeError)
-
-
-class RecordsError(ValueError):
-    """Records that lead to no scheduler: they cannot be read, or do not go with the grid or the policies."""
-
-    def __init__(self, problem: str, cure: str) -> None:
-        super().__init__(problem)
-        self.problem = problem
-        self.cure = cure
-
-    def for_user(self) -> str:
-        """What is wrong, and what to do."""
-        return f"{self.problem}; {self.cure}"
-
-
-class KnownJob(msgspec.Struct, frozen=True, kw_only=True):
-    """What a driver keeps of a job beside its record: with it a job whose record is damaged is set aside."""
-
-    request: Request
-    owner: str = ""
-    submitted_at: float = 0.0
-    state: str = ""  # as callers see it, if they do
-    array: JobId = 0
-    index: int | None = None
-
-
-class DamagedRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A record that was set aside, with the job that it is about, if it is about one."""
-
-    kind: Kind
-    key: str
-    problem: str
-    job: JobId | None = None
 
 
 def load(
@@ -103,56 +44,35 @@ def load(
         if body is not None:
             by_kind[kind][key] = body
     try:
-        loading = _Loading(by_kind, known, ledger, placing, grid)
-        loading.run()
+        reader = RecordReader(by_kind, known, ledger, grid)
+        _Loading(reader, ledger, placing).run()
     except RecordsError:
         raise
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise damaged(f"its records do not go together ({type(error).__name__}: {error})") from error
-    if not loading.same_grid:
+    if not reader.same_grid:
         _fit_to_grid(ledger)
-    return loading.damaged
+    return reader.damaged
 
 
 class _Loading:
-    def __init__(
-        self,
-        records: Mapping[Kind, Mapping[str, bytes]],
-        known: Mapping[JobId, KnownJob],
-        ledger: Ledger,
-        placing: JobPlacing,
-        grid: str,
-    ) -> None:
-        self._records = records
-        self._known = known
+    def __init__(self, reader: RecordReader, ledger: Ledger, placing: JobPlacing) -> None:
+        self._reader = reader
         self._ledger = ledger
         self._placing = placing
-        self.damaged: list[DamagedRecord] = []
-        try:
-            self._counters = _decode_counters(records[Kind.SCHEDULER][""])
-        except _UNREADABLE as error:
-            raise damaged(f"its counters cannot be read ({error})") from error
-        if self._counters.version != FORMAT:
-            raise RecordsError(
-                f"the records of the scheduler have the format {self._counters.version}, and this Koala reads the "
-                f"format {FORMAT}",
-                "start the Koala that wrote them",
-            )
-        self.same_grid = self._counters.grid == grid
-        self._names = self._counters.sites
+        self._counters = reader.counters
+        self.same_grid = reader.same_grid
+        self._names = reader.names
         self._same_sites = list(self._names) == ledger.names
         # By the number of a site in the records its index in this grid; -1 for one that is missing.
         self._here = [ledger.index.get(name, -1) for name in self._names]
-        self._number = {name: number for number, name in enumerate(self._names)}
         self._left: set[Token] = set()  # components that have left with their sites
         self._seen_once: dict[Seen, Seen] = {}  # many jobs were refused on the very same idle processors
-        self._jobs: list[Job] = []
-        self._claims: list[ComponentClaim] = []
-        self._transfers: list[FileTransfer] = []
 
     def run(self) -> None:
         counters, ledger = self._counters, self._ledger
-        self._read()
+        self._reader.read_jobs()
+        self._jobs, self._claims, self._transfers = self._reader.jobs, self._reader.claims, self._reader.transfers
         _nothing_is_left_at_missing_sites(self._names, self._here, self._jobs, self._claims, self._transfers)
         ledger.now = counters.now
         self._placing.last_job = counters.last_job
@@ -178,7 +98,7 @@ class _Loading:
         self._load_queues()
         self._load_alarms()
         self._load_links()
-        all_there = not self.damaged and counters.live == (len(ledger.jobs), len(ledger.claims))
+        all_there = not self._reader.damaged and counters.live == (len(ledger.jobs), len(ledger.claims))
         # Between events nothing is due of an array but what its alarm tells; one that lacks it would wait for ever.
         for array in ledger.arrays.values():
             if array.state is JobState.UNFOLDING and (array.timer is None or not all_there):
@@ -190,171 +110,6 @@ class _Loading:
             for queue in (ledger.high, ledger.low):
                 queue.scan_due_at = INFINITY
                 queue.untried = queue.size > 0
-
-    # ------------------------------------------------------------------------------------------- reading
-
-    def _read(self) -> None:
-        """Read what is about jobs; what cannot be read, or contradicts the rest, is set aside with its job."""
-        records = self._records
-        of_jobs: dict[JobId, JobRecords] = {}
-        self._transfers = [transfer for _, transfer in self._decoded(Kind.TRANSFER, self._transfer_of)]
-        self._transfers.sort(key=_number_of)
-        transfers = {transfer.key for transfer in self._transfers}
-        for key, job in self._decoded(Kind.JOB, self._job_of):
-            of_jobs[int(key)] = JobRecords(job, len(self._names), transfers)
-        for token, claim in self._decoded(Kind.CLAIM, _claim_of):
-            owner = of_jobs.get(claim.job_id)
-            if owner is None:
-                self._set_aside(Kind.CLAIM, token, f"there is no record of its job {claim.job_id}", claim.job_id)
-            else:
-                owner.claims.append(claim)
-        for number, found in of_jobs.items():
-            problem, shown = contradiction(found), self._known[number].state
-            if not problem and shown and shown != found.job.state:
-                problem = f"it is {found.job.state}, and shown as {shown}"
-            if problem:
-                self._set_aside(Kind.JOB, str(number), problem, number)
-        for number in self._known.keys() - of_jobs.keys() - self._out():
-            self._set_aside(Kind.JOB, str(number), "its record is missing", number)
-        beside = {int(key) for kind in (Kind.PLACES, Kind.RUN) for key in records[kind] if key.isdigit()}
-        for number in beside - of_jobs.keys() - self._out():
-            self._set_aside(Kind.PLACES, str(number), "there is no record of the job itself", number)
-        out = self._out()
-        for number, found in of_jobs.items():
-            if number not in out:
-                self._jobs.append(found.job)
-                self._claims += found.claims
-        self._jobs += [
-            self._replaced(number)
-            for number in sorted(out & self._known.keys())
-            if self._known[number].state not in _ENDED
-        ]
-        self._jobs.sort(key=lambda job: job.number)
-        self._claims.sort(key=lambda claim: claim.number)
-
-    def _out(self) -> set[JobId]:
-        """The jobs that are set aside."""
-        return {each.job for each in self.damaged if each.job is not None}
-
-    def _decoded(self, kind: Kind, decode: Callable[[str, bytes], AnyRecord]) -> Iterator[tuple[str, AnyRecord]]:
-        """The records of a kind that can be read, by their keys; the others are set aside."""
-        for key, body in self._records[kind].items():
-            try:
-                found = decode(key, body)
-            except _UNREADABLE as error:
-                number = key.partition(".")[0] if kind in (Kind.JOB, Kind.CLAIM) else ""
-                self._set_aside(kind, key, f"it cannot be read: {error}", int(number) if number.isdigit() else None)
-            else:
-                yield key, found
-
-    def _job_of(self, key: str, body: bytes) -> Job:
-        """A job of its records, tied to its request."""
-        number = int(key)
-        fields = _decode_fields(body)
-        places, run = (self._records[kind].get(key) for kind in (Kind.PLACES, Kind.RUN))
-        fields = joined(
-            fields, {} if places is None else _decode_fields(places), {} if run is None else _decode_fields(run)
-        )
-        job = msgspec.convert(fields, Job, str_keys=True)
-        if job.id != number:
-            raise ValueError(f"it is about job {job.id}")
-        if job.placement is not None:
-            sites = tuple([self._number[name] for name, _ in job.placement.places])
-            job.placement.spots = job.placement.spots._replace(sites=sites)
-            job.placement.claims = [None] * len(sites)
-        described = self._known.get(number)
-        if described is None:
-            raise ValueError("nobody knows what the job asks for")
-        if job.unfolds is not None and (job.array or described.request.array is None):
-            raise ValueError("it has elements, and is no array")
-        job.bind(described.request, self._ledger.states, self._ledger.changes)
-        if job.refused is not None:
-            self._check_seen(job.refused)
-        return job
-
-    def _transfer_of(self, key: str, body: bytes) -> FileTransfer:
-        transfer = _decode_transfer(body)
-        if transfer_key(transfer.key) != key:
-            raise ValueError(f"it is about {transfer_key(transfer.key)}")
-        self._check_sites(transfer.key[2], *transfer.failed_sources, *((transfer.source,) * (transfer.source >= 0)))
-        if _number_of(transfer) < 1:
-            raise ValueError(f"{transfer.id!r} is no number of a transfer")
-        if not transfer.done and (transfer.timer is None or transfer.timer.what is not Alarm.TRANSFER_OVERDUE):
-            raise ValueError("it is under way, and nothing looks after it")
-        return transfer
-
-    def _site_of(self, key: str, body: bytes) -> SiteBelief:
-        belief = _decode_site(body)
-        if belief.name != key:
-            raise ValueError(f"it is about {belief.name!r}")
-        return belief
-
-    def _series_of(self, key: str, body: bytes) -> LinkSeries:
-        series = _decode_series(body)
-        self._check_sites(series.source, series.target)
-        if pair_key((self._names[series.source], self._names[series.target])) != key:
-            raise ValueError("it is about another link")
-        return series
-
-    def _queue_of(self, key: str, body: bytes) -> PlacementQueue:
-        queue = _decode_queue(body)
-        for _, seen in queue.seen:
-            self._check_seen(seen)
-        positions = [position for position, _ in queue.seen]
-        if (
-            queue.high is not (key == _HIGH)
-            or positions != sorted(set(positions))
-            or bool(queue.scans) > bool(positions)
-        ):
-            raise ValueError("its scans do not go together")
-        return queue
-
-    def _file_of(self, key: str, body: bytes) -> tuple[int, tuple[int, ...]]:
-        size_bytes, holders = _decode_file(body)
-        self._check_sites(*holders)
-        return size_bytes, holders
-
-    def _check_sites(self, *numbers: int) -> None:
-        for number in numbers:
-            if not 0 <= number < len(self._names):
-                raise ValueError(f"there is no site {number}: there are {len(self._names)}")
-
-    def _check_seen(self, seen: Seen) -> None:
-        """What a try saw is of the sites, and of the links where these are the same."""
-        idle, link_demand_bit_s = seen
-        links = len(self._ledger.sites.view.wiring.names)
-        if len(idle) != len(self._names):
-            raise ValueError(f"a try saw {len(idle)} of {len(self._names)} sites")
-        if self.same_grid and len(link_demand_bit_s) not in (0, links):
-            raise ValueError(f"a try saw {len(link_demand_bit_s)} of {links} links")
-
-    def _set_aside(self, kind: Kind, key: str, problem: str, job: JobId | None = None) -> None:
-        self.damaged.append(DamagedRecord(kind=kind, key=key, problem=problem, job=job))
-
-    def _replaced(self, number: JobId) -> Job:
-        """In place of a job whose record is damaged: one that holds nothing, for an operator to look at."""
-        ledger, known = self._ledger, self._known[number]
-        job = Job(number, known.submitted_at, self._counters.now, ledger.parameters.claim_fraction)
-        job.array, job.index, job.submitter = known.array, known.index, known.owner
-        job.guest = self._is_guest(number)
-        job.state = JobState.QUARANTINED
-        job.starts = self._starts_of(number)
-        job.bind(known.request, ledger.states, ledger.changes)
-        problem = next(each.problem for each in self.damaged if each.job == number)
-        job.why = f"its record is damaged: {problem}"
-        return job
-
-    def _is_guest(self, number: JobId) -> bool:
-        """Whether the job stays away from sites that are closed to guests: so it does where nobody can say."""
-        try:
-            return bool(_decode_fields(self._records[Kind.JOB][str(number)]).get("guest", False))
-        except _UNREADABLE:
-            return True
-
-    def _starts_of(self, number: JobId) -> int:
-        """The highest number of a start of the job that any record tells of."""
-        tokens = (token for token in self._records[Kind.CLAIM] if token.startswith(f"{number}."))
-        return max([int(start) for token in tokens if (start := token.rpartition(".")[2]).isdigit()], default=0)
 
     # --------------------------------------------------------------------------------------------- sites
 
@@ -384,7 +139,7 @@ class _Loading:
     def _load_sites(self) -> None:
         ledger = self._ledger
         jobs = {job.id for job in self._jobs}
-        for name, belief in self._decoded(Kind.SITE, self._site_of):
+        for name, belief in self._reader.sites().items():
             index = ledger.index.get(name, -1)
             if index < 0:
                 continue
@@ -557,15 +312,13 @@ class _Loading:
     def _load_usual_runs(self) -> None:
         ledger = self._ledger
         ledger.runs_noted = self._counters.runs_noted
-        found = [found for _, found in self._decoded(Kind.USUAL_RUN, _usual_run_of)]
-        for key, run in sorted(found, key=lambda each: each[1][0]):
+        for key, run in self._reader.usual_runs():
             (ledger.last_named_runs if key[1] else ledger.last_runs)[key] = run
 
     def _load_forecasts(self) -> None:
         forecasts = self._ledger.forecasts
         forecasts.measured = self._counters.links_measured
-        found = [series for _, series in self._decoded(Kind.LINK, self._series_of)]
-        for series in sorted(found, key=lambda series: series.number):
+        for series in self._reader.links():
             pair = self._sites_left((series.source, series.target))
             if len(pair) == 2:
                 series.source, series.target = pair
@@ -575,7 +328,7 @@ class _Loading:
 
     def _load_files(self) -> None:
         sites = self._ledger.sites
-        for name, (size_bytes, holders) in self._decoded(Kind.FILE, self._file_of):
+        for name, (size_bytes, holders) in self._reader.files().items():
             left = self._sites_left(holders)
             if left:
                 sites.view.files[name] = FileAt(size_bytes, tuple(sorted(left)))
@@ -591,8 +344,7 @@ class _Loading:
                 ledger.links.put(job)
         learned = ledger.links.learned
         learned.measured = counters.applications_measured
-        applications = [known for _, known in self._decoded(Kind.APPLICATION, _application_of)]
-        for known in sorted(applications, key=lambda known: known.number):
+        for known in self._reader.applications():
             learned.put(known)
         ledger.links.observations = counters.observations
         ledger.sites.view.observed_bisection_bit_s = counters.observed_bisection_bit_s
@@ -601,7 +353,8 @@ class _Loading:
 
     def _load_queues(self) -> None:
         ledger, counters = self._ledger, self._counters
-        high, low = self._queue(_HIGH, high=True), self._queue(_LOW, high=False)
+        queues = self._reader.queues()
+        high, low = self._queue(queues.get(HIGH), high=True), self._queue(queues.get(LOW), high=False)
         ledger.high, ledger.low = high, low
         waiting = [job for job in ledger.jobs.values() if job.state is JobState.WAITING]
         for queue, scans_so_far in zip((high, low), counters.scans_so_far, strict=True):
@@ -622,8 +375,7 @@ class _Loading:
                 ledger.claiming.stand(job, job.placed.claim_at, job.placed.claim_sequence)
         ledger.claiming.sequence = counters.claiming_sequence
 
-    def _queue(self, key: str, *, high: bool) -> PlacementQueue:
-        queue = next((queue for found, queue in self._decoded(Kind.QUEUE, self._queue_of) if found == key), None)
+    def _queue(self, queue: PlacementQueue | None, *, high: bool) -> PlacementQueue:
         if queue is None:  # who waits stands in order of the positions that are left, and is tried again
             queue = PlacementQueue(high=high, untried=True, seen=[(-1, self._ledger.sites.seen_now())])
             queue.next_position = 1 + max((job.position for job in self._jobs), default=-1)
@@ -649,29 +401,6 @@ class _Loading:
         for index, site in enumerate(ledger.sites.sites):
             if site.cooling is not None:
                 put(site.cooling, index)
-
-
-def _claim_of(key: str, body: bytes) -> ComponentClaim:
-    claim = _decode_claim(body)
-    if claim.token != key or not claim.token.startswith(f"{claim.job_id}."):
-        raise ValueError(f"it is about {claim.token} of job {claim.job_id}")
-    return claim
-
-
-def _application_of(_: str, body: bytes) -> LearnedApplication:
-    return _decode_application(body)
-
-
-def _usual_run_of(key: str, body: bytes) -> tuple[tuple[str, str], tuple[int, tuple[float, ...]]]:
-    return _decode_pair(key), _decode_run(body)
-
-
-def _number_of(transfer: FileTransfer) -> int:
-    return int(transfer.id.removeprefix("t"))
-
-
-def damaged(problem: str) -> RecordsError:
-    return RecordsError(f"the record of the scheduler is damaged: {problem}", "restore the database from a backup")
 
 
 # ----------------------------------------------------------------------------------- on another grid

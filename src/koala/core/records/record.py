@@ -20,6 +20,8 @@ from koala.core.state.job import Job
 from koala.model.messages import EndedJob
 from koala.model.request import JobId, SiteName
 
+# The keys of the two queues.
+HIGH, LOW = "high", "low"
 # The format of the records; those of another one are refused.
 FORMAT = 1
 

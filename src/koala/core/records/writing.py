@@ -10,6 +10,8 @@ import msgspec
 
 from koala.core.records.record import (
     FORMAT,
+    HIGH,
+    LOW,
     Kind,
     Record,
     SchedulerRecord,
@@ -21,14 +23,12 @@ from koala.core.records.record import (
     transfer_key,
 )
 from koala.core.state.encoded import INFINITY, sparse
-from koala.core.state.forecasts import LinkForecasts
 from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
+from koala.core.state.network.forecasts import LinkForecasts
 from koala.model.grid import Grid
 from koala.model.messages import Token
 from koala.model.request import FileName, JobId
-
-_HIGH, _LOW = "high", "low"
 
 
 def grid_digest(grid: Grid) -> str:
@@ -140,7 +140,7 @@ class RecordWriter:
     def _few(self, last_job: JobId) -> Iterator[Record]:
         """The queues and the counters."""
         ledger = self._ledger
-        for key, queue in ((_HIGH, ledger.high), (_LOW, ledger.low)):
+        for key, queue in ((HIGH, ledger.high), (LOW, ledger.low)):
             yield Record(Kind.QUEUE, key, encode(sparse(queue)))
         counters = SchedulerRecord(
             version=FORMAT,

@@ -13,14 +13,14 @@ from koala.core.lifecycle import ENDED, JobState, StateCounts
 from koala.core.state.changes import Changes
 from koala.core.state.encoded import INFINITY
 from koala.core.state.follow_ups import FollowUps, Work
-from koala.core.state.forecasts import LinkForecasts
 from koala.core.state.job import ComponentClaim, ComponentPhase, Job
-from koala.core.state.link_use import LinkUse
+from koala.core.state.network.forecasts import LinkForecasts
+from koala.core.state.network.link_use import LinkUse
+from koala.core.state.network.transfers import Transfers
 from koala.core.state.queues.claiming import ClaimingQueue
 from koala.core.state.queues.placement import PlacementQueue
 from koala.core.state.sites import Sites
 from koala.core.state.timers import Alarm, Timers
-from koala.core.state.transfers import Transfers
 from koala.model.facts import Adds, AnyFact, AnyStoryFact, SiteDistrusted
 from koala.model.grid import Estimates, Grid
 from koala.model.messages import AnyCommand, EndedJob, JobOutcome, Token

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from koala.core import JobState, Scheduler
 from koala.core.state.job import Job
-from koala.core.state.learned_traffic import APPLICATIONS_LEARNED_MAX, LEARNED_JOBS_MAX
-from koala.core.state.link_use import CHANGE_SHARE, MEASURED
+from koala.core.state.network.learned_traffic import APPLICATIONS_LEARNED_MAX, LEARNED_JOBS_MAX
+from koala.core.state.network.link_use import CHANGE_SHARE, MEASURED
 from koala.model.facts import Turn
 from koala.model.grid import Grid, TrafficSimulation
 from koala.model.messages import AnyEvent, Token, TrafficMeasured

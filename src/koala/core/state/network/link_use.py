@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from koala.core.state.encoded import NO_ITEMS
 from koala.core.state.job import Job
-from koala.core.state.learned_traffic import LearnedTraffic
+from koala.core.state.network.learned_traffic import LearnedTraffic
 from koala.core.state.sites import Sites
 from koala.model.network import UNLIMITED_BIT_S, bisection_factor, crossing, per_processor_bit_s
 from koala.model.request import JOB_NAME, JobId

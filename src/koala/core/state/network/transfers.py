@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from koala.core.state.changes import Changes
 from koala.core.state.encoded import INFINITY, NO_ENTRIES, NO_ITEMS
-from koala.core.state.forecasts import LinkForecasts
 from koala.core.state.job import FileTransfer, Job, JobPlaces, TransferKey
+from koala.core.state.network.forecasts import LinkForecasts
 from koala.model.facts import Adds
 from koala.model.messages import AnyCommand, CancelTransfer, StartTransfer, TransferId
 from koala.policies.interface import Input, View, link_s
