@@ -88,9 +88,7 @@ BREACHES = [
     Breach(CLAIMS, Kind.CLAIM, "1.2", lambda claim: claim.update(component=0), 1, "1.2 is another claim of the"),
     Breach(CLAIMS, Kind.CLAIM, "1.2", lambda claim: claim.update(component=9), 1, "1.2 is the component 9 of 2"),
     Breach(CLAIMS, Kind.CLAIM, "1.2", lambda claim: claim.update(site=9), 1, "1.2 is at the site 9 of 2"),
-    Breach(
-        FILES, Kind.TRANSFER, '["f",null,0]', lambda transfer: transfer.pop("timer"), 2, "nobody brings the file f",
-    ),
+    Breach(FILES, Kind.TRANSFER, '["f",null,0]', lambda file: file.pop("timer"), 2, "nobody brings the file f"),
     Breach(CLAIMS, Kind.CLAIM, "1.2", None, 1, "2 components have not ended, and 1 are claimed"),
     Breach(CLAIMS, Kind.CLAIM, "4.1", None, 4, "it is starting, and 0 of 1 components are claimed"),
     Breach(CLAIMS, Kind.JOB, "1", lambda job: job.pop("starts"), 1, "1.1 is a later start than any"),
@@ -154,6 +152,16 @@ def test_a_job_that_is_set_aside_is_tried_again_or_cancelled_as_one_in_quarantin
             assert scheduler.ledger.ended[1].state is JobState.CANCELLED
         else:
             assert [claim.token for claim in scheduler.ledger.claims.values()] == ["1.2"], "1.1 was given once"
+
+
+@pytest.mark.parametrize(("damage", "guest"), [({"state": "running"}, False), ({"id": "?", "guest": True}, True)])
+def test_a_job_that_is_set_aside_goes_where_it_might_go_before(damage: dict[str, Any], guest: bool) -> None:
+    driver = CoreDriver({"a": 4})
+    driver.submit(ask(5))
+    scheduler = with_change(driver, Kind.JOB, "1", lambda job: job.update(damage))
+    assert scheduler.ledger.jobs[1].guest is guest
+    lost = with_change(driver, Kind.JOB, "1", None)
+    assert lost.ledger.jobs[1].guest, "nobody can say where it may go"
 
 
 def test_whoever_waits_for_a_job_that_is_set_aside_goes_on_waiting() -> None:

@@ -272,9 +272,9 @@ def test_a_lost_site_may_leave_the_grid_and_what_is_fenced_there_leaves_with_it(
     lose(running, "a")
     running.end("1.2", outcome=Outcome.ABORTED)
     running.settle()
-    snapshot = records_of(running.scheduler)
+    kept = records_of(running.scheduler)
     left = make_grid({"b": 9, "c": 8}, scan_interval_s=0.0, restarts_max=0, site_restarts_max=0)
-    running.scheduler = scheduler_of(left, None, snapshot)
+    running.scheduler = scheduler_of(left, None, kept)
     running.ledger = running.scheduler.ledger
     assert list(running.ledger.claims) == ["1.3", "1.4"]
     running.end("1.1")  # whatever it says

@@ -116,7 +116,7 @@ class Queue:
         return found.place_in_line
 
     def restarted(self) -> None:
-        """Go on from a snapshot."""
+        """Go on from its records."""
         taken = records_of(self.scheduler)
         self.scheduler = scheduler_of(self.grid, self.catalogue, taken)
         self.look()

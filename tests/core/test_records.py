@@ -740,9 +740,8 @@ class Damage(NamedTuple):
 
 
 @st.composite
-def damages(draw: st.DrawFn) -> Damage:
+def damages(draw: st.DrawFn, bodies: Bodies) -> Damage:
     """A record that is lost, cut off, or has a piece lost or changed."""
-    bodies = busy_records().bodies
     name = draw(st.sampled_from(sorted(bodies.keys() - {(Kind.SCHEDULER, "")})))
     how = draw(st.sampled_from(["lost", "cut off", "a piece lost", "a piece changed", "changed"]))
     if how == "lost":
@@ -762,23 +761,39 @@ def damages(draw: st.DrawFn) -> Damage:
     return Damage(*name, msgspec.json.encode(fields))
 
 
-@settings(max_examples=500, deadline=None)
-@given(damages())
-def test_any_record_that_is_lost_or_changed_is_loaded_or_set_aside_and_the_others_go_on(damage: Damage) -> None:
-    bodies = dict(busy_records().bodies)
+def goes_on_without(driver: CoreDriver, kept: CoreRecords, damage: Damage) -> None:
+    """Restart with the damage, and again, and go on."""
+    bodies = dict(kept.bodies)
     del bodies[damage.kind, damage.key]
     if damage.body is not None:
         bodies[damage.kind, damage.key] = damage.body
-    scheduler = scheduler_of(busy_grid(), None, CoreRecords(bodies, busy_records().known))
-    assert set(scheduler.ledger.jobs) == set(busy_driver().ledger.jobs)
+    grid = driver.scheduler.grid
+    scheduler = scheduler_of(grid, None, CoreRecords(bodies, kept.known))
+    assert set(scheduler.ledger.jobs) == set(driver.ledger.jobs)
     assert_ledger_balances(scheduler.ledger)
     assert None not in [scheduler.explain(job) for job in scheduler.ledger.jobs]
-    again = scheduler_of(busy_grid(), None, records_of(scheduler))
+    again = scheduler_of(grid, None, records_of(scheduler))
     assert not again.damaged
     assert not difference(bodies_of(scheduler), bodies_of(again), "once", "twice")
     for step in range(1, 5):
-        scheduler.handle(Tick(at=busy_driver().now + 100.0 * step))
+        scheduler.handle(Tick(at=driver.now + 100.0 * step))
         assert_ledger_balances(scheduler.ledger)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_any_record_that_is_lost_or_changed_is_loaded_or_set_aside_and_the_others_go_on(data: st.DataObject) -> None:
+    goes_on_without(busy_driver(), busy_records(), data.draw(damages(busy_records().bodies)))
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.data())
+def test_so_is_any_record_of_any_moment(data: st.DataObject) -> None:
+    storm = Storm(data)
+    for _ in range(data.draw(st.integers(1, STEPS_MAX))):
+        storm.step()
+    kept = records_of(storm.driver.scheduler)
+    goes_on_without(storm.driver, kept, data.draw(damages(kept.bodies)))
 
 
 def test_the_busy_records_are_whole_and_have_something_of_every_kind() -> None:

@@ -229,9 +229,9 @@ def _print_records(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> None
     for column in columns:
         numeric = column == "size"
         table.add_column(column, justify="right" if numeric else "left", no_wrap=numeric, overflow="fold")
-    shown = {"size": size_words, "since": lambda at: ago(at, now)}
     for row in rows:
-        table.add_row(*(Text(clean(str(shown.get(name, str)(row[name])))) for name in columns))
+        shown = row | {"size": size_words(row["size"]), "since": ago(row.get("since", now), now)}
+        table.add_row(*(Text(clean(shown[name])) for name in columns))
     console().print(table)
 
 

@@ -212,7 +212,9 @@ class RecordReader:
         transfer = _decode_transfer(body)
         if transfer_key(transfer.key) != key:
             raise ValueError(f"it is about {transfer_key(transfer.key)}")
-        self._check_sites(transfer.key[2], *transfer.failed_sources, *((transfer.source,) * (transfer.source >= 0)))
+        self._check_sites(transfer.key[2], *transfer.failed_sources)
+        if transfer.source >= 0 or not transfer.done:
+            self._check_sites(transfer.source)
         if _number_of(transfer) < 1:
             raise ValueError(f"{transfer.id!r} is no number of a transfer")
         if not transfer.done and (transfer.timer is None or transfer.timer.what is not Alarm.TRANSFER_OVERDUE):
