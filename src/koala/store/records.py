@@ -7,11 +7,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Sequence
-from typing import Any
 
-from sqlalchemy import Connection, and_, bindparam, delete, insert, or_, select
-from sqlalchemy.dialects.postgresql import insert as postgres_insert
-from sqlalchemy.dialects.sqlite import insert as sqlite_insert
+from sqlalchemy import Connection, and_, delete, insert, or_, select
 
 from koala.store import schema as tables
 from koala.store.columns import escaped
@@ -21,16 +18,13 @@ from koala.store.rows import DamagedRow, RecordRow
 KEY_CHARACTERS_MAX = 200
 
 
-def _upsert(make: Any) -> Any:
-    statement = make(tables.records)
-    fresh = {name: statement.excluded[name] for name in ("name", "body")}
-    return statement.on_conflict_do_update(index_elements=["kind", "key"], set_=fresh)
-
-
-_WRITE = {"sqlite": _upsert(sqlite_insert), "postgresql": _upsert(postgres_insert)}
-_FORGET = delete(tables.records).where(
-    tables.records.c.kind == bindparam("its_kind"), tables.records.c.key == bindparam("its_key")
+# Each batch writes records: the driver gets them as they are, which costs half of what SQLAlchemy's parameters do.
+_MARKS = {"sqlite": "?", "postgresql": "%s"}
+_WRITE = (
+    "INSERT INTO records (kind, key, name, body) VALUES ({0}, {0}, {0}, {0}) "
+    "ON CONFLICT (kind, key) DO UPDATE SET name = excluded.name, body = excluded.body"
 )
+_FORGET = "DELETE FROM records WHERE kind = {0} AND key = {0}"
 
 
 def write(connection: Connection, rows: Iterable[tuple[str, str, bytes | None]]) -> None:
@@ -39,14 +33,14 @@ def write(connection: Connection, rows: Iterable[tuple[str, str, bytes | None]])
     for kind, name, body in rows:
         key = key_of(name)
         if body is None:
-            gone.append({"its_kind": str(kind), "its_key": key})
+            gone.append((str(kind), key))
         else:
-            whole = None if key == name else name
-            kept.append({"kind": str(kind), "key": key, "name": whole, "body": body.decode()})
+            kept.append((str(kind), key, None if key == name else escaped(name), body.decode()))
+    mark = _MARKS[connection.dialect.name]
     if kept:
-        connection.execute(_WRITE[connection.dialect.name], kept)
+        connection.exec_driver_sql(_WRITE.format(mark), kept)
     if gone:
-        connection.execute(_FORGET, gone)
+        connection.exec_driver_sql(_FORGET.format(mark), gone)
 
 
 def read(connection: Connection) -> list[RecordRow]:

@@ -186,7 +186,7 @@ class Ledger:
         if not job.number:
             self.jobs_known += 1
             job.number = self.jobs_known
-        job.changed_all()
+        job.changed()
         self.states.began[job.state] += 1
         if job.request.array is not None and not job.array:
             self.arrays[job.id] = job
