@@ -33,6 +33,7 @@ from koala.model.messages import ReleaseBarrier
 from koala.model.request import Request
 from koala.policies import interface
 from koala.policies.interface import Demand, Spots, View
+from koala.simulator.torture.calm import draw_calm
 from koala.simulator.torture.checkpoints import LOSES, WHOLE
 from koala.simulator.torture.early_promises import TOLD
 from koala.simulator.torture.restart_promises import NODES_LEFT, TRUSTED
@@ -99,6 +100,15 @@ def test_nothing_is_claimed_at_the_moment_in_which_what_was_claimed_early_is_giv
 @pytest.mark.parametrize("seed", [3_329, 4_744])
 def test_a_job_that_avoids_a_site_of_its_plan_claims_nothing_there_before_its_time(seed: int) -> None:
     assert weather(draw_storm(seed)).broken is None
+
+
+@pytest.mark.parametrize(("seed", "draw"), [(905_872, draw_calm), (905_930, draw_storm)])
+def test_tasks_of_several_shapes_are_packed_one_shape_after_the_other(
+    seed: int, draw: Callable[[int], Storm]
+) -> None:
+    """So that more that is idle may leave fewer places: a plan for them may be put off, and no job is drawn that has
+    places only while others are there."""
+    assert weather(draw(seed)).broken is None
 
 
 @pytest.mark.parametrize("seed", [7_310_024, 7_310_071, 901_218])

@@ -33,6 +33,7 @@ def with_shapes(
     grid = replace(grid, sites=sites)
     view = View.from_grid(replace(grid, sites=tuple(_in_part(site, share) for site in sites)))
     view.idle = [int(limit * share) for limit in view.limit]
+    whole = View.from_grid(grid)
     closed = [view.index[name] for name in grid.closed_to_guests]
     catalogue = Catalogue.builtin()
     found = []
@@ -41,7 +42,9 @@ def with_shapes(
         for request in drawn:
             policy = catalogue.choose(request, grid.scheduler.policy)
             demand = compile_demand(request, policy, view.index)
-            if try_place(demand.barring(closed) if arrival.guest else demand, view) is not None:
+            demand = demand.barring(closed) if arrival.guest else demand
+            # Packing one shape after the other is a heuristic: with more that is idle it may find no places.
+            if all(try_place(demand, each) is not None for each in (view, whole)):
                 found.append(arrival._replace(request=request))
                 break
         else:
