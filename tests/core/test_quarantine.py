@@ -148,6 +148,20 @@ def test_what_is_due_does_not_keep_a_job_from_its_quarantine() -> None:
     assert after.ledger.jobs[2].state is JobState.QUARANTINED
 
 
+def test_what_a_job_in_quarantine_gives_back_is_looked_at_in_the_next_scan_and_not_between_two() -> None:
+    driver = CoreDriver({"a": 4, "b": 4}, files={"f": (100.0, ("b",))}, scan_interval_s=30.0, hold_placed=True)
+    driver.send(JobSubmitted(at=0.0, job=1, request=ask(part(4, "a", "f"))))
+    driver.send(JobSubmitted(at=1.0, job=2, request=ask(part(4, "a"))))
+    assert [job.state for job in driver.ledger.jobs.values()] == [JobState.PLACED, JobState.WAITING]
+    for at in (30.0, 60.0):
+        driver.scheduler.handle(Tick(at=at))
+    driver.scheduler.handle(JobQuarantined(at=95.0, job=1, reason="an error of ours"))
+    assert not kind(driver.scheduler.handle(Tick(at=95.0)).entries, JobPlaced)
+    scan_at = driver.ledger.low.scan_due_at
+    assert scan_at % 30.0 == 0.0
+    assert [each.job for each in kind(driver.scheduler.handle(Tick(at=scan_at)).entries, JobPlaced)] == [2]
+
+
 def test_a_job_that_could_not_even_be_submitted_is_on_record_in_quarantine() -> None:
     driver = CoreDriver({"a": 8}, catalogue=raising_policy())
     request = ask(POISON, policy=SICK)

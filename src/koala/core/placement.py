@@ -372,9 +372,9 @@ class JobPlacing:
 
     # --------------------------------------------------------------------------------------- scans
 
-    def plan_scan(self, queue: PlacementQueue) -> None:
-        """Where jobs wait, set the time of their next scan. It is due only if something could have changed for one; a
-        scan that can find nothing is over at once."""
+    def plan_scan(self, queue: PlacementQueue, at: float) -> None:
+        """Where jobs wait, set the time of their next scan after this one. It is due only if something could have
+        changed for one; a scan that can find nothing is over at once."""
         ledger = self.ledger
         if ledger.scans_every_event:
             if queue.is_worth_a_scan(ledger.sites):
@@ -388,7 +388,7 @@ class JobPlacing:
         elif not self.needs_scan(queue):
             queue.scan_due_at = INFINITY
         elif queue.scan_due_at == INFINITY:
-            queue.scan_due_at = ledger.clock.next_at(queue.high, ledger.now)
+            queue.scan_due_at = ledger.clock.next_at(queue.high, at)
 
     def needs_scan(self, queue: PlacementQueue) -> bool:
         """Whether a scan at its interval could find anything, or brings a job nearer to its limit of tries."""

@@ -194,9 +194,9 @@ class Scheduler:
                 if ledger.forecasts.probe_at <= now or ledger.links.learned.forget_at <= now:
                     self._look_at_links()
             if ledger.high.size:  # 4. the next pass over those who wait
-                self._placement.plan_scan(ledger.high)
+                self._placement.plan_scan(ledger.high, event.at)
             if ledger.low.size:
-                self._placement.plan_scan(ledger.low)
+                self._placement.plan_scan(ledger.low, event.at)
             self.due_at = self._next_at()  # 5. the next turn
         except Exception as error:
             current: Sequence[Job] | None = ledger.current_jobs

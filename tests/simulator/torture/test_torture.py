@@ -111,6 +111,10 @@ def test_tasks_of_several_shapes_are_packed_one_shape_after_the_other(
     assert weather(draw(seed)).broken is None
 
 
+def test_scans_keep_their_interval_when_a_job_is_set_aside_at_the_moment_of_the_next_event() -> None:
+    assert weather(draw_storm(908_987)).broken is None
+
+
 @pytest.mark.parametrize("seed", [7_310_024, 7_310_071, 901_218])
 def test_a_site_without_nodes_for_a_job_is_no_other_way_than_where_it_failed(seed: int) -> None:
     """In the last of them for a flexible job: the smallest part that it may have does not fit there."""
