@@ -7,10 +7,9 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
-import pytest
 from sqlalchemy import event
 
-from koala.daemon.engine.recovery import RecoveryError
+from koala.daemon.engine.removal import remove_job
 from koala.descriptions.sbatch.reader import read_sbatch
 from koala.model.messages import CancelAsked
 from tests.support.engine_world import a_request, local_grid, open_engine, open_store, root
@@ -97,35 +96,44 @@ def change(root: Path, *statements: str) -> None:
     connection.close()
 
 
-@pytest.mark.parametrize(
-    ("statements", "what"),
-    [
-        (["DELETE FROM jobs WHERE id = 2"], "there is no row of it;"),
-        (["UPDATE jobs SET request_key = NULL WHERE id = 2"], "there is no row of what it asks for"),
-        (["DELETE FROM components WHERE job = 2"], "there is no row of a component of it"),
-    ],
-)
-def test_missing_rows_are_told_as_such_with_the_job_and_what_to_do(
-    root: Path, statements: list[str], what: str
-) -> None:
+def test_a_job_whose_row_is_missing_is_set_aside_and_can_be_removed_while_the_others_run_on(root: Path) -> None:
     async def scenario() -> None:
         async with open_engine(root, local_grid((2,))) as world:
             jobs = [await world.submit(a_request("sleep 60")) for _ in range(2)]
             for job in jobs:
                 await world.in_state(job, "running")
-        saved = (root / "koala.db").read_bytes()
-        change(root, *statements)
-        with pytest.raises(RecoveryError) as told:
-            async with open_engine(root, local_grid((2,))):
-                pass
-        assert told.value.for_user().startswith("rows are missing from the database: job 2 is known")
-        assert what in told.value.for_user()
-        assert "restore the database from a backup" in told.value.for_user()
-        assert "policy" not in told.value.for_user()
-        (root / "koala.db").write_bytes(saved)
+        change(root, "DELETE FROM jobs WHERE id = 2")
         async with open_engine(root, local_grid((2,))) as world:
-            for job in jobs:
-                await world.engine.tell(CancelAsked(at=0.0, job=job))
+            assert [(row.id, row.state, row.runs) for row in world.engine.live_rows()] == [(1, "running", 1)]
+            (problem,) = {each.problem for each in world.store.damaged_records() if each.kind == "job"}
+            assert problem == "it cannot be read: nobody knows what the job asks for"
+            then = await world.submit(a_request())
+            assert (then, (await world.ended(then))[0].state) == (3, "done"), "what the site had of it was ended"
+            await world.engine.tell(CancelAsked(at=0.0, job=1))
             await world.all_given_back()
+        store = open_store(root)
+        assert remove_job(store, 2).was_there
+        assert store.damaged_records() == []
+        store.close()
+
+    asyncio.run(scenario())
+
+
+def test_the_row_of_a_component_that_is_missing_is_made_again(root: Path) -> None:
+    async def scenario() -> None:
+        async with open_engine(root, local_grid((2,))) as world:
+            job = await world.submit(a_request("sleep 60"))
+            await world.in_state(job, "running")
+            (before,) = world.store.components(job)
+        change(root, "DELETE FROM components")
+        async with open_engine(root, local_grid((2,))) as world:
+            assert [row.state for row in world.engine.live_rows()] == ["running"]
+            (after,) = world.engine.components_of(job)
+            assert (after.token, after.run, after.part, after.site) == (
+                before.token, before.run, before.part, before.site
+            )  # fmt: skip
+            await world.engine.tell(CancelAsked(at=0.0, job=job))
+            await world.all_given_back()
+            assert [row.outcome for row in world.store.components(job)] == ["aborted"]
 
     asyncio.run(scenario())

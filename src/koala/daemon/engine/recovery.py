@@ -209,14 +209,18 @@ def _outbox(entries: Iterable[JournalRow]) -> Outbox:
 
 
 def _live_rows(store: Store, ledger: Ledger, found: LiveRecord) -> LiveRows:
-    """The rows of all that lives, in a few questions however many jobs there are."""
+    """The rows of all that lives, in a few questions however many jobs there are. Rows of components that are missing
+    are made again."""
     components = {row.token: row for row in found.components}
     outlived = [token for token in ledger.claims if token not in components]
     components.update((row.token, row) for row in store.components_by_token(outlived))
     parts = Counter(claim.job_id for claim in ledger.claims.values())
-    for token, claim in ledger.claims.items():
-        if token not in components:
-            components[token] = _row_of(claim, ledger, parts[claim.job_id])
+    missing = [claim for token, claim in ledger.claims.items() if token not in components]
+    made = {claim.token: _row_of(claim, ledger, parts[claim.job_id]) for claim in missing}
+    if made:
+        _log.error("rows of components were missing from the database, and are made again: %s", ", ".join(made))
+        store.record(Batch(components=tuple(made.values())))
+    components |= made
     transfers = [row for row in found.transfers if row.id in ledger.transfers.by_id]
     return LiveRows(found.jobs, components.values(), transfers)
 
