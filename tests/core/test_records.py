@@ -385,6 +385,26 @@ def test_what_has_changed_is_written_once_and_what_is_gone_has_no_body() -> None
     assert gone >= {(Kind.JOB, "1"), (Kind.PLACES, "1"), (Kind.CLAIM, "1.1")}
 
 
+def test_of_a_file_that_is_gone_nothing_stays_unless_the_grid_says_that_it_is_there() -> None:
+    driver = CoreDriver({"a": 4, "b": 4}, files={"f": (30.0, ("b",))})
+    for name in ("f", "made"):
+        driver.send(FileChanged(at=0.0, file=name, size_bytes=1, replicas=("a",)))
+        driver.send(FileChanged(at=1.0, file=name, size_bytes=1, replicas=()))
+    kept = records_of(driver.scheduler).bodies
+    assert [key for kind_, key in kept if kind_ is Kind.FILE] == ["f"]
+    restart(driver)
+    assert driver.ledger.sites.view.files == {}
+
+
+def test_what_a_pardon_takes_from_a_site_is_written_even_where_it_weighs_nothing() -> None:
+    driver = CoreDriver({"a": 4})
+    driver.submit(ask(3))
+    driver.ledger.sites.sites[0].broken_by = {1: 0}
+    driver.ledger.changes.clear()
+    driver.ledger.sites.pardon(driver.job(1))
+    assert 0 in driver.ledger.changes.sites
+
+
 def test_a_record_is_a_value_that_later_events_do_not_change() -> None:
     driver = CoreDriver({"a": 4, "b": 4}, files={"f": (30.0, ("b",))})
     driver.submit(ask(part(3, "a", "f")))

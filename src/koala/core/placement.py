@@ -347,7 +347,7 @@ class JobPlacing:
         job = ledger.jobs.get(event.job)
         if job is None or job.state is not JobState.QUARANTINED:
             return
-        if any(claim.job is job and not claim.fenced for claim in ledger.claims.values()):
+        if any(not claim.fenced for claim in ledger.claims_of.get(job.id, {}).values()):
             return
         try:
             job.asks = self.demand_for(job)

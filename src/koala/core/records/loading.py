@@ -264,7 +264,7 @@ class _Loading:
             claim.placed_at, claim.held_at = known_time(claim.placed_at), known_time(claim.held_at)
             claim.site = self._site(claim.site)
             ledger.claims[claim.token] = claim
-            ledger.claims_of[job.id] = ledger.claims_of.get(job.id, 0) + 1
+            ledger.claims_of.setdefault(job.id, {})[claim.token] = claim
             sites[claim.site].claims[claim.token] = claim
             sites[claim.site].ours += claim.processors
             if not claim.given_up and job.state not in ENDED:
@@ -334,7 +334,7 @@ class _Loading:
                 sites.view.files[name] = FileAt(size_bytes, tuple(sorted(left)))
             else:
                 sites.view.files.pop(name, None)
-            sites.files_told[name] = None
+            sites.note_file(name)
 
     def _load_links(self) -> None:
         """What jobs ask of links follows from their places, on this grid's network."""

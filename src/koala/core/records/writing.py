@@ -68,7 +68,7 @@ class RecordWriter:
     def all(self, last_job: JobId) -> list[Record]:
         """Return every record, whatever was written."""
         ledger = self._ledger
-        jobs = {**ledger.jobs, **{claim.job_id: claim.job for claim in ledger.claims.values()}}
+        jobs = dict.fromkeys([*ledger.jobs, *ledger.claims_of])
         found = [
             *self._of_jobs(jobs, jobs, jobs),
             *(self._claim(token) for token in ledger.claims),
@@ -101,10 +101,9 @@ class RecordWriter:
 
     def _kept(self, number: JobId) -> Job | None:
         """A job that has not ended, or of which a site still holds a component."""
-        ledger = self._ledger
-        job = ledger.jobs.get(number)
-        if job is None and number in ledger.claims_of:
-            job = next(claim.job for claim in ledger.claims.values() if claim.job_id == number)
+        job = self._ledger.jobs.get(number)
+        if job is None and (claims := self._ledger.claims_of.get(number)):
+            job = next(iter(claims.values())).job
         return job
 
     def _claim(self, token: Token) -> Record:
@@ -134,7 +133,10 @@ class RecordWriter:
         return Record(Kind.USUAL_RUN, pair_key(key), None if known is None else encode(known))
 
     def _file(self, name: FileName) -> Record:
-        file = self._ledger.sites.view.files.get(name)
+        sites = self._ledger.sites
+        if name not in sites.files_told:
+            return Record(Kind.FILE, name, None)
+        file = sites.view.files.get(name)
         return Record(Kind.FILE, name, encode((0, ()) if file is None else (file.size_bytes, file.holders)))
 
     def _few(self, last_job: JobId) -> Iterator[Record]:

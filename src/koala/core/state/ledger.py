@@ -143,7 +143,7 @@ class Ledger:
         self.made_now = 0  # components of the elements that the present event has made, see ``JobPlacing``
         self.claiming = ClaimingQueue()
         self.claims: dict[Token, ComponentClaim] = {}
-        self.claims_of: dict[JobId, int] = {}  # how many of them each job has
+        self.claims_of: dict[JobId, dict[Token, ComponentClaim]] = {}  # the same by job; no job without any
         self.sites = Sites(grid, self.follow_ups, self.changes)
         self.changes.sites.update(dict.fromkeys(range(len(grid.sites))))
         self.sites.pools.placed, self.sites.pools.jobs = self.claiming, self.jobs
@@ -164,7 +164,7 @@ class Ledger:
         self.claims_made += 1
         claim.number = self.claims_made
         self.claims[claim.token] = claim
-        self.claims_of[claim.job_id] = self.claims_of.get(claim.job_id, 0) + 1
+        self.claims_of.setdefault(claim.job_id, {})[claim.token] = claim
         claim.changed()
         self.sites.claim(claim)
 
@@ -173,11 +173,12 @@ class Ledger:
         claim = self.claims.pop(token, None)
         if claim is not None:
             claim.changed()
-            left = self.claims_of.pop(claim.job_id) - 1
-            if left:
-                self.claims_of[claim.job_id] = left
-            elif claim.job.state in ENDED:
-                claim.job.changed_all()
+            left = self.claims_of[claim.job_id]
+            del left[token]
+            if not left:
+                del self.claims_of[claim.job_id]
+                if claim.job.state in ENDED:
+                    claim.job.changed_all()
         return claim
 
     def add(self, job: Job) -> None:

@@ -84,6 +84,7 @@ class Sites:
         self.node_accused: dict[int, None] = {}  # sites against nodes of which something is held
         self.turnover = [0] * len(self.sites)  # how many of our claims have begun and ended at each, since the start
         self.files_told: dict[str, None] = {}  # files whose replicas are not, or no longer, as the grid says
+        self._files_of_grid = frozenset(self.view.files)
         self._link_demand_bit_s: tuple[int, ...] = ()  # nothing where nothing is on any link
         self._seen: Seen = (tuple(self.view.idle), ())
         self._seen_as_of = 0
@@ -188,9 +189,17 @@ class Sites:
 
     def files_changed(self, file: str) -> None:
         """Replicas have come or gone: a job that could not be placed may fit now."""
-        self.files_told[file] = self._changes.files[file] = None
+        self._changes.files[file] = None
+        self.note_file(file)
         self.generation += 1
         self.gains += 1
+
+    def note_file(self, file: str) -> None:
+        """The replicas of the file are not as the grid says, unless neither has any."""
+        if file in self.view.files or file in self._files_of_grid:
+            self.files_told[file] = None
+        else:
+            self.files_told.pop(file, None)
 
     # ------------------------------------------------------------------------------ what the site says
 
@@ -385,9 +394,9 @@ class Sites:
         """What broke was the job's own doing: it counts against no site. Those that are usable again by that."""
         back = []
         for index, site in enumerate(self.sites):
-            errors = site.broken_by.pop(job.id, 0)
-            if errors or site.spared:
+            if job.id in site.broken_by or site.spared:
                 self._changes.sites[index] = None
+            errors = site.broken_by.pop(job.id, 0)
             site.errors = max(0, site.errors - errors)
             if errors and site.errors_of.get(job.submitter, 0) > errors:
                 site.errors_of[job.submitter] -= errors
