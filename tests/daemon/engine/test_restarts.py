@@ -10,7 +10,8 @@ import pytest
 
 from koala.core import Kind
 from koala.daemon.engine.recovery import RecoveryError
-from koala.model.messages import CancelAsked, RequeueAsked
+from koala.model.job_array import read_array
+from koala.model.messages import CancelAsked, RequeueAsked, RestartAsked
 from koala.store import writes as recording
 from tests.support.engine_world import EngineWorld, a_request, local_grid, open_engine, open_store, root
 from tests.support.live_sites import processes_of
@@ -138,5 +139,59 @@ def test_the_journal_is_held_to_its_bound_in_short_transactions_with_many_entrie
                 await world.run(a_request())
             await world.all_given_back()
             await world.until(lambda: len(world.store.journal(after=0, limit=1_000)) <= 10 + 6 * 5)
+
+    asyncio.run(scenario())
+
+
+def test_a_job_that_is_set_aside_gives_no_start_again_and_the_daemon_starts(root: Path) -> None:
+    async def scenario() -> None:
+        async with open_engine(root, local_grid((1,))) as world:
+            job = await world.submit(a_request("sleep 100"))
+            await world.in_state(job, "running")
+            await world.engine.tell(RestartAsked(at=0.0, job=job, hold=True))
+            await world.in_state(job, "held")
+        execute(root, "UPDATE records SET body = '{' WHERE kind = 'job' AND key = '1'")
+        async with open_engine(root, local_grid((1,))) as world:
+            await world.in_state(job, "quarantined")
+            await world.engine.tell(RequeueAsked(at=0.0, job=job))
+            await world.in_state(job, "running")
+            assert [row.token for row in world.store.components(job)] == ["1.1", "1.2"]
+            await cancel_all(world)
+
+    asyncio.run(scenario())
+
+
+def test_an_array_that_is_set_aside_makes_none_of_its_elements_again(root: Path) -> None:
+    async def scenario() -> None:
+        async with open_engine(root, local_grid((1,))) as world:
+            array = await world.submit(a_request("exit 3", array=read_array("0-3%1"), restarts_max=0))
+            await world.ended(array + 1)
+            await world.engine.tell(RestartAsked(at=0.0, job=array, hold=True))
+        execute(root, "UPDATE records SET body = '{' WHERE kind = 'job' AND key = '1'")
+        async with open_engine(root, local_grid((1,))) as world:
+            await world.in_state(array, "quarantined")
+            await world.engine.tell(RequeueAsked(at=0.0, job=array))
+            (row,) = await world.ended(array)
+            assert row.elements is not None
+            assert row.elements.failed == 4
+            assert row.state == "failed"
+            made = [each.job for each in world.store.journal(limit=1_000) if each.what == "ElementMade"]
+            assert made == [array + 1, array + 2, array + 3, array + 4]
+            await world.all_given_back()
+
+    asyncio.run(scenario())
+
+
+def test_a_file_that_another_job_needs_is_still_brought_when_the_first_one_is_set_aside(root: Path) -> None:
+    async def scenario() -> None:
+        async with open_engine(root, local_grid((1, 2))) as world:
+            await world.register("f", b"x", "a")
+            world.engine._performer.perform = lambda *_: None  # type: ignore[method-assign]  # it dies before
+            jobs = [await world.submit(a_request(sites=("b",), reads=("f",))) for _ in range(2)]
+        execute(root, "UPDATE records SET body = '{' WHERE kind = 'job' AND key = '1'")
+        async with open_engine(root, local_grid((1, 2))) as world:
+            await world.in_state(jobs[0], "quarantined")
+            assert (await world.ended(jobs[1], within_s=15.0))[0].state == "done"
+            await cancel_all(world)
 
     asyncio.run(scenario())

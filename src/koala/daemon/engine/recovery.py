@@ -14,12 +14,12 @@ import msgspec
 from koala import files
 from koala.core import DamagedRecord, Kind, KnownJob, Record, Scheduler
 from koala.core.lifecycle import ENDED, JobState
-from koala.core.state.job import ComponentClaim
+from koala.core.state.job import ComponentClaim, Job
 from koala.core.state.ledger import Ledger
 from koala.daemon.engine.outbox import Outbox
 from koala.daemon.live_rows import LiveRows
 from koala.model.grid import Grid
-from koala.model.messages import AnyCommand, JobSubmitted, Outcome, Token
+from koala.model.messages import AnyCommand, CancelTransfer, JobSubmitted, Outcome, StartTransfer, Token
 from koala.model.request import FileName, JobId
 from koala.policies import Catalogue
 from koala.store import Store
@@ -92,12 +92,13 @@ def recover(store: Store, grid: Grid, catalogue: Catalogue) -> Recovery:
     of_grid = RecordRow(GRID, "", msgspec.json.encode(grid))
     outbox = found.outbox
     if not records or scheduler.damaged or of_grid not in found.records:
-        _tell_guests(store, scheduler)
+        _complete(store, scheduler)
         before = {row.key for row in records if row.kind == Kind.CLAIM}
         changed = _what_changed(store, scheduler, rows.jobs, before, found.last_at)
-        broken = {each.job for each in scheduler.damaged}
-        dropped = [entry for entry in outbox if entry.job in broken]
-        batch = replace(changed, settled=tuple([entry.seq for entry in dropped]))
+        broken = _problems(scheduler.damaged)
+        outbox = tuple([entry for entry in outbox if _is_due(entry, scheduler.ledger, broken)])
+        dropped = {entry.seq for entry in found.outbox} - {entry.seq for entry in outbox}
+        batch = replace(changed, settled=tuple(sorted(dropped)))
         aside = [(str(each.kind), each.key, each.problem) for each in scheduler.damaged]
         store.rewrite_records([of_grid, *scheduler.records()], aside, batch, found.last_at)
         fresh = {row.id: row for row in changed.jobs}
@@ -107,7 +108,6 @@ def recover(store: Store, grid: Grid, catalogue: Catalogue) -> Recovery:
             jobs=[row for job in rows.jobs if (row := fresh.get(job.id, job)).state in LIVE_STATES],
             components=[ended.get(row.token, row) for row in rows.components],
         )
-        outbox = tuple([entry for entry in outbox if entry.job not in broken])
     return Recovery(
         scheduler=scheduler,
         rows=_live_rows(store, scheduler.ledger, rows),
@@ -117,6 +117,14 @@ def recover(store: Store, grid: Grid, catalogue: Catalogue) -> Recovery:
         last_job=max(found.last_job, scheduler.last_job),
         last_at=found.last_at,
     )
+
+
+def _is_due(entry: JournalRow, ledger: Ledger, broken: Collection[JobId]) -> bool:
+    """True if a command is still to be performed: those for jobs that were set aside are not, but files that others
+    need are brought, and those that nobody needs are removed."""
+    if isinstance(entry.body, StartTransfer):
+        return entry.body.transfer in ledger.transfers.by_id
+    return isinstance(entry.body, CancelTransfer) or entry.job not in broken
 
 
 def _of_kinds(records: Iterable[RecordRow]) -> list[Record]:
@@ -153,13 +161,31 @@ def _known_jobs(store: Store, records: Iterable[RecordRow], live: Sequence[Store
     }
 
 
-def _tell_guests(store: Store, scheduler: Scheduler) -> None:
-    """A job that was set aside is a guest's, who may do the least, unless its submission says otherwise."""
+def _complete(store: Store, scheduler: Scheduler) -> None:
+    """Complete the jobs that were set aside by what else is on record of them. Each is a guest's, who may do the
+    least, unless its submission says otherwise; none gives a start again, or makes an element again."""
     for number in _problems(scheduler.damaged):
         job = scheduler.ledger.jobs.get(number)
-        submission = store.journal(job=job.array or number, limit=1) if job is not None else []
-        if job is not None and submission and isinstance(submission[0].body, JobSubmitted):
+        if job is None:
+            continue
+        submission = store.journal(job=job.array or number, limit=1)
+        if submission and isinstance(submission[0].body, JobSubmitted):
             job.guest = submission[0].body.guest
+        starts = [row.token.rpartition(".")[2] for row in store.components(number)]
+        job.starts = max([job.starts, *map(int, filter(str.isdecimal, starts))])
+        if job.spec is not None:
+            _find_elements(store, job)
+
+
+def _find_elements(store: Store, array: Job) -> None:
+    """Count the elements of an array that are on record as made."""
+    elements, rows = array.elements, store.jobs(array=array.id, limit=array.elements.spec.size)
+    elements.made = max((row.id for row in rows), default=array.id) - array.id
+    elements.started = sum(row.runs > 0 for row in rows)
+    array.runs = int(elements.started > 0)
+    for row in rows:
+        if row.state in (JobState.FAILED, JobState.CANCELLED):
+            elements.note_not_done(row.id - array.id - 1, row.state)
 
 
 def _what_changed(
