@@ -90,6 +90,27 @@ def test_a_job_whose_placement_raises_is_set_aside_and_all_else_goes_on(root: Pa
     asyncio.run(scenario())
 
 
+def test_what_cannot_be_read_as_another_job_raises_is_set_aside_for_callers_too(root: Path) -> None:
+    async def scenario() -> None:
+        async with open_engine(root, catalogue=raising_policy(sick=lambda: True)) as world:
+            running = await world.submit(a_request("sleep 100"))
+            await world.in_state(running, "running")
+            world.store.write_records([("job", str(running), b"{")])
+            with pytest.raises(UnavailableError):
+                await world.submit(a_request(sizes=[POISON], policy=SICK))
+            row = await world.in_state(running, "quarantined")
+            assert "its record is damaged" in row.reason
+            await world.engine.tell(RequeueAsked(at=0.0, job=running))
+            await world.in_state(running, "running")
+            on_record = world.store.job(running)
+            assert on_record is not None
+            assert on_record.state == "running"
+            await cancel(world, running)
+            await world.all_given_back()
+
+    asyncio.run(scenario())
+
+
 def test_only_an_operator_puts_back_from_quarantine_and_only_what_has_not_ended(root: Path) -> None:
     async def scenario() -> None:
         async with open_engine(root, catalogue=raising_policy()) as world:

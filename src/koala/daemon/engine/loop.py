@@ -560,6 +560,8 @@ class Engine:
         are refused and the core is tried again, ever more rarely."""
         _log.error("%s", defect, exc_info=defect)
         recovery = await self._in_store(recover, self._store, self._core_grid, self._catalogue)
+        if recovery.scheduler.damaged:  # then rows and commands on record are others, too
+            raise defect
         self._state = EngineState(recovery, self._state)
         self.counters.recoveries += 1
         self._inbox.passed_over = True  # should an event of a site be what is set aside
