@@ -10,10 +10,10 @@ import pytest
 
 from koala.core import JobState, Kind, Scheduler
 from koala.core.records.invariants import INVARIANTS
-from koala.model.dependency import Dependency
+from koala.model.dependency import Condition, Dependency
 from koala.model.facts import JobPlaced
 from koala.model.job_array import read_array
-from koala.model.messages import CancelAsked, JobSubmitted, RequeueAsked, Tick
+from koala.model.messages import CancelAsked, ComponentEnded, JobSubmitted, Outcome, RequeueAsked, Tick
 from tests.support.core_driver import CoreDriver, ask, assert_ledger_balances, kind, part
 from tests.support.core_records import records_of, scheduler_of
 
@@ -175,6 +175,19 @@ def test_whoever_waits_for_a_job_that_is_set_aside_goes_on_waiting() -> None:
     scheduler.handle(CancelAsked(at=driver.now + 2.0, job=1))
     scheduler.handle(Tick(at=driver.now + 2.0))
     assert scheduler.ledger.ended[2].state is JobState.CANCELLED
+
+
+def test_a_job_that_is_set_aside_still_waits_for_what_has_not_come() -> None:
+    driver = CoreDriver({"a": 4}, scan_interval_s=0.0)
+    driver.run(ask(1))
+    driver.submit(ask(1, after=(Dependency(job=1), Dependency(job=1, condition=Condition.STARTED))))
+    scheduler = with_change(driver, Kind.JOB, "2", lambda job: job.update(state="?"))
+    scheduler.handle(RequeueAsked(at=driver.now, job=2))
+    assert scheduler.ledger.jobs[2].state is JobState.HELD
+    assert scheduler.ledger.jobs[2].waits_for == [(Condition.DONE, 1)]
+    scheduler.handle(ComponentEnded(at=driver.now, token="1.1", outcome=Outcome.DONE))  # noqa: S106 - no secret
+    scheduler.handle(Tick(at=driver.now))
+    assert scheduler.ledger.jobs[2].state is JobState.STARTING
 
 
 def test_an_element_that_is_set_aside_is_still_its_arrays_and_an_array_keeps_its_elements() -> None:

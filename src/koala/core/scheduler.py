@@ -76,10 +76,10 @@ from koala.model.messages import (
     TransferEnded,
     UnholdAsked,
 )
-from koala.model.request import JobId, Priority, Request
+from koala.model.request import FileName, JobId, Priority, Request, SiteName
 from koala.model.task_graph import SpawnedTasks
 from koala.policies import Catalogue
-from koala.policies.interface import Demand, Spots, can_ever_fit, try_place
+from koala.policies.interface import Demand, FileAt, Spots, can_ever_fit, try_place
 
 # So many jobs are told in one go that others, for which they wait, have started or ended; the rest in the next.
 TOLD_AT_ONCE_MAX = 500
@@ -281,6 +281,14 @@ class Scheduler:
             job = self.ledger.jobs[number]
             job.starts = max(job.starts, count)
             job.changed()
+
+    def keep_file(self, file: FileName, size_bytes: int, sites: Iterable[SiteName]) -> None:
+        """Know a file with replicas at these sites, of which no record tells any more."""
+        known, index = self.ledger.sites, self.ledger.index
+        holders = tuple(sorted({index[site] for site in sites if site in index}))
+        if holders and file not in known.view.files:
+            known.view.files[file] = FileAt(size_bytes, holders)
+            known.files_changed(file)
 
     # ---------------------------------------------------------------------------------------- its records
 

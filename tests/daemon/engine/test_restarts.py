@@ -195,3 +195,15 @@ def test_a_file_that_another_job_needs_is_still_brought_when_the_first_one_is_se
             await cancel_all(world)
 
     asyncio.run(scenario())
+
+
+def test_a_file_of_which_the_record_is_lost_is_where_the_catalogue_has_it(root: Path) -> None:
+    async def scenario() -> None:
+        async with open_engine(root, local_grid((1, 2))) as world:
+            await world.register("f", b"x", "a")
+        execute(root, "DELETE FROM records WHERE kind = 'file'")
+        async with open_engine(root, local_grid((1, 2))) as world:
+            assert (await world.run(a_request(sites=("b",), reads=("f",)))).state == "done"
+            assert [row.key for row in world.store.records() if row.kind == Kind.FILE] == ["f"]
+
+    asyncio.run(scenario())

@@ -17,9 +17,11 @@ from koala.core.state.network.learned_traffic import LearnedApplication
 from koala.core.state.queues.placement import PlacementQueue
 from koala.core.state.site_belief import SiteBelief
 from koala.core.state.timers import Alarm
+from koala.model.dependency import Condition, Dependency
 from koala.model.request import JobId, Request, SiteName
 
 _ENDED = frozenset(str(state) for state in ENDED)
+_STARTED = frozenset(map(str, (JobState.RUNNING, JobState.UNWINDING, JobState.COLLECTING)))
 
 AnyRecord = TypeVar("AnyRecord")
 
@@ -277,10 +279,19 @@ class RecordReader:
         job.guest = self._is_guest(number)
         job.state = JobState.QUARANTINED
         job.starts = self._starts_of(number)
+        if not job.array:
+            job.waits_for = [(each.condition, each.job) for each in known.request.after if self._is_to_come(each)]
         job.bind(known.request, ledger.states, ledger.changes)
         problem = next(each.problem for each in self.damaged if each.job == number)
         job.why = f"its record is damaged: {problem}"
         return job
+
+    def _is_to_come(self, dependency: Dependency) -> bool:
+        """True if a job that another waits for is still to become that."""
+        other = self._known.get(dependency.job)
+        if other is None or other.state in _ENDED:
+            return False
+        return dependency.condition is not Condition.STARTED or other.state not in _STARTED
 
     def _is_guest(self, number: JobId) -> bool:
         """Whether the job stays away from sites that are closed to guests: so it does where nobody can say."""

@@ -89,6 +89,9 @@ def recover(store: Store, grid: Grid, catalogue: Catalogue) -> Recovery:
         scheduler = Scheduler.from_records(grid, catalogue, _of_kinds(records), known)
     else:
         scheduler = Scheduler(grid, catalogue, recorded=True)
+    entries = {entry.name: entry for entry in store.all_files()}
+    for entry in entries.values():
+        scheduler.keep_file(entry.name, entry.size_bytes, [replica.site for replica in entry.replicas])
     of_grid = RecordRow(GRID, "", msgspec.json.encode(grid))
     outbox = found.outbox
     if not records or scheduler.damaged or of_grid not in found.records:
@@ -112,7 +115,7 @@ def recover(store: Store, grid: Grid, catalogue: Catalogue) -> Recovery:
         scheduler=scheduler,
         rows=_live_rows(store, scheduler.ledger, rows),
         outbox=_outbox(outbox),
-        entries={entry.name: entry for entry in store.all_files()},
+        entries=entries,
         last_seq=found.last_seq,
         last_job=max(found.last_job, scheduler.last_job),
         last_at=found.last_at,
