@@ -183,8 +183,8 @@ def test_a_job_that_is_set_aside_still_waits_for_what_has_not_come() -> None:
     driver.submit(ask(1, after=(Dependency(job=1), Dependency(job=1, condition=Condition.STARTED))))
     scheduler = with_change(driver, Kind.JOB, "2", lambda job: job.update(state="?"))
     scheduler.handle(RequeueAsked(at=driver.now, job=2))
-    assert scheduler.ledger.jobs[2].state is JobState.HELD
-    assert scheduler.ledger.jobs[2].waits_for == [(Condition.DONE, 1)]
+    held = scheduler.ledger.jobs[2]
+    assert (held.state, held.waits_for) == (JobState.HELD, [(Condition.DONE, 1)])
     scheduler.handle(ComponentEnded(at=driver.now, token="1.1", outcome=Outcome.DONE))  # noqa: S106 - no secret
     scheduler.handle(Tick(at=driver.now))
     assert scheduler.ledger.jobs[2].state is JobState.STARTING
