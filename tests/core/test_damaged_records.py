@@ -14,6 +14,7 @@ from koala.model.dependency import Condition, Dependency
 from koala.model.facts import JobPlaced
 from koala.model.job_array import read_array
 from koala.model.messages import CancelAsked, ComponentEnded, JobSubmitted, Outcome, RequeueAsked, Tick
+from koala.model.outputs import JobOutput
 from tests.support.core_driver import CoreDriver, ask, assert_ledger_balances, kind, part
 from tests.support.core_records import records_of, scheduler_of
 
@@ -177,6 +178,19 @@ def test_whoever_waits_for_a_job_that_is_set_aside_goes_on_waiting() -> None:
     assert scheduler.ledger.ended[2].state is JobState.CANCELLED
 
 
+@pytest.mark.parametrize("ended", [1, 2])
+def test_a_job_does_not_go_on_without_what_it_knows_of_its_outputs(ended: int) -> None:
+    driver = CoreDriver({"a": 4})
+    component = msgspec.structs.replace(part(1, "a"), outputs=(JobOutput(path="result.h5"),))
+    tokens = driver.run(ask(component, component))
+    driver.end(*tokens[:ended])
+    assert not scheduler_of(driver.scheduler.grid, None, records_of(driver.scheduler)).damaged
+    scheduler = with_change(driver, Kind.RUN, "1", None)
+    ((job, problem),) = aside(scheduler)
+    assert job == 1
+    assert problem.endswith("the component 0 is done, and nobody knows where its outputs are")
+
+
 def test_a_job_that_is_set_aside_still_waits_for_what_has_not_come() -> None:
     driver = CoreDriver({"a": 4}, scan_interval_s=0.0)
     driver.run(ask(1))
@@ -187,7 +201,7 @@ def test_a_job_that_is_set_aside_still_waits_for_what_has_not_come() -> None:
     assert (held.state, held.waits_for) == (JobState.HELD, [(Condition.DONE, 1)])
     scheduler.handle(ComponentEnded(at=driver.now, token="1.1", outcome=Outcome.DONE))  # noqa: S106 - no secret
     scheduler.handle(Tick(at=driver.now))
-    assert scheduler.ledger.jobs[2].state is JobState.STARTING
+    assert [claim.token for claim in scheduler.ledger.claims.values()] == ["2.1"]
 
 
 def test_an_element_that_is_set_aside_is_still_its_arrays_and_an_array_keeps_its_elements() -> None:

@@ -12,6 +12,7 @@ from koala.core.state.timers import OF_CLAIMS, OF_JOBS
 
 _HAS_PLACES = frozenset({*IN_CLAIMING_QUEUE, *GIVEN_BACK, JobState.STARTING, JobState.RUNNING})
 _HAS_RUN = frozenset({*GIVEN_BACK, JobState.RUNNING})
+_COLLECTS = frozenset({JobState.RUNNING, JobState.COLLECTING})
 _WITHOUT_PLACES = frozenset({JobState.HELD, JobState.WAITING, JobState.UNFOLDING, JobState.QUARANTINED})
 
 
@@ -96,6 +97,10 @@ def _claims_are_of_components(records: JobInRecords) -> Iterator[str]:
     run = None if job.placement is None or job.state in ENDED else job.placement.run
     if run is not None and run.outstanding > len(seen):
         yield f"{run.outstanding} components have not ended, and {len(seen)} are claimed"
+    if run is not None and job.state in _COLLECTS:
+        for component in range(parts - run.joining):
+            if component not in seen and component not in run.workspaces and job.request.outputs_of(component):
+                yield f"the component {component} is done, and nobody knows where its outputs are"
 
 
 def _alarms_are_of_their_kind(records: JobInRecords) -> Iterator[str]:
