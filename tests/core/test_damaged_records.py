@@ -191,6 +191,28 @@ def test_a_job_does_not_go_on_without_what_it_knows_of_its_outputs(ended: int) -
     assert problem.endswith("the component 0 is done, and nobody knows where its outputs are")
 
 
+@pytest.mark.parametrize(
+    ("of", "key", "old", "new"),
+    [
+        (Kind.CLAIM, "1.x", b'"1.1"', b'"1.x"'),
+        (Kind.CLAIM, "\N{SUPERSCRIPT TWO}.1", b"", b""),
+        (Kind.JOB, "\N{SUPERSCRIPT TWO}", b"", b""),
+        (Kind.PLACES, "\N{SUPERSCRIPT TWO}", b"", b""),
+        (Kind.JOB, "8", b'"id":8', b'"id":8,"barred":{"z":"no"}'),
+        (Kind.JOB, "8", b'"id":8', b'"id":8,"avoiding":["z"]'),
+        (Kind.JOB, "8", b'"id":8', b'"id":8,"plan":{"at":1.0,"spots":[[9],[1]]}'),
+    ],
+)
+def test_no_key_or_name_of_a_site_keeps_the_others_from_going_on(of: Kind, key: str, old: bytes, new: bytes) -> None:
+    driver = a_world()
+    kept = records_of(driver.scheduler)
+    body = kept.bodies.get((of, key), kept.bodies[of, "1.1" if of is Kind.CLAIM else "1"])
+    kept.bodies[of, key] = body.replace(old, new)
+    scheduler = scheduler_of(driver.scheduler.grid, None, kept)
+    assert scheduler.damaged or of is Kind.PLACES
+    assert scheduler.ledger.jobs.keys() == driver.ledger.jobs.keys()
+
+
 def test_a_job_that_is_set_aside_still_waits_for_what_has_not_come() -> None:
     driver = CoreDriver({"a": 4}, scan_interval_s=0.0)
     driver.run(ask(1))

@@ -295,8 +295,8 @@ _WITHOUT = {
     "link": "The link is as the grid file says, until it is measured.",
     "application": "What such jobs send is measured anew.",
     "usual_run": "How long such runs take is learned anew.",
-    "file": "The next start takes the replicas from the grid file.",
-    "run": "What its components have sent and made so far is forgotten.",
+    "file": "The next start takes its replicas from the catalogue.",
+    "run": "What its components have sent is forgotten; a job of which outputs are to be collected is set aside.",
 }
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from koala.core.lifecycle import ENDED, JobState
 from koala.core.records.invariants import JobInRecords, contradiction
-from koala.core.records.record import FORMAT, HIGH, Kind, SchedulerRecord, joined, pair_key, transfer_key
+from koala.core.records.record import FORMAT, HIGH, Kind, SchedulerRecord, job_of_key, joined, pair_key, transfer_key
 from koala.core.state.job import ComponentClaim, FileTransfer, Job, Seen
 from koala.core.state.ledger import Ledger
 from koala.core.state.network.forecasts import LinkSeries
@@ -154,9 +154,9 @@ class RecordReader:
                 self._set_aside(Kind.JOB, str(number), problem, number)
         for number in self._known.keys() - of_jobs.keys() - self._out():
             self._set_aside(Kind.JOB, str(number), "its record is missing", number)
-        beside = {int(key) for kind in (Kind.PLACES, Kind.RUN) for key in records[kind] if key.isdigit()}
-        for number in beside - of_jobs.keys() - self._out():
-            self._set_aside(Kind.PLACES, str(number), "there is no record of the job itself", number)
+        beside = (job_of_key(key) for kind in (Kind.PLACES, Kind.RUN) for key in records[kind])
+        for other in {job for job in beside if job is not None} - of_jobs.keys() - self._out():
+            self._set_aside(Kind.PLACES, str(other), "there is no record of the job itself", other)
         out = self._out()
         for number, found in of_jobs.items():
             if number not in out:
@@ -180,8 +180,8 @@ class RecordReader:
             try:
                 found = decode(key, body)
             except UNREADABLE as error:
-                number = key.partition(".")[0] if kind in (Kind.JOB, Kind.CLAIM) else ""
-                self._set_aside(kind, key, f"it cannot be read: {error}", int(number) if number.isdigit() else None)
+                job = job_of_key(key) if kind in (Kind.JOB, Kind.CLAIM) else None
+                self._set_aside(kind, key, f"it cannot be read: {error}", job)
             else:
                 yield key, found
 
@@ -208,6 +208,11 @@ class RecordReader:
         job.bind(described.request, self._ledger.states, self._ledger.changes)
         if job.refused is not None:
             self._check_seen(job.refused)
+        if job.plan is not None:
+            self._check_sites(*job.plan.spots.sites)
+        named = {*job.barred, *job.avoided, *job.avoiding, *job.failed_nodes}
+        if self.same_grid and not named <= self._number.keys():
+            raise ValueError("it stays away from a site that there is not")
         return job
 
     def _transfer_of(self, key: str, body: bytes) -> FileTransfer:
@@ -303,12 +308,13 @@ class RecordReader:
     def _starts_of(self, number: JobId) -> int:
         """The highest number of a start of the job that any record tells of."""
         tokens = (token for token in self._records[Kind.CLAIM] if token.startswith(f"{number}."))
-        return max([int(start) for token in tokens if (start := token.rpartition(".")[2]).isdigit()], default=0)
+        return max([int(start) for token in tokens if (start := token.rpartition(".")[2]).isdecimal()], default=0)
 
 
 def _claim_of(key: str, body: bytes) -> ComponentClaim:
     claim = _decode_claim(body)
-    if claim.token != key or not claim.token.startswith(f"{claim.job_id}."):
+    start = claim.token.removeprefix(f"{claim.job_id}.")
+    if claim.token != key or start == claim.token or not (start.isascii() and start.isdecimal()):
         raise ValueError(f"it is about {claim.token} of job {claim.job_id}")
     return claim
 

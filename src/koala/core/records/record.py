@@ -24,6 +24,8 @@ from koala.model.request import JobId, SiteName
 HIGH, LOW = "high", "low"
 # The format of the records; those of another one are refused.
 FORMAT = 1
+# The number of a job has no more digits.
+NUMBER_DIGITS_MAX = 18
 
 
 class Kind(enum.StrEnum):
@@ -148,6 +150,12 @@ def joined(job: dict[str, Any], places: dict[str, Any], run: dict[str, Any]) -> 
         if "run" in placement:
             placement["run"].update(run)
     return job
+
+
+def job_of_key(key: str) -> JobId | None:
+    """Return the job whose number a key is, or begins with as a token does; None for any other key."""
+    number = key.partition(".")[0]
+    return int(number) if number.isascii() and number.isdecimal() and len(number) <= NUMBER_DIGITS_MAX else None
 
 
 def transfer_key(key: tuple[str, tuple[int, int] | None, int]) -> str:

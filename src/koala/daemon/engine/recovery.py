@@ -14,6 +14,7 @@ import msgspec
 from koala import files
 from koala.core import DamagedRecord, Kind, KnownJob, Record, Scheduler
 from koala.core.lifecycle import ENDED, JobState
+from koala.core.records.record import job_of_key
 from koala.core.state.job import ComponentClaim, Job
 from koala.core.state.ledger import Ledger
 from koala.daemon.engine.outbox import Outbox
@@ -144,7 +145,7 @@ def _known_jobs(store: Store, records: Iterable[RecordRow], live: Sequence[Store
     """What is on record of jobs beside the records of the scheduler: of those that live, and of those that have ended
     and of which a site still holds something."""
     rows = {row.id: row for row in live}
-    of_jobs = {int(row.key) for row in records if row.kind == Kind.JOB and row.key.isdigit()}
+    of_jobs = {number for row in records if row.kind == Kind.JOB and (number := job_of_key(row.key)) is not None}
     for number in sorted(of_jobs - rows.keys()):
         ended = store.job(number)
         if ended is not None:
