@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koala.core import JobState, Kind, RecordsError, Scheduler
+from koala.core import JobState, Kind, Record, RecordsError, Scheduler
 from koala.core.lifecycle import ENDED
-from koala.core.records.record import FORMAT, SchedulerRecord
+from koala.core.records.record import ELEMENTS_IN_BLOCK, FORMAT, SchedulerRecord
 from koala.core.state.changes import Changes
 from koala.core.state.job import ArrayElements, ComponentClaim, Job, JobPlaces
 from koala.core.state.queues.placement import PlacementQueue
@@ -23,6 +23,7 @@ from koala.core.state.site_belief import SiteBelief, Trust
 from koala.core.state.timers import Timer
 from koala.model.facts import JobEnded, JobPlaced, Turn, TurnEntry
 from koala.model.grid import Grid, Link, Links, Network
+from koala.model.job_array import read_array
 from koala.model.messages import (
     AbortComponent,
     AnyEvent,
@@ -818,8 +819,13 @@ def test_so_is_any_record_of_any_moment(data: st.DataObject) -> None:
 
 def test_the_busy_records_are_whole_and_have_something_of_every_kind() -> None:
     kept = busy_records()
-    # Nothing is measured of jobs, and no run has ended.
-    assert {kind_ for kind_, _ in kept.bodies} == set(Kind) - {Kind.APPLICATION, Kind.USUAL_RUN, Kind.RUN}
+    # Nothing is measured of jobs, no run has ended, and no element has.
+    assert {kind_ for kind_, _ in kept.bodies} == set(Kind) - {
+        Kind.APPLICATION,
+        Kind.USUAL_RUN,
+        Kind.RUN,
+        Kind.ELEMENTS,
+    }
     # Links are probed where that is on; it makes no plans, nobody preempts for places or claims early, nothing is
     # measured, and few jobs wait for others.
     left_out = {"probes", "preempted_at", "dependency_events", "last_notified", "kept_early"}
@@ -829,3 +835,18 @@ def test_the_busy_records_are_whole_and_have_something_of_every_kind() -> None:
     again = scheduler_of(busy_grid(), None, kept)
     assert not again.damaged
     assert not difference(kept.bodies, bodies_of(again), "before", "after")
+
+
+def test_an_element_that_fails_writes_its_block_and_no_other() -> None:
+    """Else an array of which all elements fail would write as much for each as there are."""
+    driver = CoreDriver({"a": 1}, scan_interval_s=0.0)
+    driver.submit(ask(1, array=read_array("0-4999"), restarts_max=0))
+    written: list[Record] = []
+    for number in range(2, 2_500):
+        if number == 2_400:
+            written.clear()
+        driver.scheduler.handle(CancelAsked(at=driver.now, job=number))
+        written += driver.scheduler.changed_records()
+    elements = {(each.kind, each.key) for each in written if each.kind is Kind.ELEMENTS}
+    assert elements == {(Kind.ELEMENTS, "1.2")}
+    assert max(len(each.body or b"") for each in written) < 20 * ELEMENTS_IN_BLOCK

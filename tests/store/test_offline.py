@@ -67,7 +67,7 @@ def fill(store: Store) -> None:
 
 def test_a_removed_job_leaves_what_others_share_with_it(store: Store) -> None:
     fill(store)
-    store.remove_job(2, [RecordRow("job", "1", b'{"without":2}')], OF_JOBS, "claim")
+    store.remove_job(2, [RecordRow("job", "1", b'{"without":2}')], (*OF_JOBS, "claim"))
     assert [row.id for row in store.jobs()] == [1]
     assert store.components(2) == []
     assert store.request(1) == request(SHARED)
@@ -94,7 +94,7 @@ def test_a_removed_job_leaves_what_others_share_with_it(store: Store) -> None:
     texts = [line["text"]["body"] for line in store.exported() if "text" in line]
     assert texts == [SHARED]
     store.record(Batch(entries=(tick(9),)))
-    store.remove_job(1, [], OF_JOBS, "claim")
+    store.remove_job(1, [], (*OF_JOBS, "claim"))
     assert [line for line in store.exported() if "text" in line or "request" in line] == []
 
 

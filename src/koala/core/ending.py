@@ -181,8 +181,14 @@ class JobEnding:
         array.changed()
         self.is_not_ahead(job)
         if outcome is not JobOutcome.DONE:
-            array.elements.note_not_done(job.id - array.id - 1, str(outcome))
+            self._note_not_done(array, job.id - array.id - 1, outcome)
         self.ledger.follow_ups.add(Work.UNFOLD, array.id)
+
+    @staticmethod
+    def _note_not_done(array: Job, position: int, outcome: JobOutcome) -> None:
+        array.elements.note_not_done(position, str(outcome))
+        array.changes.elements[array.id, position] = None
+        array.changed()
 
     def is_not_ahead(self, job: Job) -> None:
         """An element has its first places, or none any more: another may be made ahead."""
@@ -207,8 +213,7 @@ class JobEnding:
         """An element that has not been made is not to be, as somebody asked."""
         position, elements = job_id - array.id - 1, array.elements
         if position >= elements.made and position not in elements.not_done:
-            elements.note_not_done(position, str(JobOutcome.CANCELLED))
-            array.changed()
+            self._note_not_done(array, position, JobOutcome.CANCELLED)
             self.ledger.story.append(ElementCancelled(job=array.id, element=job_id, by=asked_by))
             if job_id in self.ledger.dependents:
                 self.ledger.note_dependency(EndedJob(job=job_id, outcome=JobOutcome.CANCELLED, started=False))

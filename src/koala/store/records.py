@@ -92,13 +92,11 @@ def forget(connection: Connection, kind: str, name: str) -> int:
     )
 
 
-def forget_job(connection: Connection, job: int, kinds: Collection[str], of_tokens: str) -> None:
-    """Remove the records of these kinds that have the number of the job as their key, and those of one kind that
-    have a token of it."""
+def forget_job(connection: Connection, job: int, kinds: Collection[str]) -> None:
+    """Remove the records of these kinds that have the number of the job as their key, or begin with it."""
     for table in (tables.records, tables.damaged_records):
-        of_job = and_(table.c.kind.in_(kinds), table.c.key == str(job))
-        its_tokens = and_(table.c.kind == of_tokens, table.c.key.like(f"{job}.%"))
-        connection.execute(delete(table).where(or_(of_job, its_tokens)))
+        of_job = or_(table.c.key == str(job), table.c.key.like(f"{job}.%"))
+        connection.execute(delete(table).where(table.c.kind.in_(kinds), of_job))
 
 
 def key_of(name: str) -> str:

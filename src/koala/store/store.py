@@ -163,14 +163,12 @@ class Store:
         with self._read("read jobs") as connection:
             return offline.job_sizes(connection)
 
-    def remove_job(
-        self, job: JobId, rows: Iterable[tuple[str, str, bytes | None]], kinds: Collection[str], of_tokens: str
-    ) -> None:
-        """All that is on record of a job goes, in one transaction: its rows, its records of these kinds, and those of
-        its tokens. ``rows`` are records that others have without it."""
+    def remove_job(self, job: JobId, rows: Iterable[tuple[str, str, bytes | None]], kinds: Collection[str]) -> None:
+        """All that is on record of a job goes, in one transaction: its rows, and its records of these kinds. ``rows``
+        are records that others have without it."""
         with self._write("remove a job") as connection:
             offline.remove_job(connection, job)
-            records.forget_job(connection, job, kinds, of_tokens)
+            records.forget_job(connection, job, kinds)
             records.write(connection, rows)
         self._last_seq = None  # the newest entry may have been the job's
 

@@ -296,6 +296,7 @@ _WITHOUT = {
     "application": "What such jobs send is measured anew.",
     "usual_run": "How long such runs take is learned anew.",
     "file": "The next start takes its replicas from the catalogue.",
+    "elements": "Those of its elements count as done.",
     "run": "What its components have sent is forgotten; a job of which outputs are to be collected is set aside.",
 }
 
@@ -319,7 +320,7 @@ def _is_meant(its_kind: str, key: str, kind: str | None, job: int | None) -> boo
     """True if the record is of the kind and of the job, where these are given."""
     if kind not in (None, its_kind):
         return False
-    of_job = its_kind in ("job", "places", "run", "claim") and key.partition(".")[0] == str(job)
+    of_job = its_kind in ("job", "places", "run", "elements", "claim") and key.partition(".")[0] == str(job)
     return job is None or of_job
 
 

@@ -88,6 +88,9 @@ class RecordReader:
         self._known = known
         self._ledger = ledger
         self.damaged: list[DamagedRecord] = []
+        self._blocks: dict[str, list[bytes]] = {}  # by array
+        for key in sorted(records[Kind.ELEMENTS], key=lambda key: (len(key), key)):
+            self._blocks.setdefault(key.partition(".")[0], []).append(records[Kind.ELEMENTS][key])
         try:
             self.counters = _decode_counters(records[Kind.SCHEDULER][""])
         except UNREADABLE as error:
@@ -189,10 +192,11 @@ class RecordReader:
         """A job of its records, tied to its request."""
         number = int(key)
         fields = _decode_fields(body)
-        places, run = (self._records[kind].get(key) for kind in (Kind.PLACES, Kind.RUN))
-        fields = joined(
-            fields, {} if places is None else _decode_fields(places), {} if run is None else _decode_fields(run)
-        )
+        places, run = (_decode_fields(self._records[kind].get(key, b"{}")) for kind in (Kind.PLACES, Kind.RUN))
+        elements: dict[str, Any] = {}
+        for block in self._blocks.get(key, ()):
+            elements |= _decode_fields(block)
+        fields = joined(fields, places, run, elements)
         job = msgspec.convert(fields, Job, str_keys=True)
         if job.id != number:
             raise ValueError(f"it is about job {job.id}")

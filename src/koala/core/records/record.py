@@ -4,8 +4,9 @@ A record is one part of the core's state in JSON, under a kind and a key. Togeth
 decides what the core will do next. Whoever keeps them writes those that have changed with the event that changed
 them, and makes a scheduler of all of them after a restart.
 
-What grows with the components of a job stands in records of its own, so that an event costs what it changes: its
-places and the long memory of a job in ``places``, what its components have sent and made in ``run``.
+What grows with the components of a job, or the elements of an array, stands in records of its own, so that an
+event costs what it changes: its places and the long memory of a job in ``places``, what its components have sent and
+made in ``run``, how elements ended in ``elements``.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from koala.model.request import JobId, SiteName
 HIGH, LOW = "high", "low"
 # The format of the records; those of another one are refused.
 FORMAT = 1
+# How many elements of an array share one record of how they ended.
+ELEMENTS_IN_BLOCK = 1_000
 # The number of a job has no more digits.
 NUMBER_DIGITS_MAX = 18
 
@@ -37,12 +40,17 @@ class Kind(enum.StrEnum):
     JOB = "job"  # by its number
     PLACES = "places"  # of a job
     RUN = "run"  # of a job
+    ELEMENTS = "elements"  # of an array: those of a block that are not done, by "JOB.BLOCK"
     CLAIM = "claim"  # by its token
     TRANSFER = "transfer"  # by its file, piece and site
     LINK = "link"  # by the sites that it goes from and to
     APPLICATION = "application"  # by the name of its jobs
     USUAL_RUN = "usual_run"  # by the user, and the name of the jobs
     FILE = "file"  # by its name
+
+
+# What is about one job: the key is its number, or begins with it.
+OF_JOBS = frozenset({Kind.JOB, Kind.PLACES, Kind.RUN, Kind.ELEMENTS, Kind.CLAIM})
 
 
 class Record(NamedTuple):
@@ -97,6 +105,7 @@ class SchedulerRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
 # What of a job, of its places and of its run stands in other records.
 _ELSEWHERE_OF_JOB = frozenset({"placement", "checkpoint_runs", "went_on_from", "spawned"})
+_ELSEWHERE_OF_ELEMENTS = frozenset({"not_done"})
 _ELSEWHERE_OF_PLACES = frozenset({"spots", "places", "needs", "run"})
 _ELSEWHERE_OF_RUN = frozenset({"sent", "unmeasured", "workspaces", "collected"})
 
@@ -106,6 +115,8 @@ encode = msgspec.json.Encoder().encode
 def job_fields(job: Job) -> dict[str, Any]:
     """Return what the record of a job holds."""
     found: dict[str, Any] = sparse(job, _ELSEWHERE_OF_JOB)
+    if job.unfolds is not None:
+        found["unfolds"] = sparse(job.unfolds, _ELSEWHERE_OF_ELEMENTS)
     if job.placement is not None:
         found["placement"] = sparse(job.placement, _ELSEWHERE_OF_PLACES)
         if job.placement.run is not None:
@@ -136,8 +147,21 @@ def run_fields(job: Job) -> dict[str, Any]:
     return {name: value for name in sorted(_ELSEWHERE_OF_RUN) if (value := getattr(run, name))}
 
 
-def joined(job: dict[str, Any], places: dict[str, Any], run: dict[str, Any]) -> dict[str, Any]:
+def elements_fields(job: Job, block: int) -> dict[int, str]:
+    """Return what the record of a block of elements holds: how those ended that are not done."""
+    if job.unfolds is None or not job.unfolds.not_done:
+        return {}
+    not_done = job.unfolds.not_done
+    positions = range(block * ELEMENTS_IN_BLOCK, (block + 1) * ELEMENTS_IN_BLOCK)
+    return {position: not_done[position] for position in positions if position in not_done}
+
+
+def joined(
+    job: dict[str, Any], places: dict[str, Any], run: dict[str, Any], elements: dict[str, Any]
+) -> dict[str, Any]:
     """Return the fields of a job of those of its records; the sites of its places are numbered by the caller."""
+    if elements:
+        job["unfolds"]["not_done"] = elements
     for name in ("checkpoint_runs", "went_on_from", "spawned"):
         if name in places:
             job[name] = places[name]

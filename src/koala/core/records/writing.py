@@ -9,12 +9,14 @@ from functools import cached_property
 import msgspec
 
 from koala.core.records.record import (
+    ELEMENTS_IN_BLOCK,
     FORMAT,
     HIGH,
     LOW,
     Kind,
     Record,
     SchedulerRecord,
+    elements_fields,
     encode,
     job_fields,
     pair_key,
@@ -49,6 +51,7 @@ class RecordWriter:
         changes = self._ledger.changes
         found = [
             *self._of_jobs(changes.jobs, changes.places, changes.runs),
+            *self._elements(changes.elements, changes.jobs),
             *(self._claim(token) for token in changes.claims),
             *(self._transfer(key) for key in changes.transfers),
             *(self._site(index) for index in changes.sites),
@@ -71,6 +74,9 @@ class RecordWriter:
         jobs = dict.fromkeys([*ledger.jobs, *ledger.claims_of])
         found = [
             *self._of_jobs(jobs, jobs, jobs),
+            *self._elements(
+                (array.id, position) for array in ledger.arrays.values() for position in array.elements.not_done
+            ),
             *(self._claim(token) for token in ledger.claims),
             *(self._transfer(key) for key in ledger.transfers.by_key),
             *(self._site(index) for index in range(len(ledger.names))),
@@ -98,6 +104,18 @@ class RecordWriter:
                 job = self._kept(number)
                 fields = {} if job is None else fields_of(job)
                 yield Record(kind, str(number), encode(fields) if fields else None)
+
+    def _elements(self, not_done: Iterable[tuple[JobId, int]], changed: Iterable[JobId] = ()) -> Iterator[Record]:
+        """The blocks of these elements, and all those of arrays that have ended."""
+        blocks = {(number, position // ELEMENTS_IN_BLOCK): None for number, position in not_done}
+        for number in changed:
+            array = self._ledger.ended.get(number)
+            if array is not None and array.unfolds is not None:
+                blocks |= {(number, position // ELEMENTS_IN_BLOCK): None for position in array.elements.not_done}
+        for number, block in blocks:
+            job = self._ledger.jobs.get(number)
+            fields = {} if job is None else elements_fields(job, block)
+            yield Record(Kind.ELEMENTS, f"{number}.{block}", encode(fields) if fields else None)
 
     def _kept(self, number: JobId) -> Job | None:
         """A job that has not ended, or of which a site still holds a component."""

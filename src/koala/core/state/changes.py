@@ -16,6 +16,7 @@ class Changes:
     __slots__ = (
         "applications",
         "claims",
+        "elements",
         "files",
         "jobs",
         "links",
@@ -30,6 +31,7 @@ class Changes:
         self.jobs: dict[JobId, None] = {}
         self.places: dict[JobId, None] = {}  # jobs with other places, or with more in their long memory
         self.runs: dict[JobId, None] = {}  # jobs with components that have sent, left or made something
+        self.elements: dict[tuple[JobId, int], None] = {}  # an array, and the position of an element that is not done
         self.claims: dict[Token, None] = {}
         self.transfers: dict[tuple[FileName, tuple[int, int] | None, int], None] = {}  # file, piece, site
         self.sites: dict[int, None] = {}

@@ -14,7 +14,7 @@ import msgspec
 from koala import files
 from koala.core import DamagedRecord, Kind, KnownJob, Record, Scheduler
 from koala.core.lifecycle import ENDED, JobState
-from koala.core.records.record import job_of_key
+from koala.core.records.record import OF_JOBS, job_of_key
 from koala.core.state.job import ComponentClaim, Job
 from koala.core.state.ledger import Ledger
 from koala.daemon.engine.outbox import Outbox
@@ -103,7 +103,7 @@ def recover(store: Store, grid: Grid, catalogue: Catalogue) -> Recovery:
         outbox = tuple([entry for entry in outbox if _is_due(entry, scheduler.ledger, broken)])
         dropped = {entry.seq for entry in found.outbox} - {entry.seq for entry in outbox}
         batch = replace(changed, settled=tuple(sorted(dropped)))
-        aside = [(str(each.kind), each.key, each.problem) for each in scheduler.damaged]
+        aside = _set_aside(scheduler.damaged, records)
         store.rewrite_records([of_grid, *scheduler.records()], aside, batch, found.last_at)
         fresh = {row.id: row for row in changed.jobs}
         ended = {row.token: row for row in changed.components}
@@ -121,6 +121,16 @@ def recover(store: Store, grid: Grid, catalogue: Catalogue) -> Recovery:
         last_job=max(found.last_job, scheduler.last_job),
         last_at=found.last_at,
     )
+
+
+def _set_aside(damaged: Sequence[DamagedRecord], records: Iterable[RecordRow]) -> list[tuple[str, str, str]]:
+    """The records that are kept for an operator: those that are damaged, and all others of their jobs."""
+    problems, found = _problems(damaged), {(str(each.kind), each.key): each.problem for each in damaged}
+    for row in records:
+        number = job_of_key(row.key) if row.kind in OF_JOBS else None
+        if number in problems:
+            found.setdefault((row.kind, row.key), problems[number])
+    return [(*name, problem) for name, problem in found.items()]
 
 
 def _is_due(entry: JournalRow, ledger: Ledger, broken: Collection[JobId]) -> bool:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 import msgspec
 
 from koala.core import JobState, Kind
+from koala.core.records.record import ELEMENTS_IN_BLOCK, OF_JOBS
 from koala.model.request import JobId
 from koala.store import Store, StoreError
 
@@ -38,9 +39,9 @@ def remove_job(store: Store, job: JobId) -> JobRemoval:
     there = row is not None or bool(started) or any((kind, str(job)) in bodies for kind in _OF_JOBS)
     changed: list[tuple[str, str, bytes | None]] = []
     array = row.array if row is not None else _array_of(own)
-    if array and (body := bodies.get((Kind.JOB, str(array)))) is not None:
-        changed.append((Kind.JOB, str(array), _without_element(body, job - array - 1)))
-    store.remove_job(job, changed, [str(kind) for kind in _OF_JOBS], str(Kind.CLAIM))
+    if array and (Kind.JOB, str(array)) in bodies:
+        changed = _without_element(bodies, array, job - array - 1)
+    store.remove_job(job, changed, [str(kind) for kind in OF_JOBS])
     return JobRemoval(job=job, was_there=there, held=held)
 
 
@@ -60,10 +61,22 @@ def _array_of(body: bytes | None) -> JobId:
         return 0
 
 
-def _without_element(body: bytes | None, position: int) -> bytes:
-    """The record of an array of which an element is taken out: it counts as cancelled."""
-    fields: dict[str, Any] = json.loads(body or b"{}")
-    elements = fields.setdefault("unfolds", {})
-    elements["made"] = max(elements.get("made", 0), position + 1)
-    elements.setdefault("not_done", {}).setdefault(str(position), str(JobState.CANCELLED))
+def _without_element(
+    bodies: Mapping[tuple[str, str], bytes | None], array: JobId, position: int
+) -> list[tuple[str, str, bytes | None]]:
+    """The records of an array of which an element is taken out: it counts as cancelled. A record that cannot be read
+    stays as it is: the array is set aside at the next start."""
+    name, block = (Kind.JOB, str(array)), (Kind.ELEMENTS, f"{array}.{position // ELEMENTS_IN_BLOCK}")
+    try:
+        fields: dict[str, Any] = json.loads(bodies[name] or b"")
+        not_done: dict[str, str] = json.loads(bodies.get(block) or b"{}")
+        elements = fields.setdefault("unfolds", {})
+        elements["made"] = max(elements.get("made", 0), position + 1)
+        not_done.setdefault(str(position), str(JobState.CANCELLED))
+    except (AttributeError, TypeError, ValueError):
+        return []
+    return [(*name, _encoded(fields)), (*block, _encoded(not_done))]
+
+
+def _encoded(fields: object) -> bytes:
     return json.dumps(fields, separators=(",", ":")).encode()
