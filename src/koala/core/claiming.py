@@ -337,7 +337,7 @@ class JobClaiming:
         placed.spots = placed.spots._replace(sites=sites)
         placed.places = ledger.places(placed.spots)
         job.changes.places[job.id] = None
-        if ledger.links.concerns(job):
+        if ledger.links.concerns(job, placed):
             if placed.link_demands:
                 ledger.links.remove(job)
             ledger.links.add(job)

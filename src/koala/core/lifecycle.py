@@ -119,11 +119,11 @@ class StateCounts:
 
     def __init__(self) -> None:
         self.began = dict.fromkeys(JobState, 0)
-        self.moves = {(state, target): 0 for state, ways in TRANSITIONS.items() for target in ways}
+        self.moves = {state: dict.fromkeys(ways, 0) for state, ways in TRANSITIONS.items()}
 
     def __getitem__(self, state: JobState) -> int:
-        came = sum(moves for (_, target), moves in self.moves.items() if target is state)
-        return self.began[state] + came - sum(self.moves[state, target] for target in TRANSITIONS[state])
+        came = sum(moves.get(state, 0) for moves in self.moves.values())
+        return self.began[state] + came - sum(self.moves[state].values())
 
 
 class InvalidTransitionError(RuntimeError):

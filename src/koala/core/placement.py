@@ -124,7 +124,7 @@ class JobPlacing:
             return
         if demand.barred and self._no_site_left(job):
             return
-        if self.ending.ends_without_input(job):
+        if demand.has_files and self.ending.ends_without_input(job):
             return
         if kept_back:
             self.ending.keep_back(job)
@@ -505,7 +505,7 @@ class JobPlacing:
         job.placed_at = now
         job.placement = placed = JobPlaces(spots, ledger.places(spots), now, early_until=early_until)
         ledger.changes.places[job.id] = None
-        if ledger.links.concerns(job):
+        if ledger.links.concerns(job, placed):
             ledger.links.add(job)
         transfer_s = self.staging.transfer_files(job) if demand.has_files else 0.0
         placed.start_at = job.start_estimate = now + transfer_s if start_at is None else max(now, start_at)

@@ -16,7 +16,7 @@ from koala.core.lifecycle import JobState
 from koala.core.state.checkpoints import JobCheckpoints, still_runs
 from koala.core.state.encoded import INFINITY
 from koala.core.state.follow_ups import Work
-from koala.core.state.job import ComponentClaim, ComponentPhase, Job, JobRun
+from koala.core.state.job import ComponentClaim, ComponentPhase, Job, JobPlaces, JobRun
 from koala.core.state.ledger import Ledger
 from koala.core.state.network.link_use import sent_between_sites_bit_s
 from koala.core.state.site_belief import ERROR_CHARACTERS_MAX
@@ -115,7 +115,7 @@ class JobRunning:
                 parts=len(placed.claims),
                 tasks=tasks_of(job.demand, spots, component),
                 begin_at=_finite(placed.start_at),
-                barrier_timeout_s=self._barrier_patience_s(job),
+                barrier_timeout_s=self._barrier_patience_s(placed),
                 run=job.runs if runs else job.runs + 1,
                 exclude_nodes=excluded,
                 walltime_s=self.walltime_left_s(job) if runs else job.changed_walltime_s,
@@ -125,14 +125,13 @@ class JobRunning:
         )
         return claim
 
-    def _barrier_patience_s(self, job: Job) -> float:
+    def _barrier_patience_s(self, placed: JobPlaces) -> float:
         """How long a component that is claimed now waits at the barrier, so that it never gives up before the core.
 
         The core waits for the other claims until the job start time, or a barrier timeout longer where processors are
         being preempted; then another barrier timeout for all to report; and for files as long as it is patient with
         them.
         """
-        placed = job.placed
         if not placed.transfers and placed.start_at <= self.ledger.now:
             return self._barrier_timeout_s
         parameters = self.ledger.parameters
@@ -167,7 +166,7 @@ class JobRunning:
             job.stop_timer()
         self.look_after_later(job)
         if placed.ready:
-            self.open_barrier_if_complete(job)
+            self.open_barrier_if_complete(job, placed)
 
     def _expect_end(self, job: Job, begins_at: float) -> None:
         """The job begins then; most often that was known when it was placed."""
@@ -245,9 +244,10 @@ class JobRunning:
             self.ledger.changes.sites[claim.site] = None
             if claim.timer is not None:
                 claim.stop_timer()
-            job.placed.ready += 1
+            placed = job.placed
+            placed.ready += 1
             if job.state is _STARTING:
-                self.open_barrier_if_complete(job)
+                self.open_barrier_if_complete(job, placed)
             elif job.joining:
                 self.ledger.follow_ups.add(Work.JOIN_RUN, job.id)
         elif claim.phase is _CLAIM_RUNNING:
@@ -257,9 +257,8 @@ class JobRunning:
     def on_running(self, event: ComponentRunning) -> None:
         """Good to hear, and nothing to do: a component is believed to run once the barrier is open."""
 
-    def open_barrier_if_complete(self, job: Job) -> None:
+    def open_barrier_if_complete(self, job: Job, placed: JobPlaces) -> None:
         """When all components have reported and all files are there, all start at the same moment."""
-        placed = job.placed
         if placed.ready < len(placed.claims) or placed.transfers_open > 0:
             return
         ledger = self.ledger
@@ -454,14 +453,14 @@ class JobRunning:
         if self.ledger.sites.node_accused:
             self.blame.component_done(job, claim, nodes)
         if run.outstanding == 0:
-            self.all_done(job, nodes)
+            self.all_done(job, run, nodes)
 
-    def all_done(self, job: Job, nodes: tuple[str, ...] = ()) -> None:
+    def all_done(self, job: Job, run: JobRun, nodes: tuple[str, ...] = ()) -> None:
         """Every component has returned success."""
         sites = self.ledger.sites
         if sites.accused or sites.node_accused:
             self.blame.job_done(job, nodes)
-        if job.run.workspaces:
+        if run.workspaces:
             self.collecting.begin(job)
         else:
             self.ending.end(job, JobState.DONE)

@@ -92,10 +92,11 @@ class JobStaging:
         ledger.transfers.arrived(transfer, ledger.now)
         for job in jobs:
             ledger.current_jobs = (job,)
-            job.placed.transfers_open -= 1
+            placed = job.placed
+            placed.transfers_open -= 1
             ledger.story.append(FileArrived(job=job.id, file=transfer.key[0], site=ledger.names[transfer.key[2]]))
             if job.state is JobState.STARTING:
-                self.running.open_barrier_if_complete(job)
+                self.running.open_barrier_if_complete(job, placed)
 
     def _broke(self, transfer: FileTransfer, reason: str, fault: Fault | None = None) -> None:
         ledger = self.ledger

@@ -21,7 +21,7 @@ from koala.core.state.follow_ups import Work
 from koala.core.state.job import ComponentClaim, FileTransfer, Job, JobPlaces, Seen, TransferKey
 from koala.core.state.ledger import Ledger
 from koala.core.state.queues.placement import PlacementQueue
-from koala.core.state.timers import Alarm
+from koala.core.state.timers import Alarm, Timer, Whom
 from koala.model.messages import EndedJob, JobOutcome, Token
 from koala.model.request import JobId, SiteName
 from koala.policies import UnknownPolicyError
@@ -388,7 +388,12 @@ class _Loading:
 
     def _load_alarms(self) -> None:
         """Each owner has its own."""
-        ledger, put = self._ledger, self._ledger.timers.put
+        ledger = self._ledger
+
+        def put(timer: Timer, whom: Whom) -> None:
+            timer.at = known_time(timer.at)
+            ledger.timers.put(timer, whom)
+
         for job in ledger.jobs.values():
             if job.timer is not None:
                 put(job.timer, job.id)

@@ -507,13 +507,14 @@ class Job(_JobLinks):
 
     def move(self, target: JobState) -> None:
         """Change state by the table, or fail."""
-        move, moves = (self.state, target), self.states.moves
-        if move not in moves:
-            raise InvalidTransitionError(self.id, *move)
-        moves[move] += 1
+        state = self.state
+        moves = self.states.moves[state]
+        if target not in moves:
+            raise InvalidTransitionError(self.id, state, target)
+        moves[target] += 1
         self.changes.jobs[self.id] = None
         if self.element_states:
-            self.element_states[self.state] -= 1
+            self.element_states[state] -= 1
             self.element_states[target] += 1
         self.state = target
 

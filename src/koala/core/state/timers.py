@@ -6,11 +6,11 @@ An alarm is a field of its owner and part of its record: the heap is made anew f
 from __future__ import annotations
 
 import enum
-import heapq
 from collections.abc import Callable
+from heapq import heappop, heappush
 from typing import Any, TypeAlias
 
-from koala.core.state.encoded import INFINITY, Time, encoded, known_time
+from koala.core.state.encoded import INFINITY, Time, encoded
 from koala.model.messages import Token, TransferId
 from koala.model.request import JobId
 
@@ -77,20 +77,20 @@ class Timers:
 
     def put(self, timer: Timer, whom: Whom) -> None:
         """Enter an alarm that its owner has."""
-        timer.whom, timer.cancelled, timer.at = whom, False, known_time(timer.at)
-        heapq.heappush(self.heap, (timer.at, timer.number, timer))
+        timer.whom, timer.cancelled = whom, False
+        heappush(self.heap, (timer.at, timer.number, timer))
 
     def next_at(self) -> float:
         """When the next alarm fires; infinity when there is none."""
         heap = self.heap
         while heap and heap[0][2].cancelled:
-            heapq.heappop(heap)
+            heappop(heap)
         return heap[0][0] if heap else INFINITY
 
     def fire_next(self, now: float) -> bool:
         """Let the first alarm that is due go off; False when none is."""
         if self.next_at() > now:
             return False
-        timer = heapq.heappop(self.heap)[2]
+        timer = heappop(self.heap)[2]
         self._actions[timer.what](timer.whom)
         return True

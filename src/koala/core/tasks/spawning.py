@@ -129,7 +129,7 @@ class JobSpawning:
         placed.spots, before = spots, placed.spots
         placed.places = ledger.places(spots)
         placed.claims = [*placed.claims, *[None] * len(spots.sites)][: len(spots.sites)]
-        if ledger.links.concerns(job):
+        if ledger.links.concerns(job, placed):
             if placed.link_demands:
                 ledger.links.remove(job)
             ledger.links.add(job)
@@ -163,14 +163,15 @@ class JobSpawning:
                 claim.given_up = True
                 claim.changed()
                 self.ending.abort(claim)
-        job.run.outstanding = sum(claim is not None for claim in placed.claims[:kept])
+        run = job.run
+        run.outstanding = sum(claim is not None for claim in placed.claims[:kept])
         left = job.spawned[:-1]
         request = with_spawned(job.described, left) if left else job.described
         self._hold(job, left, request, self._demand(job, request), _first(placed.spots, kept))
         self._refuse(job, names, reason)
         self.running.joining_is_over(job)
-        if job.run.outstanding == 0:
-            self.running.all_done(job)
+        if run.outstanding == 0:
+            self.running.all_done(job, run)
 
     def _refuse(self, job: Job, names: tuple[str, ...], reason: str) -> None:
         """The job does not have these tasks, and why."""

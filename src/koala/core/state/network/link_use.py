@@ -4,7 +4,7 @@ once it is measured, as they do."""
 from __future__ import annotations
 
 from koala.core.state.encoded import NO_ITEMS
-from koala.core.state.job import Job
+from koala.core.state.job import Job, JobPlaces
 from koala.core.state.network.learned_traffic import LearnedTraffic
 from koala.core.state.sites import Sites
 from koala.model.network import UNLIMITED_BIT_S, bisection_factor, crossing, per_processor_bit_s
@@ -33,11 +33,11 @@ class LinkUse:
         self.learned = LearnedTraffic(sites.view.learned_bisection_bit_s)
         self.loading: dict[JobId, Job] = {}  # the jobs that load links
 
-    def concerns(self, job: Job) -> bool:
+    def concerns(self, job: Job, placed: JobPlaces) -> bool:
         """Whether anything is known of what the job sends."""
         return (
             job.request.communication is not None
-            or job.placed.believed_bit_s is not None
+            or placed.believed_bit_s is not None
             or job.request.name in self.learned.applications
         )
 
