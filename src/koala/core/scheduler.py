@@ -85,8 +85,6 @@ from koala.policies.interface import Demand, FileAt, Spots, can_ever_fit, try_pl
 TOLD_AT_ONCE_MAX = 500
 # So many elements of arrays are cancelled in one go.
 CANCELLED_AT_ONCE_MAX = 500
-# Where nobody keeps records, what has changed is forgotten when it is about so many jobs.
-CHANGES_UNRECORDED_MAX = 1_000
 
 
 class Scheduler:
@@ -169,11 +167,10 @@ class Scheduler:
         """
         ledger, handler = self.ledger, self._handlers[type(event)]
         turn = Turn()
-        ledger.commands = ledger.facts = turn.entries
+        ledger.commands = ledger.facts = entries = turn.entries
         if self._recorded:
-            ledger.story = turn.entries
-        elif len(ledger.changes.jobs) > CHANGES_UNRECORDED_MAX:
-            ledger.changes.clear()
+            ledger.story = entries
+            ledger.changes.jobs |= dict.fromkeys(_jobs_of(event))
         ledger.made_now = 0
         ledger.current_jobs = ()
         try:
@@ -183,8 +180,6 @@ class Scheduler:
             else:
                 now = self._let_time_pass(event)  # 1. what was due by now
                 ledger.current_jobs = None
-                if self._recorded:
-                    ledger.changes.jobs |= dict.fromkeys(_jobs_of(event))
                 handler(event)  # 2. the event itself
                 ledger.current_jobs = ()
                 if ledger.planned or ledger.claiming.next_at <= now or ledger.kept_early:
@@ -255,7 +250,8 @@ class Scheduler:
 
     def _next_at(self) -> float:
         """When the next thing is due, by everything that keeps times."""
-        ledger, high, timers = self.ledger, self.ledger.high, self.ledger.timers
+        ledger = self.ledger
+        high, timers = ledger.high, ledger.timers
         alarm_at = timers.next_at() if timers.heap else INFINITY
         due_at = min(alarm_at, ledger.claiming.next_at, high.scan_due_at, ledger.low.scan_due_at)
         if ledger.follow_ups.left:  # more than fits into one turn

@@ -37,6 +37,8 @@ REST_S_MAX = 64.0
 LAST_RUNS_KEPT = 2
 LAST_RUNS_USERS_MAX = 10_000
 LAST_RUNS_NAMES_MAX = 2_000
+# Where nobody keeps records, what has changed is forgotten when it is about so many jobs.
+CHANGES_UNRECORDED_MAX = 1_000
 # So many jobs are kept after their end, for those who ask late.
 ENDED_KEPT = 1_000
 
@@ -98,6 +100,8 @@ class ScanClock:
 
 class Ledger:
     """The state of one scheduler."""
+
+    changes_max: float = CHANGES_UNRECORDED_MAX  # more jobs in ``changes`` than these are forgotten
 
     def __init__(self, grid: Grid) -> None:
         self.parameters = grid.scheduler
@@ -183,6 +187,8 @@ class Ledger:
 
     def add(self, job: Job) -> None:
         """A job is known from now on."""
+        if len(self.changes.jobs) > self.changes_max:
+            self.changes.clear()
         self.jobs[job.id] = job
         if not job.number:
             self.jobs_known += 1
@@ -468,6 +474,8 @@ class Ledger:
 
 class RecordedLedger(Ledger):
     """The ledger of a scheduler whose driver keeps records: what the core does with a job may change it."""
+
+    changes_max = INFINITY
 
     @property
     def current_jobs(self) -> Sequence[Job] | None:
