@@ -62,6 +62,8 @@ _RUNNING = JobState.RUNNING
 _CLAIM_READY = ComponentPhase.READY
 _CLAIM_RUNNING = ComponentPhase.RUNNING
 _DONE = Outcome.DONE
+_JOB_DONE = JobState.DONE
+_LOOK_AFTER = Alarm.LOOK_AFTER
 
 
 class JobRunning:
@@ -353,7 +355,7 @@ class JobRunning:
             at = ledger.now + ledger.parameters.answer_timeout_s
             if job.state is _STARTING or job.joining:
                 at = min(at, job.placed.deadline)
-        job.timer = ledger.timers.set(at, Alarm.LOOK_AFTER, job.id)
+        job.timer = ledger.timers.set(at, _LOOK_AFTER, job.id)
 
     def _look_after(self, job_id: JobId) -> None:
         """Ask the job's sites, or give the claim up when its deadline has passed."""
@@ -463,7 +465,7 @@ class JobRunning:
         if run.workspaces:
             self.collecting.begin(job)
         else:
-            self.ending.end(job, JobState.DONE)
+            self.ending.end(job, _JOB_DONE)
 
     def _broken(self, job: Job, claim: ComponentClaim, event: ComponentEnded) -> None:
         """A component that we wanted to go on has ended: the job as a whole cannot go on."""

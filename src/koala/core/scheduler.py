@@ -165,7 +165,7 @@ class Scheduler:
         changes nothing: answers may come late and more than once. Raises ``HandlingError`` for whatever our own code
         raises; then the scheduler is of no use any more.
         """
-        ledger, handler = self.ledger, self._handlers[type(event)]
+        ledger, handler, at = self.ledger, self._handlers[type(event)], event.at
         turn = Turn()
         ledger.commands = ledger.facts = entries = turn.entries
         if self._recorded:
@@ -178,7 +178,7 @@ class Scheduler:
                 handler(event)
                 ledger.follow_ups.take_up(Work.REVIEW_SITES)
             else:
-                now = self._let_time_pass(event)  # 1. what was due by now
+                now = self._let_time_pass(event, at)  # 1. what was due by now
                 ledger.current_jobs = None
                 handler(event)  # 2. the event itself
                 ledger.current_jobs = ()
@@ -189,9 +189,9 @@ class Scheduler:
                 if ledger.forecasts.probe_at <= now or ledger.links.learned.forget_at <= now:
                     self._look_at_links()
             if ledger.high.size:  # 4. the next pass over those who wait
-                self._placement.plan_scan(ledger.high, event.at)
+                self._placement.plan_scan(ledger.high, at)
             if ledger.low.size:
-                self._placement.plan_scan(ledger.low, event.at)
+                self._placement.plan_scan(ledger.low, at)
             self.due_at = self._next_at()  # 5. the next turn
         except Exception as error:
             current: Sequence[Job] | None = ledger.current_jobs
@@ -199,16 +199,16 @@ class Scheduler:
             raise HandlingError(event, jobs, error) from error
         return turn
 
-    def _let_time_pass(self, event: AnyEvent) -> float:
+    def _let_time_pass(self, event: AnyEvent, at: float) -> float:
         """Do all that time has brought: claiming tries, then alarms, then one pass over each queue. Returns the time.
 
         With an interval of 0 a scan waits for the end of its instant, which a tick announces, so that it
         sees everything that happened in it.
         """
         ledger = self.ledger
-        instant_is_new = event.at > ledger.now
+        instant_is_new = at > ledger.now
         if instant_is_new:
-            ledger.now = event.at
+            ledger.now = at
             if ledger.preempted_at:
                 self._placement.preemption.pass_time()
             if ledger.planned:

@@ -39,6 +39,7 @@ HORIZON_S = HORIZON_DAYS * 86_400.0
 # Days of computing: a run that has had so many events is cut off, and its report says so.
 EVENTS_MAX = 1_000_000_000
 PROGRESS_EVENTS = 4_096
+_FAILED = JobOutcome.FAILED
 
 
 class BrokenPolicyError(ValueError):
@@ -207,23 +208,24 @@ class _Run:
         look_at = min(PROGRESS_EVENTS, events_max)
         while (event := world.next(scheduler.due_at, until_s)) is not None:
             events += 1
+            now = event.at
             if type(event) is JobSubmitted:
                 if not requests and not self._ended:
-                    self._first_submission_s = event.at
-                requests[event.job] = event.request, event.at
+                    self._first_submission_s = now
+                requests[event.job] = event.request, now
             entries = handle(event).entries
             write(event, entries)
             if ledger.order_problem:
                 raise BrokenPolicyError(ledger.order_problem)
             if told is not None and told.planned:
                 told.ask()
-            if entries and self._perform(entries, event.at):
+            if entries and self._perform(entries, now):
                 quiet_events = 0
-                quiet_since_s = event.at
+                quiet_since_s = now
             else:
                 # Whether anything can still come is a long question for a long queue: it is put less and less often.
                 quiet_events += 1
-                quiet_s = event.at - max(quiet_since_s, world.nodes_changed_s)
+                quiet_s = now - max(quiet_since_s, world.nodes_changed_s)
                 if (quiet_events & (quiet_events - 1) == 0 or quiet_s > HORIZON_S) and self._is_stuck(quiet_s):
                     break
             if not requests and not world.arrivals_left:
@@ -232,7 +234,7 @@ class _Run:
                 if progress is not None:
                     progress(len(self._ended), self._jobs)
                 if stop is not None and stop():
-                    self._stopped = f"interrupted at {event.at:.0f} s of virtual time"
+                    self._stopped = f"interrupted at {now:.0f} s of virtual time"
                     break
                 if events >= events_max:
                     self._stopped = f"cut off after {events} events (EVENTS_MAX)"
@@ -277,7 +279,7 @@ class _Run:
         self._ended.append((fact, request))
         if self._told is not None:
             self._told.ended(fact)
-        if fact.outcome is JobOutcome.FAILED and self._is_by_broken_policy(fact, request):
+        if fact.outcome is _FAILED and self._is_by_broken_policy(fact, request):
             # The scheduler goes on after a policy broke, since live there are jobs of others; a study need not.
             raise BrokenPolicyError(f"job {fact.job} ({request.name}): {fact.reason}")
 

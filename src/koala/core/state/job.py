@@ -390,11 +390,11 @@ class Job(_JobLinks):
         self.high = (self.changed_priority or request.priority) is _HIGH
         self.asks = None
         self.element_states = _NO_STATES
-        if self.unfolds is None and self.spec is not None:
-            self.unfolds = ArrayElements()
-        if self.unfolds is not None:
-            assert request.array is not None
-            self.unfolds.bind(request.array)
+        if request.array is not None:
+            if self.unfolds is None and not self.array:
+                self.unfolds = ArrayElements()
+            if self.unfolds is not None:
+                self.unfolds.bind(request.array)
 
     def join_array(self, array: Job) -> None:
         """Be an element of this array, which counts it from now on in the state that it is in."""

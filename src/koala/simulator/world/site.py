@@ -39,6 +39,10 @@ class SimulatedState(enum.IntEnum):
     ENDED = 4
 
 
+_QUEUED = SimulatedState.QUEUED
+_DONE = Outcome.DONE
+
+
 class SimulatedJob:
     """A submitted job as the world knows it: how long its application takes, and what was started for it."""
 
@@ -131,7 +135,7 @@ class SimulatedComponent(LocalJob):
         self.site = site
         self.job = job
         self.parts = parts
-        self.state = SimulatedState.QUEUED
+        self.state = _QUEUED
         self.newest: AnyEvent | None = None
         self.fails_at: float | None = None
         self.application_fails_at: float | None = None
@@ -141,7 +145,7 @@ class SimulatedComponent(LocalJob):
         self.late_s = 0.0
         self.slowness = 1.0
         self.flow: Flow[SimulatedComponent] | None = None
-        self.outcome = Outcome.DONE
+        self.outcome = _DONE
         self.exit_code = 1  # that of its application, should it fail
         self.excluded: frozenset[int] = frozenset()
         self.begun = 0.0
