@@ -99,9 +99,9 @@ class _Loading:
         self._load_alarms()
         self._load_links()
         all_there = not self._reader.damaged and counters.live == (len(ledger.jobs), len(ledger.claims))
-        # Between events nothing is due of an array but what its alarm tells; one that lacks it would wait for ever.
-        for array in ledger.arrays.values():
-            if array.state is JobState.UNFOLDING and (array.timer is None or not all_there):
+        # Between events nothing is due of an array but what its alarm says, unless an element of it is missing.
+        for array in () if all_there else ledger.arrays.values():
+            if array.state is JobState.UNFOLDING:
                 ledger.follow_ups.add(Work.UNFOLD, array.id)
         # On another grid, or without some that were here, there may be more for those who wait.
         changes = 0 if self.same_grid and all_there else 1
