@@ -160,7 +160,7 @@ class JobRunning:
         if job.request.communication is not None:
             ledger.links.observe(job)
         if ledger.plans_made:
-            self._expect_end(job, max(placed.start_at, ledger.now))
+            self._expect_end(job, placed, max(placed.start_at, ledger.now))
         placed.deadline = max(placed.start_at, ledger.now) + ledger.parameters.barrier_timeout_s
         if placed.early_until is not None:
             placed.deadline = min(placed.deadline, placed.early_until)
@@ -170,12 +170,11 @@ class JobRunning:
         if placed.ready:
             self.open_barrier_if_complete(job, placed)
 
-    def _expect_end(self, job: Job, begins_at: float) -> None:
+    def _expect_end(self, job: Job, placed: JobPlaces, begins_at: float) -> None:
         """The job begins then; most often that was known when it was placed."""
-        placed = job.placed
         known = begins_at == placed.start_at and placed.hold_until > begins_at and job.changed_walltime_s is None
         due_at = placed.hold_until if known else begins_at + self.ledger.planned_s(job)
-        self.ledger.sites.expect_end(job, due_at)
+        self.ledger.sites.expect_end(job, placed, due_at)
 
     def on_traffic(self, event: TrafficMeasured) -> None:
         """What a component sends to other sites, or why nobody knows. What comes late or twice changes nothing."""
@@ -277,7 +276,7 @@ class JobRunning:
             ledger.count_held(claim)
         placed.early_until = None
         if ledger.plans_made:
-            self._expect_end(job, ledger.now)
+            self._expect_end(job, placed, ledger.now)
         if ledger.dependents:
             ledger.note_turn(job, None)
         if job.array and job.runs == 1:

@@ -16,7 +16,7 @@ from koala.core.state.blame import SiteRecord
 from koala.core.state.changes import Changes
 from koala.core.state.encoded import INFINITY
 from koala.core.state.follow_ups import FollowUps, Work
-from koala.core.state.job import ComponentClaim, Job, Seen
+from koala.core.state.job import ComponentClaim, Job, JobPlaces, Seen
 from koala.core.state.nodes.future_nodes import FutureNodes
 from koala.core.state.nodes.pools import BelievedPools
 from koala.core.state.site_belief import SiteBelief, Trust
@@ -489,11 +489,10 @@ class Sites:
             self.availability.note(claim)
         self.refresh(claim.site)
 
-    def expect_end(self, job: Job, due_at: float) -> None:
+    def expect_end(self, job: Job, placed: JobPlaces, due_at: float) -> None:
         """The job is due to end then, and its claims with it. Most often that is what was expected already; what is
         told of others changes all the same, as it goes by when the job started."""
         job.changed()
-        placed = job.placed
         if placed.hold_until == due_at:
             if self.availability is not None:
                 self.availability.changes += 1
