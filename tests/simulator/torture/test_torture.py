@@ -19,7 +19,7 @@ from koala.core.running import JobRunning
 from koala.core.staging import JobStaging
 from koala.core.state.checkpoints import JobCheckpoints
 from koala.core.state.expected_starts import ExpectedStarts
-from koala.core.state.job import ComponentClaim, ComponentPhase, FileTransfer, Job
+from koala.core.state.job import ComponentClaim, ComponentPhase, FileTransfer, Job, JobPlaces
 from koala.core.state.network.link_use import LinkUse
 from koala.core.state.network.transfers import Transfers
 from koala.core.state.queues.standing import RoundRobin
@@ -237,8 +237,8 @@ def _start_with_a_component_missing(monkeypatch: pytest.MonkeyPatch) -> None:
 def _start_only_the_first_component(monkeypatch: pytest.MonkeyPatch) -> None:
     original = JobRunning.open_barrier_if_complete
 
-    def open_barrier(self: JobRunning, job: Job) -> None:
-        original(self, job)
+    def open_barrier(self: JobRunning, job: Job, placed: JobPlaces) -> None:
+        original(self, job, placed)
         entries: Any = self.ledger.commands  # a list to which the core only adds
         last = entries[-1] if entries else None
         if isinstance(last, ReleaseBarrier) and len(last.tokens) > 1:
