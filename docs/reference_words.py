@@ -163,7 +163,7 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
     (
         "koala.core.state.network.forecasts",
         "LINKS_MEASURED_MAX",
-        "directions of links of which measurements are kept",
+        "directions of links with measurements on record",
     ),
     ("koala.core.state.network.forecasts", "LINKS_TOLD_MAX", "links that the story of a job tells of one placement"),
     ("koala.model.messages", "MACHINE_CLASSES_MAX", "kinds of machines that a site tells of"),

@@ -297,7 +297,7 @@ _WITHOUT = {
     "usual_run": "How long such runs take is learned anew.",
     "file": "The next start takes its replicas from the catalogue.",
     "elements": "Those of its elements count as done.",
-    "run": "What its components have sent is forgotten; a job of which outputs are to be collected is set aside.",
+    "run": "What its components have sent is forgotten; a job with outputs still to be collected is set aside.",
 }
 
 

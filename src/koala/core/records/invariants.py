@@ -1,5 +1,5 @@
-"""What must be true of the records of one job, whoever wrote them. Each invariant has a name, which an operator reads
-beside the record that breaks it."""
+"""What must be true of the records of one job. Each invariant has a name, which an operator reads beside the record
+that breaks it."""
 
 from __future__ import annotations
 

@@ -239,7 +239,7 @@ class _Loading:
             # Its record has the order in which they came.
             transfer.jobs = {number: None for number in [*transfer.jobs, *needing] if number in needing}
             if not transfer.jobs:
-                continue  # whoever needed it was taken out, or set aside
+                continue  # the jobs that needed it were taken out, or set aside
             transfer.key = self._key(transfer.key)
             transfer.source = self._site_or_none(transfer.source) if transfer.source >= 0 else -1
             transfer.estimate_s = known_time(transfer.estimate_s)

@@ -74,7 +74,7 @@ class SchedulerRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     - ``preempted_at``: when jobs were preempted for places of others, within the last hour;
     - ``kept_early``: what jobs keep, or kept lately, before the times of their plans: job, processors, since, until.
 
-    When the scheduler is due is not here: whoever loads it sends a ``Tick`` first.
+    When the scheduler is due is not here: after a load the driver sends a ``Tick`` first.
     """
 
     version: int
