@@ -850,3 +850,14 @@ def test_an_element_that_fails_writes_its_block_and_no_other() -> None:
     elements = {(each.kind, each.key) for each in written if each.kind is Kind.ELEMENTS}
     assert elements == {(Kind.ELEMENTS, "1.2")}
     assert max(len(each.body or b"") for each in written) < 20 * ELEMENTS_IN_BLOCK
+
+
+def test_a_reason_that_is_no_text_is_written_as_escapes_and_stops_nobody() -> None:
+    """As the name of a file in what a site says of a component: a job may call its files as it likes."""
+    driver = CoreDriver({"a": 2}, scan_interval_s=0.0)
+    first, _ = driver.run(ask(1, 1))
+    driver.end(first, outcome=Outcome.SITE_FAILED, reason="cannot open \udcff")
+    kept = records_of(driver.scheduler)
+    again = scheduler_of(driver.scheduler.grid, None, kept)
+    assert not again.damaged
+    assert again.ledger.sites.sites[0].last_error == "cannot open \\udcff"

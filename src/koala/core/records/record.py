@@ -109,7 +109,23 @@ _ELSEWHERE_OF_ELEMENTS = frozenset({"not_done"})
 _ELSEWHERE_OF_PLACES = frozenset({"spots", "places", "needs", "run"})
 _ELSEWHERE_OF_RUN = frozenset({"sent", "unmeasured", "workspaces", "collected"})
 
-encode = msgspec.json.Encoder().encode
+_encode = msgspec.json.Encoder().encode
+
+
+def encode(value: Any) -> bytes:
+    """Return a value in JSON. Half surrogates, as in the names of files that are no text, are written as escapes."""
+    try:
+        return _encode(value)
+    except UnicodeEncodeError:
+        return _encode(_readable(msgspec.to_builtins(value, str_keys=True)))
+
+
+def _readable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, dict):
+        return {_readable(key): _readable(each) for key, each in value.items()}
+    return [_readable(each) for each in value] if isinstance(value, list | tuple) else value
 
 
 def job_fields(job: Job) -> dict[str, Any]:
