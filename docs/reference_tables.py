@@ -16,7 +16,7 @@ import msgspec
 from reference_words import LIMITS, RSL_MEANING, SBATCH_MEANING
 
 from koala.cli import VERBS, koala
-from koala.core.lifecycle import ENDED, TRANSITIONS
+from koala.core.life.states import ENDED, TRANSITIONS
 from koala.descriptions.rsl import reader as rsl
 from koala.descriptions.sbatch import options as sbatch_options
 from koala.model.facts import AnyFact

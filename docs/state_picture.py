@@ -6,7 +6,7 @@ transition, is an error, so that the picture never says less or more than the ta
 
 from __future__ import annotations
 
-from koala.core.lifecycle import ENDED, TRANSITIONS, JobState
+from koala.core.life.states import ENDED, TRANSITIONS, JobState
 
 LEFT, TOP, WIDTH, HEIGHT = -44, 26, 1066, 514
 BOX_WIDTH, BOX_HEIGHT = 104, 40

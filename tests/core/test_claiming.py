@@ -32,12 +32,12 @@ def claiming_driver(**parameters: Any) -> CoreDriver:
 
 def claiming_times(driver: CoreDriver, job: int, until: float) -> list[float]:
     """Every claiming time (JCT) that the job is given up to then."""
-    times = [driver.job(job).placed.claim_at]
+    times = [driver.job(job).awaiting_claims.claim_at]
     while times[-1] < until:
         driver.wait_until(times[-1])
         if driver.state(job) not in (JobState.PLACED, JobState.CLAIMING):
             break
-        times.append(driver.job(job).placed.claim_at)
+        times.append(driver.job(job).awaiting_claims.claim_at)
     return times
 
 
@@ -54,7 +54,7 @@ def test_the_job_start_time_lies_one_longest_transfer_after_the_placement() -> N
     driver.submit(ask(part(5, "a", "f", "g"), part(5, "b", "h")))
     job = driver.job(1)
     assert (job.placed_at, job.start_estimate, job.first_start_estimate) == (7.0, 77.0, 77.0)
-    assert job.placed.claim_at == 7.0 + 0.75 * 70.0
+    assert job.awaiting_claims.claim_at == 7.0 + 0.75 * 70.0
 
 
 def test_files_that_are_there_already_take_no_time_and_the_claim_is_made_at_once() -> None:
@@ -116,7 +116,7 @@ def test_each_return_lowers_l_down_to_its_floor_and_the_next_claim_uses_it() -> 
     for _ in range(6):
         job = driver.job(1)
         assert job.placed_at == driver.now
-        fractions.append((job.placed.claim_at - driver.now) / 100.0)
+        fractions.append((job.awaiting_claims.claim_at - driver.now) / 100.0)
         driver.report("a", others=1)
         driver.wait_until(driver.now + 100.0)
         assert driver.state(1) is JobState.WAITING
@@ -133,7 +133,7 @@ def test_the_start_delay_is_told_by_the_first_and_the_last_job_start_time() -> N
     driver.wait_until(101.0)
     driver.report("a", others=0)
     driver.wait_until(108.0)
-    assert driver.job(1).placed.claim_at == 108.0 + 0.625 * 100.0
+    assert driver.job(1).awaiting_claims.claim_at == 108.0 + 0.625 * 100.0
     driver.wait_until(208.0)
     driver.end_transfer(driver.transfers()[-1])
     driver.ready(*driver.tokens(1))
@@ -149,12 +149,12 @@ def test_the_start_delay_is_told_by_the_first_and_the_last_job_start_time() -> N
 def test_a_preset_fraction_step_and_floor_are_used() -> None:
     driver = claiming_driver(claim_fraction=0.5, claim_fraction_step=0.2, claim_fraction_min=0.45)
     driver.submit(ask(part(10, "a", "f")))
-    assert driver.job(1).placed.claim_at == 50.0
+    assert driver.job(1).awaiting_claims.claim_at == 50.0
     driver.report("a", others=1)
     driver.wait_until(101.0)
     driver.report("a", others=0)
     driver.wait_until(108.0)
-    assert driver.job(1).placed.claim_at == pytest.approx(108.0 + 45.0)
+    assert driver.job(1).awaiting_claims.claim_at == pytest.approx(108.0 + 45.0)
 
 
 # -------------------------------------------------------------------------------------------- limits
@@ -349,7 +349,7 @@ def test_a_component_that_its_site_did_not_take_is_claimed_again_while_there_is_
     driver.wait_until(76.0)
     assert driver.end("1.2", outcome=outcome) == []
     assert driver.state(1) is JobState.CLAIMING
-    assert driver.job(1).placed.claim_at == 76.0 + 0.75 * 24.0
+    assert driver.job(1).awaiting_claims.claim_at == 76.0 + 0.75 * 24.0
     assert_ledger_balances(driver.ledger)
     (start,) = kind(driver.wait_until(94.0), StartComponent)
     assert (start.site, start.part, start.token) == ("b", 1, "1.3")

@@ -58,17 +58,8 @@ class Breach(NamedTuple):
     how: str
 
 
-STATE, PLACES, FILES, CLAIMS, ALARMS, ARRAY = INVARIANTS
+PLACES, FILES, CLAIMS, ALARMS, ARRAY = INVARIANTS
 BREACHES = [
-    Breach(STATE, Kind.JOB, "1", lambda job: job.pop("placement"), 1, "it is running, and has no places"),
-    Breach(STATE, Kind.JOB, "1", lambda job: job["placement"].pop("run"), 1, "it is running, and has no run"),
-    Breach(STATE, Kind.JOB, "1", lambda job: job.pop("state"), 1, "it is waiting, and has places"),
-    Breach(STATE, Kind.JOB, "1", lambda job: job.update(position=3), 1, "it is running, and stands in line"),
-    Breach(STATE, Kind.JOB, "8", lambda job: job.update(state="unfolding"), 8, "its elements are made, and it is no"),
-    Breach(
-        STATE, Kind.JOB, "1", lambda job: job.update(plan={"at": 1.0, "spots": [[0], [1]]}), 1,
-        "it is running, and has a plan",
-    ),
     Breach(
         PLACES, Kind.PLACES, "1", lambda places: places.update(needs=[[]]), 1,
         "there are 2 components, and files of 1",
@@ -82,7 +73,7 @@ BREACHES = [
         "a component has no processor",
     ),
     Breach(
-        PLACES, Kind.JOB, "2", lambda job: job["placement"].update(earmarks={7: 0}), 2,
+        PLACES, Kind.JOB, "2", lambda job: job["phase"].update(earmarks={7: 0}), 2,
         "processors are being freed for component 7 of 1",
     ),
     Breach(FILES, Kind.TRANSFER, '["f",null,0]', None, 2, "nobody brings the file f"),
@@ -101,9 +92,32 @@ BREACHES = [
         ALARMS, Kind.CLAIM, "1.1", lambda claim: claim.update(timer={"at": 9.0, "what": "begins", "number": 1}), 1,
         "begins is no alarm of a component",
     ),
+    Breach(
+        ARRAY, Kind.JOB, "8", lambda job: job.update(state="unfolding", phase={}), 8,
+        "its elements are made, and it is no",
+    ),
     Breach(ARRAY, Kind.JOB, "3", lambda job: job["unfolds"].update(made=9), 3, "of 4 elements 9 were made"),
     Breach(ARRAY, Kind.JOB, "4", lambda job: job.pop("index"), 4, "it is an element of the array 3, and has no"),
 ]  # fmt: skip
+
+
+# A job has the parts of its state: any other record of it cannot be read.
+PARTS: list[tuple[int, Change, str]] = [
+    (1, lambda job: job["phase"].pop("placement"), "missing required field `placement`"),
+    (1, lambda job: job["phase"].pop("started_at"), "missing required field `started_at`"),
+    (1, lambda job: job.update(state="waiting"), "it is waiting, and has outstanding, placement, started_at"),
+    (1, lambda job: job.update(state="adrift"), "'adrift' is not a valid JobState"),
+    (1, lambda job: job["phase"].update(position=3), "it is running, and has position"),
+    (1, lambda job: job["phase"].update(plan={"at": 1.0, "spots": [[0], [1]]}), "it is running, and has plan"),
+]
+
+
+@pytest.mark.parametrize(("job", "change", "how"), PARTS, ids=[how for _, _, how in PARTS])
+def test_a_job_has_exactly_the_parts_of_its_state(job: int, change: Change, how: str) -> None:
+    scheduler = with_change(a_world(), Kind.JOB, str(job), change)
+    found = [problem for number, problem in aside(scheduler) if number == job]
+    assert how in found[0]
+    assert scheduler.ledger.jobs[job].state is JobState.QUARANTINED
 
 
 def test_each_invariant_has_a_record_that_breaks_it() -> None:
@@ -145,7 +159,7 @@ def test_a_job_that_is_set_aside_is_tried_again_or_cancelled_as_one_in_quarantin
     for wish in (RequeueAsked(at=1.0, job=1), CancelAsked(at=1.0, job=1)):
         driver = CoreDriver({"a": 4}, scan_interval_s=0.0)
         driver.run(ask(4))
-        scheduler = with_change(driver, Kind.JOB, "1", lambda job: job.pop("placement"))
+        scheduler = with_change(driver, Kind.JOB, "1", lambda job: job["phase"].pop("placement"))
         scheduler.handle(Tick(at=0.5))
         scheduler.handle(wish)
         scheduler.handle(Tick(at=1.0))
@@ -200,7 +214,7 @@ def test_a_job_does_not_go_on_without_what_it_knows_of_its_outputs(ended: int) -
         (Kind.PLACES, "\N{SUPERSCRIPT TWO}", b"", b""),
         (Kind.JOB, "8", b'"id":8', b'"id":8,"barred":{"z":"no"}'),
         (Kind.JOB, "8", b'"id":8', b'"id":8,"avoiding":["z"]'),
-        (Kind.JOB, "8", b'"id":8', b'"id":8,"plan":{"at":1.0,"spots":[[9],[1]]}'),
+        (Kind.JOB, "8", b'"phase":{', b'"phase":{"plan":{"at":1.0,"spots":[[9],[1]]},'),
     ],
 )
 def test_no_key_or_name_of_a_site_keeps_the_others_from_going_on(of: Kind, key: str, old: bytes, new: bytes) -> None:

@@ -211,4 +211,4 @@ def test_the_records_keep_what_is_kept() -> None:
     driver.wait_until(451.0)
     again = scheduler_of(driver.scheduler.grid, Catalogue.builtin(), records_of(driver.scheduler))
     assert again.ledger.kept_early == [(1, 20, 450.0, 600.0)]
-    assert again.ledger.jobs[1].placed.early_until == 600.0
+    assert again.ledger.jobs[1].early_until == 600.0

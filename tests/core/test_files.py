@@ -61,7 +61,7 @@ def test_jobs_at_one_site_share_one_transfer_and_the_second_waits_only_for_the_r
     driver.wait_until(60.0)
     assert kind(driver.submit(ask(part(5, "a", "f"))), StartTransfer) == []
     assert driver.job(2).start_estimate == 100.0
-    assert driver.job(2).placed.claim_at == 60.0 + 0.75 * 40.0
+    assert driver.job(2).awaiting_claims.claim_at == 60.0 + 0.75 * 40.0
 
 
 def test_a_job_that_finds_its_file_brought_already_claims_at_once() -> None:

@@ -194,7 +194,7 @@ def test_a_step_that_raises_keeps_the_job_from_giving_back_nothing_else() -> Non
     driver.submit(ask(part(10, "a", "f"), high=True))
     tokens = driver.run(ask(part(10, "a")))
     driver.wait_until(75.0)
-    assert driver.job(1).placed.earmarks
+    assert driver.job(1).earmarks
     driver.job(1).placed.link_demands = [(10**6, 1)]  # which no link has
     commands = driver.send(JobQuarantined(at=driver.now, job=1, reason="an error of ours"))
     assert len(kind(commands, CancelTransfer)) == 1

@@ -272,4 +272,4 @@ def test_a_run_that_failed_says_nothing_of_the_next_one() -> None:
     driver.pass_time(70.0)
     driver.ready(*driver.tokens(1))
     assert driver.job(1).placed.measured_bit_s is None
-    assert driver.job(1).run.sent == {}
+    assert driver.job(1).running.sent == {}

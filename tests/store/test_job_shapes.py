@@ -6,8 +6,8 @@ import re
 
 import pytest
 
+from koala.core.life.job import Job
 from koala.core.standing import JobExplanation
-from koala.core.state.job import Job
 from koala.daemon.engine.projection import COPIED_FIELDS
 from koala.model.api import Explanation, JobDetail
 from koala.model.facts import JobEnded

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from sqlalchemy import text
 
-from koala.core.lifecycle import JobState
+from koala.core.life.states import JobState
 from koala.model.facts import JobEnded
 from koala.model.messages import AbortComponent, JobOutcome, ReleaseBarrier, TransferEnded
 from koala.store import Batch, ChosenJobs, Store, queries

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 from koala.core import JobState, Scheduler
-from koala.core.lifecycle import GIVEN_BACK, IN_CLAIMING_QUEUE
-from koala.core.state.job import Job
+from koala.core.life.job import Job
+from koala.core.life.states import GIVEN_BACK, IN_CLAIMING_QUEUE
 from koala.core.state.ledger import Ledger
 from koala.core.state.site_belief import Trust
 from koala.model.facts import JobEnded, StoryFact, TurnEntry
@@ -291,7 +291,7 @@ def _assert_sites_balance(ledger: Ledger) -> None:
         assert site.ours == sum(claim.processors for claim in claims)
         assert site.promised == sum(_promised(job, index) for job in ledger.jobs.values())
         placed = [job for job in ledger.jobs.values() if job.placement is not None]
-        waiters = {job.id: _earmarked(job, index) for job in placed if index in job.placed.earmarks.values()}
+        waiters = {job.id: _earmarked(job, index) for job in placed if index in job.earmarks.values()}
         assert set(site.waiters) == set(waiters)
         assert site.earmarked == sum(waiters.values())
         idle = site.limit - site.others - site.ours - site.earmarked - (site.promised if book.hold_placed else 0)
@@ -337,12 +337,12 @@ def _promised(job: Job, index: int) -> int:
     return sum(
         size
         for part, (site, size, claim) in enumerate(parts)
-        if site == index and claim is None and part not in placed.earmarks
+        if site == index and claim is None and part not in job.earmarks
     )
 
 
 def _earmarked(job: Job, index: int) -> int:
-    return sum(job.placed.spots.sizes[part] for part, site in job.placed.earmarks.items() if site == index)
+    return sum(job.placed.spots.sizes[part] for part, site in job.earmarks.items() if site == index)
 
 
 def assert_clean(ledger: Ledger) -> None:

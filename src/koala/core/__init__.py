@@ -1,9 +1,9 @@
 """Everything that decides, without clock, I/O or threads: ``Scheduler.handle(event) -> Turn``."""
 
-from koala.core.lifecycle import HandlingError, JobState
+from koala.core.life.states import JobState
 from koala.core.records.reading import DamagedRecord, KnownJob, RecordsError
 from koala.core.records.record import Kind, Record
-from koala.core.scheduler import Scheduler
+from koala.core.scheduler import HandlingError, Scheduler
 from koala.core.standing import JobExplanation
 
 __all__ = [

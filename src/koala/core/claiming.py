@@ -11,16 +11,19 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from koala.core.ending import JobEnding
-from koala.core.lifecycle import JobState
+from koala.core.life.claiming import Claiming
+from koala.core.life.component import ComponentClaim, ComponentPhase
+from koala.core.life.job import Job
+from koala.core.life.placed import Placed
+from koala.core.life.states import JobState
 from koala.core.running import JobRunning
 from koala.core.staging import JobStaging
-from koala.core.state.job import ComponentClaim, ComponentPhase, Job
 from koala.core.state.ledger import Ledger
 from koala.core.state.network.transfers import Transfers
 from koala.core.state.nodes.pools import take_off
 from koala.core.state.site_belief import Trust
 from koala.core.state.sites import Sites
-from koala.core.state.timers import Alarm
+from koala.core.timers import Alarm
 from koala.model.facts import ClaimPutOff, ComponentMoved, Preempts, TransfersExpected
 from koala.model.messages import Token
 from koala.model.nodes import NodePool
@@ -113,7 +116,7 @@ def plan_claim(
         if index not in closed and room.at_for(index, component) >= size:
             plan.start.append(component)
             room.take(index, size, component)
-        elif component in job.placed.earmarks:
+        elif component in job.earmarks:
             room.set_aside(index, size, component)  # what is being freed for it is not for the job's other components
         else:
             stuck.append(component)
@@ -140,8 +143,8 @@ def _claiming_order(job: Job) -> list[int]:
     unclaimed = [component for component, claim in enumerate(placed.claims) if claim is None]
     order = job.demand.claiming_order
     if order:
-        return sorted(unclaimed, key=lambda component: (component not in placed.earmarks, order.index(component)))
-    return sorted(unclaimed, key=lambda component: (component not in placed.earmarks, -sizes[component], component))
+        return sorted(unclaimed, key=lambda component: (component not in job.earmarks, order.index(component)))
+    return sorted(unclaimed, key=lambda component: (component not in job.earmarks, -sizes[component], component))
 
 
 def _replace(
@@ -215,12 +218,12 @@ class JobClaiming:
         ledger = self.ledger
         ledger.current_jobs = (job,)
         ledger.claiming.remove(job)
-        placed = job.placed
-        early = placed.early_until is not None
-        if placed.early_until is not None and ledger.now >= placed.early_until:
+        phase = job.awaiting_claims
+        early = phase.early_until is not None
+        if phase.early_until is not None and ledger.now >= phase.early_until:
             self.ending.claim_failed(job, "it may keep them no longer without a start")
             return
-        resumed, placed.claim_resumed = placed.claim_resumed or early, False
+        resumed, phase.claim_resumed = phase.claim_resumed or early, False
         if not resumed:
             if self.ending.claiming_tries_are_used_up(job):
                 return
@@ -267,8 +270,8 @@ class JobClaiming:
         if unclaimed == 0:
             self.running.all_claimed(job)
             return
-        if job.state is JobState.PLACED and unclaimed < len(job.placed.claims):
-            job.move(JobState.CLAIMING)
+        if isinstance(job.phase, Placed) and unclaimed < len(job.placed.claims):
+            job.become(Claiming.some(job.phase))
         self.running.claim_later(job)
 
     def _queued_long(self, token: Token) -> None:
@@ -292,7 +295,7 @@ class JobClaiming:
             return  # as another grid file has it
         worth_it = (
             job.state is JobState.STARTING
-            and ledger.now + patience_s < job.placed.deadline
+            and ledger.now + patience_s < job.deadline
             and ledger.now <= timer.at + patience_s  # else nobody looked for long, and what is known is as old
             and (claim.kept_off or ledger.sites.is_short(claim.site))
         )

@@ -7,17 +7,16 @@ would wait for ever.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from koala.core.ending import JobEnding
-from koala.core.lifecycle import JobState
-from koala.core.state.job import Job
+from koala.core.life.collecting import Collecting
+from koala.core.life.job import Job
+from koala.core.life.states import JobState
 from koala.core.state.ledger import Ledger
-from koala.core.state.timers import Alarm
+from koala.core.timers import Alarm
 from koala.model.facts import OutputRegistered, OutputsAwaited
 from koala.model.messages import CollectOutputs, OutputsCollected
 from koala.model.outputs import MadeOutput, output_name
-from koala.model.request import JobId
+from koala.model.request import JobId, Request
 from koala.policies.interface import FileAt
 
 # An order that nobody answers is repeated ever more rarely, at most this many times the answer timeout apart.
@@ -36,65 +35,67 @@ class OutputCollecting:
 
     def begin(self, job: Job) -> None:
         """The last component of a run has returned success."""
+        run = job.running
         self.ending.give_back(job)
-        job.move(JobState.COLLECTING)
-        where = sorted(self._where(job, job.run.workspaces))
+        phase = Collecting.through(run)
+        job.become(phase)
+        where = sorted(self._where(phase))
         self.ledger.story.append(OutputsAwaited(job=job.id, sites=tuple([self.ledger.names[site] for site in where])))
-        self._order(job)
+        self._order(job, phase)
 
-    def _where(self, job: Job, components: Iterable[int]) -> set[int]:
-        return {job.placed.spots.sites[component] for component in components}
+    @staticmethod
+    def _where(phase: Collecting) -> set[int]:
+        return {phase.placement.spots.sites[component] for component in phase.workspaces}
 
-    def _order(self, job: Job) -> None:
+    def _order(self, job: Job, phase: Collecting) -> None:
         """Have collected what is not yet, and come back to it: orders and answers may get lost."""
         ledger = self.ledger
-        run = job.run
-        for component, token in sorted(run.workspaces.items()):
-            if component not in run.collected:
+        for component, token in sorted(phase.workspaces.items()):
+            if component not in phase.collected:
                 ledger.commands.append(
                     CollectOutputs(
                         job=job.id,
                         token=token,
-                        site=ledger.names[job.placed.spots.sites[component]],
+                        site=ledger.names[phase.placement.spots.sites[component]],
                         part=component,
                         outputs=job.request.outputs_of(component),
                     )
                 )
-        wait_s = ledger.parameters.answer_timeout_s * min(2**run.collect_tries, COLLECT_WAIT_FACTOR_MAX)
-        run.collect_tries += 1
+        wait_s = ledger.parameters.answer_timeout_s * min(2**phase.tries, COLLECT_WAIT_FACTOR_MAX)
+        phase.tries += 1
         job.timer = ledger.timers.set(ledger.now + wait_s, Alarm.COLLECT_AGAIN, job.id)
 
     def _again(self, job_id: JobId) -> None:
         job = self.ledger.jobs[job_id]
         self.ledger.current_jobs = (job,)
         job.timer = None
-        self._order(job)
+        if isinstance(job.phase, Collecting):
+            self._order(job, job.phase)
 
     def on_collected(self, event: OutputsCollected) -> None:
         """A site has taken in what a component made, or says why it cannot."""
         job = self.ledger.jobs.get(event.job)
-        if job is None or job.state is not JobState.COLLECTING:
+        if job is None or not isinstance(job.phase, Collecting):
             return
-        for component, token in job.run.workspaces.items():
-            if token == event.token and component not in job.run.collected:
-                self._collected(job, component, event)
+        for component, token in job.phase.workspaces.items():
+            if token == event.token and component not in job.phase.collected:
+                self._collected(job, job.phase, component, event)
                 return
 
-    def _collected(self, job: Job, component: int, event: OutputsCollected) -> None:
-        site = self.ledger.names[job.placed.spots.sites[component]]
+    def _collected(self, job: Job, phase: Collecting, component: int, event: OutputsCollected) -> None:
+        site = self.ledger.names[phase.placement.spots.sites[component]]
         if event.problem:
-            self._register(job)
+            self._register(job, phase)
             reason = f"its components are done, but what component {component} made on {site} cannot be collected"
             self.ending.end(job, JobState.FAILED, f"{reason}: {event.problem}")
             return
-        run = job.run
-        run.collected = run.collected or {}
-        run.collected[component] = event.outputs
+        phase.collected = phase.collected or {}
+        phase.collected[component] = event.outputs
         job.changes.runs[job.id] = None
-        if len(run.collected) < len(run.workspaces):
+        if len(phase.collected) < len(phase.workspaces):
             return
-        self._register(job)
-        missing = self._missing(job)
+        self._register(job, phase)
+        missing = self._missing(job.request, phase)
         if missing:
             named = ", ".join(missing[:NAMED_MAX])
             more = f" and {len(missing) - NAMED_MAX} more" if len(missing) > NAMED_MAX else ""
@@ -108,20 +109,18 @@ class OutputCollecting:
             self.ending.end(job, JobState.DONE)
 
     @staticmethod
-    def _missing(job: Job) -> list[str]:
+    def _missing(request: Request, phase: Collecting) -> list[str]:
         """The outputs that none of the components made that list them."""
-        made = {output.path for outputs in job.run.collected.values() for output in outputs}
+        made = {output.path for outputs in phase.collected.values() for output in outputs}
         listed = {
-            output.path: None
-            for component in sorted(job.run.workspaces)
-            for output in job.request.outputs_of(component)
+            output.path: None for component in sorted(phase.workspaces) for output in request.outputs_of(component)
         }
         return [path for path in listed if path not in made]
 
-    def _register(self, job: Job) -> None:
+    def _register(self, job: Job, phase: Collecting) -> None:
         """What was collected is in the catalogue from now on, also of a job that fails for what was not."""
-        for component, outputs in sorted(job.run.collected.items()):
-            site = job.placed.spots.sites[component]
+        for component, outputs in sorted(phase.collected.items()):
+            site = phase.placement.spots.sites[component]
             for output in outputs:
                 self._register_one(job, component, site, output)
 
@@ -148,6 +147,6 @@ class OutputCollecting:
         if not ledger.states[JobState.COLLECTING]:
             return
         for job in [job for job in ledger.jobs.values() if job.state is JobState.COLLECTING]:
-            if index in self._where(job, job.run.workspaces):
+            if isinstance(job.phase, Collecting) and index in self._where(job.phase):
                 ledger.current_jobs = (job,)
                 self.ending.back_to_queue(job, f"{ledger.names[index]} is lost, and with it what the job made there")

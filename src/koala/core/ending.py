@@ -6,12 +6,20 @@ import functools
 from collections.abc import Callable
 
 from koala.core.failures.avoidance import SiteAvoidance, after_restarts
-from koala.core.lifecycle import GIVEN_BACK, IN_CLAIMING_QUEUE, JobState
+from koala.core.life.component import ComponentClaim
+from koala.core.life.ended import Cancelled, Done, Ended, Failed, ended
+from koala.core.life.held import Held
+from koala.core.life.job import Job
+from koala.core.life.places import JobPlaces
+from koala.core.life.quarantined import Quarantined
+from koala.core.life.running import Running
+from koala.core.life.states import GIVEN_BACK, IN_CLAIMING_QUEUE, JobState
+from koala.core.life.unwinding import Unwinding
+from koala.core.life.waiting import Waiting
 from koala.core.state.checkpoints import grace_s, is_saving, still_runs
 from koala.core.state.follow_ups import Work
-from koala.core.state.job import ComponentClaim, Job, JobPlaces
 from koala.core.state.ledger import ENDED_KEPT, Ledger, first_given, tries_in_words
-from koala.core.state.timers import Alarm
+from koala.core.timers import Alarm
 from koala.model.dependency import DEPENDENCIES_TOLD_MAX, Dependency
 from koala.model.facts import AskedToSave, ElementCancelled, FailsAlone, JobEnded, JobHeld, JobRequeued, NotGivenBack
 from koala.model.messages import AbortComponent, AskCheckpoint, EndedJob, JobOutcome, Token
@@ -25,6 +33,7 @@ _OUTCOMES = {
     JobState.FAILED: JobOutcome.FAILED,
     JobState.CANCELLED: JobOutcome.CANCELLED,
 }
+_ENDS: dict[JobState, type[Ended]] = {end.state: end for end in (Done, Failed, Cancelled)}
 
 _WAITING = JobState.WAITING
 _UNWINDING = JobState.UNWINDING
@@ -48,7 +57,7 @@ class JobEnding:
         ``saving`` components that run are first asked to save their state, and have their time of grace for it.
         """
         ledger = self.ledger
-        ran = job.state is JobState.RUNNING
+        run = job.phase
         self.give_back(job, saving=saving)
         if lower:
             step, least = ledger.parameters.claim_fraction_step, ledger.parameters.claim_fraction_min
@@ -58,20 +67,19 @@ class JobEnding:
         savers = [claim for claim in job.claims if is_saving(claim)]
         if savers:
             ledger.story.append(AskedToSave(job=job.id, components=len(savers), grace_s=grace_s(savers[0])))
-        if ran:
-            job.move(_UNWINDING)
-            job.run.outstanding = sum(not claim.fenced for claim in job.claims)
-            if job.run.outstanding > 0:
+        if isinstance(run, Running):
+            unwinding = Unwinding.aborted(run)
+            job.become(unwinding)
+            if unwinding.outstanding > 0:
                 return
         self._requeue(job)
 
     def let_go(self, claim: ComponentClaim) -> None:
         """A site has let go of an aborted component, or is lost; for one that is fenced nobody waits."""
-        job = claim.job
-        if job.state is _UNWINDING and claim in job.placed.claims and not claim.fenced:
-            run = job.run
-            run.outstanding -= 1
-            if run.outstanding == 0:
+        job, phase = claim.job, claim.job.phase
+        if isinstance(phase, Unwinding) and claim in phase.placement.claims and not claim.fenced:
+            phase.outstanding -= 1
+            if phase.outstanding == 0:
                 self._requeue(job)
 
     def claim_failed(self, job: Job, reason: str) -> None:
@@ -136,12 +144,10 @@ class JobEnding:
             self._abort_rest(job, job.placed)  # nobody goes on from what is still being saved
         if ledger.planned:
             ledger.drop_plan(job)
-        job.move(state)
+        job.become(ended(job.phase, _ENDS[state], ledger.now, reason))
         job.changed_all()
-        job.ended_at = ledger.now
         if state is _DONE and ledger.plans_made and job.started_at is not None:
             ledger.note_run(job.submitter, ledger.now - job.started_at, job.request.name)
-        job.why = reason
         if job.broke_at is not None:
             ledger.sites.forget(job.id)
         ledger.remove(job)
@@ -165,7 +171,7 @@ class JobEnding:
                 job.submitted_at,
                 job.placed_at,
                 job.started_at,
-                job.ended_at,
+                ledger.now,
                 job.first_start_estimate,
                 job.start_estimate,
                 job.places,
@@ -225,7 +231,7 @@ class JobEnding:
             self.leave_placement_queue(job)
         job.stop_timer()
         self.is_not_ahead(job)
-        job.move(JobState.HELD)
+        job.become(Held())
         if job.begins_at is not None:
             job.timer = ledger.timers.set(job.begins_at, Alarm.BEGINS, job.id)
         self.tell_held(job)
@@ -275,12 +281,12 @@ class JobEnding:
             except Exception as error:
                 self.ledger.story.append(NotGivenBack(job=job.id, error=repr(error)))
         job.stop_timer()
-        self._forget_places(job)
+        self._forget_claims(job)
         job.asks = None
         job.avoiding = ()
         job.rest_s = 0.0
-        job.move(JobState.QUARANTINED)
-        job.why = reason
+        job.become(Quarantined(reason))
+        job.changed_all()
 
     def _is_in_line(self, job: Job) -> bool:
         if job.state is not _WAITING or job.asks is None:
@@ -295,8 +301,9 @@ class JobEnding:
             self.ledger.drop_plan(job)
 
     def _requeue(self, job: Job) -> None:
-        job.move(_WAITING)
-        self._forget_places(job)
+        self._forget_claims(job)
+        job.become(Waiting())
+        job.changed_all()
         if self.ends_without_input(job):
             return
         if job.is_kept_back:
@@ -313,12 +320,10 @@ class JobEnding:
         return file is not None
 
     @staticmethod
-    def _forget_places(job: Job) -> None:
+    def _forget_claims(job: Job) -> None:
         for claim in job.claims:
             claim.given_up = True
             claim.changed()
-        job.placement = None
-        job.changed_all()
 
     def give_back(self, job: Job, *, saving: bool = False) -> None:
         """Let go of everything that the job holds, is promised or waits for."""
@@ -327,8 +332,6 @@ class JobEnding:
         placement = job.placement
         if placement is None:
             return
-        if placement.run is not None:
-            placement.run.joining = 0
         if job.state in GIVEN_BACK:
             return
         self._leave_links(job, placement)
@@ -346,7 +349,7 @@ class JobEnding:
             sites = self.ledger.sites
             self.ledger.claiming.remove(job)
             for component, (site, size) in enumerate(zip(placed.spots.sites, placed.spots.sizes, strict=True)):
-                if component in placed.earmarks:
+                if component in job.earmarks:
                     sites.unmark(component, size, job)
                 elif placed.claims[component] is None:
                     sites.withdraw(site, size, job)

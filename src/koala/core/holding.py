@@ -12,11 +12,13 @@ from collections.abc import Sequence
 import msgspec
 
 from koala.core.ending import JobEnding
-from koala.core.lifecycle import JobState
+from koala.core.life.job import Job
+from koala.core.life.states import JobState
+from koala.core.life.unfolding import Unfolding
+from koala.core.life.waiting import Waiting
 from koala.core.state.follow_ups import Work
-from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
-from koala.core.state.timers import Alarm
+from koala.core.timers import Alarm
 from koala.model.dependency import NEVER_COMES, Condition, in_words
 from koala.model.facts import BeginTimeCame, DependencyCame, JobUnheld
 from koala.model.messages import ChangeAsked, EndedJob, HoldAsked, JobOutcome, JobSubmitted, RestartAsked, UnholdAsked
@@ -145,7 +147,7 @@ class JobHolding:
             self.ending.tell_held(job)
             return
         job.stop_timer()
-        job.move(JobState.WAITING)
+        job.become(Waiting())
         self.ledger.facts.append(JobUnheld(job=job.id))
         if job.spec is not None:
             self.unfold_later(job)
@@ -155,7 +157,7 @@ class JobHolding:
 
     def unfold_later(self, array: Job) -> None:
         """From now on elements of the array are made. They stand in line as if all had come in this moment."""
-        array.move(JobState.UNFOLDING)
+        array.become(Unfolding())
         if array.arrival < 0:
             array.arrival = self.ledger.queue_of(array).reserve(array.elements.spec.size)
         self.ledger.follow_ups.add(Work.UNFOLD, array.id)

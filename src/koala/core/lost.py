@@ -12,11 +12,12 @@ from collections.abc import Sequence
 
 from koala.core.claiming import JobClaiming
 from koala.core.ending import JobEnding
-from koala.core.lifecycle import JobState
+from koala.core.life.component import ComponentClaim, ComponentPhase
+from koala.core.life.job import Job
+from koala.core.life.states import JobState
 from koala.core.running import JobRunning
 from koala.core.state.checkpoints import still_runs
 from koala.core.state.follow_ups import Work
-from koala.core.state.job import ComponentClaim, ComponentPhase, Job
 from koala.core.state.ledger import Ledger
 from koala.core.state.site_belief import ERROR_CHARACTERS_MAX, SiteBelief, Trust
 from koala.model.grid import Grid
@@ -137,12 +138,12 @@ class SiteLoss:
         """What was being freed there for the job will not come: it looks for another place now."""
         ledger = self.ledger
         ledger.current_jobs = (job,)
-        placed = job.placed
-        for component in [component for component, site in placed.earmarks.items() if site == index]:
+        placed, phase = job.placed, job.awaiting_claims
+        for component in [component for component, site in phase.earmarks.items() if site == index]:
             size = placed.spots.sizes[component]
             ledger.sites.unmark(component, size, job)
             ledger.sites.promise(index, size, job)
-        placed.claim_resumed = True
+        phase.claim_resumed = True
         ledger.claiming.move(job, ledger.now)
 
     def _heard(self, index: int, unfit: str = "") -> None:

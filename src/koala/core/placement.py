@@ -6,9 +6,15 @@ from collections.abc import Callable, Sequence
 from itertools import combinations
 
 from koala.core.claiming import JobClaiming
+from koala.core.encoded import INFINITY
 from koala.core.ending import JobEnding
 from koala.core.holding import JobHolding
-from koala.core.lifecycle import JobState
+from koala.core.life.job import Job
+from koala.core.life.placed import Placed
+from koala.core.life.places import JobPlaces
+from koala.core.life.quarantined import Quarantined
+from koala.core.life.states import JobState
+from koala.core.life.waiting import Waiting
 from koala.core.planning.early_claims import EarlyClaims
 from koala.core.planning.ordering import QueueOrdering
 from koala.core.plans import JobPlans
@@ -16,13 +22,11 @@ from koala.core.preemption.places import PlacesByPreemption
 from koala.core.preemption.victims import Victims
 from koala.core.running import JobRunning
 from koala.core.staging import JobStaging
-from koala.core.state.encoded import INFINITY
 from koala.core.state.follow_ups import Work
-from koala.core.state.job import Job, JobPlaces
 from koala.core.state.ledger import UNTOLD, Ledger, tries_in_words
 from koala.core.state.queues.placement import PlacementQueue
 from koala.core.state.queues.scan import Found, scan
-from koala.core.state.timers import Alarm
+from koala.core.timers import Alarm
 from koala.model.facts import (
     ClaimsEarly,
     ElementMade,
@@ -103,7 +107,7 @@ class JobPlacing:
             return
         request, array = event.request, event.request.array
         self.last_job = event.job + (0 if array is None else array.size)
-        job = Job(event.job, event.at, event.at, ledger.parameters.claim_fraction)
+        job = Job(event.job, event.at, claim_fraction=ledger.parameters.claim_fraction, waiting_since=event.at)
         job.bind(request, ledger.states, ledger.changes)
         job.guest = event.guest
         job.submitter = event.owner
@@ -111,8 +115,7 @@ class JobPlacing:
         if not self.holding.note(job, event):
             return
         if event.defect:
-            job.move(JobState.QUARANTINED)
-            job.why = event.defect
+            job.become(Quarantined(event.defect))
             return
         kept_back = job.is_kept_back
         if ledger.plans_made and not kept_back and array is None:
@@ -167,7 +170,7 @@ class JobPlacing:
             queue.passed_generation = sites.generation
             return
         queue.passed_generation = sites.generation
-        job.refused = sites.seen_now()
+        job.waiting.refused = sites.seen_now()
         if kept is None:
             if ledger.story is not UNTOLD:
                 ledger.story.append(self._refusal(job))
@@ -298,7 +301,8 @@ class JobPlacing:
 
     def _element(self, array: Job, position: int, index: int) -> Job:
         ledger = self.ledger
-        job = Job(array.id + 1 + position, array.submitted_at, ledger.now, ledger.parameters.claim_fraction)
+        fraction = ledger.parameters.claim_fraction
+        job = Job(array.id + 1 + position, array.submitted_at, claim_fraction=fraction, waiting_since=ledger.now)
         job.changed_walltime_s, job.changed_priority = array.changed_walltime_s, array.changed_priority
         job.array, job.index, job.guest, job.submitter = array.id, index, array.guest, array.submitter
         job.bind(array.request, ledger.states, ledger.changes)
@@ -352,7 +356,7 @@ class JobPlacing:
         try:
             job.asks = self.demand_for(job)
         except (UnknownPolicyError, UnknownSiteError, PolicyError) as error:
-            job.move(JobState.WAITING)
+            job.become(Waiting())
             self.ending.end(job, JobState.FAILED, error.for_user())
             return
         if job.barred:
@@ -361,7 +365,7 @@ class JobPlacing:
         if event.hold:
             job.hold(asked_by)
         reason = f"put back from quarantine{asked_by}"
-        job.move(JobState.WAITING)
+        job.become(Waiting())
         ledger.facts.append(JobRequeued(job=job.id, reason=reason))
         if job.is_kept_back:
             self.ending.keep_back(job)
@@ -503,7 +507,8 @@ class JobPlacing:
         if job.timer is not None:
             job.stop_timer()
         job.placed_at = now
-        job.placement = placed = JobPlaces(spots, ledger.places(spots), now, early_until=early_until)
+        placed = JobPlaces(spots, ledger.places(spots), now)
+        job.become(Placed(placed, early_until))
         ledger.changes.places[job.id] = None
         if ledger.links.concerns(job, placed):
             ledger.links.add(job)
@@ -514,8 +519,6 @@ class JobPlacing:
         if ledger.plans_made:
             placed.hold_until = placed.start_at + ledger.planned_s(job)
             ledger.planned.pop(job.id, None)
-            job.plan = None
-        job.move(_PLACED)
         if job.ahead:
             self.ending.is_not_ahead(job)
         ledger.facts.append(JobPlaced(job=job.id, places=placed.places))

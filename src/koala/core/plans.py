@@ -14,10 +14,11 @@ from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any, TypeAlias
 
-from koala.core.lifecycle import JobState
+from koala.core.encoded import INFINITY
+from koala.core.life.job import Job
+from koala.core.life.states import JobState
+from koala.core.life.waiting import StartPlan
 from koala.core.state.availability import Availability
-from koala.core.state.encoded import INFINITY
-from koala.core.state.job import Job, StartPlan
 from koala.core.state.ledger import Ledger
 from koala.core.state.nodes.left_by_plans import has_places
 from koala.core.state.queues.placement import PlacementQueue
@@ -120,15 +121,16 @@ class JobPlans:
     def coming(self, demand: Demand, request: Request, owner: str = "") -> Job:
         """A job of that user as if it came now, with the plan that it would get, if any. Changes nothing."""
         ledger = self.ledger
-        job = Job(0, ledger.now, ledger.now, ledger.parameters.claim_fraction)
+        job = Job(0, ledger.now, claim_fraction=ledger.parameters.claim_fraction, waiting_since=ledger.now)
         job.bind(request, ledger.states, ledger.changes)
-        job.asks, job.position, job.submitter = demand, ledger.queue_of(job).next_position, owner
+        job.asks, job.submitter = demand, owner
+        job.waiting.position = ledger.queue_of(job).next_position
         if ledger.estimates_runs:
             ledger.estimate(job)
         planned = sum(other.high is job.high for other in ledger.planned.values())
         if ledger.plans_made and planned < self.depth:
             found = self._finder_beside(self.before(job)).earliest(demand, ledger.planned_s(job))
-            job.plan = None if found is None else StartPlan(*found)
+            job.waiting.plan = None if found is None else StartPlan(*found)
         return job
 
     def preview(self, demand: Demand, request: Request, owner: str) -> tuple[Spots | None, list[JobId]]:
@@ -419,7 +421,7 @@ class JobPlans:
         is_new, told_at = job.plan is None, self._tell(job, at, spots)
         if job.plan is None or (job.plan.at, job.plan.spots, job.plan.told_at) != (at, spots, told_at):
             job.changed()
-        job.plan = StartPlan(at, spots, told_at)
+        job.waiting.plan = StartPlan(at, spots, told_at)
         ledger.planned[job.id] = job
         if is_new:
             ledger.queue_of(job).move(job)

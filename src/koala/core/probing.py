@@ -6,8 +6,8 @@ for longer each time. It never counts against a site.
 
 from __future__ import annotations
 
+from koala.core.encoded import INFINITY
 from koala.core.predictors import MeasuredBy, Measurement
-from koala.core.state.encoded import INFINITY
 from koala.core.state.ledger import Ledger
 from koala.core.state.network.forecasts import LinkSeries
 from koala.model.grid import PROBE_EVERY_S, Grid, Site, SiteKind

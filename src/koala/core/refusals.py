@@ -12,7 +12,7 @@ from types import MappingProxyType
 
 import msgspec
 
-from koala.core.state.job import Seen
+from koala.core.life.waiting import Seen
 from koala.core.state.site_belief import SiteBelief, Trust
 from koala.core.state.sites import ClosedSites, Sites
 from koala.model.api import Refusal, Shortage

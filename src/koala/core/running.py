@@ -9,18 +9,23 @@ import math
 from collections.abc import Iterable, Sequence
 
 from koala.core.collecting import OutputCollecting
+from koala.core.encoded import INFINITY
 from koala.core.ending import JobEnding
 from koala.core.failures.avoidance import last_word, said_last
 from koala.core.failures.blame import Blame
-from koala.core.lifecycle import JobState
+from koala.core.life.claiming import Claiming
+from koala.core.life.component import ComponentClaim, ComponentPhase
+from koala.core.life.job import Job
+from koala.core.life.places import JobPlaces
+from koala.core.life.running import Running
+from koala.core.life.starting import Starting
+from koala.core.life.states import JobState
 from koala.core.state.checkpoints import JobCheckpoints, still_runs
-from koala.core.state.encoded import INFINITY
 from koala.core.state.follow_ups import Work
-from koala.core.state.job import ComponentClaim, ComponentPhase, Job, JobPlaces, JobRun
 from koala.core.state.ledger import Ledger
 from koala.core.state.network.link_use import sent_between_sites_bit_s
 from koala.core.state.site_belief import ERROR_CHARACTERS_MAX
-from koala.core.state.timers import Alarm
+from koala.core.timers import Alarm
 from koala.model.checkpoint import CheckpointSource
 from koala.model.errors import Fault
 from koala.model.facts import Blamed, SiteTrusted, TrafficKnown
@@ -156,14 +161,12 @@ class JobRunning:
     def all_claimed(self, job: Job) -> None:
         """Every component is claimed: the barrier has until the deadline to fill."""
         ledger, placed = self.ledger, job.placed
-        job.move(_STARTING)
+        deadline = max(placed.start_at, ledger.now) + ledger.parameters.barrier_timeout_s
+        job.become(Starting.all_claimed(job.awaiting_claims, deadline))
         if job.request.communication is not None:
             ledger.links.observe(job)
         if ledger.plans_made:
             self._expect_end(job, placed, max(placed.start_at, ledger.now))
-        placed.deadline = max(placed.start_at, ledger.now) + ledger.parameters.barrier_timeout_s
-        if placed.early_until is not None:
-            placed.deadline = min(placed.deadline, placed.early_until)
         if job.timer is not None:
             job.stop_timer()
         self.look_after_later(job)
@@ -182,9 +185,9 @@ class JobRunning:
         if claim is None or claim.given_up or claim.aborting or claim.fenced:
             return
         job = claim.job
-        if job.state is not _RUNNING or len(set(job.placed.spots.sites)) == 1:
+        run = job.phase
+        if not isinstance(run, Running) or len(set(run.placement.spots.sites)) == 1:
             return
-        run = job.run
         job.changes.runs[job.id] = None
         if event.reason:
             if claim.component not in run.sent:
@@ -264,17 +267,15 @@ class JobRunning:
             return
         ledger = self.ledger
         job.stop_timer()
-        job.move(_RUNNING)
-        placed.run = JobRun(ledger.now, len(placed.claims))
-        job.rests = 0
-        job.runs += 1
-        job.claiming_tries_in_row = 0
         claims = job.claims
         for claim in claims:
             claim.phase = _CLAIM_RUNNING
             claim.changed()
             ledger.count_held(claim)
-        placed.early_until = None
+        job.become(Running.opened(job.starting, ledger.now))
+        job.rests = 0
+        job.runs += 1
+        job.claiming_tries_in_row = 0
         if ledger.plans_made:
             self._expect_end(job, placed, ledger.now)
         if ledger.dependents:
@@ -299,7 +300,7 @@ class JobRunning:
 
     def joining_is_over(self, job: Job) -> None:
         """No component of a running job is on its way any more."""
-        job.run.joining = 0
+        job.running.joining = 0
         job.stop_timer()
         if self.ledger.parameters.check_interval_s is not None:
             self.look_after_later(job)
@@ -353,7 +354,7 @@ class JobRunning:
         else:
             at = ledger.now + ledger.parameters.answer_timeout_s
             if job.state is _STARTING or job.joining:
-                at = min(at, job.placed.deadline)
+                at = min(at, job.deadline)
         job.timer = ledger.timers.set(at, _LOOK_AFTER, job.id)
 
     def _look_after(self, job_id: JobId) -> None:
@@ -364,7 +365,7 @@ class JobRunning:
         job.timer = None
         if job.state is _RUNNING:
             self._ask(job.claims)
-            if job.joining and ledger.now >= job.placed.deadline:
+            if job.joining and ledger.now >= job.deadline:
                 ledger.follow_ups.add(Work.JOIN_RUN, job_id, "they did not reach the barrier in time")
             else:
                 self.look_after_later(job)
@@ -372,7 +373,7 @@ class JobRunning:
         quiet = [claim for claim in job.claims if claim.phase < _CLAIM_READY]
         if not quiet and not job.claims_early:
             return  # it waits for files, which are looked after by themselves
-        if job.state is _STARTING and ledger.now >= job.placed.deadline:
+        if job.state is _STARTING and ledger.now >= job.deadline:
             if not quiet:
                 self.ending.claim_failed(job, "its files were not there in time")
                 return
@@ -440,12 +441,12 @@ class JobRunning:
             job = ledger.jobs[job_id]
             ledger.current_jobs = (job,)
             if ledger.sites.earmark_is_free(index, job):
-                job.placed.claim_resumed = True
+                job.awaiting_claims.claim_resumed = True
                 ledger.claiming.move(job, ledger.now)
 
     def _one_done(self, job: Job, claim: ComponentClaim, nodes: tuple[str, ...]) -> None:
-        run, placed = job.run, job.placed
-        placed.claims[claim.component] = None
+        run = job.running
+        run.placement.claims[claim.component] = None
         run.outstanding -= 1
         if job.request.outputs_of(claim.component):
             run.workspaces = run.workspaces or {}
@@ -456,7 +457,7 @@ class JobRunning:
         if run.outstanding == 0:
             self.all_done(job, run, nodes)
 
-    def all_done(self, job: Job, run: JobRun, nodes: tuple[str, ...] = ()) -> None:
+    def all_done(self, job: Job, run: Running, nodes: tuple[str, ...] = ()) -> None:
         """Every component has returned success."""
         sites = self.ledger.sites
         if sites.accused or sites.node_accused:
@@ -609,9 +610,10 @@ class JobRunning:
             self.ending.claim_failed(job, f"{ledger.names[claim.site]} did not take a component: {reason}")
             return
         ledger.sites.promise(claim.site, claim.processors, job)
-        if job.state is _STARTING:
-            job.move(JobState.CLAIMING)
-        ledger.claiming.remove(job)
+        if isinstance(job.phase, Starting):
+            job.become(Claiming.once_more(job.phase))
+        else:
+            ledger.claiming.remove(job)
         self.claim_later(job)
 
     def claim_later(self, job: Job) -> None:
@@ -624,9 +626,9 @@ class JobRunning:
             return
         unclaimed = [component for component, claim in enumerate(placed.claims) if claim is None]
         last = start + ledger.parameters.barrier_timeout_s
-        if placed.early_until is not None:
-            last = min(last, placed.early_until)
-        if now < last and all(component in placed.earmarks for component in unclaimed):
+        if job.early_until is not None:
+            last = min(last, job.early_until)
+        if now < last and all(component in job.earmarks for component in unclaimed):
             ledger.claiming.push(job, last)  # earlier, as soon as the preempted processors are free
             return
         short = f"{len(unclaimed)} of {len(placed.claims)} components"

@@ -17,12 +17,15 @@ import msgspec
 
 from koala.core.claiming import JobClaiming
 from koala.core.collecting import OutputCollecting
+from koala.core.encoded import INFINITY
 from koala.core.ending import JobEnding
 from koala.core.failures.avoidance import SiteAvoidance
 from koala.core.failures.blame import Blame
 from koala.core.failures.exclusions import Exclusion, NodeExclusions
 from koala.core.holding import JobHolding
-from koala.core.lifecycle import HandlingError, JobState
+from koala.core.life.component import job_of_token
+from koala.core.life.job import Job
+from koala.core.life.states import JobState
 from koala.core.lost import SiteLoss
 from koala.core.placement import JobPlacing
 from koala.core.preemption.victims import Victims
@@ -36,10 +39,8 @@ from koala.core.running import JobRunning
 from koala.core.staging import JobStaging
 from koala.core.standing import JobExplanation, explain, explain_array, job_traffic
 from koala.core.state.checkpoints import JobCheckpoints, checkpoint_status
-from koala.core.state.encoded import INFINITY
 from koala.core.state.expected_starts import ExpectedStart, ExpectedStarts
 from koala.core.state.follow_ups import Work
-from koala.core.state.job import Job, job_of_token
 from koala.core.state.ledger import Ledger, RecordedLedger
 from koala.core.tasks.spawning import JobSpawning, SpawnRefusal
 from koala.model.api import CheckpointInfo, Refusal, TrafficInfo
@@ -85,6 +86,19 @@ from koala.policies.interface import Demand, FileAt, Spots, can_ever_fit, try_pl
 TOLD_AT_ONCE_MAX = 500
 # So many elements of arrays are cancelled in one go.
 CANCELLED_AT_ONCE_MAX = 500
+
+
+class HandlingError(RuntimeError):
+    """Our own code raised while an event was handled: the core is of no use any more, and goes on from the record.
+
+    ``event`` is what was handled, ``jobs`` are those that the core was busy with (none where it was not with one).
+    """
+
+    def __init__(self, event: AnyEvent, jobs: Sequence[JobId], error: BaseException) -> None:
+        super().__init__(f"{type(event).__name__} could not be handled: {error!r}")
+        self.event = event
+        self.jobs = tuple(jobs)
+        self.error = error
 
 
 class Scheduler:
@@ -388,7 +402,7 @@ class Scheduler:
         return None if job is None else self._expected_start(job)
 
     def _expected_start(self, job: Job) -> ExpectedStart | None:
-        if job.state is not JobState.WAITING or job.plan is None:
+        if job.plan is None:
             return None
         return self._expected_starts.of(job, self._placement.plans.line())
 
@@ -402,7 +416,7 @@ class Scheduler:
     def place_of_new(self, demand: Demand, request: Request, owner: str = "") -> int:
         """The place in its queue of a job of that user that came now and waited, counted from 1. Changes nothing."""
         job = self._placement.plans.coming(demand, msgspec.structs.replace(request, array=None), owner)
-        job.plan = None
+        job.waiting.plan = None
         return self.ledger.queue_of(job).place_of_new(job)
 
     def traffic(self, job_id: JobId) -> TrafficInfo | None:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from koala.core.ending import JobEnding
-from koala.core.lifecycle import JobState
+from koala.core.life.job import Job
+from koala.core.life.states import JobState
+from koala.core.life.transfer import FileTransfer
 from koala.core.running import JobRunning
-from koala.core.state.job import FileTransfer, Job
 from koala.core.state.ledger import Ledger
-from koala.core.state.timers import Alarm
+from koala.core.timers import Alarm
 from koala.model.errors import Fault
 from koala.model.facts import FileArrived, InputForgotten, TransferBroke
 from koala.model.messages import CancelTransfer, FileChanged, TransferEnded, TransferId

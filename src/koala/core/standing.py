@@ -7,11 +7,14 @@ from typing import Any
 
 import msgspec
 
-from koala.core.lifecycle import ENDED, JobState
+from koala.core.life.collecting import Collecting
+from koala.core.life.component import ComponentPhase
+from koala.core.life.job import Job
+from koala.core.life.running import Running
+from koala.core.life.states import ENDED, JobState
 from koala.core.refusals import PLANS_NAMED_MAX, held_back, is_held_back, refusal_of
 from koala.core.state.checkpoints import checkpoint_status, grace_s, is_saving
 from koala.core.state.expected_starts import ExpectedStart
-from koala.core.state.job import ComponentPhase, Job
 from koala.core.state.network.link_use import sent_between_sites_bit_s
 from koala.core.state.queues.placement import PlacementQueue
 from koala.core.state.sites import Sites
@@ -139,8 +142,8 @@ def explain_array(array: JobExplanation, element: JobExplanation) -> JobExplanat
 
 def job_traffic(job: Job, names: Sequence[SiteName]) -> TrafficInfo | None:
     """What is known of what it sends between its sites; None for a job that does not run, or runs at one site."""
-    runs = job.state is JobState.RUNNING
-    if not runs or job.placement is None or job.asks is None or len(set(job.placed.spots.sites)) == 1:
+    run = job.phase
+    if not isinstance(run, Running) or job.asks is None or len(set(run.placement.spots.sites)) == 1:
         return None
     declared_bit_s = job.demand.traffic.per_processor_bit_s
     believed_bit_s = declared_bit_s if job.placed.believed_bit_s is None else job.placed.believed_bit_s
@@ -151,13 +154,13 @@ def job_traffic(job: Job, names: Sequence[SiteName]) -> TrafficInfo | None:
     return TrafficInfo(
         declared_mbit_s=mbit_s(declared_bit_s) if job.request.communication is not None else None,
         measured_mbit_s=None if job.placed.measured_bit_s is None else mbit_s(job.placed.measured_bit_s),
-        measured_until_s=max((until_s for _, until_s in job.run.sent.values()), default=None),
+        measured_until_s=max((until_s for _, until_s in run.sent.values()), default=None),
         believed_mbit_s=mbit_s(believed_bit_s),
         belief=job.placed.belief or ("declared" if declared_bit_s else "unknown"),
         unmeasured=[
-            UnmeasuredInfo(site=names[site], reason=job.run.unmeasured.get(component, "it has not reported yet"))
+            UnmeasuredInfo(site=names[site], reason=run.unmeasured.get(component, "it has not reported yet"))
             for component, site in enumerate(job.placed.spots.sites)
-            if component not in job.run.sent
+            if component not in run.sent
         ],
     )
 
@@ -176,9 +179,9 @@ def _standing(job: Job, sites: Sites) -> JobStanding:
         known["silent"] = tuple([names[each] for each in held if sites.sites[each].silent_since is not None])
     if job.state in (JobState.FAILED, JobState.QUARANTINED):
         known["reason"] = job.why
-    elif job.state is JobState.COLLECTING:
-        run, sites_of = job.run, job.placed.spots.sites
-        left = [sites_of[each] for each in sorted(run.workspaces) if each not in run.collected]
+    elif isinstance(job.phase, Collecting):
+        phase, sites_of = job.phase, job.placed.spots.sites
+        left = [sites_of[each] for each in sorted(phase.workspaces) if each not in phase.collected]
         known["not_collected"] = tuple(dict.fromkeys(names[site] for site in left))
     elif job.state is JobState.UNWINDING:
         savers = [claim for claim in claims if is_saving(claim)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
-from koala.core.lifecycle import ENDED, JobState
+from koala.core.life.states import ENDED, JobState
 from koala.model.messages import Token, TransferId
 from koala.model.request import JobId
 from koala.store.rows import ComponentRow, StoredJob, TransferRow

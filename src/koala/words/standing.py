@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from koala.core.holding import KeptBack
-from koala.core.lifecycle import JobState
+from koala.core.life.states import JobState
 from koala.core.standing import JobExplanation, JobStanding
 from koala.model.api import ElementCountsInfo
 from koala.model.dependency import Condition, in_words

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from koala.core.state.encoded import NO_ENTRIES, NO_ITEMS
+from koala.core.encoded import NO_ENTRIES, NO_ITEMS
 
 
 @pytest.mark.parametrize(

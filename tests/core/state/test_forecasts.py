@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from koala.core.changes import Changes
 from koala.core.predictors import MEASUREMENTS_MAX, MeasuredBy, Measurement
-from koala.core.state.changes import Changes
 from koala.core.state.network import forecasts as forecasts_module
 from koala.core.state.network.forecasts import LinkForecasts, LinkSeries
 from koala.model.grid import Grid, Link, Links, PairLink, Site

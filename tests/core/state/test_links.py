@@ -228,8 +228,8 @@ def test_a_job_that_saw_another_network_than_its_own_is_set_aside_and_the_others
     driver.submit(total(14))
     kept = records_of(driver.scheduler)
     job = msgspec.json.decode(kept.bodies[Kind.JOB, "2"])
-    idle, load = job["refused"]
-    job["refused"] = idle, load[1:]
+    idle, load = job["phase"]["refused"]
+    job["phase"]["refused"] = idle, load[1:]
     kept.bodies[Kind.JOB, "2"] = msgspec.json.encode(job)
     again = scheduler_of(driver.scheduler.grid, None, kept)
     assert [(each.job, each.problem) for each in again.damaged] == [(2, "it cannot be read: a try saw 2 of 3 links")]

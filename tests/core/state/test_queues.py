@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koala.core.state.changes import Changes
+from koala.core.changes import Changes
+from koala.core.life.job import Job
+from koala.core.life.placed import Placed
+from koala.core.life.places import JobPlaces
 from koala.core.state.follow_ups import FollowUps
-from koala.core.state.job import Job, JobPlaces
 from koala.core.state.queues.claiming import ClaimingQueue
 from koala.core.state.queues.placement import LIMITS_SLACK, PlacementQueue
 from koala.core.state.queues.scan import Found, scan
@@ -196,7 +198,7 @@ def moody(idle, sizes, left, chosen):
 
 def with_a_place(number: int) -> Job:
     job = Job.submitted(number, ask(1), 0.0, 0.75)
-    job.placement = JobPlaces(Spots((0,), (1,)), (("a", 1),), 0.0)
+    job.become(Placed(JobPlaces(Spots((0,), (1,)), (("a", 1),), 0.0)))
     return job
 
 

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from koala.core.lifecycle import JobState
+from koala.core.life.states import JobState
 from tests.support.api_world import WAITING_JOB, Stage, World
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from koala.core.life.job import Job
 from koala.core.placement import JobPlacing
-from koala.core.state.job import Job
 from koala.core.state.queues.placement import PlacementQueue
 from koala.daemon.engine.loop import Engine
 from koala.daemon.engine.recovery import live_grid, recover

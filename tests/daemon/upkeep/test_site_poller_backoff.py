@@ -11,7 +11,7 @@ from typing import cast
 
 import pytest
 
-from koala.core.lifecycle import JobState
+from koala.core.life.states import JobState
 from koala.core.state.ledger import Ledger
 from koala.daemon.engine.batch import activity_at
 from koala.daemon.perform.interface import Silences, SiteDefects

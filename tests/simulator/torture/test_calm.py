@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
+from koala.core.life.job import Job
 from koala.core.plans import JobPlans
-from koala.core.state.job import Job
 from koala.core.state.nodes.future_nodes import _SiteLine
 from koala.core.state.nodes.guaranteed_places import NodesAtTime
 from koala.core.state.nodes.left_by_plans import NodesLeftByPlans

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from koala.core.lifecycle import JobState
+from koala.core.life.states import JobState
 from koala.simulator.torture.early_promises import GIVEN_BACK, WITHIN, EarlyClaimPromises
 
 # 100 processors and a window of 1,000 s: 20,000 s of processor time for one job and 50,000 s for all.

@@ -14,19 +14,23 @@ from koala.core.ending import JobEnding
 from koala.core.failures.avoidance import SiteAvoidance
 from koala.core.failures.exclusions import NodeExclusions
 from koala.core.holding import JobHolding
+from koala.core.life.component import ComponentClaim, ComponentPhase
+from koala.core.life.job import Job
+from koala.core.life.places import JobPlaces
+from koala.core.life.transfer import FileTransfer
+from koala.core.life.unwinding import Unwinding
 from koala.core.placement import JobPlacing
 from koala.core.running import JobRunning
 from koala.core.staging import JobStaging
 from koala.core.state.checkpoints import JobCheckpoints
 from koala.core.state.expected_starts import ExpectedStarts
-from koala.core.state.job import ComponentClaim, ComponentPhase, FileTransfer, Job, JobPlaces
 from koala.core.state.network.link_use import LinkUse
 from koala.core.state.network.transfers import Transfers
 from koala.core.state.queues.standing import RoundRobin
 from koala.core.state.site_belief import SiteBelief
 from koala.core.state.sites import ClosedSites, Sites
-from koala.core.state.timers import Alarm
 from koala.core.tasks import spawning
+from koala.core.timers import Alarm
 from koala.mapping.result import NoPlace
 from koala.model.checkpoint import CheckpointSource
 from koala.model.messages import ReleaseBarrier
@@ -146,8 +150,8 @@ def _open_the_barrier_early(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def back_to_queue(self: JobEnding, job: Job, reason: str, **more: bool) -> None:
         unwaited(self, job, reason, **more)
-        if job.run.outstanding > 0 and job.state.value == "unwinding":
-            job.run.outstanding = 0
+        if isinstance(job.phase, Unwinding):
+            job.phase.outstanding = 0
             original(self, job)
 
     unwaited = JobEnding.back_to_queue

@@ -12,11 +12,11 @@ from collections.abc import Collection
 from typing import TypeAlias
 
 from koala.core.failures.exclusions import NodeExclusions
-from koala.core.lifecycle import JobState
+from koala.core.life.job import Job
+from koala.core.life.states import JobState
 from koala.core.state.follow_ups import Work
-from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
-from koala.core.state.timers import Alarm
+from koala.core.timers import Alarm
 from koala.model.facts import JobRests, SitesAvoided
 from koala.model.grid import RESTART_REST_S_MAX, RESTARTS_WITHOUT_REST_MAX
 from koala.model.messages import ComponentEnded

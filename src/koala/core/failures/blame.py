@@ -15,8 +15,11 @@ import hashlib
 
 import msgspec
 
+from koala.core.encoded import NO_ENTRIES
 from koala.core.failures.exclusions import component_of
 from koala.core.failures.program import program_of
+from koala.core.life.component import ComponentClaim
+from koala.core.life.job import Job
 from koala.core.state.blame import (
     ACCUSERS_MIN,
     PLAIN_WEIGHT,
@@ -27,8 +30,6 @@ from koala.core.state.blame import (
     accuser_of,
     user_of,
 )
-from koala.core.state.encoded import NO_ENTRIES
-from koala.core.state.job import ComponentClaim, Job
 from koala.core.state.ledger import Ledger
 from koala.core.state.site_belief import SiteBelief
 from koala.model.facts import DistrustProved

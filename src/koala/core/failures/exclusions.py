@@ -12,8 +12,9 @@ from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 from koala.core.failures.program import program_of
+from koala.core.life.component import ComponentClaim
+from koala.core.life.job import Job
 from koala.core.state.blame import NodeAccusation
-from koala.core.state.job import ComponentClaim, Job
 from koala.core.state.ledger import Ledger
 from koala.core.state.nodes.pools import PLAIN
 from koala.model.facts import NodesAllowed

@@ -9,9 +9,9 @@ processors until it gives up, and pays in the end for as long as it kept them. I
 
 from __future__ import annotations
 
+from koala.core.encoded import INFINITY
+from koala.core.life.job import Job
 from koala.core.plans import JobPlans
-from koala.core.state.encoded import INFINITY
-from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
 from koala.model.request import JobId
 from koala.policies.interface import transfer_s

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from koala.core.lifecycle import GIVEN_BACK
-from koala.core.state.job import Job
+from koala.core.life.job import Job
+from koala.core.life.states import GIVEN_BACK
 from koala.core.state.ledger import Ledger
 from koala.core.state.queues.placement import PlacementQueue
 from koala.core.state.queues.standing import Asked, FirstCome, RoundRobin, ShortestFirst

@@ -6,9 +6,9 @@ preempted. Preemption at claiming, for a job that has places, is ``koala.core.cl
 
 from __future__ import annotations
 
+from koala.core.life.job import Job
 from koala.core.plans import JobPlans
 from koala.core.preemption.victims import NodesWithout, SpareRoom, Victims, candidates, choose, idle_without
-from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
 from koala.core.state.reservations import places_on
 from koala.model.grid import Preemption

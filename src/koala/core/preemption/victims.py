@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from koala.core.lifecycle import JobState
+from koala.core.life.job import Job
+from koala.core.life.states import JobState
 from koala.core.state.availability import expected_at
 from koala.core.state.checkpoints import grace_s, work_lost_s
-from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
 from koala.core.state.nodes.pools import BelievedPools
 from koala.core.state.reservations import fits, places_on

@@ -6,14 +6,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
-from koala.core.lifecycle import ENDED, GIVEN_BACK, IN_CLAIMING_QUEUE, JobState
-from koala.core.state.job import ComponentClaim, Job, TransferKey
-from koala.core.state.timers import OF_CLAIMS, OF_JOBS
-
-_HAS_PLACES = frozenset({*IN_CLAIMING_QUEUE, *GIVEN_BACK, JobState.STARTING, JobState.RUNNING})
-_HAS_RUN = frozenset({*GIVEN_BACK, JobState.RUNNING})
-_COLLECTS = frozenset({JobState.RUNNING, JobState.COLLECTING})
-_WITHOUT_PLACES = frozenset({JobState.HELD, JobState.WAITING, JobState.UNFOLDING, JobState.QUARANTINED})
+from koala.core.life.collecting import Collecting
+from koala.core.life.component import ComponentClaim
+from koala.core.life.job import Job
+from koala.core.life.running import Running
+from koala.core.life.states import ENDED, JobState
+from koala.core.life.transfer import TransferKey
+from koala.core.life.unwinding import Unwinding
+from koala.core.timers import OF_CLAIMS, OF_JOBS
 
 
 @dataclass
@@ -35,22 +35,6 @@ def contradiction(records: JobInRecords) -> str:
     return ""
 
 
-def _state_has_its_parts(records: JobInRecords) -> Iterator[str]:
-    job = records.job
-    if job.state in _HAS_PLACES and job.placement is None:
-        yield f"it is {job.state}, and has no places"
-    elif job.state in _HAS_RUN and job.placed.run is None:
-        yield f"it is {job.state}, and has no run"
-    elif job.state in _WITHOUT_PLACES and job.placement is not None:
-        yield f"it is {job.state}, and has places"
-    if job.state is JobState.UNFOLDING and job.unfolds is None:
-        yield "its elements are made, and it is no array"
-    if job.plan is not None and job.state is not JobState.WAITING:
-        yield f"it is {job.state}, and has a plan"
-    if job.position >= 0 and job.state is not JobState.WAITING:
-        yield f"it is {job.state}, and stands in line"
-
-
 def _places_go_together(records: JobInRecords) -> Iterator[str]:
     placed = records.job.placement
     if placed is None:
@@ -62,7 +46,7 @@ def _places_go_together(records: JobInRecords) -> Iterator[str]:
         yield f"there are {parts} components, and files of {len(placed.needs)}"
     if any(size < 1 for size in placed.spots.sizes):
         yield "a component has no processor"
-    for component in placed.earmarks:
+    for component in records.job.earmarks:
         if not 0 <= component < parts:
             yield f"processors are being freed for component {component} of {parts}"
 
@@ -94,12 +78,12 @@ def _claims_are_of_components(records: JobInRecords) -> Iterator[str]:
         seen.add(claim.component)
     if job.state is JobState.STARTING and len(seen) < parts:
         yield f"it is starting, and {len(seen)} of {parts} components are claimed"
-    run = None if job.placement is None or job.state in ENDED else job.placement.run
-    if run is not None and run.outstanding > len(seen):
-        yield f"{run.outstanding} components have not ended, and {len(seen)} are claimed"
-    if run is not None and job.state in _COLLECTS:
-        for component in range(parts - run.joining):
-            if component not in seen and component not in run.workspaces and job.request.outputs_of(component):
+    phase = job.phase
+    if isinstance(phase, Running | Unwinding) and phase.outstanding > len(seen):
+        yield f"{phase.outstanding} components have not ended, and {len(seen)} are claimed"
+    if isinstance(phase, Running | Collecting):
+        for component in range(parts - job.joining):
+            if component not in seen and component not in phase.workspaces and job.request.outputs_of(component):
                 yield f"the component {component} is done, and nobody knows where its outputs are"
 
 
@@ -116,13 +100,14 @@ def _array_has_its_elements(records: JobInRecords) -> Iterator[str]:
     job = records.job
     if job.array and job.index is None:
         yield f"it is an element of the array {job.array}, and has no index"
+    if job.state is JobState.UNFOLDING and job.unfolds is None:
+        yield "its elements are made, and it is no array"
     if job.unfolds is not None and not 0 <= job.unfolds.made <= job.elements.spec.size:
         yield f"of {job.elements.spec.size} elements {job.unfolds.made} were made"
 
 
 # By name: what must be true, and how it is broken.
 INVARIANTS: dict[str, Callable[[JobInRecords], Iterator[str]]] = {
-    "a job has the parts of its state": _state_has_its_parts,
     "its places go together": _places_go_together,
     "its files are on their way": _files_are_on_their_way,
     "its claims are those of its components": _claims_are_of_components,

@@ -12,16 +12,23 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from koala.core.lifecycle import ENDED, GIVEN_BACK, IN_CLAIMING_QUEUE, JobState
+from koala.core.encoded import INFINITY, known_time
+from koala.core.life.component import ComponentClaim
+from koala.core.life.job import Job
+from koala.core.life.phase import AwaitsClaims
+from koala.core.life.places import JobPlaces
+from koala.core.life.running import Running
+from koala.core.life.starting import Starting
+from koala.core.life.states import ENDED, GIVEN_BACK, IN_CLAIMING_QUEUE, JobState
+from koala.core.life.transfer import FileTransfer, TransferKey
+from koala.core.life.waiting import Seen, Waiting
 from koala.core.placement import JobPlacing
 from koala.core.records.reading import UNREADABLE, DamagedRecord, KnownJob, RecordReader, RecordsError, damaged
 from koala.core.records.record import HIGH, LOW, Kind, Record
-from koala.core.state.encoded import INFINITY, known_time
 from koala.core.state.follow_ups import Work
-from koala.core.state.job import ComponentClaim, FileTransfer, Job, JobPlaces, Seen, TransferKey
 from koala.core.state.ledger import Ledger
 from koala.core.state.queues.placement import PlacementQueue
-from koala.core.state.timers import Alarm, Timer, Whom
+from koala.core.timers import Alarm, Timer, Whom
 from koala.model.messages import EndedJob, JobOutcome, Token
 from koala.model.request import JobId, SiteName
 from koala.policies import UnknownPolicyError
@@ -152,8 +159,8 @@ class _Loading:
     # ---------------------------------------------------------------------------------------------- jobs
 
     def _load_job(self, job: Job) -> None:
-        if job.refused is not None:
-            job.refused = self._seen(job.refused)
+        if isinstance(job.phase, Waiting) and job.phase.refused is not None:
+            job.phase.refused = self._seen(job.phase.refused)
         if job.placed_at is not None:
             job.start_estimate = known_time(job.start_estimate)
             job.first_start_estimate = known_time(job.first_start_estimate)
@@ -179,23 +186,25 @@ class _Loading:
 
     def _load_places(self, job: Job, placed: JobPlaces) -> None:
         placed.start_at = known_time(placed.start_at)
-        placed.deadline = known_time(placed.deadline)
         placed.hold_until = known_time(placed.hold_until)
-        placed.claim_at = known_time(placed.claim_at)
         if job.state in ENDED:
             if not self._same_sites:
                 placed.spots = Spots((), ())  # their names tell where it was
             return
         placed.spots = placed.spots._replace(sites=tuple([self._site(number) for number in placed.spots.sites]))
-        placed.earmarks = {component: placed.spots.sites[component] for component in placed.earmarks}
+        if isinstance(job.phase, AwaitsClaims):
+            job.phase.claim_at = known_time(job.phase.claim_at)
+            job.phase.earmarks = {component: placed.spots.sites[component] for component in job.phase.earmarks}
+        elif isinstance(job.phase, Starting | Running):
+            job.phase.deadline = known_time(job.phase.deadline)
         placed.needs = [tuple([self._key(key) for key in keys]) for keys in placed.needs]
 
     def _load_plan(self, job: Job) -> None:
         """On another grid it is planned anew."""
-        if self.same_grid and job.state is JobState.WAITING:
+        if self.same_grid:
             self._ledger.planned[job.id] = job
         else:
-            job.plan = None
+            job.waiting.plan = None
 
     def _load_demand(self, job: Job) -> None:
         try:
@@ -275,7 +284,7 @@ class _Loading:
                 continue
             placed = job.placed
             for component, (index, size) in enumerate(zip(placed.spots.sites, placed.spots.sizes, strict=True)):
-                if component in placed.earmarks:
+                if component in job.earmarks:
                     sites[index].earmarked += size
                     earmarked[index][job.id] += size
                 elif placed.claims[component] is None:
@@ -365,14 +374,15 @@ class _Loading:
             in_line = sorted((job for job in here if job.position >= 0), key=lambda job: job.position)
             queue.standing.restores(in_line)
             for job in in_line:
-                job.entered_scan += shift
-                job.joined_after_scan = min(job.joined_after_scan, queue.scans)
-                if job.exhausted_at_scan is not None:
-                    job.exhausted_at_scan += shift
+                phase = job.waiting
+                phase.entered_scan += shift
+                phase.joined_after_scan = min(phase.joined_after_scan, queue.scans)
+                if phase.exhausted_at_scan is not None:
+                    phase.exhausted_at_scan += shift
                 queue.stand(job)
         for job in ledger.jobs.values():
-            if job.state in IN_CLAIMING_QUEUE:
-                ledger.claiming.stand(job, job.placed.claim_at, job.placed.claim_sequence)
+            if isinstance(job.phase, AwaitsClaims):
+                ledger.claiming.stand(job, job.phase.claim_at, job.phase.claim_sequence)
         ledger.claiming.sequence = counters.claiming_sequence
 
     def _queue(self, queue: PlacementQueue | None, *, high: bool) -> PlacementQueue:

@@ -7,16 +7,22 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from koala.core.lifecycle import ENDED, JobState
+from koala.core.encoded import names_of
+from koala.core.life.component import ComponentClaim
+from koala.core.life.job import Job
+from koala.core.life.phases import PHASES
+from koala.core.life.quarantined import Quarantined
+from koala.core.life.states import ENDED, JobState
+from koala.core.life.transfer import FileTransfer
+from koala.core.life.waiting import Seen, Waiting
 from koala.core.records.invariants import JobInRecords, contradiction
 from koala.core.records.record import FORMAT, HIGH, Kind, SchedulerRecord, job_of_key, joined, pair_key, transfer_key
-from koala.core.state.job import ComponentClaim, FileTransfer, Job, Seen
 from koala.core.state.ledger import Ledger
 from koala.core.state.network.forecasts import LinkSeries
 from koala.core.state.network.learned_traffic import LearnedApplication
 from koala.core.state.queues.placement import PlacementQueue
 from koala.core.state.site_belief import SiteBelief
-from koala.core.state.timers import Alarm
+from koala.core.timers import Alarm
 from koala.model.dependency import Condition, Dependency
 from koala.model.request import JobId, Request, SiteName
 
@@ -197,7 +203,11 @@ class RecordReader:
         for block in self._blocks.get(key, ()):
             elements |= _decode_fields(block)
         fields = joined(fields, places, run, elements)
+        state, own = JobState(fields.pop("state")), fields.pop("phase")
         job = msgspec.convert(fields, Job, str_keys=True)
+        if not own.keys() <= names_of(PHASES[state]):
+            raise ValueError(f"it is {state}, and has {', '.join(sorted(own.keys() - names_of(PHASES[state])))}")
+        job.restore(msgspec.convert(own, PHASES[state], str_keys=True))
         if job.id != number:
             raise ValueError(f"it is about job {job.id}")
         if job.placement is not None:
@@ -210,8 +220,8 @@ class RecordReader:
         if job.unfolds is not None and (job.array or described.request.array is None):
             raise ValueError("it has elements, and is no array")
         job.bind(described.request, self._ledger.states, self._ledger.changes)
-        if job.refused is not None:
-            self._check_seen(job.refused)
+        if isinstance(job.phase, Waiting) and job.phase.refused is not None:
+            self._check_seen(job.phase.refused)
         if job.plan is not None:
             self._check_sites(*job.plan.spots.sites)
         named = {*job.barred, *job.avoided, *job.avoiding, *job.failed_nodes}
@@ -283,16 +293,16 @@ class RecordReader:
     def _replaced(self, number: JobId) -> Job:
         """In place of a job whose record is damaged: one that holds nothing, for an operator to look at."""
         ledger, known = self._ledger, self._known[number]
-        job = Job(number, known.submitted_at, self.counters.now, ledger.parameters.claim_fraction)
+        fraction, now = ledger.parameters.claim_fraction, self.counters.now
+        job = Job(number, known.submitted_at, claim_fraction=fraction, waiting_since=now)
         job.array, job.index, job.submitter = known.array, known.index, known.owner
         job.guest = self._is_guest(number)
-        job.state = JobState.QUARANTINED
         job.starts = self._starts_of(number)
         if not job.array:
             job.waits_for = [(each.condition, each.job) for each in known.request.after if self._is_to_come(each)]
         job.bind(known.request, ledger.states, ledger.changes)
         problem = next(each.problem for each in self.damaged if each.job == number)
-        job.why = f"its record is damaged: {problem}"
+        job.restore(Quarantined(f"its record is damaged: {problem}"))
         return job
 
     def _is_to_come(self, dependency: Dependency) -> bool:

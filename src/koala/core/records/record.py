@@ -16,15 +16,15 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from koala.core.state.encoded import Time, sparse
-from koala.core.state.job import Job
+from koala.core.encoded import Time, sparse
+from koala.core.life.job import Job
 from koala.model.messages import EndedJob
 from koala.model.request import JobId, SiteName
 
 # The keys of the two queues.
 HIGH, LOW = "high", "low"
 # The format of the records; those of another one are refused.
-FORMAT = 1
+FORMAT = 2
 # How many elements of an array share one record of how they ended.
 ELEMENTS_IN_BLOCK = 1_000
 # The number of a job has no more digits.
@@ -104,10 +104,11 @@ class SchedulerRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
 
 # What of a job, of its places and of its run stands in other records.
-_ELSEWHERE_OF_JOB = frozenset({"placement", "checkpoint_runs", "went_on_from", "spawned"})
+_ELSEWHERE_OF_JOB = frozenset({"checkpoint_runs", "went_on_from", "spawned"})
 _ELSEWHERE_OF_ELEMENTS = frozenset({"not_done"})
-_ELSEWHERE_OF_PLACES = frozenset({"spots", "places", "needs", "run"})
-_ELSEWHERE_OF_RUN = frozenset({"sent", "unmeasured", "workspaces", "collected"})
+_ELSEWHERE_OF_PLACES = frozenset({"spots", "places", "needs"})
+_OF_RUN = ("collected", "sent", "unmeasured", "workspaces")
+_ELSEWHERE_OF_PHASE = frozenset({*_OF_RUN, "placement"})
 
 _encode = msgspec.json.Encoder().encode
 
@@ -133,10 +134,10 @@ def job_fields(job: Job) -> dict[str, Any]:
     found: dict[str, Any] = sparse(job, _ELSEWHERE_OF_JOB)
     if job.unfolds is not None:
         found["unfolds"] = sparse(job.unfolds, _ELSEWHERE_OF_ELEMENTS)
+    found["state"] = job.state
+    found["phase"] = phase = sparse(job.phase, _ELSEWHERE_OF_PHASE)
     if job.placement is not None:
-        found["placement"] = sparse(job.placement, _ELSEWHERE_OF_PLACES)
-        if job.placement.run is not None:
-            found["placement"]["run"] = sparse(job.placement.run, _ELSEWHERE_OF_RUN)
+        phase["placement"] = sparse(job.placement, _ELSEWHERE_OF_PLACES)
     return found
 
 
@@ -157,10 +158,7 @@ def places_fields(job: Job) -> dict[str, Any]:
 
 def run_fields(job: Job) -> dict[str, Any]:
     """Return what the record of its run holds: empty where no component has sent, left or made anything."""
-    if job.placement is None or job.placement.run is None:
-        return {}
-    run = job.placement.run
-    return {name: value for name in sorted(_ELSEWHERE_OF_RUN) if (value := getattr(run, name))}
+    return {name: value for name in _OF_RUN if (value := getattr(job.phase, name, None))}
 
 
 def elements_fields(job: Job, block: int) -> dict[int, str]:
@@ -181,14 +179,14 @@ def joined(
     for name in ("checkpoint_runs", "went_on_from", "spawned"):
         if name in places:
             job[name] = places[name]
-    placement = job.get("placement")
+    phase = job["phase"]
+    phase.update(run)
+    placement = phase.get("placement")
     if placement is not None:
         placement["places"] = places["places"]
         placement["spots"] = ((), [size for _, size in places["places"]], places.get("tasks", ()))
         if "needs" in places:
             placement["needs"] = places["needs"]
-        if "run" in placement:
-            placement["run"].update(run)
     return job
 
 

@@ -8,6 +8,8 @@ from functools import cached_property
 
 import msgspec
 
+from koala.core.encoded import INFINITY, sparse
+from koala.core.life.job import Job
 from koala.core.records.record import (
     ELEMENTS_IN_BLOCK,
     FORMAT,
@@ -24,8 +26,6 @@ from koala.core.records.record import (
     run_fields,
     transfer_key,
 )
-from koala.core.state.encoded import INFINITY, sparse
-from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
 from koala.core.state.network.forecasts import LinkForecasts
 from koala.model.grid import Grid

@@ -14,8 +14,8 @@ from bisect import bisect_right
 from collections.abc import Hashable, Iterable
 from itertools import accumulate
 
-from koala.core.state.encoded import INFINITY
-from koala.core.state.job import ComponentClaim
+from koala.core.encoded import INFINITY
+from koala.core.life.component import ComponentClaim
 
 # So long what is due is expected at any moment: kills and answers take a while.
 GRACE_S = 60.0

@@ -12,7 +12,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import field
 from typing import TypeVar
 
-from koala.core.state.encoded import encoded
+from koala.core.encoded import encoded
 from koala.model.request import JobId
 
 T = TypeVar("T")

@@ -5,8 +5,9 @@ Where the bytes are, and whether they are whole, only those know who bring them.
 
 from __future__ import annotations
 
-from koala.core.lifecycle import JobState
-from koala.core.state.job import ComponentClaim, ComponentPhase, Job
+from koala.core.life.component import ComponentClaim, ComponentPhase
+from koala.core.life.job import Job
+from koala.core.life.states import JobState
 from koala.core.state.ledger import Ledger
 from koala.model.api import CheckpointInfo, SavedCheckpointInfo
 from koala.model.checkpoint import CheckpointSource

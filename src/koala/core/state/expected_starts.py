@@ -13,9 +13,9 @@ from collections.abc import Callable, Hashable, Iterable, Sequence
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
+from koala.core.encoded import INFINITY
+from koala.core.life.job import Job
 from koala.core.state.availability import Availability, Hold
-from koala.core.state.encoded import INFINITY
-from koala.core.state.job import Job
 from koala.core.state.ledger import Ledger
 from koala.core.state.nodes.future_nodes import FutureNodes
 from koala.core.state.nodes.left_by_plans import tasks_by_site

@@ -9,18 +9,19 @@ from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
-from koala.core.lifecycle import ENDED, JobState, StateCounts
-from koala.core.state.changes import Changes
-from koala.core.state.encoded import INFINITY
+from koala.core.changes import Changes
+from koala.core.encoded import INFINITY
+from koala.core.life.component import ComponentClaim, ComponentPhase
+from koala.core.life.job import Job
+from koala.core.life.states import ENDED, JobState, StateCounts
 from koala.core.state.follow_ups import FollowUps, Work
-from koala.core.state.job import ComponentClaim, ComponentPhase, Job
 from koala.core.state.network.forecasts import LinkForecasts
 from koala.core.state.network.link_use import LinkUse
 from koala.core.state.network.transfers import Transfers
 from koala.core.state.queues.claiming import ClaimingQueue
 from koala.core.state.queues.placement import PlacementQueue
 from koala.core.state.sites import Sites
-from koala.core.state.timers import Alarm, Timers
+from koala.core.timers import Alarm, Timers
 from koala.model.facts import Adds, AnyFact, AnyStoryFact, SiteDistrusted
 from koala.model.grid import Estimates, Grid
 from koala.model.messages import AnyCommand, EndedJob, JobOutcome, Token
@@ -304,7 +305,7 @@ class Ledger:
         queue = self.high if job.high else self.low
         if job.id in queue.resting:
             return 0
-        return self.scans_so_far(queue) - job.entered_scan
+        return self.scans_so_far(queue) - job.waiting.entered_scan
 
     def enqueue(self, job: Job, *, tried: bool, rest_s: float = 0.0) -> None:
         """Put the job at the tail of its placement queue, after a rest of ``rest_s``; ``tried`` says that it has just
@@ -371,7 +372,7 @@ class Ledger:
     def drop_plan(self, job: Job) -> None:
         """The job waits no more, or nobody knows until when: others may have what was kept for it."""
         if self.planned.pop(job.id, None) is not None:
-            job.plan = None
+            job.waiting.plan = None
             job.changed()
             self.queue_of(job).move(job)
             self.try_everybody()
@@ -398,9 +399,10 @@ class Ledger:
         self._join(queue, job, tried=False)
 
     def _join(self, queue: PlacementQueue, job: Job, *, tried: bool) -> None:
-        job.entered_scan = self.scans_so_far(queue)
+        waiting = job.waiting
+        waiting.entered_scan = self.scans_so_far(queue)
         limit = self.placement_tries_max(job)
-        exhausted = None if limit is None else job.entered_scan + max(1, limit - tried)
+        exhausted = None if limit is None else waiting.entered_scan + max(1, limit - tried)
         queue.push(job, exhausted_at_scan=exhausted, untried=not tried)
 
     def places(self, spots: Spots) -> tuple[tuple[SiteName, int], ...]:

@@ -11,9 +11,9 @@ from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
+from koala.core.encoded import INFINITY
+from koala.core.life.job import Job
 from koala.core.state.availability import Availability
-from koala.core.state.encoded import INFINITY
-from koala.core.state.job import Job
 from koala.core.state.nodes.future_nodes import FutureNodes
 from koala.core.state.nodes.left_by_plans import NodesLeftByPlans
 from koala.policies import PolicyError

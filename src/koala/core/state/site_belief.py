@@ -6,10 +6,10 @@ import enum
 from collections.abc import Mapping
 from dataclasses import field
 
+from koala.core.encoded import Time, encoded
+from koala.core.life.component import ComponentClaim
 from koala.core.state.blame import SiteRecord
-from koala.core.state.encoded import Time, encoded
-from koala.core.state.job import ComponentClaim
-from koala.core.state.timers import Timer
+from koala.core.timers import Timer
 from koala.model.grid import Site
 from koala.model.messages import Token
 from koala.model.nodes import NamedNode, NodeClass, NodePool

@@ -11,12 +11,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from koala.core.changes import Changes
+from koala.core.encoded import INFINITY
+from koala.core.life.component import ComponentClaim
+from koala.core.life.job import Job
+from koala.core.life.places import JobPlaces
+from koala.core.life.waiting import Seen
 from koala.core.state.availability import CLOSED, Availability
 from koala.core.state.blame import SiteRecord
-from koala.core.state.changes import Changes
-from koala.core.state.encoded import INFINITY
 from koala.core.state.follow_ups import FollowUps, Work
-from koala.core.state.job import ComponentClaim, Job, JobPlaces, Seen
 from koala.core.state.nodes.future_nodes import FutureNodes
 from koala.core.state.nodes.pools import BelievedPools
 from koala.core.state.site_belief import SiteBelief, Trust
@@ -470,7 +473,7 @@ class Sites:
     def redeem(self, component: int, index: int, processors: int, job: Job) -> None:
         """A promise or an earmark is about to become a claim, which brings the view up to date: until then nobody
         else may think that the processors are idle."""
-        if component in job.placed.earmarks:
+        if component in job.earmarks:
             self._drop_earmark(component, processors, job)
         else:
             self.sites[index].promised -= processors
@@ -526,7 +529,8 @@ class Sites:
         site = self.sites[index]
         site.promised -= processors
         job.changed()
-        job.placed.earmarks = {**job.placed.earmarks, component: index}
+        phase = job.awaiting_claims
+        phase.earmarks = {**phase.earmarks, component: index}
         site.waiters[job.id] = site.waiters.get(job.id, 0) + processors
         site.earmarked += processors
         self.refresh(index)
@@ -536,7 +540,7 @@ class Sites:
         self.refresh(self._drop_earmark(component, processors, job))
 
     def _drop_earmark(self, component: int, processors: int, job: Job) -> int:
-        index = job.placed.earmarks.pop(component)
+        index = job.earmarks.pop(component)
         site = self.sites[index]
         job.changed()
         self._changes.sites[index] = None
@@ -593,9 +597,7 @@ class Sites:
 
     def earmark_is_free(self, index: int, job: Job) -> bool:
         """Whether what was being freed here for the job is free by now, for one of its components at least."""
-        smallest = min(
-            job.placed.spots.sizes[component] for component, site in job.placed.earmarks.items() if site == index
-        )
+        smallest = min(job.placed.spots.sizes[component] for component, site in job.earmarks.items() if site == index)
         return self.claimable(index, job) >= smallest
 
 
@@ -605,5 +607,5 @@ def _own_promise(job: Job, index: int) -> int:
     return sum(
         placed.spots.sizes[component]
         for component, site in enumerate(placed.spots.sites)
-        if site == index and placed.claims[component] is None and component not in placed.earmarks
+        if site == index and placed.claims[component] is None and component not in job.earmarks
     )

@@ -12,12 +12,14 @@ from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from koala.core.ending import JobEnding
-from koala.core.lifecycle import JobState
+from koala.core.life.component import ComponentPhase
+from koala.core.life.job import Job
+from koala.core.life.running import Running
+from koala.core.life.states import JobState
 from koala.core.placement import JobPlacing
 from koala.core.running import JobRunning
 from koala.core.state.availability import expected_at
 from koala.core.state.follow_ups import Work
-from koala.core.state.job import ComponentPhase, Job
 from koala.core.state.ledger import Ledger
 from koala.mapping.result import NoPlace
 from koala.model.facts import SpawnBegan, TasksSpawned
@@ -76,13 +78,13 @@ class JobSpawning:
         placed = job.placed
         first = len(placed.claims)
         self._hold(job, [*job.spawned, event.tasks], request, demand, _joined(placed.spots, spots))
-        run = job.run
+        run = job.running
         run.joining = len(spots.sites)
         run.outstanding += run.joining
         ledger.facts.append(TasksSpawned(job=job.id, tasks=names, places=job.places[first:]))
         for component in range(first, len(placed.claims)):
             self.running.start_component(job, component)
-        placed.deadline = ledger.now + ledger.parameters.barrier_timeout_s
+        run.deadline = ledger.now + ledger.parameters.barrier_timeout_s
         job.stop_timer()
         self.running.look_after_later(job)
 
@@ -153,17 +155,16 @@ class JobSpawning:
     def _withdraw(self, job: Job, reason: str) -> None:
         """The tasks that were spawned last never begin; what was claimed for them is given back."""
         ledger, names = self.ledger, job.spawned[-1].names
-        placed = job.placed
+        placed, run = job.placed, job.running
         kept = len(placed.claims) - job.joining
         for claim in placed.claims[kept:]:
             if claim is not None:
-                if claim.phase < ComponentPhase.READY and ledger.now >= placed.deadline:
+                if claim.phase < ComponentPhase.READY and ledger.now >= run.deadline:
                     self.running.exclusions.allow_all(job, claim)
                 placed.ready -= claim.phase is ComponentPhase.READY
                 claim.given_up = True
                 claim.changed()
                 self.ending.abort(claim)
-        run = job.run
         run.outstanding = sum(claim is not None for claim in placed.claims[:kept])
         left = job.spawned[:-1]
         request = with_spawned(job.described, left) if left else job.described
@@ -176,14 +177,14 @@ class JobSpawning:
     def _refuse(self, job: Job, names: tuple[str, ...], reason: str) -> None:
         """The job does not have these tasks, and why."""
         self.ledger.facts.append(TasksSpawned(job=job.id, tasks=names, reason=reason))
-        if job.placement is not None and job.placement.run is not None:
-            job.placement.run.spawn_refused = names, reason
+        if isinstance(job.phase, Running):
+            job.phase.spawn_refused = names, reason
 
 
 def refused_last(job: Job, tasks: SpawnedTasks) -> str:
     """Why the job does not have these tasks, which were asked for last."""
-    run = None if job.placement is None else job.placement.run
-    if run is None or run.spawn_refused is None or run.spawn_refused[0] != tasks.names:
+    run = job.phase
+    if not isinstance(run, Running) or run.spawn_refused is None or run.spawn_refused[0] != tasks.names:
         return f"it is {job.state} by now"
     return run.spawn_refused[1]
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from fastapi import Body, Query, Request, Response
 from fastapi.openapi.models import Example
 
-from koala.core.lifecycle import JobState
+from koala.core.life.states import JobState
 from koala.daemon.api.callers import Who, caller_of
 from koala.daemon.api.errors import declared
 from koala.daemon.api.listeners import listener_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from koala.core.lifecycle import JobState
+from koala.core.life.states import JobState
 from koala.words.standing import MEANING
 
 # A term of the glossary of the documentation, as a part of an address, and what it means to who sees a page.

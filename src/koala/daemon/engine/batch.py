@@ -13,8 +13,10 @@ import msgspec
 
 from koala import files
 from koala.core import HandlingError, Scheduler
-from koala.core.lifecycle import JobState
-from koala.core.state.job import ComponentClaim, ComponentPhase
+from koala.core.life.collecting import Collecting
+from koala.core.life.component import ComponentClaim, ComponentPhase
+from koala.core.life.running import Running
+from koala.core.life.states import JobState
 from koala.core.state.ledger import Ledger
 from koala.core.state.site_belief import SiteBelief
 from koala.daemon.engine.inbox import InboxItem
@@ -260,10 +262,10 @@ def is_news(event: AnyEvent, ledger: Ledger) -> bool:
             return claim is not None and not claim.given_up and _is_newer(event, claim)
         case OutputsCollected():
             job = ledger.jobs.get(event.job)
-            if job is None or job.state is not JobState.COLLECTING:
+            if job is None or not isinstance(job.phase, Collecting):
                 return False
-            part = next((part for part, token in job.run.workspaces.items() if token == event.token), None)
-            return part is not None and part not in job.run.collected
+            part = next((part for part, token in job.phase.workspaces.items() if token == event.token), None)
+            return part is not None and part not in job.phase.collected
         case TransferEnded():
             transfer = ledger.transfers.by_id.get(event.transfer)
             return transfer is not None and not transfer.done
@@ -297,9 +299,9 @@ def _installed(nodes: Iterable[NodeClass]) -> Counter[tuple[NodeSize, tuple[str,
 
 def _is_newer(event: TrafficMeasured, claim: ComponentClaim) -> bool:
     """Whether a report says what is not known yet."""
-    if claim.job.started_at is None:
+    run = claim.job.phase
+    if not isinstance(run, Running):
         return False
-    run = claim.job.run
     known = run.sent.get(claim.component)
     if event.reason:
         return known is None and run.unmeasured.get(claim.component) != event.reason

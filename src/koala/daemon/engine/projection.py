@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 from koala.core import Scheduler
-from koala.core.lifecycle import JobState
+from koala.core.life.job import Job
+from koala.core.life.states import JobState
 from koala.core.standing import element_counts
-from koala.core.state.job import Job
 from koala.daemon.live_rows import Draft
 from koala.model.facts import (
     ElementMade,

@@ -13,9 +13,10 @@ import msgspec
 
 from koala import files
 from koala.core import DamagedRecord, Kind, KnownJob, Record, Scheduler
-from koala.core.lifecycle import ENDED, JobState
+from koala.core.life.component import ComponentClaim
+from koala.core.life.job import Job
+from koala.core.life.states import ENDED, JobState
 from koala.core.records.record import OF_JOBS, job_of_key
-from koala.core.state.job import ComponentClaim, Job
 from koala.core.state.ledger import Ledger
 from koala.daemon.engine.outbox import Outbox
 from koala.daemon.live_rows import LiveRows

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from koala.core.lifecycle import JobState
+from koala.core.life.states import JobState
 from koala.core.tasks.spawning import refused_last
 from koala.daemon.engine.loop import Engine
 from koala.daemon.offload import query

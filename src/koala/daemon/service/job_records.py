@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from koala.core.lifecycle import JobState
+from koala.core.life.states import JobState
 from koala.daemon.engine.loop import Engine
 from koala.daemon.offload import query
 from koala.daemon.service.answers import job_summary

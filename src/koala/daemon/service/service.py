@@ -15,7 +15,7 @@ from typing import Literal, cast
 import msgspec
 
 from koala.core.holding import KeptBack, never_to_come, never_to_come_in, would_keep_back
-from koala.core.lifecycle import JobState
+from koala.core.life.states import JobState
 from koala.daemon.engine.loop import Engine
 from koala.daemon.offload import offload, query
 from koala.daemon.service.answers import (

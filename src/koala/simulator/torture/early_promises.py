@@ -7,8 +7,8 @@ from collections import deque
 from collections.abc import Callable
 
 from koala.core import Scheduler
-from koala.core.lifecycle import JobState
-from koala.core.state.encoded import INFINITY
+from koala.core.encoded import INFINITY
+from koala.core.life.states import JobState
 from koala.model.messages import AnyEvent
 from koala.model.request import JobId
 from koala.policies.interface import staging_s
@@ -50,9 +50,9 @@ class EarlyClaimPromises:
             self._is_within()
         self._holding = {}
         for job in ledger.jobs.values():
-            placement = job.placement
-            if placement is not None and placement.early_until is not None:
-                if job.state not in _BEFORE_BARRIER or event.at > placement.early_until + LITTLE_S:
+            until = job.early_until
+            if until is not None:
+                if job.state not in _BEFORE_BARRIER or event.at > until + LITTLE_S:
                     self._fail(GIVEN_BACK, f"job {job.id} is {job.state} and was to give all back")
                 self._holding[job.id] = sum(claim.processors for claim in job.claims if not claim.aborting)
 

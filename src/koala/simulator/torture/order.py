@@ -14,9 +14,9 @@ from collections.abc import Callable, Mapping, Sequence
 import msgspec
 
 from koala.core import Scheduler
-from koala.core.lifecycle import JobState
+from koala.core.life.job import Job
+from koala.core.life.states import JobState
 from koala.core.placement import MADE_AHEAD_MAX
-from koala.core.state.job import Job
 from koala.core.state.queues.placement import PlacementQueue
 from koala.model.dependency import Condition, Dependency
 from koala.model.facts import ElementMade, JobEnded, JobHeld, JobPlaced, Turn

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from koala.core import Scheduler
+from koala.core.life.job import Job
 from koala.core.preemption.places import PREEMPTED_WITHIN_S
-from koala.core.state.job import Job
 from koala.core.state.nodes.left_by_plans import tasks_by_site
 from koala.model.facts import JobEnded, JobPlaced, Preempts, Turn
 from koala.model.messages import AnyEvent, JobOutcome, ReleaseBarrier

@@ -11,8 +11,9 @@ from math import isclose
 from typing import TypeVar
 
 from koala.core import JobState, Scheduler
-from koala.core.lifecycle import GIVEN_BACK, IN_CLAIMING_QUEUE
-from koala.core.state.job import ComponentPhase, Job
+from koala.core.life.component import ComponentPhase
+from koala.core.life.job import Job
+from koala.core.life.states import GIVEN_BACK, IN_CLAIMING_QUEUE
 from koala.core.state.reservations import PlanFinder, Reservation
 from koala.model.facts import ClaimsEarly, ElementMade, JobEnded, JobPlaced, JobRequeued, Preempts, Turn
 from koala.model.grid import SchedulerParameters
@@ -330,7 +331,7 @@ def no_partial_coallocation(watch: PromiseChecker) -> None:
                 watch.fail("no partial co-allocation beyond its deadline", f"job {job.id} waits for its barrier")
         elif job.state is JobState.CLAIMING:
             assert job.start_estimate is not None
-            last = job.start_estimate + (watch.parameters.barrier_timeout_s if job.placed.earmarks else 0.0)
+            last = job.start_estimate + (watch.parameters.barrier_timeout_s if job.earmarks else 0.0)
             if now > last + MOMENT_S:
                 watch.fail("no partial co-allocation beyond its deadline", f"job {job.id} is half claimed")
 
@@ -349,11 +350,11 @@ def no_processor_leaked(watch: PromiseChecker) -> None:
             placed = job.placed
             for part, held in enumerate(placed.claims):
                 where, size = placed.at(part)
-                if held is None and part not in placed.earmarks:
+                if held is None and part not in job.earmarks:
                     promised[where] += size
-            for part, index in placed.earmarks.items():
+            for part, index in job.earmarks.items():
                 earmarked[index] += placed.spots.sizes[part]
-        elif job.placement is not None and job.placement.earmarks:
+        elif job.earmarks:
             watch.fail("no processor leaked", f"job {job.id} is {job.state} and keeps an earmark")
     for site, counted in zip(ledger.sites, zip(ours, promised, earmarked, strict=True), strict=True):
         counts = (site.ours, site.promised, site.earmarked)

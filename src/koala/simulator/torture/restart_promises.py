@@ -9,9 +9,9 @@ from typing import NamedTuple
 from koala.core import Scheduler
 from koala.core.failures.blame import NOT_FOUND
 from koala.core.failures.program import program_of
-from koala.core.lifecycle import JobState
+from koala.core.life.job import Job
+from koala.core.life.states import JobState
 from koala.core.state.blame import TRUST_LOST_WEIGHT
-from koala.core.state.job import Job
 from koala.core.state.site_belief import SiteBelief, Trust
 from koala.model.facts import JobPlaced, JobRequeued, NodesAllowed, SiteDistrusted, Turn
 from koala.model.messages import AnyEvent, ComponentEnded, ComponentReady, SiteReported, StartComponent

@@ -10,7 +10,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from koala.core import JobState, Scheduler
-from koala.core.state.job import Job
+from koala.core.life.job import Job
 from koala.core.state.network.learned_traffic import APPLICATIONS_LEARNED_MAX, LEARNED_JOBS_MAX
 from koala.core.state.network.link_use import CHANGE_SHARE, MEASURED
 from koala.model.facts import Turn

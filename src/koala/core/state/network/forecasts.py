@@ -10,6 +10,8 @@ from collections.abc import Iterable
 
 import msgspec
 
+from koala.core.changes import Changes
+from koala.core.encoded import INFINITY
 from koala.core.predictors import (
     MEASUREMENTS_MAX,
     OVERDUE_WEIGHT,
@@ -19,8 +21,6 @@ from koala.core.predictors import (
     forecast,
     transfer_weight,
 )
-from koala.core.state.changes import Changes
-from koala.core.state.encoded import INFINITY
 from koala.model.facts import LinkBelief
 from koala.policies.view import LinkRows, View
 

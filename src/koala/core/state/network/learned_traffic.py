@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import msgspec
 
-from koala.core.state.encoded import INFINITY
+from koala.core.encoded import INFINITY
 from koala.model.request import JobId
 
 # So many names are known; the one of which nothing was measured for longest is forgotten first.

@@ -3,8 +3,9 @@ once it is measured, as they do."""
 
 from __future__ import annotations
 
-from koala.core.state.encoded import NO_ITEMS
-from koala.core.state.job import Job, JobPlaces
+from koala.core.encoded import NO_ITEMS
+from koala.core.life.job import Job
+from koala.core.life.places import JobPlaces
 from koala.core.state.network.learned_traffic import LearnedTraffic
 from koala.core.state.sites import Sites
 from koala.model.network import UNLIMITED_BIT_S, bisection_factor, crossing, per_processor_bit_s
@@ -122,7 +123,7 @@ class LinkUse:
         placed = job.placed
         sizes = placed.spots.sizes
         sent_bit_s = crossed = 0.0
-        for part, (bit_s, _) in job.run.sent.items():
+        for part, (bit_s, _) in job.running.sent.items():
             sent_bit_s += bit_s
             crossed += crossing(pattern, dimensions, sizes, sum(sizes), part)
         if crossed <= 0.0:

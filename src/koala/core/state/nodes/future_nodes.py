@@ -13,8 +13,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Hashable, Mapping, Sequence
 
+from koala.core.life.job import Job
 from koala.core.state.availability import Availability, Hold, SiteProfile
-from koala.core.state.job import Job
 from koala.core.state.nodes.guaranteed_places import BYTE, GPU, KnownNodes, LooseTasks, NodesAtTime
 from koala.core.state.nodes.pools import PLAIN, BelievedPools, held_tokens, left_of
 from koala.core.state.site_belief import SiteBelief

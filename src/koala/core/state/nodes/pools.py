@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-from koala.core.state.job import Job
+from koala.core.life.job import Job
 from koala.core.state.site_belief import SiteBelief
 from koala.model.grid import Site
 from koala.model.messages import Token
@@ -92,7 +92,7 @@ class BelievedPools:
             return
         placed = job.placed
         for component, (where, size) in enumerate(zip(placed.spots.sites, placed.spots.sizes, strict=True)):
-            kept = component in placed.earmarks or self._hold_placed
+            kept = component in job.earmarks or self._hold_placed
             if where == site and placed.claims[component] is None and kept:
                 take_off(pool, job.request.shape_of(component), size)  # as much of it as is free
 

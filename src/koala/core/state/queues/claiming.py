@@ -5,8 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Iterator
 
-from koala.core.state.encoded import INFINITY
-from koala.core.state.job import Job
+from koala.core.encoded import INFINITY
+from koala.core.life.job import Job
 
 
 class ClaimingQueue:
@@ -29,15 +29,16 @@ class ClaimingQueue:
 
     def stand(self, job: Job, claim_at: float, sequence: int) -> None:
         """Enter the job at this claiming time; equal times are served in the order of the sequence."""
-        placed = job.placed
-        placed.claim_at = claim_at
-        placed.claim_sequence = sequence
+        phase = job.awaiting_claims
+        phase.claim_at = claim_at
+        phase.claim_sequence = sequence
         insort(self._entries, (claim_at, sequence, job), key=_claim_order)
         self.next_at = self._entries[0][0]
 
     def remove(self, job: Job) -> None:
         """Take the job out; without effect when it is not in the queue."""
-        place = bisect_left(self._entries, (job.placed.claim_at, job.placed.claim_sequence), key=_claim_order)
+        phase = job.awaiting_claims
+        place = bisect_left(self._entries, (phase.claim_at, phase.claim_sequence), key=_claim_order)
         if place < len(self._entries) and self._entries[place][2] is job:
             del self._entries[place]
             self.next_at = self._entries[0][0] if self._entries else INFINITY

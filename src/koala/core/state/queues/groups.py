@@ -10,8 +10,8 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from heapq import heappop, heappush, heapreplace, merge
 from typing import Any, Protocol
 
-from koala.core.state.encoded import INFINITY
-from koala.core.state.job import Job
+from koala.core.encoded import INFINITY
+from koala.core.life.job import Job
 from koala.policies.interface import Demand
 
 

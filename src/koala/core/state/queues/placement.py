@@ -15,8 +15,9 @@ from dataclasses import field
 from itertools import islice
 from typing import Any
 
-from koala.core.state.encoded import INFINITY, Time, encoded
-from koala.core.state.job import Job, Seen
+from koala.core.encoded import INFINITY, Time, encoded
+from koala.core.life.job import Job
+from koala.core.life.waiting import Seen, Waiting
 from koala.core.state.queues.groups import DemandGroup
 from koala.core.state.queues.standing import FirstCome, Turns
 from koala.core.state.sites import Sites
@@ -167,14 +168,15 @@ class PlacementQueue(_QueueLinks):
     def push(self, job: Job, *, exhausted_at_scan: int | None, untried: bool) -> None:
         """Put the job at the tail. ``untried`` says that it has not been tried on what is idle now."""
         assert job.position < 0
-        job.joined_after_scan = self.scans
+        waiting = job.waiting
+        waiting.joined_after_scan = self.scans
         if job.arrival >= 0 and (self.by_arrival or job.placed_at is None):
-            job.position = job.arrival
+            waiting.position = job.arrival
         else:
-            job.position = self.next_position
+            waiting.position = self.next_position
             self.next_position += 1
         self.untried |= untried
-        job.exhausted_at_scan = exhausted_at_scan
+        waiting.exhausted_at_scan = exhausted_at_scan
         self.stand(job)
 
     def stand(self, job: Job) -> None:
@@ -185,9 +187,10 @@ class PlacementQueue(_QueueLinks):
         self.joined += 1
         if demand.groups or not demand.steady:
             self._count_demand(demand, 1)
-        if job.exhausted_at_scan is not None:
+        waiting = job.waiting
+        if waiting.exhausted_at_scan is not None:
             self.limited += 1
-            heapq.heappush(self._limits, (job.exhausted_at_scan, job.position, job))
+            heapq.heappush(self._limits, (waiting.exhausted_at_scan, waiting.position, job))
             if len(self._limits) > 2 * self.limited + LIMITS_SLACK:
                 self._limits = [entry for entry in self._limits if _is_limit(entry)]
                 heapq.heapify(self._limits)
@@ -271,9 +274,10 @@ class PlacementQueue(_QueueLinks):
         """The job, which stands in line, leaves it."""
         group = self._leave(job)
         self.standing.leaves(job, placed=placed)
-        job.position = -1
-        if job.exhausted_at_scan is not None:
-            job.exhausted_at_scan = None
+        waiting = job.waiting
+        waiting.position = -1
+        if waiting.exhausted_at_scan is not None:
+            waiting.exhausted_at_scan = None
             self.limited -= 1
         self.size -= 1
         if group.demand.groups or not group.demand.steady:
@@ -307,11 +311,12 @@ class PlacementQueue(_QueueLinks):
 
     def last_refused(self, job: Job) -> Seen | None:
         """What the job's last try saw; None if it was never tried."""
-        if job.id in self.resting or self.scans == job.joined_after_scan:
-            return job.refused
+        waiting = job.waiting
+        if job.id in self.resting or self.scans == waiting.joined_after_scan:
+            return waiting.refused
         if self.standing.moves:
             return self.seen[-1][1]
-        return self.seen[bisect_left(self.seen, job.position, key=_position) - 1][1]
+        return self.seen[bisect_left(self.seen, waiting.position, key=_position) - 1][1]
 
     def scan_in_vain(self, sites: Sites) -> None:
         """A scan in which nobody can be placed, because no site has enough for any job here."""
@@ -328,7 +333,8 @@ def _nobody_is_asked() -> None:
 def _is_limit(entry: tuple[int, int, Job]) -> bool:
     """Whether the job still stands where it did when the limit was set."""
     exhausted_at_scan, position, job = entry
-    return job.position == position and job.exhausted_at_scan == exhausted_at_scan
+    phase = job.phase
+    return isinstance(phase, Waiting) and (phase.position, phase.exhausted_at_scan) == (position, exhausted_at_scan)
 
 
 def _position(entry: tuple[int, Seen]) -> int:

@@ -14,8 +14,8 @@ from bisect import bisect_left
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple, Protocol
 
-from koala.core.state.encoded import INFINITY
-from koala.core.state.job import Job
+from koala.core.encoded import INFINITY
+from koala.core.life.job import Job
 from koala.core.state.queues.groups import DemandGroup, EndsBy
 from koala.core.state.queues.placement import PlacementQueue
 from koala.core.state.sites import Sites

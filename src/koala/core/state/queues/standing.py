@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import field
 from typing import Any
 
-from koala.core.state.encoded import INFINITY, encoded
-from koala.core.state.job import Job
+from koala.core.encoded import INFINITY, encoded
+from koala.core.life.job import Job
 from koala.core.state.queues.groups import DemandGroup, SharedGroup
 from koala.model.request import JobId
 from koala.policies.interface import Demand

@@ -15,7 +15,7 @@ from collections.abc import Coroutine, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from koala.core.lifecycle import JobState
+from koala.core.life.states import JobState
 from koala.daemon.engine.loop import Engine
 from koala.daemon.grid_sites import GridLinks
 from koala.daemon.offload import in_own_thread, query

@@ -12,7 +12,7 @@ import contextlib
 import uuid
 from collections.abc import AsyncIterator
 
-from koala.core.lifecycle import JobState
+from koala.core.life.states import JobState
 from koala.daemon.engine.loop import Engine
 from koala.daemon.offload import query
 from koala.files.area.layout import INCOMING, replica_path

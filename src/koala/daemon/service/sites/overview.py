@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import NamedTuple
 
-from koala.core.lifecycle import ENDED, IN_CLAIMING_QUEUE, JobState
+from koala.core.life.states import ENDED, IN_CLAIMING_QUEUE, JobState
 from koala.core.state.ledger import Ledger
 from koala.core.state.queues.placement import PlacementQueue
 from koala.core.state.site_belief import Trust

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import MISSING, fields
+from typing import Any, cast
+
 import pytest
 
-from koala.core.lifecycle import (
-    ENDED,
-    IN_CLAIMING_QUEUE,
-    TRANSITIONS,
-    InvalidTransitionError,
-    JobState,
-    diagram,
-)
-from koala.core.state.job import Job
+from koala.core.life.job import Job
+from koala.core.life.phase import Phase
+from koala.core.life.phases import PHASES
+from koala.core.life.places import JobPlaces
+from koala.core.life.states import ENDED, IN_CLAIMING_QUEUE, TRANSITIONS, InvalidTransitionError, JobState, diagram
 from koala.model.request import Component, Request
+from koala.policies.interface import Spots
 from koala.words.standing import MEANING
 
 REQUEST = Request(components=(Component(processors=1),))
+PLACES = JobPlaces(Spots((0,), (1,)), (("a", 1),), 0.0)
 
 
 def reachable_from(state: JobState) -> set[JobState]:
@@ -59,17 +60,32 @@ def test_the_claiming_queue_holds_living_states_only() -> None:
     assert IN_CLAIMING_QUEUE.isdisjoint(ENDED | {JobState.WAITING, JobState.RUNNING, JobState.UNWINDING})
 
 
+def phase_of(state: JobState) -> Phase:
+    """A phase as it begins."""
+    needs = [
+        each
+        for each in fields(cast(Any, PHASES[state]))
+        if each.default is MISSING and each.default_factory is MISSING
+    ]
+    return PHASES[state](*[PLACES if each.name == "placement" else 0.0 for each in needs])
+
+
+def test_every_state_has_its_phase() -> None:
+    assert {state: phase.state for state, phase in PHASES.items()} == {state: state for state in JobState}
+
+
 @pytest.mark.parametrize("state", JobState)
 @pytest.mark.parametrize("target", JobState)
 def test_a_job_moves_by_the_table_and_in_no_other_way(state: JobState, target: JobState) -> None:
     job = Job.submitted(7, REQUEST, 0.0, 0.75)
     job.state = state
+    phase = phase_of(target)
     if target in TRANSITIONS[state]:
-        job.move(target)
+        job.become(phase)
         assert job.state is target
         return
     with pytest.raises(InvalidTransitionError, match=f"job 7 cannot go from {state} to {target}"):
-        job.move(target)
+        job.become(phase)
     assert job.state is state
 
 

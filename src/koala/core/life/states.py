@@ -7,9 +7,7 @@ from this table.
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
 
-from koala.model.messages import AnyEvent
 from koala.model.request import JobId
 
 
@@ -134,19 +132,6 @@ class InvalidTransitionError(RuntimeError):
         self.job = job
         self.state = state
         self.target = target
-
-
-class HandlingError(RuntimeError):
-    """Our own code raised while an event was handled: the core is of no use any more, and goes on from the record.
-
-    ``event`` is what was handled, ``jobs`` are those that the core was busy with (none where it was not with one).
-    """
-
-    def __init__(self, event: AnyEvent, jobs: Sequence[JobId], error: BaseException) -> None:
-        super().__init__(f"{type(event).__name__} could not be handled: {error!r}")
-        self.event = event
-        self.jobs = tuple(jobs)
-        self.error = error
 
 
 def diagram() -> str:

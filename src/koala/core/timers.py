@@ -10,7 +10,7 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Any, TypeAlias
 
-from koala.core.state.encoded import INFINITY, Time, encoded
+from koala.core.encoded import INFINITY, Time, encoded
 from koala.model.messages import Token, TransferId
 from koala.model.request import JobId
 

@@ -57,8 +57,8 @@ def encoded(cls: type[AnyClass]) -> type[AnyClass]:
     own = fields(made)
     names = tuple([each.name for each in own])
     defaults = tuple([each.default if each.default_factory is MISSING else each.default_factory() for each in own])
-    # One name more, so that there is always more than one value.
-    _FIELDS[made] = names, attrgetter(*names, "__class__"), defaults
+    # Two names more, so that there is always more than one value.
+    _FIELDS[made] = names, attrgetter(*names, "__class__", "__class__"), defaults
     return made  # type: ignore[no-any-return]
 
 
@@ -78,6 +78,11 @@ def sparse(value: Any, without: Collection[str] = ()) -> Any:
         if own.__class__ in _FIELDS:
             found[name] = sparse(own)
     return found
+
+
+def names_of(cls: type[Any]) -> frozenset[str]:
+    """Return the names of the fields of a class."""
+    return frozenset(_FIELDS[cls][0])
 
 
 def known_time(decoded: float | None) -> float:

@@ -1,0 +1,16 @@
+"""``PLACED``: a job with places of which nothing is claimed."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from koala.core.encoded import encoded
+from koala.core.life.phase import AwaitsClaims
+from koala.core.life.states import JobState
+
+
+@encoded
+class Placed(AwaitsClaims):
+    """It stands in the claiming queue, unless all can be claimed at once."""
+
+    state: ClassVar[JobState] = JobState.PLACED
