@@ -218,7 +218,7 @@ def _forget_to_leave_the_claiming_queue(monkeypatch: pytest.MonkeyPatch) -> None
     def all_claimed(self: JobRunning, job: Job) -> None:
         original(self, job)
         if job.placed.transfers:
-            self.ledger.claiming.push(job, self.ledger.now + 1e6)
+            self.ledger.claiming._entries.append((self.ledger.now + 1e6, 0, job))
 
     monkeypatch.setattr(JobRunning, "all_claimed", all_claimed)
 

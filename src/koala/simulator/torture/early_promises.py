@@ -8,7 +8,6 @@ from collections.abc import Callable
 
 from koala.core import Scheduler
 from koala.core.encoded import INFINITY
-from koala.core.life.states import JobState
 from koala.model.messages import AnyEvent
 from koala.model.request import JobId
 from koala.policies.interface import staging_s
@@ -20,7 +19,6 @@ TOLD = "a told start can be true"
 LITTLE_S = 1e-3
 # Far more than the errors of as many sums as a storm has events.
 NEAR_S = 10.0
-_BEFORE_BARRIER = (JobState.PLACED, JobState.CLAIMING, JobState.STARTING)
 
 
 class EarlyClaimPromises:
@@ -52,7 +50,7 @@ class EarlyClaimPromises:
         for job in ledger.jobs.values():
             until = job.early_until
             if until is not None:
-                if job.state not in _BEFORE_BARRIER or event.at > until + LITTLE_S:
+                if event.at > until + LITTLE_S:
                     self._fail(GIVEN_BACK, f"job {job.id} is {job.state} and was to give all back")
                 self._holding[job.id] = sum(claim.processors for claim in job.claims if not claim.aborting)
 
