@@ -58,7 +58,10 @@ def test_a_restart_goes_on_from_the_records_of_what_lives_and_of_nothing_else(ro
     [
         ("UPDATE records SET body = '{' WHERE kind = 'job' AND key = '1'", "it cannot be read"),
         ("DELETE FROM records WHERE kind = 'job' AND key = '1'", "there is no record of its job 1"),
-        ("UPDATE records SET body = replace(body, '\"run\":', '\"ran\":') WHERE key = '1'", "and has no run"),
+        (
+            "UPDATE records SET body = replace(body, '\"started_at\":', '\"begun_at\":') WHERE key = '1'",
+            "it is running, and has begun_at",
+        ),
         ("UPDATE records SET body = '[]' WHERE kind = 'claim' AND key = '1.1'", "it cannot be read"),
         ("UPDATE jobs SET state = 'held' WHERE id = 1", "and shown as held"),
     ],
