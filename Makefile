@@ -19,9 +19,10 @@ $(VENV)/base: pyproject.toml requirements/base.txt
 	$(PIP) --editable '.[mpi]'
 	touch $@
 
-# What tests, lint, docs and benchmarks need on top.
-$(VENV)/dev: $(VENV)/base requirements/dev.txt
+# What tests, lint, docs and benchmarks need on top, and the papers' experiments.
+$(VENV)/dev: $(VENV)/base requirements/dev.txt papers/pyproject.toml
 	$(PIP) --requirement requirements/dev.txt
+	$(PIP) --constraint requirements/dev.txt --editable ./papers
 	touch $@
 
 # torch is large: only CI, which sets the variable CI, installs it. Elsewhere its tests are skipped.
@@ -54,6 +55,7 @@ style: $(VENV)/dev
 
 layers: $(VENV)/dev
 	$(BIN)/lint-imports
+	$(BIN)/lint-imports --config papers/pyproject.toml
 
 pages: $(VENV)/dev
 	$(BIN)/mkdocs build --strict --quiet

@@ -29,10 +29,12 @@ from rich.console import Console
 from rich.table import Table
 
 from koala.client import Client
-from koala.experiments.live2006.lab import LabSize, live_grid
 from koala.lab import LabError
 from koala.model import network
+from koala.study.live import LabSize, live_grid
 
+# Every job starts at once where it has room.
+SCHEDULER = {"plan_depth": 0, "preemption": "claiming-only"}
 SITES = ("alpha", "beta", "gamma")
 LINKS = tuple(combinations(SITES, 2))
 # What of a link's rate is left when headers are taken off: the data in a packet, by its bytes on the link.
@@ -243,7 +245,7 @@ def measure(options: argparse.Namespace, console: Console) -> list[Shared]:
     room = PROCESSORS * JOBS_MAX
     size = LabSize(1, room, room, options.first_port, options.rate_mbit_s, options.delay_ms)
     found: list[Shared] = []
-    with live_grid(size) as live, Client(live.server) as client:
+    with live_grid(size, SCHEDULER) as live, Client(live.server) as client:
         for work_ms in options.work_ms:
             alone: dict[tuple[str, ...], Alone] = {}
             for sites in (TWO, THREE):

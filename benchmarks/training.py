@@ -24,10 +24,12 @@ from rich.console import Console
 from rich.table import Table
 
 from koala.client import Client
-from koala.experiments.live2006.lab import LabSize, LiveGrid, live_grid
 from koala.lab import LabError
 from koala.lab.plan import WIDE_AREA_DEVICE
+from koala.study.live import LabSize, LiveGrid, live_grid
 
+# Every job starts at once where it has room.
+SCHEDULER = {"plan_depth": 0, "preemption": "claiming-only"}
 SITES = ("alpha", "beta", "gamma")
 STEPS_MAX = 5_000
 WAIT_S = 900.0
@@ -184,7 +186,7 @@ def measure(options: argparse.Namespace, console: Console) -> list[Training]:
         1, options.processors, options.processors, options.first_port, options.rate_mbit_s, options.delay_ms
     )
     trainings: list[Training] = []
-    with live_grid(size) as live, Client(live.server) as client:
+    with live_grid(size, SCHEDULER) as live, Client(live.server) as client:
         for number in range(options.runs):
             for inner_steps in options.inner_steps:
                 found = train(live, client, options, inner_steps)

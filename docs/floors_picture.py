@@ -12,7 +12,7 @@ WIDTH, FLOOR_HEIGHT, MARGIN, GAP = 1000, 66, 16, 12
 
 ROOMS = {
     "cli": "the koala command, a file or folder a verb",
-    "experiments": "the studies of the papers, and the frame that runs them",
+    "study": "the frame of studies: runs, statistics, verdicts, report; replay",
     "simulator": "driver one: virtual time, simulated world",
     "daemon": "driver two: wall time, real sites, API",
     "lab": "real batch systems on one machine",

@@ -1,6 +1,7 @@
 """The reference of the Python library, from the docstrings of its public names.
 
-Public is what ``__all__`` of a module in ``MODULES`` lists. The examples in the docstrings run as tests.
+Public is what ``__all__`` of a module in ``MODULES`` or ``FURTHER`` lists. Names in ``MODULES`` have examples in
+their docstrings, which run as tests; those in ``FURTHER`` are listed with the first sentence of theirs.
 """
 
 from __future__ import annotations
@@ -15,7 +16,15 @@ from typing import Any, ForwardRef
 
 import msgspec
 
-MODULES = ("koala.simulator", "koala.policies", "koala.experiments.study", "koala")
+MODULES = ("koala.simulator", "koala.policies", "koala.study", "koala")
+FURTHER = (
+    "koala.study.replay",
+    "koala.study.live",
+    "koala.lab",
+    "koala.mapping",
+    "koala.descriptions",
+    "koala.cli.verbs",
+)
 # Made by Koala alone: how is of no interest to others.
 NOT_CONSTRUCTED = {"Result", "Study"}
 # Classes whose methods are for others than their users: those of an experiment, and those that Client has as well.
@@ -27,7 +36,7 @@ _EXAMPLE = re.compile(r"^>>> .*?(?=\n\n|\Z)", re.DOTALL | re.MULTILINE)
 
 def reference() -> str:
     """All modules, one after the other."""
-    return "\n\n".join(_module(name) for name in MODULES)
+    return "\n\n".join([*map(_module, MODULES), *map(_listed, FURTHER)])
 
 
 def public_names(module: str) -> list[str]:
@@ -54,11 +63,39 @@ def _module(name: str) -> str:
     parts = [f"## {name}", prose(found)]
     for each in public_names(name):
         value = getattr(found, each)
+        if is_constant(each):
+            parts += [f"### {each}", _code(f"{each}: {type(value).__name__} = {_short(value)}")]
+            continue
         parts += [f"### {each}", _code(_head(each, value)), prose(value)]
         if inspect.isclass(value):
             for member, what in members(value):
                 parts += [_code(_member_head(each, member, what)), prose(what)]
     return "\n\n".join(part for part in parts if part)
+
+
+def is_constant(name: str) -> bool:
+    """True if the name is that of a value, which has no docstring."""
+    return name.isupper()
+
+
+def _listed(name: str) -> str:
+    """A module whose names are listed."""
+    found = importlib.import_module(name)
+    rows = [f"| `{each}` | {_in_a_line(each, getattr(found, each))} |" for each in public_names(name)]
+    return "\n".join([f"## {name}", "", prose(found), "", "| name | what it is |", "|---|---|", *rows])
+
+
+def _in_a_line(name: str, value: Any) -> str:
+    if is_constant(name):
+        return f"`{_short(value)}`"
+    if not inspect.isroutine(value) and not inspect.isclass(value):
+        return "a type for fields of descriptions"
+    return prose(value).partition("\n\n")[0].replace("\n", " ").replace("|", "\\|")
+
+
+def _short(value: Any) -> str:
+    text = f'"{value}"' if isinstance(value, str) else repr(value)
+    return text if len(text) <= LINE_CHARACTERS_MAX else "..."
 
 
 def prose(documented: Any) -> str:

@@ -15,7 +15,7 @@ import click
 import msgspec
 from reference_words import LIMITS, RSL_MEANING, SBATCH_MEANING
 
-from koala.cli import VERBS, koala
+from koala.cli import ELSEWHERE, VERBS, koala
 from koala.core.life.states import ENDED, TRANSITIONS
 from koala.descriptions.rsl import reader as rsl
 from koala.descriptions.sbatch import options as sbatch_options
@@ -49,10 +49,13 @@ def _worded(names: Iterable[str], words: Mapping[str, str]) -> list[tuple[str, s
 def verbs() -> str:
     """The help of every verb, as the terminal shows it."""
     parts = []
-    for verb in sorted(VERBS):
+    for verb in sorted([*VERBS, *ELSEWHERE]):
         command = koala.get_command(click.Context(koala), verb)
         assert command is not None
-        parts.append(f"## koala {verb}\n\n{_help(command, f'koala {verb}')}")
+        parts.append(f"## koala {verb}")
+        if verb in ELSEWHERE:
+            parts.append(f"Comes with the distribution `{ELSEWHERE[verb][0]}`.")
+        parts.append(_help(command, f"koala {verb}"))
         if isinstance(command, click.Group):
             for name, below in sorted(command.commands.items()):
                 parts.append(f"### koala {verb} {name}\n\n{_help(below, f'koala {verb} {name}')}")

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).resolve().parent.parent
 
 # What --help has no business loading; a verb loads what it needs when it is called.
@@ -37,8 +39,12 @@ def loaded_after(code: str) -> set[str]:
     return set(json.loads(done.stdout.splitlines()[-1]))
 
 
-def test_every_room_imports_only_from_the_floors_below_it() -> None:
-    done = run_python("import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports(no_cache=True))")
+@pytest.mark.parametrize("contracts", ["pyproject.toml", "papers/pyproject.toml"])
+def test_every_room_imports_only_from_the_floors_below_it_and_the_papers_what_is_public(contracts: str) -> None:
+    done = run_python(
+        "import sys; from importlinter.cli import lint_imports; "
+        f"sys.exit(lint_imports(config_filename={contracts!r}, no_cache=True))"
+    )
     assert done.returncode == 0, done.stdout + done.stderr
 
 

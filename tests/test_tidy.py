@@ -110,7 +110,7 @@ TEXT_SUFFIXES = {".py", ".md", ".toml", ".txt", ".yaml", ".yml", ".cfg", ".ini",
 
 @dataclass(frozen=True)
 class Module:
-    """A module as the rules see it: its name below the package, and what stands in it."""
+    """A module as the rules see it: its name below its package, and what stands in it."""
 
     name: str
     text: str
@@ -145,8 +145,9 @@ class Module:
 
 
 MODULES = [
-    Module(path.relative_to(PACKAGE).as_posix(), path.read_text(encoding="utf-8"))
-    for path in sorted(PACKAGE.rglob("*.py"))
+    Module(prefix + path.relative_to(package).as_posix(), path.read_text(encoding="utf-8"))
+    for prefix, package in (("", PACKAGE), ("papers/", ROOT / "papers" / "src" / "koala_papers"))
+    for path in sorted(package.rglob("*.py"))
 ]
 
 
@@ -411,7 +412,7 @@ def test_every_third_party_import_is_declared() -> None:
     declared = {re.split(r"[^A-Za-z0-9_.-]", requirement)[0].lower() for requirement in wanted}
     for module in MODULES:
         for package, line in module.imports:
-            if package == "koala" or package in sys.stdlib_module_names:
+            if package in ("koala", "koala_papers") or package in sys.stdlib_module_names:
                 continue
             assert DISTRIBUTION_OF.get(package, package) in declared, (
                 f"{module.name}:{line}: {package} is not among the dependencies of pyproject.toml; declare it"

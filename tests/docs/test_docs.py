@@ -210,10 +210,10 @@ def test_every_page_is_in_the_navigation() -> None:
 
 
 def test_every_verb_and_every_exit_code_is_in_the_reference() -> None:
-    from koala.cli import VERBS, errors
+    from koala.cli import ELSEWHERE, VERBS, errors
 
     text = (DOCS / "reference" / "cli.md").read_text(encoding="utf-8")
-    for verb in VERBS:
+    for verb in (*VERBS, *ELSEWHERE):
         assert f"## koala {verb}\n" in text
     for code in (0, *(value for name, value in vars(errors).items() if name.startswith("EXIT_"))):
         assert f"| {code} |" in text

@@ -24,7 +24,12 @@ try:
 finally:
     sys.path.remove(str(DOCS))
 
-PUBLIC = [(module, name) for module in python_reference.MODULES for name in python_reference.public_names(module)]
+PUBLIC = [
+    (module, name)
+    for module in python_reference.MODULES
+    for name in python_reference.public_names(module)
+    if not python_reference.is_constant(name)
+]
 # What a class has beside its docstring of its own: methods, which may have examples too.
 FINDER = doctest.DocTestFinder(exclude_empty=True)
 

@@ -11,10 +11,10 @@ from typing import Annotated, Any
 
 import msgspec
 
-from koala.experiments.frame.claims import above, judge
-from koala.experiments.frame.experiment import Conclusion, Experiment, FinishedUnit, Parameters, Unit
-from koala.experiments.frame.figures import ReportFigure, Series, bars, lines, style_of
-from koala.experiments.frame.statistics import mean_interval
+from koala.study.frame.claims import above, judge
+from koala.study.frame.experiment import Conclusion, Experiment, FinishedUnit, Parameters, Unit
+from koala.study.frame.figures import ReportFigure, Series, bars, lines, style_of
+from koala.study.frame.statistics import mean_interval
 
 
 class SampleParameters(Parameters, frozen=True, kw_only=True):
@@ -30,6 +30,7 @@ class Sample(Experiment[SampleParameters]):
     """Doubles numbers. ``work["do"]`` makes a unit misbehave; each unit that is computed leaves a mark."""
 
     name = "sample"
+    verb = "koala experiment run"
     title = "A <sample> & more"
     question = "Is twice a number more than the number?"
     method = ("Multiply.",)
@@ -78,6 +79,18 @@ class Sample(Experiment[SampleParameters]):
             judge("S2", "It is above <a million>.", [above("value & more", interval, 1e6)]),
         ]
         return Conclusion({"values": values}, claims, figures, ["Nothing was void."])
+
+
+class Compiled(Sample):
+    """Runs a compiled kernel instead."""
+
+    name = "compiled"
+
+    def run(self, unit: Unit) -> dict[str, Any]:
+        from koala.simulator import MiniGrid, mini_grid_workload, run_mini_grid
+
+        jobs = mini_grid_workload(jobs_per_cluster=100, seed=unit.work["seed"])
+        return {"end_s": float(run_mini_grid(jobs, MiniGrid.star(), "B1").end_s.max())}
 
 
 class AdvisedError(ValueError):

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import gc
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from koala.cli.errors import ReportedGroup
+from koala.cli.errors import ReportedGroup, UserError
 from koala.version import __version__
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 # After so many new objects Python looks for garbage, from the start of a command or a daemon to its end. What is
 # imported makes a few hundred thousand objects that stay: with the 700 of Python 3.11, a twelfth of the start of a
@@ -38,11 +41,6 @@ VERBS: dict[str, tuple[str, str, str]] = {
         "List, show and copy the files that ship with Koala: grids, workloads, jobs.",
     ),
     "events": ("koala.cli.events", "events", "Print the journal: every event and every command, in order."),
-    "experiment": (
-        "koala.cli.experiment.command",
-        "experiment",
-        "Run the experiments of the papers again, with their claims.",
-    ),
     "file": ("koala.cli.files", "file", "Register a file, bring it to another site, or forget it."),
     "files": ("koala.cli.files", "files", "List the files that jobs can read."),
     "grid": ("koala.cli.grid.command", "grid", "Write a grid file from the clusters that are found."),
@@ -71,7 +69,11 @@ VERBS: dict[str, tuple[str, str, str]] = {
     "simulate": ("koala.cli.simulate.command", "simulate", "Run a workload on a simulated grid."),
     "site": ("koala.cli.site.command", "site", "Check a site, take it out, put it back, or ask how it is."),
     "sites": ("koala.cli.site.command", "sites", "List the sites."),
-    "study": ("koala.cli.study", "study", "Compare policies on grids and workloads of your own, with verdicts."),
+    "study": (
+        "koala.cli.study.command",
+        "study",
+        "Compare policies on grids and workloads of your own, with verdicts.",
+    ),
     "submit": ("koala.cli.job.submit", "submit", "Submit a job to the daemon."),
     "token": (
         "koala.cli.daemon.token",
@@ -94,7 +96,6 @@ WITHOUT_DAEMON = frozenset(
         "completion",
         "demo",
         "examples",
-        "experiment",
         "grid",
         "lab",
         "map",
@@ -109,26 +110,61 @@ WITHOUT_DAEMON = frozenset(
 )
 
 
+# Other distributions add verbs by entry points of this group.
+GROUP = "koala.commands"
+# Verbs that are known to come with another distribution -> that distribution, and its folder in a clone of Koala.
+ELSEWHERE = {"experiment": ("koala-papers", "./papers")}
+
+
+def added_verbs() -> dict[str, EntryPoint]:
+    """The verbs of other distributions that are installed. None of them replaces one of Koala's own."""
+    from importlib.metadata import entry_points
+
+    return {each.name: each for each in entry_points(group=GROUP) if each.name not in VERBS}
+
+
+def _loaded(added: EntryPoint) -> click.Command:
+    try:
+        command: click.Command = added.load()
+    except (ImportError, AttributeError) as error:
+        raise UserError(f"koala {added.name}: {added.value} cannot be loaded: {error}; install it again") from None
+    return command
+
+
+def _in_one_line(added: EntryPoint) -> str:
+    """What the distribution says of itself, so that --help imports nothing of it."""
+    return "" if added.dist is None else added.dist.metadata["Summary"]
+
+
 class LazyGroup(ReportedGroup):
     """A group that knows its verbs by name and imports one only when it is called, so that --help is fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(VERBS)
+        return sorted([*VERBS, *added_verbs()])
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in VERBS:
-            return None
-        module, attribute, _ = VERBS[cmd_name]
-        command: click.Command = getattr(importlib.import_module(module), attribute)
-        return command
+        if cmd_name in VERBS:
+            module, attribute, _ = VERBS[cmd_name]
+            command: click.Command = getattr(importlib.import_module(module), attribute)
+            return command
+        if added := added_verbs().get(cmd_name):
+            return _loaded(added)
+        if cmd_name in ELSEWHERE:
+            distribution, folder = ELSEWHERE[cmd_name]
+            raise UserError(
+                f"koala {cmd_name} comes with {distribution}, which is not installed; "
+                f"install it in a clone of Koala with: pip install {folder}"
+            )
+        return None
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        verbs = self.list_commands(ctx)
-        live = [(verb, VERBS[verb][2]) for verb in verbs if verb not in WITHOUT_DAEMON]
+        lines = {verb: line for verb, (_, _, line) in VERBS.items()}
+        added = {verb: _in_one_line(each) for verb, each in added_verbs().items()}
         with formatter.section("A live grid"):
-            formatter.write_dl(live)
+            formatter.write_dl([(verb, lines[verb]) for verb in sorted(lines) if verb not in WITHOUT_DAEMON])
+        tools = {verb: lines[verb] for verb in WITHOUT_DAEMON} | added
         with formatter.section("Study, and tools"):
-            formatter.write_dl([(verb, VERBS[verb][2]) for verb in verbs if verb in WITHOUT_DAEMON])
+            formatter.write_dl(sorted(tools.items()))
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

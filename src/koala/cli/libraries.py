@@ -8,7 +8,7 @@ from koala.cli.errors import UserError
 
 # The libraries of each extra, by the names they are imported with.
 _EXTRAS = {
-    "experiments": ("matplotlib", "numpy", "scipy"),
+    "study": ("matplotlib", "numpy", "scipy"),
     "kernel": ("numba", "numpy"),
     "dask": ("distributed",),
     "parquet": ("pyarrow",),

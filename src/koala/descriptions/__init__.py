@@ -7,6 +7,7 @@ of its own, which is imported when it is first needed.
 from __future__ import annotations
 
 import re
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from koala.descriptions.errors import DescriptionError, Problem, decoded
@@ -14,15 +15,23 @@ from koala.descriptions.errors import DescriptionError, Problem, decoded
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from koala.descriptions.fields import Description, Label
     from koala.descriptions.job.order import JobNumber
     from koala.descriptions.mapping.application import ApplicationGraph
+    from koala.descriptions.workload.form import ApplicationModelText, RequestKind, WorkloadText
+    from koala.descriptions.yaml.text import read_document
     from koala.model.dendrogram import Dendrogram
     from koala.model.grid import Grid
     from koala.model.request import GraphJob, Request
 
 __all__ = [
+    "ApplicationModelText",
+    "Description",
     "DescriptionError",
+    "Label",
     "Problem",
+    "RequestKind",
+    "WorkloadText",
     "decoded",
     "grid_schema",
     "is_graph",
@@ -30,6 +39,7 @@ __all__ = [
     "job_schema",
     "place_of_job",
     "read_application",
+    "read_document",
     "read_graph",
     "read_grid",
     "read_job",
@@ -38,11 +48,29 @@ __all__ = [
     "write_rsl",
 ]
 
+# With these, others describe files and workloads of their own. They need pydantic, and are imported when they are
+# first used.
+_FORMS = {
+    "ApplicationModelText": "workload.form",
+    "Description": "fields",
+    "Label": "fields",
+    "RequestKind": "workload.form",
+    "WorkloadText": "workload.form",
+    "read_document": "yaml.text",
+}
 _YAML_ENDINGS = (".yaml", ".yml")
 _RSL_ENDINGS = (".rsl",)
 _GRAPH = re.compile(r"^jobs[ \t]*:", re.MULTILINE)
 _SCRIPT_ENDINGS = (".sbatch", ".slurm", ".pbs", ".qsub", ".sge", ".sh")
 _SCRIPT_STARTS = ("#!", "#SBATCH ", "#PBS ", "#$ -")
+
+
+if not TYPE_CHECKING:  # a type checker knows the names above, and should complain of others
+
+    def __getattr__(name: str) -> Any:
+        if name not in _FORMS:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(f"koala.descriptions.{_FORMS[name]}"), name)
 
 
 def is_graph(text: str, source: str) -> bool:

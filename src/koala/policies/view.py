@@ -42,7 +42,12 @@ SHAPES_KNOWN_MAX = 1_000
 
 @lru_cache(maxsize=QUOTAS_REMEMBERED_MAX)
 def quota_processors(processors: int, quota: float) -> int:
-    """floor(quota * processors), on the quota as it was written: 0.29 of 100 processors is 29, not 28."""
+    """floor(quota * processors), on the quota as it was written: 0.29 of 100 processors is 29, not 28.
+
+    >>> from koala.simulator import quota_processors
+    >>> quota_processors(100, 0.75)
+    75
+    """
     return int(Decimal(repr(float(quota))) * processors)
 
 

@@ -70,6 +70,11 @@ def example_workload(name: str) -> WorkloadFile:
 
 
 def fingerprint(*, grids: tuple[str, ...] = (), workloads: tuple[str, ...] = ()) -> str:
-    """A hash over the texts of these examples."""
+    """A hash over the texts of these examples.
+
+    >>> from koala.simulator import fingerprint
+    >>> len(fingerprint(grids=("das2",), workloads=("koala2006-w1",)))
+    16
+    """
     texts = [example_text("grids", name) for name in grids] + [example_text("workloads", name) for name in workloads]
     return hashlib.sha256("\0".join(texts).encode()).hexdigest()[:16]

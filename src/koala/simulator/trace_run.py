@@ -50,7 +50,13 @@ class TooLarge(NamedTuple):
 
 
 def divided_by_size(trace: Trace, grid: Grid, *, divides: bool) -> tuple[Trace, TooLarge]:
-    """The jobs that the grid can hold, and those that are too large for it."""
+    """The jobs that the grid can hold, and those that are too large for it.
+
+    >>> from koala.simulator import clusters_in_short, divided_by_size, lublin
+    >>> fitting, too_large = divided_by_size(lublin(100, 1), clusters_in_short("2x8"), divides=True)
+    >>> fitting.jobs + too_large.jobs.jobs
+    100
+    """
     processors = [site.processors for site in grid.sites]
     limit = sum(processors) if divides else max(processors)
     fits = trace.size <= limit
@@ -207,6 +213,11 @@ def run_in_kernel(trace: Trace, grid: Grid, discipline: str, policy: str) -> Ker
 
     EASY plans with the users' estimates. A job that ran longer than its estimate is planned with its run time: the
     system that the trace is from let it run, and so does this one.
+
+    >>> from koala.simulator import clusters_in_short, lublin, run_in_kernel
+    >>> run = run_in_kernel(lublin(100, 1), clusters_in_short("1x128"), "easy", "EASY")
+    >>> len(run.start_s)
+    100
     """
     capacity = [site.processors for site in grid.sites]
     planned_s = np.maximum(trace.requested_s, trace.run_s)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from koala.experiments.replay import replay
+from koala.study.replay import replay
 from tests.support.live_cli import Shell
 from tests.support.live_daemon import Daemon, running_daemon, until
 from tests.support.warm_koala import start_koala

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from koala.mapping.clustering.catalogue import METHODS, ClusterSizeError, UnknownMethodError, cluster
+from koala.mapping.clustering.catalogue import CLUSTERING_METHODS, ClusterSizeError, UnknownMethodError, cluster
 from koala.mapping.clustering.correlation import signed_graph
 from koala.mapping.clustering.local_search import lp_search
 from koala.mapping.clustering.lp import relaxed
@@ -17,7 +17,7 @@ from koala.model.task_graph import TaskGraph
 from tests.support.naive_clustering import random_graph
 
 SPARSE = random_graph(tasks=32, edges=48, seed=1)
-methods = pytest.mark.parametrize("method", METHODS)
+methods = pytest.mark.parametrize("method", CLUSTERING_METHODS)
 
 
 @methods
@@ -34,7 +34,7 @@ def test_every_task_is_in_one_cluster_at_the_cost_given(method: str, theta: floa
 
 @pytest.mark.parametrize("theta", [-0.5, 0.0, 0.4])
 def test_the_bound_is_below_the_exact_cost_and_that_below_the_others(theta: float) -> None:
-    by_method = {method: cluster(SPARSE, method, theta=theta) for method in METHODS}
+    by_method = {method: cluster(SPARSE, method, theta=theta) for method in CLUSTERING_METHODS}
     best = by_method["exact"]
     assert best.lp_bound is not None
     assert best.lp_bound == pytest.approx(by_method["region-growing"].lp_bound, abs=1e-5)
@@ -93,7 +93,7 @@ def test_a_graph_without_edges_has_clusters_of_one() -> None:
 def test_an_unknown_method_is_told_which_there_are() -> None:
     with pytest.raises(UnknownMethodError) as caught:
         cluster(SPARSE, "magic")
-    assert all(method in caught.value.for_user() for method in METHODS)
+    assert all(method in caught.value.for_user() for method in CLUSTERING_METHODS)
 
 
 def test_theta_and_a_size_together_are_refused() -> None:

@@ -1,7 +1,7 @@
 """``koala replay``: submit a workload or a trace to the live grid at its arrival times, and report how it went.
 
 What is submitted is read in ``source``, what is said is in ``report``; the replay itself is
-``koala.experiments.replay.replay``.
+``koala.study.replay.replay``.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from koala.cli.terminal.words import span
 
 if TYPE_CHECKING:
     from koala.client import Client
-    from koala.experiments.replay.replay import ReplayProgress, Tell
-    from koala.experiments.replay.result import Replayed
     from koala.model.api import Overview
     from koala.model.grid import Grid
     from koala.policies import Catalogue
+    from koala.study.replay.replay import ReplayProgress, Tell
+    from koala.study.replay.result import Replayed
 
 # How often a replay that no terminal shows tells how it stands.
 LOG_EVERY_S = 60.0
@@ -164,7 +164,7 @@ def _kept_grid(client: Client) -> Grid | None:
 
 
 def _grid_of(overview: Overview) -> Grid:
-    from koala.experiments.replay.result import live_grid
+    from koala.study.replay.result import live_grid
 
     return live_grid(overview)
 
@@ -179,8 +179,8 @@ async def _replayed(
     catalogue: Catalogue,
 ) -> Replayed:
     from koala.client import AsyncClient
-    from koala.experiments.replay.replay import Replay
     from koala.simulator.report.remarks import notes
+    from koala.study.replay.replay import Replay
 
     remarks = [*source.remarks, *notes((job.request for job in source.plan.jobs), policy, catalogue)]
     async with AsyncClient(str(client.address), patience_s=WAITING_PATIENCE_S) as live:

@@ -19,10 +19,10 @@ from koala.cli.terminal.output import OutputFile, counted_first
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from koala.experiments.replay.plan import OmittedJob
-    from koala.experiments.replay.result import Replayed
     from koala.model.grid import Grid
     from koala.simulator.result import Result
+    from koala.study.replay.plan import OmittedJob
+    from koala.study.replay.result import Replayed
 
 METRICS, JOBS, SUBMISSIONS, PAGE = "metrics.json", "jobs.csv", "submissions.csv", "page.html"
 # How many jobs, or reasons, a remark names before it only counts.

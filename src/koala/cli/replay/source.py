@@ -15,11 +15,11 @@ from koala.cli.simulate.workload import DISCIPLINES
 
 if TYPE_CHECKING:
     from koala.client import Client
-    from koala.experiments.replay.plan import Program, Programs, ReplayPlan, ReplaySettings
     from koala.model.grid import Grid, StoredFile
     from koala.model.request import Request
     from koala.policies import Catalogue
     from koala.simulator.workloads.workload import Arrival
+    from koala.study.replay.plan import Program, Programs, ReplayPlan, ReplaySettings
 
 _TRACE_ENDINGS = (".swf", ".gwf")
 _PACKED_ENDINGS = (".gz", ".xz", ".bz2")
@@ -54,7 +54,7 @@ def is_trace(name: str) -> bool:
 
 def read_source(client: Client, grid: Grid, catalogue: Catalogue, options: ReplayOptions) -> ReplaySource:
     """The jobs that were asked for, as the live grid can run them."""
-    from koala.experiments.replay.plan import ReplaySettings
+    from koala.study.replay.plan import ReplaySettings
 
     policy = options.policy
     if policy is not None and policy.casefold() in DISCIPLINES:
@@ -74,15 +74,15 @@ def _workload(
     import msgspec
 
     from koala.descriptions.workload.form import read_workload
-    from koala.experiments.replay.plan import first_jobs, plan
     from koala.simulator.workloads.generators import workload_from_file
+    from koala.study.replay.plan import first_jobs, plan_replay
 
     workload = workload_from_file(read_workload(*read_named("workload", options.source)))
     arrivals = first_jobs(workload.arrivals(grid, options.seed), options.limit)
     files = _stored(client, arrivals)
     workload.check(msgspec.structs.replace(grid, files=files), catalogue)
     settings.files = {file.name for file in files}
-    planned = plan(workload.name, arrivals, grid, settings, hold_when_waiting=workload.hold_when_waiting)
+    planned = plan_replay(workload.name, arrivals, grid, settings, hold_when_waiting=workload.hold_when_waiting)
     return ReplaySource(planned, {"workload": workload.name}, is_trace=False)
 
 
@@ -110,17 +110,17 @@ def _stored(client: Client, arrivals: Sequence[Arrival]) -> tuple[StoredFile, ..
 
 def _trace(grid: Grid, catalogue: Catalogue, options: ReplayOptions, settings: ReplaySettings) -> ReplaySource:
     refuse_without("koala replay", "traces")
-    from koala.experiments.replay.plan import first_jobs, plan
     from koala.simulator.trace_run import trace_workload
     from koala.simulator.traces.reader import read_trace
     from koala.simulator.traces.summary import skipped_json
+    from koala.study.replay.plan import first_jobs, plan_replay
 
     trace = read_trace(Path(options.source))
     divides = catalogue.find(options.policy or grid.scheduler.policy).form.divides
     arrivals = first_jobs(
         trace_workload(trace, divides=divides, walltimes=False).arrivals(grid, options.seed), options.limit
     )
-    planned = plan(trace.name, arrivals, grid, settings, names=trace.ids.tolist())
+    planned = plan_replay(trace.name, arrivals, grid, settings, names=trace.ids.tolist())
     about = {
         "trace": trace.name,
         "format": trace.format,
@@ -134,7 +134,7 @@ def _trace(grid: Grid, catalogue: Catalogue, options: ReplayOptions, settings: R
 def _programs(given: Sequence[str]) -> Programs:
     """``--application NAME=JOB``: jobs of that application run what the job file says."""
     from koala.descriptions import read_job
-    from koala.experiments.replay.plan import Program
+    from koala.study.replay.plan import Program
 
     programs: dict[str, Any] = {}
     for text in given:

@@ -1,7 +1,7 @@
 """Study files in YAML: which policies meet which jobs on which grids under which seeds, and what is expected of them.
 
 The models below are also the JSON schema that ``koala schema study`` prints. Files that a study names are read by
-``koala.experiments.study``.
+``koala.study``.
 """
 
 from __future__ import annotations

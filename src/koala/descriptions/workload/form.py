@@ -321,7 +321,13 @@ def workload_schema() -> dict[str, Any]:
 
 
 def read_workload(text: str, source: str) -> WorkloadFile:
-    """The workload that a YAML text describes; DescriptionError with all problems where it describes none."""
+    """The workload that a YAML text describes; DescriptionError with all problems where it describes none.
+
+    >>> from koala.simulator import read_workload
+    >>> file = read_workload("jobs: [{at_s: 0, execution_s: 60, job: {components: [{processors: 2}]}}]", "two.yaml")
+    >>> len(file.requests)
+    1
+    """
     document: Document[WorkloadText] = read_document(text, source, WorkloadText)
     workload = document.model
     requests = tuple(_listed_request(document, index) for index in range(len(workload.jobs)))

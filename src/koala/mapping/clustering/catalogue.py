@@ -19,7 +19,7 @@ from koala.mapping.clustering.lp import relaxed
 from koala.mapping.clustering.region_growing import region_growing
 from koala.model.task_graph import TaskGraph
 
-METHODS = ("region-growing", "exact", "local-search", "lp-search")
+CLUSTERING_METHODS = ("region-growing", "exact", "local-search", "lp-search")
 # Values of theta that are tried for a wanted cluster size: first by halving, then evenly over the range.
 HALVINGS = 14
 EVEN_STEPS = 16
@@ -53,7 +53,7 @@ class UnknownMethodError(ValueError):
 
     def for_user(self) -> str:
         """The name, and those there are."""
-        return f"{self}; there are: {', '.join(METHODS)}"
+        return f"{self}; there are: {', '.join(CLUSTERING_METHODS)}"
 
 
 class ClusterSizeError(ValueError):
@@ -86,7 +86,7 @@ def cluster(
     Raises ``UnknownMethodError``, ``ClusterSizeError`` for a size that was not reached, ``TooHardError`` where
     ``exact`` gives up and ``MissingLibraryError`` where the method needs the extra ``mapping``.
     """
-    if method not in METHODS:
+    if method not in CLUSTERING_METHODS:
         raise UnknownMethodError(method)
     if cluster_size is None:
         return _clustered(graph, method, theta or 0.0, seed)

@@ -56,7 +56,12 @@ class MiniGridError(ValueError):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class MiniGrid:
-    """Clusters with so many nodes each, and the links between them."""
+    """Clusters with so many nodes each, and the links between them.
+
+    >>> from koala.simulator import MiniGrid
+    >>> MiniGrid.star([100, 100], uplink_mbit_s=1000.0).nodes
+    (100, 100)
+    """
 
     nodes: tuple[int, ...]
     wiring: Wiring
@@ -109,6 +114,11 @@ class MiniGridRun:
     - ``saturation_most``: the greatest demand on each link that there ever was, as a multiple of its capacity, and
       ``saturation_mean`` over the time from the first submission to the last end;
     - ``wasted_node_s``: how much longer than on one cluster the co-allocated jobs held their nodes.
+
+    >>> from koala.simulator import MiniGrid, mini_grid_workload, run_mini_grid
+    >>> run = run_mini_grid(mini_grid_workload(jobs_per_cluster=100), MiniGrid.star(), "B1")
+    >>> run.unplaced, bool((run.end_s > run.start_s).all())
+    (0, True)
     """
 
     start_s: NDArray[float64]
@@ -128,6 +138,12 @@ def run_mini_grid(jobs: MiniGridJobs, grid: MiniGrid, policy: str | ModuleChoice
     home, or to the tightest cluster that holds it, or is divided by the policy's module. ``Ideal`` runs with
     unlimited links. Raises MiniGridError for jobs that cannot be run, and for a policy that there is not what
     ``Catalogue.find`` raises.
+
+    >>> from koala.simulator import MiniGrid, mini_grid_workload, run_mini_grid
+    >>> jobs = mini_grid_workload(jobs_per_cluster=100)
+    >>> run = run_mini_grid(jobs, MiniGrid.star(), "B3(chunk=0.8)")
+    >>> len(run.end_s)
+    400
     """
     choice = policy
     if isinstance(choice, str):

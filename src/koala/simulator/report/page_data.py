@@ -32,7 +32,12 @@ _NARROW, _MIDDLE, _WIDE, _ANY = "B", "H", "I", "d"
 
 
 class PageHold(NamedTuple):
-    """Processors of one site that a job had: ``job`` and ``site`` are places in the lists of both."""
+    """Processors of one site that a job had: ``job`` and ``site`` are places in the lists of both.
+
+    >>> from koala.simulator import PageHold
+    >>> PageHold(job=0, site=1, processors=16, from_s=0.0, to_s=60.0).processors
+    16
+    """
 
     job: int
     site: int

@@ -350,7 +350,13 @@ def _beginning(found: Format, header: dict[str, str], submit_s: Floats) -> tuple
 
 
 def trace_name(path: Path) -> str:
-    """What to call a trace: its file's name without the endings of formats and packers."""
+    """What to call a trace: its file's name without the endings of formats and packers.
+
+    >>> from pathlib import Path
+    >>> from koala.simulator import trace_name
+    >>> trace_name(Path("logs/KTH-SP2.swf.gz"))
+    'KTH-SP2'
+    """
     name = path.name
     for suffix in (".gz", ".xz", ".bz2", ".swf", ".gwf"):
         if name.casefold().endswith(suffix):

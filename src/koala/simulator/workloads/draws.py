@@ -16,7 +16,12 @@ import msgspec
 
 
 def stream(seed: int, *purpose: str) -> random.Random:
-    """The random numbers for one purpose; the same seed and purpose always give the same numbers."""
+    """The random numbers for one purpose; the same seed and purpose always give the same numbers.
+
+    >>> from koala.simulator import stream
+    >>> stream(1, "pauses").random() == stream(1, "pauses").random()
+    True
+    """
     return random.Random("/".join((str(seed), *purpose)))
 
 
@@ -64,7 +69,12 @@ Distribution = Constant | Uniform | Exponential
 
 
 def exponential(rng: random.Random, mean: float) -> float:
-    """An exponential draw with this mean."""
+    """An exponential draw with this mean.
+
+    >>> from koala.simulator import exponential, stream
+    >>> exponential(stream(1, "gaps"), 0.0)
+    0.0
+    """
     return rng.expovariate(1.0 / mean) if mean > 0.0 else 0.0
 
 

@@ -42,7 +42,12 @@ from koala.simulator.workloads.workload import Arrival, Source, Workload, Worklo
 
 
 def workload_from_file(file: WorkloadFile) -> Workload:
-    """The workload that a file describes."""
+    """The workload that a file describes.
+
+    >>> from koala.simulator import example_workload, workload_from_file
+    >>> workload_from_file(example_workload("koala2006-w1")).name
+    'koala2006-w1'
+    """
     text = file.text
     sources: list[Source] = [
         _Generator(text, generator, number).arrivals for number, generator in enumerate(text.generate)
@@ -271,7 +276,12 @@ def _draw_size(sizes: SizesText, rng: random.Random) -> int:
 
 
 def equal_parts(processors: int, components: int) -> list[int]:
-    """The processors divided as evenly as they can be, the larger parts first."""
+    """The processors divided as evenly as they can be, the larger parts first.
+
+    >>> from koala.simulator import equal_parts
+    >>> equal_parts(10, 4)
+    [3, 3, 2, 2]
+    """
     each, more = divmod(processors, components)
     return [each + 1] * more + [each] * (components - more)
 

@@ -44,6 +44,11 @@ class MiniGridJobs:
       it sends when it is on several.
 
     The last four have one element for each job, or one for all.
+
+    >>> from koala.simulator import mini_grid_workload
+    >>> jobs = mini_grid_workload(clusters=2, jobs_per_cluster=100)
+    >>> sorted(set(jobs.home.tolist()))
+    [0, 1]
     """
 
     submit_s: NDArray[float64]
@@ -80,6 +85,10 @@ def mini_grid_workload(
     all processors talk to all. With ``whole_gaps`` the times between two jobs of a cluster are cut to whole seconds,
     as by a clock that knows no others: half a second less on average. Raises ``MiniGridWorkloadError`` about the
     first argument that makes no workload.
+
+    >>> from koala.simulator import mini_grid_workload
+    >>> len(mini_grid_workload(clusters=2, jobs_per_cluster=100, seed=1))
+    200
     """
     _check("clusters", clusters, 1, what="1 cluster or more")
     _check("jobs_per_cluster", jobs_per_cluster, what="0 jobs or more")

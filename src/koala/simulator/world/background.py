@@ -143,7 +143,12 @@ class _GridBand:
 
 
 def users_stream(seed: int, site: SiteName) -> random.Random:
-    """Where the users of a site come from: the gap before the first, then each one's job and the gap after it."""
+    """Where the users of a site come from: the gap before the first, then each one's job and the gap after it.
+
+    >>> from koala.simulator import users_stream
+    >>> users_stream(1, "delft").random() == users_stream(1, "leiden").random()
+    False
+    """
     return stream(seed, "background", site)
 
 

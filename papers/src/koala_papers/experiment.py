@@ -1,0 +1,15 @@
+"""What all experiments of the papers have in common: they are run by ``koala experiment``."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from koala.study import Experiment, Parameters
+
+P = TypeVar("P", bound=Parameters)
+
+
+class PaperExperiment(Experiment[P]):
+    """An experiment that ``koala experiment run`` runs by its name."""
+
+    verb = "koala experiment run"

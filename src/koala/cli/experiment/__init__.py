@@ -1,1 +1,0 @@
-"""``koala experiment``, and what ``koala study`` shares with it."""

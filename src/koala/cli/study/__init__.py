@@ -1,0 +1,1 @@
+"""``koala study``, and what it shares with the verbs of other distributions that run experiments."""

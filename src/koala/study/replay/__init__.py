@@ -1,0 +1,33 @@
+"""The jobs of a workload or a trace on a live grid at their times: what is submitted, and what came of it.
+
+``plan_replay`` says what is submitted and when, and a ``Replay`` submits it and gives what came of it, ``Replayed``.
+"""
+
+from __future__ import annotations
+
+from koala.study.replay.plan import (
+    SLEEPER,
+    OmittedJob,
+    PlannedJob,
+    Program,
+    ReplayError,
+    ReplayPlan,
+    ReplaySettings,
+    plan_replay,
+)
+from koala.study.replay.replay import Replay, ReplayProgress
+from koala.study.replay.result import Replayed
+
+__all__ = [
+    "SLEEPER",
+    "OmittedJob",
+    "PlannedJob",
+    "Program",
+    "Replay",
+    "ReplayError",
+    "ReplayPlan",
+    "ReplayProgress",
+    "ReplaySettings",
+    "Replayed",
+    "plan_replay",
+]
