@@ -22,7 +22,7 @@ from rich.table import Table
 
 from contenders import LIMIT, Arena, Missing, Platform
 from jobs_file import PeakOfMemory
-from koala.study.frame.statistics import mean_interval
+from koala.study import mean_interval
 from workloads import poisson
 
 WIDTH = 100

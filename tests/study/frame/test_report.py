@@ -136,6 +136,15 @@ def test_the_page_shows_verdicts_numbers_captions_and_the_command_to_repeat_it(
     assert '<td class="no">contrary</td>' in enough
 
 
+def test_an_experiment_without_a_verb_has_no_command_on_its_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Sample, "verb", "")
+    text = written(tmp_path, 3).html_path.read_text()
+    assert 'class="command"' not in text
+    assert "The same command" not in text
+
+
 def test_the_report_of_another_experiment_is_not_overwritten(report: WrittenReport, tmp_path: Path) -> None:
     check_folder(tmp_path / "not there", "sample")
     folder = report.json_path.parent
