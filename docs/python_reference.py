@@ -6,12 +6,14 @@ their docstrings, which run as tests; those in ``FURTHER`` are listed with the f
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import enum
 import importlib
 import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator
+from types import ModuleType
 from typing import Any, ForwardRef
 
 import msgspec
@@ -64,7 +66,11 @@ def _module(name: str) -> str:
     for each in public_names(name):
         value = getattr(found, each)
         if is_constant(each):
-            parts += [f"### {each}", _code(f"{each}: {type(value).__name__} = {_short(value)}")]
+            parts += [
+                f"### {each}",
+                _code(f"{each}: {type(value).__name__} = {_short(value)}"),
+                _comment(found, each),
+            ]
             continue
         parts += [f"### {each}", _code(_head(each, value)), prose(value)]
         if inspect.isclass(value):
@@ -81,16 +87,32 @@ def is_constant(name: str) -> bool:
 def _listed(name: str) -> str:
     """A module whose names are listed."""
     found = importlib.import_module(name)
-    rows = [f"| `{each}` | {_in_a_line(each, getattr(found, each))} |" for each in public_names(name)]
+    rows = [f"| `{each}` | {_in_a_line(found, each)} |" for each in public_names(name)]
     return "\n".join([f"## {name}", "", prose(found), "", "| name | what it is |", "|---|---|", *rows])
 
 
-def _in_a_line(name: str, value: Any) -> str:
+def _in_a_line(module: ModuleType, name: str) -> str:
+    value = getattr(module, name)
     if is_constant(name):
-        return f"`{_short(value)}`"
+        return _comment(module, name)
     if not inspect.isroutine(value) and not inspect.isclass(value):
         return "a type for fields of descriptions"
     return prose(value).partition("\n\n")[0].replace("\n", " ").replace("|", "\\|")
+
+
+def _comment(module: ModuleType, name: str) -> str:
+    """What the comment above a constant says, in the module that the public one has it from."""
+    nodes = ast.walk(ast.parse(inspect.getsource(module)))
+    (home,) = {
+        node.module
+        for node in nodes
+        if isinstance(node, ast.ImportFrom) and name in [alias.name for alias in node.names]
+    }
+    source = inspect.getsource(importlib.import_module(str(home)))
+    found = re.search(rf"((?:^# .*\n)+){name}\b", source, re.MULTILINE)
+    if found is None:
+        raise ValueError(f"{home}.{name} is public and has no comment above it")
+    return re.sub("``(.+?)``", r"`\1`", " ".join(line.removeprefix("# ") for line in found[1].splitlines()))
 
 
 def _short(value: Any) -> str:

@@ -20,6 +20,7 @@ from koala.model.request import JobId, Request
 from koala.simulator.world.overload import VoidPeriod
 
 UNFINISHED = "unfinished"
+# The outcome of a job that was done, as its row has it.
 DONE = str(JobOutcome.DONE)
 FAILED = str(JobOutcome.FAILED)
 # Times in the table of jobs are rounded to microseconds: beyond that is only the noise of floating point.

@@ -17,7 +17,7 @@ from koala.model.grid import Grid
 from koala.model.messages import AnyEvent
 from koala.model.request import SiteName
 
-# The figure has one point for each of these periods, and the busiest hour is as many of them in a row.
+# Use is told for each of these periods, and the busiest hour is as many of them in a row.
 WINDOW_S = 600.0
 WINDOWS_PER_HOUR = 6
 

@@ -19,6 +19,7 @@ from koala.mapping.clustering.lp import relaxed
 from koala.mapping.clustering.region_growing import region_growing
 from koala.model.task_graph import TaskGraph
 
+# The methods that ``cluster`` has.
 CLUSTERING_METHODS = ("region-growing", "exact", "local-search", "lp-search")
 # Values of theta that are tried for a wanted cluster size: first by halving, then evenly over the range.
 HALVINGS = 14

@@ -14,9 +14,10 @@ from typing import NamedTuple
 
 import msgspec
 
-# Where the nodes of a WAN, of a MAN and of a LAN are: in a square of this side.
-WAN_SIDE_KM = 1000.0
+# The nodes of a MAN are in a square of this side.
 MAN_SIDE_KM = 50.0
+# Those of a WAN, and of a LAN.
+WAN_SIDE_KM = 1000.0
 LAN_SIDE_KM = 1.0
 
 

@@ -141,10 +141,10 @@ class Experiment(abc.ABC, Generic[P]):
     """One experiment. Instances hold nothing that changes and can be sent to another process.
 
     ``repetitions`` is how many seeds it takes at first, ``seeds_max`` how many at most while a claim is undecided (by
-    default no more), and ``seeds_min`` how many a verdict needs at least;
-    ``processes_max`` bounds how many units may be computed at once, where they would disturb each other. ``method``
-    is a few paragraphs for the report. ``single_type`` is there where one run alone can be asked for. ``claim_word``
-    is what its claims are called, and ``verb`` the command that runs it by its name, if one does.
+    default no more), and ``seeds_min`` how many a verdict needs at least; ``processes_max`` bounds how many units may
+    be computed at once, where they would disturb each other. ``method`` is a few paragraphs for the report.
+    ``single_type`` is there where one run alone can be asked for. ``claim_word`` is what its claims are called, and
+    ``verb`` the command that runs it by its name, if one does.
 
     >>> from random import Random
     >>> from koala.study import Conclusion, Experiment, Parameters, Unit, above, judge, mean_interval

@@ -11,6 +11,7 @@ from functools import cache
 
 import msgspec
 
+# Of an interval for which no other confidence is asked.
 CONFIDENCE = 0.95
 
 

@@ -21,6 +21,7 @@ from koala.simulator.workloads.workload import Arrival, Workload
 
 # A replay keeps every job in memory until its end, and submits each by a call of its own.
 REPLAYED_JOBS_MAX = 100_000
+# What a job runs that has only a run time.
 SLEEPER = "sleep"
 # A program cannot be told to sleep for no time at all, nor is a shorter time worth a process.
 SLEEP_S_MIN = 0.001
