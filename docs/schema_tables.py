@@ -60,6 +60,8 @@ def _kind(value: Schema, below: Schema) -> str:
     if "anyOf" in value:
         kinds = [_kind(each, below) for each in value["anyOf"] if each.get("type") != "null"]
         return " or ".join(dict.fromkeys(kinds))
+    if "enum" in value:
+        return _choices(value["enum"])
     kind = value.get("type")
     if kind == "array":
         if "prefixItems" in value:
@@ -74,7 +76,11 @@ def _kind(value: Schema, below: Schema) -> str:
 def _reference(reference: str, below: Schema) -> str:
     name = reference.rsplit("/", 1)[-1]
     choices = below[name].get("enum")
-    return f"*{word(name)}*" if choices is None else ", ".join(f"`{each}`" for each in choices)
+    return f"*{word(name)}*" if choices is None else _choices(choices)
+
+
+def _choices(words: list[str]) -> str:
+    return ", ".join(f"`{each}`" for each in words)
 
 
 def _range(value: Schema) -> str:

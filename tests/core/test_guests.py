@@ -110,8 +110,8 @@ def test_who_shares_the_account_follows_from_the_kind_of_site_unless_the_grid_sa
     here = BatchSettings(work_directory="/work")
     there = BatchSettings(work_directory="/work", ssh="delft")
     assert Site(name="a", processors=1, kind=SiteKind.LOCAL).shares_account
-    assert Site(name="a", processors=1, kind=SiteKind.SLURM, batch=here).shares_account
-    assert not Site(name="a", processors=1, kind=SiteKind.SLURM, batch=there).shares_account
+    assert Site(name="a", processors=1, kind="slurm", batch=here).shares_account
+    assert not Site(name="a", processors=1, kind="slurm", batch=there).shares_account
     assert not Site(name="a", processors=1).shares_account
-    assert not Site(name="a", processors=1, kind=SiteKind.SLURM, batch=here, own_account=True).shares_account
-    assert Site(name="a", processors=1, kind=SiteKind.SLURM, batch=there, own_account=False).shares_account
+    assert not Site(name="a", processors=1, kind="slurm", batch=here, own_account=True).shares_account
+    assert Site(name="a", processors=1, kind="slurm", batch=there, own_account=False).shares_account

@@ -9,7 +9,7 @@ import pytest
 
 from koala.core import Scheduler
 from koala.model.api import Refusal
-from koala.model.grid import BatchSettings, Grid, Site, SiteKind
+from koala.model.grid import BatchSettings, Grid, Site
 from koala.model.messages import JobSubmitted, SiteReported
 from koala.model.nodes import NodeClass, NodeSize
 from koala.model.request import Component, Request
@@ -23,9 +23,7 @@ def refused(*components: Component, told: tuple[str, ...] = ("a", "b"), policy: 
     batch = BatchSettings(work_directory="~/koala")
     sites = {"a": 16, "b": 8}
     grid = Grid(
-        sites=tuple(
-            Site(name=name, processors=size, kind=SiteKind.SLURM, batch=batch) for name, size in sites.items()
-        )
+        sites=tuple(Site(name=name, processors=size, kind="slurm", batch=batch) for name, size in sites.items())
     )
     scheduler = Scheduler(grid)
     size = NodeSize(4, 8 * GIB)

@@ -129,7 +129,7 @@ def test_where_probes_are_off_there_are_none() -> None:
 
 def live(name: str, **settings: object) -> Site:
     batch = BatchSettings(work_directory="/w", **settings)  # type: ignore[arg-type]
-    return Site(name=name, processors=4, kind=SiteKind.SLURM, batch=batch)
+    return Site(name=name, processors=4, kind="slurm", batch=batch)
 
 
 def test_live_sites_are_probed_by_default_unless_there_is_no_network_between_them() -> None:

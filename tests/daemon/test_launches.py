@@ -131,7 +131,7 @@ def test_programs_of_this_machine_are_looked_for_only_where_commands_run_on_it(
     monkeypatch.setattr("koala.daemon.launches.search_path", lambda: ("/here/bin",))
 
     def searched(batch: BatchSettings | None) -> tuple[str, ...]:
-        kind = SiteKind.LOCAL if batch is None else SiteKind.SLURM
+        kind = SiteKind.LOCAL if batch is None else "slurm"
         site = Site(name="a", processors=1, kind=kind, batch=batch)
         return launch_for(COMMAND, a_request(), site).search_path
 

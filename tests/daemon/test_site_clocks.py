@@ -23,7 +23,7 @@ from koala.daemon.site_clocks import (
     own_clock_in_words,
     site_clock_in_words,
 )
-from koala.model.grid import BatchSettings, Grid, Site, SiteKind
+from koala.model.grid import BatchSettings, Grid, Site
 from koala.sites.site_time import ahead_s, read_time
 from tests.support.api_world import GRID
 
@@ -35,7 +35,7 @@ def judged_of(ahead: dict[str, float], hosts: dict[str, str] | None = None) -> C
     """The verdict on sites that are each behind a host of their own, or behind these hosts."""
     hosts = hosts or {name: name for name in ahead}
     settings = {name: BatchSettings(work_directory="/w", ssh=host) for name, host in hosts.items()}
-    sites = [Site(name=name, processors=1, kind=SiteKind.SLURM, batch=settings[name]) for name in ahead]
+    sites = [Site(name=name, processors=1, kind="slurm", batch=settings[name]) for name in ahead]
     return judged(sites, ahead)
 
 
@@ -102,7 +102,7 @@ def remote_site(directory: Path, name: str, date: str) -> Site:
     settings = BatchSettings(
         work_directory=str(directory / name / "work"), through=("env", f"PATH={programs}:/bin:/usr/bin")
     )
-    return Site(name=name, processors=1, kind=SiteKind.SLURM, batch=settings)
+    return Site(name=name, processors=1, kind="slurm", batch=settings)
 
 
 def later(by_s: float) -> str:
@@ -126,7 +126,7 @@ def test_a_site_that_does_not_answer_soon_holds_up_no_start(tmp_path: Path) -> N
 def test_a_start_goes_on_where_there_is_no_ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     sites = tuple(
-        Site(name=name, processors=1, kind=SiteKind.SLURM, batch=settings)
+        Site(name=name, processors=1, kind="slurm", batch=settings)
         for name, settings in (
             ("ssh", BatchSettings(work_directory="/w", ssh="nowhere")),
             ("both", BatchSettings(work_directory="/w", ssh="nowhere", through=("no-such-command",))),

@@ -10,13 +10,13 @@ import pytest
 
 from koala.daemon.grid_sites import check_ssh, this_machine
 from koala.model.errors import InvalidError
-from koala.model.grid import BatchSettings, Grid, Site, SiteKind
+from koala.model.grid import BatchSettings, Grid, Site
 from koala.sites.remote_shell import SSH_CONFIG_VARIABLE, ssh_program
 
 
 def grid(ssh: str | None) -> Grid:
     settings = BatchSettings(work_directory="/scratch/koala", ssh=ssh)
-    return Grid(sites=(Site(name="alpha", processors=4, kind=SiteKind.SLURM, batch=settings),))
+    return Grid(sites=(Site(name="alpha", processors=4, kind="slurm", batch=settings),))
 
 
 def test_the_file_is_used_for_commands_and_for_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from koala.descriptions import DescriptionError, grid_schema, read_grid
-from koala.descriptions.grid.batch import BATCH_ENTRIES_MAX, BatchKeysText
+from koala.descriptions.grid.batch import BATCH_ENTRIES_MAX, BatchKeysText, CommonKeysText
 from koala.model.grid import BatchSettings, Claims, SiteKind
+from koala.sites.batch.systems import SYSTEMS
 
 FULL = """\
 sites:
@@ -43,10 +44,12 @@ def test_every_key_reaches_the_settings() -> None:
         environment=(("SGE_ROOT", "/opt/sge"), ("SGE_CELL", "7")),
         queue="all.q",
         account="physics",
-        parallel_environment="mpi",
-        memory_complex="h_vmem",
-        gpu_complex="gpu",
-        gpu_kind_complex="gpu_type",
+        own=(
+            ("parallel_environment", "mpi"),
+            ("memory_complex", "h_vmem"),
+            ("gpu_complex", "gpu"),
+            ("gpu_kind_complex", "gpu_type"),
+        ),
         submit_options=("-l", "mem_free=1G"),
         job_environment=(("OMP_NUM_THREADS", "4"),),
         search_path=("/opt/mpich/bin", "~/bin"),
@@ -56,13 +59,15 @@ def test_every_key_reaches_the_settings() -> None:
 
 
 def test_the_keys_are_the_fields_of_the_settings() -> None:
-    assert tuple(BatchKeysText.model_fields) == BatchSettings.__struct_fields__
+    assert {*CommonKeysText.model_fields, "own"} == set(BatchSettings.__struct_fields__)
+    own = {key.name for system in SYSTEMS.values() for key in system.keys}
+    assert set(BatchKeysText.model_fields) == {*CommonKeysText.model_fields, *own}
 
 
 def test_exactly_the_kinds_with_a_batch_system_have_settings() -> None:
-    sites = "".join(f"  {kind}: {{kind: {kind}, processors: 2}}\n" for kind in SiteKind)
+    sites = "".join(f"  {kind}: {{kind: {kind}, processors: 2}}\n" for kind in (*SiteKind, *SYSTEMS))
     found = sites_of(f"sites:\n{sites}")
-    assert {name for name, batch in found.items() if batch is not None} == {SiteKind.SLURM, SiteKind.GRID_ENGINE}
+    assert {name for name, batch in found.items() if batch is not None} == set(SYSTEMS)
     assert found["slurm"] == BatchSettings(work_directory="~/koala/slurm")
 
 
@@ -125,4 +130,4 @@ def test_the_schema_tells_every_key_and_its_default() -> None:
     assert "by default ~/koala/SITE" in site["work_directory"]["description"]
     assert site["claims"]["default"] == "barrier"
     assert next(iter(site)) == "processors"
-    assert set(BatchSettings.__struct_fields__) <= set(site)
+    assert set(BatchKeysText.model_fields) <= set(site)

@@ -26,11 +26,11 @@ from koala.model.grid import (
     SchedulerParameters,
     Site,
     SiteFaults,
-    SiteKind,
     SiteSimulation,
     Startup,
     StoredFile,
 )
+from koala.sites.batch.systems import SYSTEMS
 from tests.support.description_samples import GRID_YAML
 
 
@@ -42,10 +42,11 @@ def test_a_full_grid_is_read_field_by_field() -> None:
                 name="vu",
                 processors=144,
                 quota=0.9,
-                kind=SiteKind.SLURM,
+                kind="slurm",
                 file_server="gsiftp://fs.vu",
                 uplink_mbit_s=622.0,
                 batch=BatchSettings(work_directory="~/koala/vu"),
+                provides=SYSTEMS["slurm"].programs,
             ),
             Site(
                 name="delft",

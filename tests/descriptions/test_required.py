@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from koala.descriptions import DescriptionError, read_grid, read_job, write_job_yaml, write_rsl
-from koala.model.grid import SiteKind
 from koala.model.request_size import REQUIRED_PROGRAMS_MAX
 
 SBATCH = "#!/bin/bash\n#SBATCH -n 2\n{options}{body}\n"
@@ -104,7 +103,7 @@ def test_what_is_no_program_is_refused(named: str) -> None:
 def test_a_site_provides_the_programs_of_its_batch_system_and_those_that_the_grid_file_names() -> None:
     text = "sites:\n  A: {kind: slurm, processors: 4, provides: [ibrun]}\n  B: {kind: grid_engine, processors: 4}\n"
     slurm, grid_engine = read_grid(text, "grid.yaml").sites
-    assert slurm.kind is SiteKind.SLURM
-    assert {"srun", "scontrol", "ibrun"} <= set(slurm.programs)
-    assert "qrsh" in grid_engine.programs
-    assert "srun" not in grid_engine.programs
+    assert slurm.kind == "slurm"
+    assert {"srun", "scontrol", "ibrun"} <= set(slurm.provides)
+    assert "qrsh" in grid_engine.provides
+    assert "srun" not in grid_engine.provides

@@ -5,16 +5,15 @@ What local users take after a job was placed is in ``test_real_local_users``.
 
 from __future__ import annotations
 
-import sys
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from koala.client import ConflictError
-from koala.daemon.upkeep import machine_program
-from koala.daemon.upkeep.machines import read_machines
 from koala.lab import Lab
+from koala.model.grid import BatchSettings, Site
+from koala.sites.batch.systems import system_of
 from tests.support.live_daemon import until
 from tests.support.real_grid import PROCESSORS, SITES, SLURM_SITES, WAIT_S, RealGrid, real_grid, waits_for
 
@@ -64,10 +63,9 @@ def test_a_program_that_is_missing_on_one_node_runs_on_another_of_the_same_clust
 @pytest.mark.parametrize("site", SITES)
 def test_machines_are_told_by_the_batch_system_of_each_site(grid: RealGrid, site: str) -> None:
     kind = "slurm" if site in SLURM_SITES else "grid_engine"
-    told = grid.lab.run(site, sys.executable, machine_program.__file__, kind, "", "1")
-    classes, rate = read_machines(told.stdout)
-    assert sum(processors for processors, _ in classes) == PROCESSORS
-    assert rate is not None
+    system = system_of(Site(name=site, processors=1, kind=kind, batch=BatchSettings(work_directory="/w")))
+    nodes = system.parse_loads(grid.lab.run(site, "sh", "-c", system.loads()).stdout)
+    assert sum(node.processors for node in nodes) == PROCESSORS
 
 
 def test_a_controller_that_is_away_for_a_while_loses_nothing(grid: RealGrid, tmp_path: Path) -> None:

@@ -9,10 +9,9 @@ from koala.lab import LabOptions, WideAreaLink
 from koala.lab.grid_engine import cell_files
 from koala.lab.grid_file import grid_text
 from koala.lab.network.namespaces import emulator_settings, hosts_text
-from koala.lab.options import parse_pair
+from koala.lab.options import LabSystem, parse_pair
 from koala.lab.plan import LabPlan, plan_lab
 from koala.lab.slurm import cluster_files
-from koala.model.grid import SiteKind
 
 LINK = WideAreaLink(rate_mbit_s=100.0, delay_s=0.005, loss=0.01)
 
@@ -64,9 +63,9 @@ def test_the_grid_file_of_a_lab_on_loopback_is_read_as_a_grid() -> None:
     plan = plan_of(LabOptions(directory=Path("/lab"), nodes=2, processors_per_node=4, slots=6, gridftp=True))
     grid = read_grid_yaml(grid_text(plan), "grid.yaml")
     assert [(site.name, site.kind, site.processors) for site in grid.sites] == [
-        ("alpha", SiteKind.SLURM, 8),
-        ("beta", SiteKind.SLURM, 8),
-        ("gamma", SiteKind.GRID_ENGINE, 6),
+        ("alpha", LabSystem.SLURM, 8),
+        ("beta", LabSystem.SLURM, 8),
+        ("gamma", LabSystem.GRID_ENGINE, 6),
     ]
     alpha, _, gamma = grid.sites
     assert alpha.batch is not None
@@ -75,7 +74,7 @@ def test_the_grid_file_of_a_lab_on_loopback_is_read_as_a_grid() -> None:
     assert dict(alpha.batch.environment) == {"SLURM_CONF": "/lab/alpha/slurm/slurm.conf"}
     assert (alpha.batch.queue, alpha.batch.host, alpha.batch.through) == ("main", "127.0.0.1", ())
     assert dict(gamma.batch.environment)["SGE_ROOT"] == "/lab/gamma/grid_engine"
-    assert (gamma.batch.queue, gamma.batch.parallel_environment) == ("all.q", "mpi")
+    assert (gamma.batch.queue, gamma.batch.own) == ("all.q", (("parallel_environment", "mpi"),))
     assert gamma.file_server == "ftp://127.0.0.1:26897/lab/gamma/work/gridftp"
 
 

@@ -9,19 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koala.model.grid import SiteKind
-from koala.sites.discovery import (
-    DISCOVERY_SCRIPT,
+from koala.sites.batch.discovery import (
     QUEUES_TOLD_MAX,
     RESOLVE_S,
     ClusterNode,
     DiscoveryError,
     FoundClusters,
     FoundQueue,
+    discovery_script,
     parse_discovery,
 )
+from koala.sites.batch.systems import SYSTEMS
 from koala.sites.remote_shell import RemoteShell
 
+DISCOVERIES = {name: each.parts().discovery for name, each in SYSTEMS.items()}
 SINFO = "printf '%s\\n' 'low|up|0/8/0/8' 'main*|up|2/6/0/8' 'down|down|0/0/64/64' 'empty|up|0/0/0/0'"
 SCONTROL = "printf '%s\\n' 'ClusterName             = alpha' 'SlurmctldHost[0]        = head(10.0.0.1)'"
 SUMMARY = """cat << 'END'
@@ -56,10 +57,10 @@ def look(path: str, home: Path) -> FoundClusters:
 
     async def run() -> str:
         commands = RemoteShell(environment={"PATH": path, "HOME": str(home)})
-        answer = await commands.run(DISCOVERY_SCRIPT, timeout_s=120)
+        answer = await commands.run(discovery_script(DISCOVERIES), timeout_s=120)
         return answer.stdout.decode()
 
-    return parse_discovery(asyncio.run(run()))
+    return parse_discovery(asyncio.run(run()), DISCOVERIES)
 
 
 @pytest.fixture
@@ -74,7 +75,7 @@ def tools(tmp_path: Path) -> Path:
 def test_slurm_is_found_with_the_partitions_that_are_up(tmp_path: Path, tools: Path) -> None:
     programs = put(tmp_path / "bin", sbatch="exit 1", sinfo=SINFO, scontrol=SCONTROL)
     (cluster,) = look(f"{programs}:{tools}", tmp_path).clusters
-    assert (cluster.kind, cluster.name, cluster.environment) == (SiteKind.SLURM, "alpha", ())
+    assert (cluster.kind, cluster.name, cluster.environment) == ("slurm", "alpha", ())
     assert cluster.identity == "slurm alpha head(10.0.0.1)"
     assert cluster.queues == (
         FoundQueue(name="low", processors=8),
@@ -86,9 +87,11 @@ def test_slurm_is_found_with_the_partitions_that_are_up(tmp_path: Path, tools: P
 def test_grid_engine_is_found_with_the_parallel_environments_of_its_queues(tmp_path: Path, tools: Path) -> None:
     programs = put(tmp_path / "bin", qsub="exit 1", qstat=SUMMARY, qconf=QCONF)
     (cluster,) = look(f"{programs}:{tools}", tmp_path).clusters
-    assert (cluster.kind, cluster.name) == (SiteKind.GRID_ENGINE, "default")
+    assert (cluster.kind, cluster.name) == ("grid_engine", "default")
     assert cluster.queues == (
-        FoundQueue(name="all.q", processors=6, environments=("mpi", "smp")),
+        FoundQueue(
+            name="all.q", processors=6, own=(("parallel_environment", "mpi"),), remark="the queue also offers smp"
+        ),
         FoundQueue(name="long.q", processors=12),
     )
 
@@ -124,7 +127,7 @@ def test_a_cluster_whose_nodes_take_long_to_look_up_is_found_without_them(tmp_pa
 def test_both_may_be_at_one_host(tmp_path: Path, tools: Path) -> None:
     programs = put(tmp_path / "bin", sbatch="", sinfo=SINFO, scontrol="", qsub="", qstat=SUMMARY, qconf=QCONF)
     kinds = [cluster.kind for cluster in look(f"{programs}:{tools}", tmp_path).clusters]
-    assert kinds == [SiteKind.SLURM, SiteKind.GRID_ENGINE]
+    assert kinds == ["slurm", "grid_engine"]
 
 
 def test_programs_that_only_a_login_finds_are_found_with_its_environment(tmp_path: Path, tools: Path) -> None:
@@ -160,7 +163,7 @@ def test_of_many_queues_the_first_are_told(tmp_path: Path, tools: Path) -> None:
 )
 def test_a_host_that_runs_no_commands_is_no_answer(printed: str) -> None:
     with pytest.raises(DiscoveryError):
-        parse_discovery(printed)
+        parse_discovery(printed, DISCOVERIES)
 
 
 @given(
@@ -180,6 +183,6 @@ def test_a_host_that_runs_no_commands_is_no_answer(printed: str) -> None:
     )
 )
 def test_whatever_is_printed_is_read_or_left_out(lines: list[tuple[str, str]]) -> None:
-    found = parse_discovery("noise\nkoala-found\n" + "".join(f"{key} {value}\n" for key, value in lines))
+    found = parse_discovery("noise\nkoala-found\n" + "".join(f"{key} {value}\n" for key, value in lines), DISCOVERIES)
     for cluster in found.clusters:
         assert all(queue.processors > 0 for queue in cluster.queues)

@@ -21,7 +21,8 @@ from koala.files.checksums import of_path
 from koala.model.grid import Grid, Link, Links, SchedulerParameters, Site, SiteKind
 from koala.model.request import Application, Component, InputFile, Request
 from koala.policies import Catalogue
-from koala.sites import LocalSite, Stream
+from koala.sites import Stream
+from koala.sites.local.site import LocalSite
 from koala.store import Batch, Store, StoredJob, StoreError
 from koala.words.facts import STORY_KINDS
 from koala.words.stories import story

@@ -197,7 +197,7 @@ class FileGrid:
         commands = RemoteShell(
             ssh=settings.ssh, through=settings.through, environment=dict(settings.environment), ssh_config=config
         )
-        self.sites[name] = Site(name=name, processors=1, kind=SiteKind.SLURM, batch=settings, file_server=file_server)
+        self.sites[name] = Site(name=name, processors=1, kind="slurm", batch=settings, file_server=file_server)
         place = Host(commands, settings, ssh=self.ssh)
         self.areas[name] = RemoteArea(name, place, f"{settings.work_directory}/files")
 

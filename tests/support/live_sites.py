@@ -16,7 +16,7 @@ import pytest
 from koala.model.launch import Launch
 from koala.model.messages import Token
 from koala.model.request import Application
-from koala.sites import LocalSite
+from koala.sites.local.site import LocalSite
 from tests.support.watched_sites import FIRST, WAIT_S, WatchedSite
 
 

@@ -27,6 +27,7 @@ from koala.sites.batch.system import (
     BatchState,
     BatchSubmission,
     EndKind,
+    NodeLoad,
     WantedReservation,
 )
 from koala.sites.batch.timings import BatchTimings
@@ -171,6 +172,12 @@ class PaperBatch:
 
     def unreserve(self, name: str) -> str:
         return self._text(f"rm -f reservations/{name}\n")
+
+    def loads(self) -> str:
+        return ":\n"
+
+    def parse_loads(self, printed: str) -> list[NodeLoad]:
+        return []
 
     def version(self) -> str:
         return "echo paper\n"

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from koala.model.grid import BatchSettings, Claims, Containers, Site, SiteKind
+from koala.model.grid import BatchSettings, Claims, Containers, Site
 from koala.model.launch import Launch
 from koala.model.messages import Token
 from koala.sites.batch.check.check import CheckContext, Finding, check_batch_site, steps_for
@@ -19,9 +19,12 @@ from koala.sites.batch.system import (
     BatchListing,
     BatchOutputError,
     BatchSubmission,
+    NodeLoad,
     WantedReservation,
 )
+from koala.sites.batch.systems import SYSTEMS
 from koala.sites.remote_shell import ShellResult
+from tests.support.batch_settings import batch_settings
 
 PARTITIONS = """\
 PartitionName=low AllowGroups=ALL AllowAccounts=ALL Default=NO MaxTime=UNLIMITED RootOnly=NO State=UP TotalCPUs=8
@@ -97,6 +100,12 @@ class PlainSystem:
 
     def unreserve(self, name: str) -> str:
         return f"UNRESERVE {name}\n"
+
+    def loads(self) -> str:
+        return "LOADS\n"
+
+    def parse_loads(self, printed: str) -> list[NodeLoad]:
+        return []
 
     def version(self) -> str:
         return "VERSION\n"
@@ -176,7 +185,7 @@ def refused(words: str, code: int = 1) -> ShellResult:
 def played(
     reactions: dict[str, Reaction] | None = None,
     *,
-    kind: SiteKind = SiteKind.SLURM,
+    kind: str = "slurm",
     run: bool = False,
     processors: int = 8,
     file_server: str | None = None,
@@ -185,7 +194,8 @@ def played(
     **settings: Any,
 ) -> tuple[dict[str, Finding], PlayedSite]:
     """What a check of such a site finds, by step, and the site."""
-    batch = BatchSettings(work_directory="/share", **{"claims": Claims.BARRIER, **settings})
+    batch = batch_settings("/share", **{"claims": Claims.BARRIER, **settings})
+    checks = SYSTEMS[kind].parts().checks
     site = Site(
         name="alpha", processors=processors, kind=kind, file_server=file_server, containers=containers, batch=batch
     )
@@ -195,6 +205,7 @@ def played(
         site,
         place,
         PlainSystem,
+        checks,
         owner=OWNER,
         clock=lambda: place.now,
         nonce="abcd",
@@ -203,7 +214,7 @@ def played(
     )
 
     async def collect() -> list[Finding]:
-        return [finding async for finding in check_batch_site(context, steps_for(site, run=run))]
+        return [finding async for finding in check_batch_site(context, steps_for(site, checks, run=run))]
 
     found = asyncio.run(collect())
     return {finding.step: finding for finding in found}, place

@@ -15,7 +15,7 @@ from koala.model.launch import Go, Launch
 from koala.model.messages import AnyEvent, ComponentEnded, ComponentReady, ComponentRunning
 from koala.model.request import Application
 from koala.runners import component_script
-from koala.sites import LocalSite
+from koala.sites.local.site import LocalSite
 
 SLOTS = 4
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from koala.model.launch import Launch
 from koala.model.messages import AnyEvent, ComponentEnded, SiteReported, Token
-from koala.sites import LiveSite, LocalSite, SiteError
+from koala.sites import LiveSite, SiteError
+from koala.sites.local.site import LocalSite
 from tests.support.engine_world import EngineWorld
 
 

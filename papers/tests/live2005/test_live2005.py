@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from koala.lab.programs import ProgramResult
-from koala.model.grid import Grid, Link, Links, SchedulerParameters, Site, SiteKind
+from koala.model.grid import Grid, Link, Links, SchedulerParameters, Site
 from koala.simulator import Workload, simulate
 from koala.simulator.report.page_data import PageHold
 from koala.simulator.workloads.workload import Arrival, single_component
@@ -26,7 +26,7 @@ from koala_papers.live2005.trouble import Trouble, TroubleMaker, program
 PARAMETERS = Live2005Parameters(jobs=12)
 GRID = Grid(
     name="lab",
-    sites=tuple(Site(name=name, processors=8, kind=SiteKind.SLURM) for name in ("alpha", "beta", "gamma")),
+    sites=tuple(Site(name=name, processors=8, kind="slurm") for name in ("alpha", "beta", "gamma")),
     links=Links(default=Link(bandwidth_mbit_s=8.0, latency_s=0.005)),
     scheduler=SchedulerParameters(policy="CF", scan_interval_s=0.0),
 )

@@ -12,7 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from koala.model.grid import Background, Grid, Site, SiteKind, Startup
+from koala.lab import LabSystem
+from koala.model.grid import Background, Grid, Site, Startup
 from koala.model.request import JobType
 from koala.simulator import Workload, simulate
 from koala.simulator.workloads.draws import stream
@@ -38,7 +39,7 @@ from koala_papers.live2006.model import (
 from koala_papers.live2006.runs import SIZES, WorkloadDraw, _single_jobs, arrivals, programs
 from koala_papers.live2006.study import Live2006, Live2006Parameters
 
-GRID = Grid(name="lab", sites=tuple(Site(name=name, processors=8, kind=SiteKind.SLURM) for name in ("a", "b", "c")))
+GRID = Grid(name="lab", sites=tuple(Site(name=name, processors=8, kind=LabSystem.SLURM) for name in ("a", "b", "c")))
 DRAWN = WorkloadDraw(jobs=30, interarrival_s=5.0, seed=4)
 # By application and processors, the time on one cluster and what each further one adds to it.
 TRUTH = {"laplace/4": (2.0, 1.5), "laplace/6": (3.0, 1.0), "heat/4": (4.0, 0.5), "heat/6": (5.0, 0.25)}
@@ -296,7 +297,7 @@ def test_users_come_live_when_they_do_in_the_simulation_and_stay_as_long() -> No
     while (at := at + simulated.next_gap_s()) < 500.0:
         jobs.append((at, simulated.next_job().walltime_s))
     assert len(jobs) > 5
-    site = SiteLoad("a", SiteKind.SLURM, "q", 8, background, users_stream(4, "a"))
+    site = SiteLoad("a", LabSystem.SLURM, "q", 8, background, users_stream(4, "a"))
     site.open(0.0)
     assert site.due_users(499.0) == [run_s for at, run_s in jobs if at <= 499.0]
 
@@ -357,7 +358,7 @@ def test_the_band_of_a_site_is_the_simulators() -> None:
 def test_users_come_as_often_and_stay_as_long_as_their_load_says() -> None:
     background = Background(user_load=0.25, user_execution_mean_s=20.0)
     site = SiteLoad(
-        name="a", kind=SiteKind.SLURM, queue="q", processors=8, background=background, rng=stream(1, "users", "a")
+        name="a", kind=LabSystem.SLURM, queue="q", processors=8, background=background, rng=stream(1, "users", "a")
     )
     site.open(0.0)
     runs_s = [run_s for now in range(1, 20_001) for run_s in site.due_users(float(now))]
@@ -366,14 +367,14 @@ def test_users_come_as_often_and_stay_as_long_as_their_load_says() -> None:
 
 
 def test_local_jobs_are_submitted_and_ended_with_the_programs_of_each_batch_system() -> None:
-    words, script = submission(SiteKind.SLURM, "main", 2.5)
+    words, script = submission(LabSystem.SLURM, "main", 2.5)
     assert words[0] == "sbatch"
     assert "--partition=main" in words
     assert script.endswith("exec sleep 2.500\n")
-    words, _ = submission(SiteKind.GRID_ENGINE, "all.q", 2.5)
+    words, _ = submission(LabSystem.GRID_ENGINE, "all.q", 2.5)
     assert words[:2] == ["qsub", "-terse"]
-    assert cancellation(SiteKind.SLURM, "7") == ["scancel", "7"]
-    assert cancellation(SiteKind.GRID_ENGINE, "7") == ["qdel", "7"]
+    assert cancellation(LabSystem.SLURM, "7") == ["scancel", "7"]
+    assert cancellation(LabSystem.GRID_ENGINE, "7") == ["qdel", "7"]
     assert submitted_id("a", "17;cluster\n") == "17"
     with pytest.raises(LoadError, match=r"a: .*no number"):
         submitted_id("a", "Submitted batch job 7\n")

@@ -62,7 +62,7 @@ class LinkProbing:
         parameters = grid.scheduler
         every_s = PROBE_EVERY_S if parameters.probe_every_s is None else parameters.probe_every_s
         self._gap_s = max(PROBE_GAP_S_MIN, every_s / max(1, self._pairs))
-        simulated = any(site.kind is SiteKind.SIMULATED for site in grid.sites)
+        simulated = any(site.kind == SiteKind.SIMULATED for site in grid.sites)
         here = all(site.is_here for site in grid.sites) and not simulated
         never = every_s == 0 or here or (simulated and parameters.probe_every_s is None)
         ledger.forecasts.probe_at = INFINITY if never or not self._pairs else 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -13,25 +13,19 @@ from koala.daemon.offload import in_own_thread
 from koala.files import AreaDirectory, FileArea, FileMover, Host, LocalArea, RemoteArea
 from koala.files.transfer.route import has_local_files
 from koala.model.errors import InvalidError
-from koala.model.grid import BatchSettings, Grid, Links, SchedulerParameters, Site, SiteKind
+from koala.model.grid import Grid, Links, SchedulerParameters, Site, SiteKind
 from koala.model.launch import WORK
 from koala.model.messages import Token
 from koala.model.outputs import CollectLimits
 from koala.model.request import SiteName
 from koala.policies.view import BYTES_PER_S_PER_MBIT_S
-from koala.sites import LiveSite, LocalSite
-from koala.sites.batch.grid_engine.system import GridEngineSystem
+from koala.sites import LiveSite
 from koala.sites.batch.site import BatchSite
-from koala.sites.batch.slurm.system import SlurmSystem
-from koala.sites.batch.system import BatchSystem
+from koala.sites.batch.systems import system_of
 from koala.sites.component_directory import COMPONENTS
+from koala.sites.local.site import LocalSite
 from koala.sites.protocol import Clock, Deliver, Emit, Found
 from koala.sites.remote_shell import SSH_CONFIG_VARIABLE, SSH_VARIABLES, RemoteShell, named_ssh_config
-
-_SYSTEMS: Mapping[SiteKind, Callable[[BatchSettings], BatchSystem]] = {
-    SiteKind.SLURM: SlurmSystem,
-    SiteKind.GRID_ENGINE: GridEngineSystem,
-}
 
 
 class SiteMaker(Protocol):
@@ -52,7 +46,7 @@ class SiteMaker(Protocol):
 def check_kinds(grid: Grid) -> None:
     """Raises ``InvalidError`` for the first site of a kind that cannot run live."""
     for site in grid.sites:
-        if site.kind is SiteKind.SIMULATED:
+        if site.kind == SiteKind.SIMULATED:
             raise InvalidError(
                 f"site {site.name} is of the kind {site.kind}: it exists only in simulations; write 'kind: local' "
                 "for processors of this machine, or the kind of its batch system"
@@ -94,7 +88,7 @@ def make_site(
     barrier_timeout_s: float = SchedulerParameters().barrier_timeout_s,
 ) -> LiveSite:
     """The site that a description stands for; ``check_kinds`` has passed."""
-    if description.kind is SiteKind.LOCAL:
+    if description.kind == SiteKind.LOCAL:
         return LocalSite(
             description.name,
             site_root(root, description.name),
@@ -110,7 +104,7 @@ def make_site(
     return BatchSite(
         description.name,
         settings,
-        _SYSTEMS[description.kind](settings),
+        system_of(description),
         description.processors,
         owner=owner_of(root, description.name),
         emit=emit,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from koala.lab.errors import LabError, LabFailedError, LabIsUpError
 from koala.lab.lab import Lab, down, find, status, up
-from koala.lab.options import LabOptions, PairOfSites, WideAreaLink, default_directory
+from koala.lab.options import LabOptions, LabSystem, PairOfSites, WideAreaLink, default_directory
 
 __all__ = [
     "Lab",
@@ -16,6 +16,7 @@ __all__ = [
     "LabFailedError",
     "LabIsUpError",
     "LabOptions",
+    "LabSystem",
     "PairOfSites",
     "WideAreaLink",
     "default_directory",

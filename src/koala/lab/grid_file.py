@@ -7,10 +7,9 @@ from typing import Any
 import yaml
 
 from koala.lab.grid_engine import cell_files
-from koala.lab.options import WideAreaLink, pairs
+from koala.lab.options import LabSystem, WideAreaLink, pairs
 from koala.lab.plan import LabPlan, SitePlan
 from koala.lab.slurm import cluster_files
-from koala.model.grid import SiteKind
 
 # A lab's jobs come and go in seconds: the scheduler acts on every event.
 _SCHEDULER = {"scan_interval_s": 0}
@@ -20,7 +19,7 @@ _LOOPBACK = WideAreaLink(rate_mbit_s=10_000.0, delay_s=0.000_05)
 
 def client_environment(site: SitePlan) -> dict[str, str]:
     """What the commands of a site's batch system need in their environment."""
-    if site.kind is SiteKind.SLURM:
+    if site.kind is LabSystem.SLURM:
         return cluster_files.environment(site)
     return cell_files.environment(site)
 
@@ -41,7 +40,7 @@ def _site(site: SitePlan, plan: LabPlan) -> dict[str, Any]:
         "work_directory": str(site.work),
         "environment": client_environment(site),
     }
-    if site.kind is SiteKind.SLURM:
+    if site.kind is LabSystem.SLURM:
         described["queue"] = cluster_files.QUEUE
     else:
         described["queue"] = cell_files.QUEUE

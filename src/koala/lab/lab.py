@@ -24,11 +24,10 @@ from koala.lab.daemons import Daemons
 from koala.lab.errors import LabError, LabFailedError, LabIsUpError
 from koala.lab.grid_engine import cell
 from koala.lab.network import namespaces
-from koala.lab.options import SITE_NAMES, LabOptions, PairOfSites, check, default_directory, differing
+from koala.lab.options import SITE_NAMES, LabOptions, LabSystem, PairOfSites, check, default_directory, differing
 from koala.lab.plan import LabPlan, SitePlan, plan_lab
 from koala.lab.record import LabRecord, Recorder
 from koala.lab.slurm import cluster, munge
-from koala.model.grid import SiteKind
 from koala.sites import processes
 
 Say = Callable[[str], None]
@@ -42,7 +41,7 @@ class SiteStatus(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     name: str
-    kind: SiteKind
+    kind: LabSystem
     batch_system: str
     up: bool
     dead: tuple[str, ...]
@@ -239,7 +238,7 @@ def status(lab: Lab) -> LabStatus:
 
 
 def _site_status(lab: Lab, site: SitePlan) -> SiteStatus:
-    system = cluster if site.kind is SiteKind.SLURM else cell
+    system = cluster if site.kind is LabSystem.SLURM else cell
     # Nobody answers for a controller that is dead, and its clients would wait.
     dead = _dead(lab, site.name)
     jobs = system.jobs(site) if system.controller(site) not in dead else None
@@ -344,7 +343,7 @@ def _started(plan: LabPlan, recorder: Recorder, say: Say) -> Lab:
 
         def bring_up(site: SitePlan) -> None:
             begun = time.monotonic()
-            if site.kind is SiteKind.SLURM and munged is not None:
+            if site.kind is LabSystem.SLURM and munged is not None:
                 munged.result()
             _start(site, plan, daemons)
             took = time.monotonic() - begun
@@ -359,7 +358,7 @@ def _started(plan: LabPlan, recorder: Recorder, say: Say) -> Lab:
 
 
 def _start(site: SitePlan, plan: LabPlan, daemons: Daemons) -> None:
-    if site.kind is SiteKind.SLURM:
+    if site.kind is LabSystem.SLURM:
         cluster.start(site, plan, daemons)
     else:
         cell.start(site, plan, daemons)
@@ -369,7 +368,7 @@ def _start(site: SitePlan, plan: LabPlan, daemons: Daemons) -> None:
 
 def _wait(site: SitePlan, plan: LabPlan, daemons: Daemons, started: Sequence[str]) -> None:
     """Until those daemons of a site that were started again do their work; what its user drained stays drained."""
-    if site.kind is SiteKind.SLURM:
+    if site.kind is LabSystem.SLURM:
         cluster.wait(site, cluster.nodes_of(site, plan, started), daemons)
     elif cell.executor(site) in started:
         cell.wait(site, daemons)
@@ -380,11 +379,11 @@ def _wait(site: SitePlan, plan: LabPlan, daemons: Daemons, started: Sequence[str
 
 
 def _version(site: SitePlan) -> str:
-    return cluster.version(site) if site.kind is SiteKind.SLURM else cell.version(site)
+    return cluster.version(site) if site.kind is LabSystem.SLURM else cell.version(site)
 
 
 def _controller(site: SitePlan) -> str:
-    return cluster.controller(site) if site.kind is SiteKind.SLURM else cell.controller(site)
+    return cluster.controller(site) if site.kind is LabSystem.SLURM else cell.controller(site)
 
 
 def _remove(directory: Path, options: LabOptions | None, *, keep: bool = False) -> int:

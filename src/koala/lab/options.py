@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import itertools
 import re
 from collections.abc import Iterable
@@ -10,10 +11,17 @@ from pathlib import Path
 import msgspec
 
 from koala.lab.errors import LabError
-from koala.model.grid import SiteKind
+
+
+class LabSystem(enum.StrEnum):
+    """The batch systems of which a lab builds clusters, as a grid file names them."""
+
+    SLURM = "slurm"
+    GRID_ENGINE = "grid_engine"
+
 
 # The sites that a lab can have. The place in this table gives a site its ports and its addresses.
-KINDS = {"alpha": SiteKind.SLURM, "beta": SiteKind.SLURM, "gamma": SiteKind.GRID_ENGINE}
+KINDS = {"alpha": LabSystem.SLURM, "beta": LabSystem.SLURM, "gamma": LabSystem.GRID_ENGINE}
 SITE_NAMES = tuple(KINDS)
 
 NODES_PER_CLUSTER_MAX = 64
@@ -68,7 +76,7 @@ class LabOptions(msgspec.Struct, frozen=True, kw_only=True):
 
     def processors(self, site: str) -> int:
         """How many processors a site has."""
-        return self.nodes * self.processors_per_node if KINDS[site] is SiteKind.SLURM else self.slots
+        return self.nodes * self.processors_per_node if KINDS[site] is LabSystem.SLURM else self.slots
 
     def link(self, one: str, other: str) -> WideAreaLink | None:
         """The emulated link between two sites; None without a wide area."""

@@ -7,8 +7,7 @@ from pathlib import Path
 import msgspec
 
 from koala.lab.errors import LabError
-from koala.lab.options import KINDS, PORTS_PER_SITE, SITE_NAMES, LabOptions
-from koala.model.grid import SiteKind
+from koala.lab.options import KINDS, PORTS_PER_SITE, SITE_NAMES, LabOptions, LabSystem
 
 LOOPBACK = "127.0.0.1"
 # Addresses of sites in namespaces are 10.77.N.x.
@@ -26,7 +25,7 @@ class SitePlan(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     name: str
-    kind: SiteKind
+    kind: LabSystem
     number: int
     directory: Path
     processors: int
@@ -108,7 +107,7 @@ class LabPlan(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def has_slurm(self) -> bool:
         """Whether munged is needed."""
-        return any(site.kind is SiteKind.SLURM for site in self.sites)
+        return any(site.kind is LabSystem.SLURM for site in self.sites)
 
 
 def plan_lab(options: LabOptions, user: str, host: str, host_address: str | None) -> LabPlan:
@@ -131,7 +130,7 @@ def plan_lab(options: LabOptions, user: str, host: str, host_address: str | None
 
 def _site(options: LabOptions, name: str, loopback: str) -> SitePlan:
     place = SITE_NAMES.index(name)
-    nodes = options.nodes if KINDS[name] is SiteKind.SLURM else 0
+    nodes = options.nodes if KINDS[name] is LabSystem.SLURM else 0
     addresses = [loopback] * (nodes + 1)
     if options.wan is not None:
         addresses = [f"{WIDE_AREA}.{place + 1}.{last}" for last in range(1, nodes + 2)]

@@ -9,9 +9,9 @@ from koala.lab import gridftp, programs
 from koala.lab.errors import LabError
 from koala.lab.grid_engine import cell
 from koala.lab.network import namespaces
+from koala.lab.options import LabSystem
 from koala.lab.plan import LabPlan, SitePlan
 from koala.lab.slurm import cluster, munge
-from koala.model.grid import SiteKind
 
 _SLURM_PACKAGES = ("slurmctld", "slurmd", "slurm-client", "munge")
 _GRID_ENGINE_PACKAGES = ("gridengine-master", "gridengine-exec", "gridengine-client")
@@ -48,9 +48,9 @@ def check_programs(plan: LabPlan) -> None:
 def _wanted(plan: LabPlan) -> Iterator[tuple[list[str], tuple[str, ...]]]:
     """For every part of the lab, the programs that are missing and the packages that have them."""
     kinds = {site.kind for site in plan.sites}
-    if SiteKind.SLURM in kinds:
+    if LabSystem.SLURM in kinds:
         yield _missing((*munge.PROGRAMS, *cluster.PROGRAMS)), _SLURM_PACKAGES
-    if SiteKind.GRID_ENGINE in kinds:
+    if LabSystem.GRID_ENGINE in kinds:
         yield cell.missing_programs(), _GRID_ENGINE_PACKAGES
     if plan.options.gridftp:
         yield _missing(gridftp.PROGRAMS), _GRIDFTP_PACKAGES
@@ -73,7 +73,7 @@ def _check_ports(plan: LabPlan) -> None:
 
 
 def _ports(site: SitePlan, plan: LabPlan) -> Iterator[int]:
-    nodes = plan.options.nodes if site.kind is SiteKind.SLURM else 1
+    nodes = plan.options.nodes if site.kind is LabSystem.SLURM else 1
     yield from range(site.port, site.port + nodes + 1)
     if plan.options.gridftp:
         yield site.file_server_port

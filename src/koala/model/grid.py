@@ -59,19 +59,10 @@ NODE_POWER = 1_000.0
 
 
 class SiteKind(enum.StrEnum):
-    """Which batch system rules the site."""
+    """The kinds of sites without a batch system. Any other kind is the name of a batch system."""
 
     SIMULATED = "simulated"
     LOCAL = "local"
-    SLURM = "slurm"
-    GRID_ENGINE = "grid_engine"
-
-
-# The programs that a batch system has on its nodes.
-_PROGRAMS_OF_KIND: dict[SiteKind, tuple[str, ...]] = {
-    SiteKind.SLURM: ("srun", "sbatch", "scancel", "scontrol", "squeue", "sinfo", "sacct"),
-    SiteKind.GRID_ENGINE: ("qrsh", "qsub", "qdel", "qstat", "qacct"),
-}
 
 
 class Claims(enum.StrEnum):
@@ -210,13 +201,11 @@ class BatchSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     ``work_directory`` is a directory that all its nodes see; '~/' in front of it is the user's home there. Commands
     run on this machine, or with ``ssh`` at that host of the user's ssh configuration; ``through`` are words in front
     of every command, such as ``ip netns exec NAME``; ``environment`` is set for every command. Components are
-    submitted to ``queue`` (a partition or a queue) for ``account``, under Grid Engine in ``parallel_environment``,
-    with ``submit_options`` for what has no name here. Under Grid Engine tasks get memory by the consumable
-    ``memory_complex`` and GPUs by ``gpu_complex``, and ``gpu_kind_complex`` names the kind of a host's GPUs.
-    ``job_environment`` and ``search_path`` (in front of PATH) are
-    for the components. Components of other sites reach a node at ``host`` where all share one address, at its address
-    in ``network`` (such as 10.0.0.0/8), or else by its name. ``partitions`` are what jobs ask for by other names:
-    such a component goes there instead.
+    submitted to ``queue`` (a partition or a queue) for ``account``, with ``submit_options`` for what has no name
+    here. ``own`` are the keys that its batch system alone has, with their values. ``job_environment`` and
+    ``search_path`` (in front of PATH) are for the components. Components of other sites reach a node at ``host``
+    where all share one address, at its address in ``network`` (such as 10.0.0.0/8), or else by its name.
+    ``partitions`` are what jobs ask for by other names: such a component goes there instead.
     """
 
     work_directory: str
@@ -225,10 +214,7 @@ class BatchSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     environment: tuple[tuple[str, str], ...] = ()
     queue: str | None = None
     account: str | None = None
-    parallel_environment: str | None = None
-    memory_complex: str | None = None
-    gpu_complex: str | None = None
-    gpu_kind_complex: str | None = None
+    own: tuple[tuple[str, str], ...] = ()
     submit_options: tuple[str, ...] = ()
     job_environment: tuple[tuple[str, str], ...] = ()
     search_path: tuple[str, ...] = ()
@@ -285,7 +271,8 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
 
     ``containers`` is how it runs container images; without, jobs with an image do not go there.
 
-    ``provides`` are programs that jobs may require and that it has beside those of its batch system.
+    ``kind`` is a ``SiteKind``, or the name of its batch system. ``provides`` are programs that jobs may require,
+    those of the batch system among them.
 
     ``own_account`` says whether jobs run there under another account than the daemon's, or where its own reaches
     nothing of the daemon; None is as ``shares_account`` guesses.
@@ -295,7 +282,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
 
     name: SiteName
     processors: int
-    kind: SiteKind = SiteKind.SIMULATED
+    kind: str = SiteKind.SIMULATED
     quota: float = 1.0
     file_server: str | None = None
     uplink_mbit_s: float | None = None
@@ -324,12 +311,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
         under a batch system whose commands run on the daemon's machine."""
         if self.own_account is not None:
             return not self.own_account
-        return self.kind is SiteKind.LOCAL or (self.batch is not None and self.batch.ssh is None)
-
-    @property
-    def programs(self) -> tuple[str, ...]:
-        """All that it provides of what jobs may require."""
-        return (*_PROGRAMS_OF_KIND.get(self.kind, ()), *self.provides)
+        return self.kind == SiteKind.LOCAL or (self.batch is not None and self.batch.ssh is None)
 
     def runs_images(self, job_type: JobType) -> bool:
         """Whether a job of this type can run in an image there. The ranks of MPI are handed an open connection to

@@ -14,13 +14,13 @@ from hypothesis import strategies as st
 from koala.cli import koala
 from koala.cli.grid.text import SurveyedHost, grid_text
 from koala.descriptions import read_grid
-from koala.model.grid import BatchSettings, Grid, Link, Links, SiteKind
-from koala.sites.discovery import ClusterNode, FoundCluster, FoundClusters, FoundQueue
+from koala.model.grid import BatchSettings, Grid, Link, Links
+from koala.sites.batch.discovery import ClusterNode, FoundCluster, FoundClusters, FoundQueue
 
 SINFO = "printf '%s\\n' 'main*|up|2/6/0/8'"
 
 
-def cluster(name: str = "alpha", kind: SiteKind = SiteKind.SLURM, queue: str = "main") -> FoundCluster:
+def cluster(name: str = "alpha", kind: str = "slurm", queue: str = "main") -> FoundCluster:
     queues = (FoundQueue(name=queue, processors=8, is_default=True), FoundQueue(name="low", processors=4))
     return FoundCluster(kind=kind, name=name, identity=f"{kind} {name}", queues=queues)
 
@@ -32,10 +32,10 @@ def written(*hosts: SurveyedHost) -> tuple[str, Grid]:
 
 def test_every_cluster_becomes_a_site_with_its_settings() -> None:
     ge = FoundCluster(
-        kind=SiteKind.GRID_ENGINE,
+        kind="grid_engine",
         name="cell",
         identity="x",
-        queues=(FoundQueue(name="all.q", processors=6, environments=("mpi", "smp")),),
+        queues=(FoundQueue(name="all.q", processors=6, own=(("parallel_environment", "mpi"),)),),
         environment=(("PATH", "/opt/sge/bin:/bin"), ("SGE_ROOT", "/opt/sge")),
     )
     own = (("SLURM_CONF", "/x y/slurm.conf"), ("SGE_ROOT", "/other"))
@@ -43,17 +43,17 @@ def test_every_cluster_becomes_a_site_with_its_settings() -> None:
         SurveyedHost(None, FoundClusters((cluster(),)), own), SurveyedHost("me@far.example", FoundClusters((ge,)))
     )
     here, far = grid.sites
-    assert (here.name, here.kind, here.processors) == ("alpha", SiteKind.SLURM, 8)
+    assert (here.name, here.kind, here.processors) == ("alpha", "slurm", 8)
     assert here.batch == BatchSettings(
         work_directory="~/koala/alpha", environment=(("SLURM_CONF", "/x y/slurm.conf"),), queue="main"
     )
-    assert (far.name, far.kind, far.processors) == ("far.example", SiteKind.GRID_ENGINE, 6)
+    assert (far.name, far.kind, far.processors) == ("far.example", "grid_engine", 6)
     assert far.batch == BatchSettings(
         work_directory="~/koala/far.example",
         ssh="me@far.example",
         environment=(("PATH", "/opt/sge/bin:/bin"), ("SGE_ROOT", "/opt/sge")),
         queue="all.q",
-        parallel_environment="mpi",
+        own=(("parallel_environment", "mpi"),),
     )
 
 
@@ -66,7 +66,7 @@ def test_one_cluster_seen_from_two_hosts_is_one_site() -> None:
 
 
 def test_clusters_of_one_name_get_names_of_their_own() -> None:
-    other = cluster(kind=SiteKind.GRID_ENGINE)
+    other = cluster(kind="grid_engine")
     _, grid = written(
         SurveyedHost("near", FoundClusters((cluster(), other))),
         SurveyedHost("a@near", FoundClusters((cluster("beta"),))),
@@ -158,7 +158,7 @@ def test_whatever_things_are_called_the_file_is_read_as_it_was_meant(
     host: str, name: str, queue: str, value: str
 ) -> None:
     found = FoundCluster(
-        kind=SiteKind.SLURM,
+        kind="slurm",
         name=name,
         identity=name,
         queues=(FoundQueue(name=queue, processors=3),),

@@ -35,7 +35,7 @@ from koala.model.job_array import read_array
 from koala.model.outputs import OUTPUT_PREFIX, JobOutput, output_name
 from koala.model.request import Application, Component, Flexibility, InputFile, InputMode, Priority, Request
 from koala.policies import Catalogue
-from koala.sites import LocalSite
+from koala.sites.local.site import LocalSite
 from koala.store import ComponentRow, Store, StoredJob
 from tests.support.engine_child import DATA, FILE_SITES, OWNER, Wish, grid
 from tests.support.live_sites import processes_of

@@ -8,7 +8,8 @@ from typing import Any
 
 from koala.model.launch import NodeShare
 from koala.model.messages import Token
-from koala.sites import LiveSite, LocalSite
+from koala.sites import LiveSite
+from koala.sites.local.site import LocalSite
 from tests.support.engine_world import a_request, open_engine, root
 
 __all__ = ["root"]

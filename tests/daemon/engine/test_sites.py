@@ -15,11 +15,12 @@ from koala.daemon import grid_sites
 from koala.daemon.engine.batch import is_news
 from koala.daemon.grid_sites import make_site
 from koala.daemon.upkeep.retention import Retention
-from koala.model.grid import BatchSettings, SchedulerParameters, Site, SiteKind
+from koala.model.grid import BatchSettings, SchedulerParameters, Site
 from koala.model.messages import CancelAsked, JobSubmitted, SiteReported
 from koala.model.nodes import NodeClass, NodeSize, TaskNeeds
 from koala.model.request import Application, Component, Request
-from koala.sites import LiveSite, LocalSite, UnseenError
+from koala.sites import LiveSite, UnseenError
+from koala.sites.local.site import LocalSite
 from tests.support.engine_world import EngineWorld, a_request, local_grid, open_engine, open_store, root
 from tests.support.troubled_site import TroubledSite, trouble, troubled
 
@@ -304,7 +305,7 @@ def test_batch_sites_are_told_how_long_components_wait_for_each_other(
     monkeypatch.setattr(grid_sites, "BatchSite", lambda *_, **options: told.update(options))
     make = grid_sites.maker_for(SchedulerParameters(barrier_timeout_s=20.0))
     batch = BatchSettings(work_directory=str(root / "work"))
-    described = Site(name="b", processors=2, kind=SiteKind.SLURM, batch=batch)
+    described = Site(name="b", processors=2, kind="slurm", batch=batch)
     make(described, root, emit=lambda _: None, on_mail=lambda _: None, clock=time.time)
     assert told["barrier_timeout_s"] == 20.0
 
@@ -320,7 +321,7 @@ def test_a_site_whose_work_directory_another_koala_has_is_silent_and_the_others_
     work = root / "work"
     work.mkdir()
     (work / "owner").write_text("elsewhere:/state site b")
-    taken = Site(name="b", processors=2, kind=SiteKind.SLURM, batch=BatchSettings(work_directory=str(work)))
+    taken = Site(name="b", processors=2, kind="slurm", batch=BatchSettings(work_directory=str(work)))
     here = local_grid((4,))
 
     async def scenario() -> None:
@@ -341,7 +342,7 @@ def test_two_sites_with_one_work_directory_are_told_apart(root: Path) -> None:
     settings = BatchSettings(work_directory=str(root / "work"), environment=(("SLURM_CONF", "/dev/null/none"),))
 
     def site(name: str) -> LiveSite:
-        described = Site(name=name, processors=2, kind=SiteKind.SLURM, batch=settings)
+        described = Site(name=name, processors=2, kind="slurm", batch=settings)
         return make_site(described, root, emit=lambda _: None, on_mail=lambda _: None, clock=time.time)
 
     async def scenario() -> None:

@@ -12,7 +12,7 @@ from koala.daemon.perform import probe_program
 from koala.daemon.perform.link_probes import LinkProber
 from koala.files import AreaDirectory, FileArea, LocalArea
 from koala.files.hosts import Host
-from koala.model.grid import BatchSettings, Site, SiteKind
+from koala.model.grid import BatchSettings, Site
 from koala.model.messages import AnyEvent, LinkProbed, ProbeLink
 from koala.sites.remote_shell import RemoteShell
 
@@ -36,9 +36,7 @@ def area(name: str, root: Path, host: Host | None = None) -> FileArea:
 
 
 def site(name: str, host: str | None) -> Site:
-    return Site(
-        name=name, processors=1, kind=SiteKind.SLURM, batch=BatchSettings(work_directory=f"/{name}", host=host)
-    )
+    return Site(name=name, processors=1, kind="slurm", batch=BatchSettings(work_directory=f"/{name}", host=host))
 
 
 async def probed(

@@ -14,7 +14,8 @@ from koala.daemon.service.service import Service
 from koala.daemon.service.sites.overview import operator_warnings
 from koala.model.launch import Launch
 from koala.model.messages import CancelAsked, JobQuarantined, RequeueAsked, SiteReported, Token
-from koala.sites import LiveSite, LocalSite, NotNowError
+from koala.sites import LiveSite, NotNowError
+from koala.sites.local.site import LocalSite
 from tests.support.engine_world import EngineWorld, a_request, local_grid, open_engine, root
 from tests.support.troubled_site import TroubledSite, trouble, troubled
 

@@ -15,9 +15,10 @@ from koala.daemon.service.data.files import FileService
 from koala.files import AreaDirectory, RemoteArea
 from koala.model.api.questions import Registration, Replication
 from koala.model.errors import InvalidError
-from koala.model.grid import BatchSettings, Grid, Site, SiteKind
+from koala.model.grid import BatchSettings, Grid, Site
 from koala.model.request import InputFile, InputMode
-from koala.sites import LiveSite, LocalSite
+from koala.sites import LiveSite
+from koala.sites.local.site import LocalSite
 from tests.support.engine_world import EngineWorld, a_request, local_grid, open_engine, root
 
 __all__ = ["root"]
@@ -37,7 +38,7 @@ def far_grid(far: Path) -> Grid:
     grid = local_grid((4, 4, 4))
     settings = BatchSettings(work_directory=str(far), through=("env", "KOALA_THROUGH=1"))
     sites = [
-        msgspec.structs.replace(site, kind=SiteKind.SLURM, batch=settings) if site.name == FAR else site
+        msgspec.structs.replace(site, kind="slurm", batch=settings) if site.name == FAR else site
         for site in grid.sites
     ]
     return msgspec.structs.replace(grid, sites=tuple(sites))

@@ -26,7 +26,7 @@ from koala.files import (
 from koala.files.area.known_checksums import KNOWN_CHECKSUMS_MAX, READINGS_AT_A_TIME_MAX, KnownChecksums, WholeFile
 from koala.files.area.layout import copy_name
 from koala.files.sources import Stamp
-from koala.model.grid import BatchSettings, Site, SiteKind
+from koala.model.grid import BatchSettings, Site
 from koala.sites.remote_shell import RemoteShell
 from tests.support.file_world import World, some_bytes
 
@@ -402,7 +402,7 @@ def test_a_piece_is_not_cut_at_a_site_that_is_not_seen_from_a_replica_that_was_a
         (tmp_path / "outside").write_bytes(DATA)
         overwrite(readings.directory.adopt("data", tmp_path / "outside"), b"?")
         settings = BatchSettings(work_directory=str(tmp_path), through=("env",))
-        site = Site(name="delft", processors=1, kind=SiteKind.SLURM, batch=settings)
+        site = Site(name="delft", processors=1, kind="slurm", batch=settings)
         relays = tmp_path / "relays"
         mover = FileMover([site], {"delft": readings.area}, Host(RemoteShell()), relays, clock=lambda: 0.0)
         await mover.open()

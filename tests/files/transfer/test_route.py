@@ -14,21 +14,17 @@ from koala.model.grid import BatchSettings, Site, SiteKind
 WORK = "/work"
 SITES = {
     "local": Site(name="local", processors=1, kind=SiteKind.LOCAL),
-    "slurm": Site(name="slurm", processors=1, kind=SiteKind.SLURM, batch=BatchSettings(work_directory=WORK)),
-    "west": Site(
-        name="west", processors=1, kind=SiteKind.SLURM, batch=BatchSettings(work_directory=WORK, ssh="west")
-    ),
-    "east": Site(
-        name="east", processors=1, kind=SiteKind.GRID_ENGINE, batch=BatchSettings(work_directory=WORK, ssh="east")
-    ),
+    "slurm": Site(name="slurm", processors=1, kind="slurm", batch=BatchSettings(work_directory=WORK)),
+    "west": Site(name="west", processors=1, kind="slurm", batch=BatchSettings(work_directory=WORK, ssh="west")),
+    "east": Site(name="east", processors=1, kind="grid_engine", batch=BatchSettings(work_directory=WORK, ssh="east")),
     "netns": Site(
-        name="netns", processors=1, kind=SiteKind.SLURM, batch=BatchSettings(work_directory=WORK, through=("ip",))
+        name="netns", processors=1, kind="slurm", batch=BatchSettings(work_directory=WORK, through=("ip",))
     ),
     "served": Site(name="served", processors=1, kind=SiteKind.LOCAL, file_server="ftp://a/x"),
     "serving": Site(
         name="serving",
         processors=1,
-        kind=SiteKind.SLURM,
+        kind="slurm",
         file_server="gsiftp://b/y",
         batch=BatchSettings(work_directory=WORK, ssh="serving"),
     ),

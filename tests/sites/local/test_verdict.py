@@ -9,7 +9,8 @@ import pytest
 
 from koala.model.launch import Go
 from koala.model.messages import Outcome
-from koala.sites import LocalSite, SiteError, Stream
+from koala.sites import SiteError, Stream
+from koala.sites.local.site import LocalSite
 from tests.support.live_sites import file_appears, launch, opened
 
 WHY = "mpiexec printed nonsense"

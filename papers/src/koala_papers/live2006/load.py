@@ -17,8 +17,8 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
-from koala.lab import Lab, LabError
-from koala.model.grid import Background, Grid, SiteKind
+from koala.lab import Lab, LabError, LabSystem
+from koala.model.grid import Background, Grid
 from koala.simulator import exponential, quota_processors, users_stream
 
 # How often each site is looked at; a dummy that nobody ends ends by itself, so that none outlives a crash for long.
@@ -35,10 +35,10 @@ class LoadError(RuntimeError):
         return str(self)
 
 
-def submission(kind: SiteKind, queue: str, seconds: float) -> tuple[list[str], str]:
+def submission(kind: LabSystem, queue: str, seconds: float) -> tuple[list[str], str]:
     """The command that submits a local job of one processor which sleeps so long, and its standard input."""
     script = f"#!/bin/sh\nexec sleep {seconds:.3f}\n"
-    if kind is SiteKind.SLURM:
+    if kind is LabSystem.SLURM:
         words = ["sbatch", "--parsable", f"--job-name={JOB_NAME}", f"--partition={queue}", "--ntasks=1"]
         return [*words, "--output=/dev/null", "--chdir=/", "--no-requeue"], script
     words = ["qsub", "-terse", "-N", JOB_NAME, "-q", queue, "-S", "/bin/sh", "-r", "n"]
@@ -53,9 +53,9 @@ def submitted_id(site: str, printed: str) -> str:
     return found
 
 
-def cancellation(kind: SiteKind, job: str) -> list[str]:
+def cancellation(kind: LabSystem, job: str) -> list[str]:
     """The command that ends a local job."""
-    return ["scancel" if kind is SiteKind.SLURM else "qdel", job]
+    return ["scancel" if kind is LabSystem.SLURM else "qdel", job]
 
 
 @dataclass
@@ -84,7 +84,7 @@ class SiteLoad:
     """The local jobs of one site: users' by the time they end, and dummies; a job has one processor."""
 
     name: str
-    kind: SiteKind
+    kind: LabSystem
     queue: str
     processors: int
     background: Background
@@ -123,7 +123,7 @@ class LoadController:
         self._sites = [
             SiteLoad(
                 name=site.name,
-                kind=site.kind,
+                kind=LabSystem(site.kind),
                 queue=site.batch.queue or "",
                 processors=site.processors,
                 background=background,

@@ -1,6 +1,6 @@
 """``koala grid init``: a grid file from what is found on this machine and at the hosts of ~/.ssh/config.
 
-Every host is asked at once whether it has Slurm or Grid Engine. What the file says is put together in ``grid_text``.
+Every host is asked at once which batch systems it has. What the file says is put together in ``grid_text``.
 Of the ssh configuration only names are taken; how a host is reached is left to the ssh program.
 """
 
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 # How long one host may take to answer, and how many are asked at a time.
 HOST_TIMEOUT_S = 25.0
 HOSTS_AT_A_TIME_MAX = 16
-# What the batch systems' programs on this machine need of this process's environment.
-_OWN_VARIABLES = ("SLURM_CONF", "SGE_ROOT", "SGE_CELL", "SGE_QMASTER_PORT", "SGE_EXECD_PORT")
 _SSH_CONFIG = Path("~/.ssh/config")
 
 # Limits on what is read. ssh itself follows includes so deep.
@@ -136,13 +134,23 @@ async def _survey(hosts: Sequence[str], ssh_config: Path | None) -> list[Surveye
 
 async def _survey_host(host: str | None, ssh_config: Path | None) -> SurveyedHost:
     from koala.cli.grid.text import SurveyedHost
-    from koala.sites.discovery import DISCOVERY_SCRIPT, DiscoveryError, FoundClusters, parse_discovery
+    from koala.sites.batch.discovery import (
+        DiscoveryError,
+        FoundClusters,
+        discovery_script,
+        login_variables,
+        parse_discovery,
+    )
+    from koala.sites.batch.systems import SYSTEMS
     from koala.sites.remote_shell import ShellError, last_words
 
-    own = {name: os.environ[name] for name in _OWN_VARIABLES if name in os.environ} if host is None else {}
+    systems = {name: each.parts().discovery for name, each in SYSTEMS.items()}
+    # On this machine the programs go by the environment of this process.
+    needed = login_variables(systems) if host is None else ()
+    own = {name: os.environ[name] for name in needed if name in os.environ}
     try:
-        answer = await _answer(host, ssh_config, DISCOVERY_SCRIPT, own)
-        found = parse_discovery(answer.stdout.decode(errors="replace"))
+        answer = await _answer(host, ssh_config, discovery_script(systems), own)
+        found = parse_discovery(answer.stdout.decode(errors="replace"), systems)
     except DiscoveryError as error:
         found = FoundClusters(silent=(f"no answer: {last_words(answer.stderr) or error}",))
     except ShellError as error:
@@ -154,7 +162,7 @@ async def _survey_host(host: str | None, ssh_config: Path | None) -> SurveyedHos
 
 async def _known(surveyed: Sequence[SurveyedHost], ssh_config: Path | None) -> Known | None:
     """What the hosts of all clusters take the names of nodes for; nothing where one of them does not say."""
-    from koala.sites.discovery import DiscoveryError, parse_resolved, resolving
+    from koala.sites.batch.discovery import DiscoveryError, parse_resolved, resolving
     from koala.sites.remote_shell import ShellError
 
     hosts = [host for host in surveyed if host.found.clusters]

@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from koala.sites.discovery import FoundCluster
+from koala.sites.batch.discovery import FoundCluster
 
 # A network that is wider holds addresses that have nothing to do with each other.
 _PREFIX_LEAST = 8

@@ -11,8 +11,9 @@ from koala.cli.terminal.output import counted
 from koala.descriptions.errors import printable
 from koala.descriptions.fields import NAME_CHARACTERS_MAX
 from koala.descriptions.grid.batch import work_directory_of
-from koala.model.grid import Links, SiteKind
-from koala.sites.discovery import FoundCluster, FoundClusters
+from koala.model.grid import Links
+from koala.sites.batch.discovery import FoundCluster, FoundClusters
+from koala.sites.batch.systems import SYSTEMS
 
 _COMMENT_CHARACTERS_MAX = 160
 _REASON_CHARACTERS_MAX = 120
@@ -42,7 +43,12 @@ class SurveyedHost(NamedTuple):
             for each in self.found.clusters
         ]
         words = words or [printable(reason, _REASON_CHARACTERS_MAX) for reason in self.found.silent]
-        return f"{self.name}: {'; '.join(words) or 'no Slurm and no Grid Engine'}"
+        return f"{self.name}: {'; '.join(words) or no_system()}"
+
+
+def no_system() -> str:
+    """What is said of a host without a batch system."""
+    return " and ".join(f"no {each.title}" for each in SYSTEMS.values())
 
 
 # What each host of a cluster takes the name of a node for.
@@ -78,7 +84,7 @@ def grid_text(hosts: Sequence[SurveyedHost], check: str, known: Known | None = N
             entries += _reached(cluster, known, one_machine=one_machine)
         left_out += [OmittedHost(host.name, reason) for reason in host.found.silent]
         if host.address is not None and host.found == FoundClusters():
-            left_out.append(OmittedHost(host.name, "no Slurm and no Grid Engine"))
+            left_out.append(OmittedHost(host.name, no_system()))
     lines = (*_head(check), "sites:", *entries, *_left_out(left_out), *_links())
     return "".join(f"{line}\n" for line in lines), left_out
 
@@ -102,10 +108,9 @@ def _entry(name: str, host: SurveyedHost, cluster: FoundCluster) -> Iterator[str
     if others:
         yield _comment(f"there are also {', '.join(others)}")
     yield f"    queue: {_text(queue.name)}"
-    if queue.environments:
-        yield f"    parallel_environment: {_text(queue.environments[0])}"
-        if queue.environments[1:]:
-            yield _comment(f"the queue also offers {', '.join(queue.environments[1:])}")
+    yield from (f"    {key}: {_text(value)}" for key, value in queue.own)
+    if queue.remark:
+        yield _comment(queue.remark)
     if environment:
         yield "    environment:"
         yield from (f"      {name}: {_quoted(value)}" for name, value in environment.items())
@@ -127,8 +132,8 @@ def _reached(cluster: FoundCluster, known: Known | None, *, one_machine: bool) -
 
 
 def _own_environment(host: SurveyedHost, cluster: FoundCluster) -> dict[str, str]:
-    prefix = "SLURM_" if cluster.kind is SiteKind.SLURM else "SGE_"
-    return {name: value for name, value in host.environment if name.startswith(prefix)}
+    needed = SYSTEMS[cluster.kind].parts().discovery.variables
+    return {name: value for name, value in host.environment if name in needed}
 
 
 def _left_out(those: Sequence[OmittedHost]) -> Iterator[str]:
@@ -150,7 +155,7 @@ def _links() -> Iterator[str]:
 def _free_name(host: SurveyedHost, cluster: FoundCluster, taken: set[str]) -> str:
     """A name for the site: that of the host, or on this machine the cluster's own."""
     wanted = cluster.name if host.address is None else host.address.rpartition("@")[2]
-    name = _UNNAMED.sub("-", wanted).strip("-._")[: NAME_CHARACTERS_MAX - 10] or str(cluster.kind)
+    name = _UNNAMED.sub("-", wanted).strip("-._")[: NAME_CHARACTERS_MAX - 10] or cluster.kind
     number = 1
     while (free := name if number == 1 else f"{name}-{number}") in taken:
         number += 1

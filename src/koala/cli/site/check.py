@@ -175,15 +175,18 @@ def _context(
     site: Site, settings: BatchSettings, state: Path, patience_s: float, ssh_config: Path | None
 ) -> CheckContext:
     from koala.daemon.grid_sites import owner_of
-    from koala.sites.batch.check.check import CheckContext, system_maker
+    from koala.sites.batch.check.check import CheckContext
+    from koala.sites.batch.systems import SYSTEMS
     from koala.sites.remote_shell import RemoteShell
 
+    parts = SYSTEMS[site.kind].parts()
     return CheckContext(
         site,
         RemoteShell(
             ssh=settings.ssh, through=settings.through, environment=dict(settings.environment), ssh_config=ssh_config
         ),
-        system_maker(site.kind),
+        parts.system,
+        parts.checks,
         owner=owner_of(state, site.name),
         clock=time.time,
         nonce=secrets.token_hex(4),
@@ -194,13 +197,14 @@ def _context(
 
 async def _looked(site: Site, context: CheckContext | None, *, run: bool) -> AsyncIterator[Finding]:
     from koala.sites.batch.check import check as checking
+    from koala.sites.batch.systems import kind_lines
 
     if context is None:
-        for each in checking.check_own_site(site):
+        for each in checking.check_own_site(site, kind_lines()):
             yield each
         return
     try:
-        async for each in checking.check_batch_site(context, checking.steps_for(site, run=run)):
+        async for each in checking.check_batch_site(context, checking.steps_for(site, context.checks, run=run)):
             yield each
     finally:
         await context.runner.close()

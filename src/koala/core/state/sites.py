@@ -73,7 +73,7 @@ class Sites:
         }
         self._providing: dict[str, set[SiteName]] = {}
         for site in grid.sites:
-            for program in site.programs:
+            for program in site.provides:
                 self._providing.setdefault(program, set()).add(site.name)
         self.hold_placed = grid.scheduler.holds_placed
         self.error_threshold = grid.scheduler.error_threshold

@@ -119,7 +119,7 @@ class Engine:
             self._silences,
             self._defects,
             self._activity,
-            {each.name for each in grid.sites if each.kind is not SiteKind.LOCAL},
+            {each.name for each in grid.sites if each.kind != SiteKind.LOCAL},
             poll_s=limits.poll_s,
             call_s=limits.site_call_s,
         )

@@ -133,7 +133,7 @@ def _required_notes(request: Request, grid: Grid) -> Iterator[str]:
     """Where the job does not go for what it requires, and where it goes all the same since it names the site."""
     named = {part.site for part in request.components}
     for program in request.required:
-        without = [site.name for site in grid.sites if program not in site.programs]
+        without = [site.name for site in grid.sites if program not in site.provides]
         lacking = [name for name in without if name in named]
         if lacking:
             yield f"it requires {program}, which {some_sites(lacking)} does not provide, and goes there as it says so"
@@ -158,8 +158,8 @@ def _slurm_notes(scripts: Sequence[Sequence[str]], request: Request, grid: Grid)
     without = [
         site.name
         for site in grid.sites
-        if not set(commands).issubset(site.programs)
-        and (site.name in named or (None in named and set(request.required).issubset(site.programs)))
+        if not set(commands).issubset(site.provides)
+        and (site.name in named or (None in named and set(request.required).issubset(site.provides)))
     ]
     if not commands or not without:
         return

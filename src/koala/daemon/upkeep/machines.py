@@ -1,8 +1,9 @@
 """What the machines of the sites can do now, for jobs of tasks: their power, and the load of others on them.
 
-A small program in the sites' own shells tells (``koala.daemon.upkeep.machine_program``); it needs a python3 there.
-The power is that of the host where the commands of the site run, and is measured once; a site with other nodes says
-so in the grid file. What cannot be measured stays as the grid file says, and is no word on a site.
+A batch system tells of its nodes. A small program in the sites' own shells tells of the machine that it runs on
+(``koala.daemon.upkeep.machine_program``); it needs a python3 there. The power is that of the host where the commands
+of the site run, and is measured once; a site with other nodes says so in the grid file. What cannot be measured stays
+as the grid file says, and is no word on a site.
 """
 
 from __future__ import annotations
@@ -10,16 +11,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import shlex
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import resources
 
 from koala.daemon.perform.interface import EngineInterface
 from koala.daemon.upkeep.rounds import Rounds
 from koala.files import FileArea
 from koala.model.grid import NODE_POWER, Site, SiteKind
-from koala.model.messages import MACHINE_CLASSES_MAX, SiteMachines
+from koala.model.messages import SiteMachines
 from koala.model.request import SiteName
+from koala.sites.batch.system import BatchOutputError, NodeLoad
+from koala.sites.batch.systems import system_of
 
 _log = logging.getLogger(__name__)
 
@@ -29,6 +31,9 @@ MACHINES_FIRST_S = 60.0
 MACHINES_S = 60.0
 # A processor that does so many steps of the program's loop in a second has the power of one of which nothing is said.
 REFERENCE_STEPS_PER_S = 10_000_000.0
+# Loads are told in so many steps from idle to busy, as smaller changes are noise; a processor is never wholly busy.
+LOAD_STEPS = 10
+LOAD_MAX = 0.9
 _END = "KOALA_MACHINES"
 
 
@@ -53,7 +58,9 @@ class MachineWatch:
         look_s: float = MACHINES_S,
     ) -> None:
         self._engine = engine
-        self._sites = {site.name: site for site in sites if site.probes and not off and site.kind in _KINDS}
+        self._sites = {
+            site.name: site for site in sites if site.probes and not off and site.kind != SiteKind.SIMULATED
+        }
         self._areas = areas
         self._held = held
         self._every_s = every_s
@@ -83,7 +90,7 @@ class MachineWatch:
                 seen = await self._see(self._sites[name])
         except TimeoutError:
             _log.info("the machines of %s were not seen within %g s (MACHINES_S)", name, self._look_s)
-        except (MachinesUnknownError, OSError) as error:
+        except (MachinesUnknownError, BatchOutputError, OSError) as error:
             _log.info("nothing is known of the machines of %s: %s", name, error)
         except Exception:  # ours, and no word on the site
             _log.exception("the machines of %s could not be looked at", name)
@@ -95,14 +102,23 @@ class MachineWatch:
 
     async def _see(self, site: Site) -> SiteMachines:
         timed = site.name not in self._powers
-        told = str(self._held(site.name)) if site.batch is None else site.batch.queue or ""
-        words = shlex.join([_KINDS[site.kind], told, str(int(timed))])
-        script = (
-            "command -v python3 >/dev/null || { echo error python3 is missing there; exit 0; }\n"
-            f"exec python3 - {words} <<'{_END}'\n{self._program}{_END}\n"
-        )
+        system = None if site.batch is None else system_of(site)
+        script = f"{'' if system is None else system.loads()}echo {_END}\n"
+        if system is None or timed:
+            script += (
+                "command -v python3 >/dev/null || { echo python3 is missing there; exit 0; }\n"
+                f"exec python3 - {int(timed)} <<'{_END}'\n{self._program}{_END}\n"
+            )
         said = await self._areas[site.name].host.run(script, timeout_s=self._look_s)
-        classes, rate = read_machines(said)
+        loads, _, told = said.rpartition(f"{_END}\n")
+        here, rate = read_machine(told)
+        if system is not None:
+            nodes = system.parse_loads(loads)
+        else:
+            nodes = [
+                NodeLoad(each.processors, min(self._held(site.name), each.processors), each.load) for each in here
+            ]
+        classes = classes_of(nodes)
         if rate is not None:
             self._powers[site.name] = round(NODE_POWER * rate / REFERENCE_STEPS_PER_S)
         power = max(1.0, self._powers.get(site.name, NODE_POWER))
@@ -110,30 +126,45 @@ class MachineWatch:
         return SiteMachines(at=self._engine.now(), site=site.name, machines=machines)
 
 
-_KINDS = {SiteKind.LOCAL: "local", SiteKind.SLURM: "slurm", SiteKind.GRID_ENGINE: "grid_engine"}
-
-
-def read_machines(said: str) -> tuple[list[tuple[int, float]], float | None]:
-    """(processors, load) of the machines that the program tells of, the least loaded first, and its rate, if it tells
-    one. ``MachinesUnknownError`` for what makes no sense."""
-    classes: list[tuple[int, float]] = []
+def read_machine(said: str) -> tuple[list[NodeLoad], float | None]:
+    """The machine of which the program tells, and its rate, if it tells them. ``MachinesUnknownError`` for what makes
+    no sense."""
+    here: list[NodeLoad] = []
     rate = None
     for line in said.splitlines():
         words = line.split()
         try:
-            if words[:1] == ["class"]:
-                classes.append((int(words[1]), float(words[2])))
+            if words[:1] == ["machine"]:
+                here.append(NodeLoad(int(words[1]), 0, float(words[2])))
             elif words[:1] == ["rate"]:
                 rate = float(words[1])
             elif words:
-                raise MachinesUnknownError(line.removeprefix("error").strip()[:300])
+                raise MachinesUnknownError(line.strip()[:300])
         except (IndexError, ValueError):
             raise MachinesUnknownError(f"it said {line[:100]!r}") from None
-    sane = all(processors > 0 and 0.0 <= load <= 1.0 for processors, load in classes)
-    if not classes or not sane or (rate is not None and not (math.isfinite(rate) and rate > 0)):
+    if rate is not None and not (math.isfinite(rate) and rate > 0):
+        raise MachinesUnknownError(f"it tells of {rate} steps a second")
+    return here, rate
+
+
+def classes_of(nodes: Sequence[NodeLoad]) -> list[tuple[int, float]]:
+    """(processors, load) of machines that are alike, the least loaded first. ``MachinesUnknownError`` for none, or
+    for what cannot be."""
+    found: dict[float, int] = {}
+    for node in nodes:
+        if node.processors <= 0 or node.held < 0 or not (math.isfinite(node.load) and node.load >= 0):
+            raise MachinesUnknownError(f"it tells of {node.processors} processors with a load of {node.load}")
+        load = load_of_idle(node.load, node.processors, node.held)
+        found[load] = found.get(load, 0) + node.processors
+    if not found:
         raise MachinesUnknownError("it tells of no machines")
-    classes.sort(key=lambda each: each[1])
-    rest = sum(processors for processors, _ in classes[MACHINE_CLASSES_MAX - 1 :])
-    if len(classes) > MACHINE_CLASSES_MAX:
-        classes = [*classes[: MACHINE_CLASSES_MAX - 1], (rest, classes[-1][1])]
-    return classes, rate
+    return [(found[load], load) for load in sorted(found)]
+
+
+def load_of_idle(load: float, processors: int, held: int) -> float:
+    """What a task loses on each idle processor to those who compute there all the same and hold none, where every
+    idle processor has a task and all share alike."""
+    idle, others = processors - held, max(0.0, load - held)
+    if idle <= 0:
+        return 0.0
+    return min(LOAD_MAX, round(LOAD_STEPS * others / (others + idle)) / LOAD_STEPS)

@@ -1,21 +1,24 @@
 """The keys of a grid file that say how a site under a batch system is reached and used, and the way to BatchSettings.
 
-What each value may be is checked here; which keys belong to which kind of site is told by ``findings``.
+What each value may be is checked here; which keys belong to which kind of site is told by ``findings``. The keys
+that a batch system alone has come from its record.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Iterator
-from typing import Annotated
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, create_model
 
 from koala.descriptions.errors import CONTROL, shown
 from koala.descriptions.fields import Description, Label, SomeText, Text
 from koala.descriptions.yaml.problems import wrong
-from koala.model.grid import BatchSettings, Claims, SiteKind
+from koala.model.grid import BatchSettings, Claims
+from koala.sites.batch.kind import GridKey
+from koala.sites.batch.systems import SYSTEMS, kind_lines, titles
 
 # The most entries of each list and each mapping of a site under a batch system.
 BATCH_ENTRIES_MAX = 100
@@ -27,10 +30,7 @@ WORK_DIRECTORIES = "~/koala"
 # Batch systems have meanings of their own for these in paths, and no way to write them plainly.
 _NOT_IN_PATHS = "\\,$"
 
-BATCH_KINDS = (SiteKind.SLURM, SiteKind.GRID_ENGINE)
-_OF_GRID_ENGINE = frozenset({"parallel_environment", "memory_complex", "gpu_complex", "gpu_kind_complex"})
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_COMPLEX = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]{0,99}")
 _BLANK = re.compile(r"\s")
 _HOST = re.compile(r"[A-Za-z0-9_.@:%\[\]-]+")
 
@@ -72,10 +72,17 @@ def _read_plain_word(word: str) -> str:
     return word
 
 
-def _read_complex(name: str) -> str:
-    if _COMPLEX.fullmatch(name) is None:
-        raise wrong(f"{shown(name)} is not the name of a resource", "write one that qconf -sc lists there")
-    return name
+def _own_word(key: GridKey) -> Callable[[str], str]:
+    """The reader of a value of a key that one batch system has."""
+
+    def read(word: str) -> str:
+        if key.pattern is None:
+            return _read_plain_word(word)
+        if key.pattern.fullmatch(word) is None:
+            raise wrong(f"{shown(word)} is not {key.noun}", key.advice)
+        return word
+
+    return read
 
 
 def _read_host(host: str) -> str:
@@ -123,7 +130,6 @@ def _refuse_control(text: str, what: str) -> None:
 WorkDirectory = Annotated[SomeText, AfterValidator(_read_work_directory)]
 ProgramDirectory = Annotated[SomeText, AfterValidator(_read_program_directory)]
 PlainWord = Annotated[SomeText, AfterValidator(_read_plain_word)]
-ComplexName = Annotated[SomeText, AfterValidator(_read_complex)]
 HostName = Annotated[SomeText, AfterValidator(_read_host)]
 Word = Annotated[Text, AfterValidator(_read_word)]
 ShellVariable = Annotated[Text, AfterValidator(_read_shell_variable)]
@@ -137,12 +143,12 @@ def work_directory_of(name: str) -> str:
     return f"{WORK_DIRECTORIES}/{name}"
 
 
-class BatchKeysText(Description):
-    """How a site under a batch system is reached and used."""
+class CommonKeysText(Description):
+    """The keys of sites under any batch system."""
 
     work_directory: WorkDirectory | None = Field(
         default=None,
-        description="under Slurm or Grid Engine, as all down to network: a directory of its own that all its nodes "
+        description=f"under {titles()}, as all down to partitions: a directory of its own that all its nodes "
         f"see, by default {WORK_DIRECTORIES}/SITE; '~/' in front is your home there; none of the signs "
         f"{' '.join(_NOT_IN_PATHS)} may be in it",
     )
@@ -161,26 +167,6 @@ class BatchKeysText(Description):
     )
     account: PlainWord | None = Field(
         default=None, description="the account, or the project of Grid Engine, that components are charged to"
-    )
-    parallel_environment: PlainWord | None = Field(
-        default=None,
-        description="under Grid Engine: the parallel environment that components run in; by default those of several "
-        "processors take one that the queue offers, with control_slaves if there is one",
-    )
-    memory_complex: ComplexName | None = Field(
-        default=None,
-        description="under Grid Engine: the consumable by which tasks get memory, such as h_vmem; without it, or "
-        "where it is not consumable, a task that asks for memory goes to a host that has so much, uncounted",
-    )
-    gpu_complex: ComplexName | None = Field(
-        default=None,
-        description="under Grid Engine: the consumable by which tasks get GPUs, such as gpu; without it tasks with "
-        "GPUs do not go there",
-    )
-    gpu_kind_complex: ComplexName | None = Field(
-        default=None,
-        description="under Grid Engine: the attribute of hosts that names the kind of their GPUs, such as gpu_type; "
-        "without it they are of no kind; not without gpu_complex",
     )
     submit_options: Words = Field(
         default=(), description="further words for each submission, such as [--constraint=haswell]"
@@ -212,9 +198,38 @@ class BatchKeysText(Description):
         "asks for one of them goes there and not to queue; one that asks for another goes where all go",
     )
 
-    def settings(self, name: str, kind: SiteKind) -> BatchSettings | None:
+
+def _titles_with(key: str) -> str:
+    """The batch systems with this key of their own."""
+    return " or ".join(each.title for each in SYSTEMS.values() if key in {own.name for own in each.keys})
+
+
+if TYPE_CHECKING:
+    AllKeysText = CommonKeysText
+else:
+    # Systems that share a key mean the same by it.
+    _OWN = {
+        key.name: (
+            Annotated[SomeText, AfterValidator(_own_word(key))] | None,
+            Field(default=None, description=f"under {_titles_with(key.name)}: {key.description}"),
+        )
+        for system in SYSTEMS.values()
+        for key in system.keys
+    }
+    AllKeysText = create_model("AllKeysText", __base__=CommonKeysText, **_OWN)
+
+
+class BatchKeysText(AllKeysText):
+    """How a site under a batch system is reached and used."""
+
+    def own(self, kind: str) -> dict[str, str]:
+        """The values of the keys that this batch system has of its own."""
+        values = {key.name: getattr(self, key.name) for key in SYSTEMS[kind].keys}
+        return {name: value for name, value in values.items() if value is not None}
+
+    def settings(self, name: str, kind: str) -> BatchSettings | None:
         """The settings of a site of this kind; None where it has no batch system. ``findings`` has found nothing."""
-        if kind not in BATCH_KINDS:
+        if kind not in SYSTEMS:
             return None
         return BatchSettings(
             work_directory=self.work_directory or work_directory_of(name),
@@ -223,10 +238,7 @@ class BatchKeysText(Description):
             environment=tuple(self.environment.items()),
             queue=self.queue,
             account=self.account,
-            parallel_environment=self.parallel_environment,
-            memory_complex=self.memory_complex,
-            gpu_complex=self.gpu_complex,
-            gpu_kind_complex=self.gpu_kind_complex,
+            own=tuple(self.own(kind).items()),
             submit_options=self.submit_options,
             job_environment=tuple(self.job_environment.items()),
             search_path=self.search_path,
@@ -236,30 +248,32 @@ class BatchKeysText(Description):
             partitions=tuple(self.partitions.items()),
         )
 
-    def findings(self, kind: SiteKind) -> Iterator[tuple[str, str, str]]:
+    def findings(self, kind: str) -> Iterator[tuple[str, str, str]]:
         """The keys that do not go with the kind of the site or with each other: key, message, advice."""
-        for key in BatchKeysText.model_fields:
-            if key not in self.model_fields_set or getattr(self, key) is None:
-                continue
-            if kind not in BATCH_KINDS:
+        system = SYSTEMS.get(kind)
+        given = [
+            key
+            for key in BatchKeysText.model_fields
+            if key in self.model_fields_set and getattr(self, key) is not None
+        ]
+        if system is None:
+            for key in given:
                 yield (
                     key,
                     f"'{key}' is for sites under a batch system; this one is of the kind {kind}",
-                    "take it out, or write 'kind: slurm' or 'kind: grid_engine' if such a system rules the site",
+                    f"take it out, or write {kind_lines()} if such a system rules the site",
                 )
-            elif key in _OF_GRID_ENGINE and kind is not SiteKind.GRID_ENGINE:
+            return
+        known = {*CommonKeysText.model_fields, *(key.name for key in system.keys)}
+        for key in given:
+            if key not in known:
                 yield (
                     key,
-                    f"'{key}' is for sites under Grid Engine; this one is of the kind {kind}",
+                    f"'{key}' is for sites under {_titles_with(key)}; this one is of the kind {kind}",
                     "take it out; what has no key of its own goes into submit_options",
                 )
-        if kind is SiteKind.GRID_ENGINE and self.gpu_kind_complex is not None and self.gpu_complex is None:
-            yield (
-                "gpu_kind_complex",
-                f"it says where the kinds of GPUs are told ({self.gpu_kind_complex}), and gpu_complex is missing",
-                "write the consumable by which GPUs are asked for: 'gpu_complex: gpu', or leave this out",
-            )
-        if kind in BATCH_KINDS and self.host is not None and self.network is not None:
+        yield from system.findings(self.own(kind))
+        if self.host is not None and self.network is not None:
             yield (
                 "network",
                 "host and network are given together",

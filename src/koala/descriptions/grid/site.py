@@ -7,7 +7,7 @@ simulation in ``koala.descriptions.grid.simulation``.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
@@ -24,15 +24,21 @@ from koala.descriptions.fields import (
     SecondsAboveZero,
     SomeText,
 )
-from koala.descriptions.grid.batch import BATCH_KINDS, BatchKeysText
+from koala.descriptions.grid.batch import BatchKeysText
 from koala.descriptions.grid.simulation import SiteSimulationText
 from koala.model.dendrogram import Machine
 from koala.model.grid import NODE_POWER, NODES_NAMED_MAX, Containers, ContainerTool, Site, SiteKind
 from koala.model.nodes import GPU_KIND_PATTERN, NODE_CLASSES_MAX, TASK_GPUS_MAX, UNTOLD, NodeClass, NodeSize
 from koala.model.task_graph import QUANTITY_MAX, QUANTITY_MIN
+from koala.sites.batch.systems import SYSTEMS
 
 # Programs that a site names as what it provides.
 PROVIDED_MAX = 1_000
+
+if TYPE_CHECKING:
+    Kind: TypeAlias = str
+else:
+    Kind = Literal[*(str(each) for each in SiteKind), *SYSTEMS]
 
 Power = Annotated[Number, Field(ge=QUANTITY_MIN, le=QUANTITY_MAX)]
 
@@ -102,7 +108,7 @@ class ClusterText(Description):
     processors: Processors = Field(
         description="how many processors the site has in all; under a batch system the most that Koala uses there"
     )
-    kind: SiteKind = Field(default=SiteKind.SIMULATED, description="which batch system rules it")
+    kind: Kind = Field(default=str(SiteKind.SIMULATED), description="which batch system rules it")
     quota: FractionAboveZero = Field(
         default=1.0, description="the fraction of the site that may be in use before Koala takes no more of it"
     )
@@ -162,12 +168,12 @@ class SiteText(BatchKeysText, NodeKeysText, ClusterText):
     @property
     def has_own_gpus(self) -> bool:
         """Whether it gives away GPUs of the daemon's own machine."""
-        return self.kind is SiteKind.LOCAL and self.gpus > 0
+        return self.kind == SiteKind.LOCAL and self.gpus > 0
 
     def node_findings(self) -> Iterator[tuple[str, str, str]]:
         """What is wrong with what is said of nodes: key, message, advice."""
         single = [key for key in NodeKeysText.model_fields if key in self.model_fields_set and getattr(self, key)]
-        if self.kind in BATCH_KINDS:
+        if self.kind in SYSTEMS:
             for key in [*single, *(["node_classes"] if self.node_classes else [])]:
                 said = f"'{key}' is not for sites under a batch system, which tells of its nodes itself"
                 yield key, said, "take it out"
@@ -179,7 +185,7 @@ class SiteText(BatchKeysText, NodeKeysText, ClusterText):
         if single:
             both = f"node_classes and {' and '.join(single)} are given together"
             yield single[0], both, f"write {' and '.join(single)} of each class instead"
-        if self.kind is SiteKind.LOCAL:
+        if self.kind == SiteKind.LOCAL:
             yield "node_classes", "an embedded site is one machine", "write memory, gpus and gpu of the site instead"
         together = sum(each.count * each.processors for each in self.node_classes)
         if together != self.processors:
@@ -211,7 +217,9 @@ class SiteText(BatchKeysText, NodeKeysText, ClusterText):
             node_classes=self._node_classes(),
             batch=self.settings(name, self.kind),
             containers=None if self.containers is None else Containers(**self.containers.model_dump()),
-            provides=tuple(dict.fromkeys(self.provides)),
+            provides=tuple(
+                dict.fromkeys((*(SYSTEMS[self.kind].programs if self.kind in SYSTEMS else ()), *self.provides))
+            ),
             own_account=self.own_account,
             lost_after_s=self.lost_after_s,
             probes=self.probes,

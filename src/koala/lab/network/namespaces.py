@@ -20,10 +20,9 @@ from koala.lab import leftovers, programs, record
 from koala.lab.daemons import Daemons
 from koala.lab.errors import LabError, LabFailedError
 from koala.lab.network import emulator
-from koala.lab.options import LabOptions, pairs
+from koala.lab.options import LabOptions, LabSystem, pairs
 from koala.lab.plan import WIDE_AREA_DEVICE, LabPlan, SitePlan
 from koala.lab.slurm.cluster_files import node_names
-from koala.model.grid import SiteKind
 
 PROGRAMS = ("ip",)
 NAME = "wide-area"
@@ -154,7 +153,7 @@ def hosts_text(plan: LabPlan) -> str:
     lines = [f"{_OF_LAB}{plan.directory}", f"127.0.0.1 localhost {plan.host}"]
     for site in plan.sites:
         lines.append(f"{site.address} {site.name}")
-        if site.kind is SiteKind.SLURM:
+        if site.kind is LabSystem.SLURM:
             nodes = zip(site.node_addresses, node_names(site, plan), strict=True)
             lines += [f"{address} {name}" for address, name in nodes]
     return "\n".join(lines) + "\n"

@@ -246,7 +246,7 @@ class PromiseChecker:
             return
         site = self.scheduler.grid.sites[self.ledger.index[command.site]]
         named = {component.site for component in job.request.components}
-        if site.name not in named and not set(job.request.required).issubset(site.programs):
+        if site.name not in named and not set(job.request.required).issubset(site.provides):
             said = f"job {command.job} requires {', '.join(job.request.required)}, and is started at {command.site}"
             self.fail("programs where they are provided", said)
 

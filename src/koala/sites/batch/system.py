@@ -89,6 +89,14 @@ class BatchListing(msgspec.Struct, frozen=True, kw_only=True):
     named: tuple[NamedNode, ...] = ()
 
 
+class NodeLoad(msgspec.Struct, frozen=True):
+    """A node: its processors, how many of them jobs hold, and its load average."""
+
+    processors: int
+    held: int
+    load: float
+
+
 class BatchSubmission(msgspec.Struct, frozen=True, kw_only=True):
     """What is submitted: the file ``script`` of the directory ``home``, which is an absolute path at the site.
 
@@ -187,6 +195,14 @@ class BatchSystem(Protocol):
         """A script that gives a reservation back; of one that is gone, or never was, it says nothing. It exits with a
         code other than 0 while the reservation may still be there.
         """
+        ...
+
+    def loads(self) -> str:
+        """A script that tells of the load of the nodes that components may run on."""
+        ...
+
+    def parse_loads(self, printed: str) -> list[NodeLoad]:
+        """The nodes of which a load is told, each once."""
         ...
 
     # For ``koala site check``.

@@ -11,12 +11,12 @@ import pytest
 
 from koala.model.grid import Claims, Containers, ContainerTool, Site, SiteKind
 from koala.sites.batch.check.check import Finding, StepStatus, check_own_site
-from koala.sites.batch.check.grid_engine import parse_fields, parse_queue_summary
 from koala.sites.batch.check.host import file_server_answers
 from koala.sites.batch.check.machine import OwnMachine
 from koala.sites.batch.check.reach_program import tried
-from koala.sites.batch.check.slurm import parse_partitions
 from koala.sites.batch.check.steps import StepResult
+from koala.sites.batch.grid_engine.check import parse_fields, parse_queue_summary
+from koala.sites.batch.slurm.check import parse_partitions
 from koala.sites.batch.system import BatchEnd, BatchJob, BatchState, EndKind
 from koala.sites.remote_shell import ShellResult
 from tests.support.played_site import ENVIRONMENT, NOW, OWNER, PARTITIONS, Reaction, listing, played, refused
@@ -24,7 +24,7 @@ from tests.support.played_site import ENVIRONMENT, NOW, OWNER, PARTITIONS, React
 IMAGES = Containers(tool=ContainerTool.CHARLIECLOUD)
 
 PASSED, WARNED, FAILED, SKIPPED = StepStatus.PASSED, StepStatus.WARNED, StepStatus.FAILED, StepStatus.SKIPPED
-GE = SiteKind.GRID_ENGINE
+GE = "grid_engine"
 
 
 def job(state: BatchState, **more: object) -> BatchJob:
@@ -488,20 +488,23 @@ def test_queues_and_fields_are_read_from_anything() -> None:
 # ------------------------------------------------------------------------- sites without a batch system
 
 
+KINDS = "'kind: cluster'"
+
+
 def test_a_site_of_this_machine_is_short() -> None:
     machine = OwnMachine(processors=4, memory_bytes=2**30)
-    found = list(check_own_site(Site(name="here", kind=SiteKind.LOCAL, processors=4), machine))
+    found = list(check_own_site(Site(name="here", kind=SiteKind.LOCAL, processors=4), KINDS, machine))
     assert [(each.step, each.sign) for each in found] == [
         ("processors", PASSED),
         ("memory", PASSED),
         ("shell", PASSED),
     ]
-    crowded, *_ = check_own_site(Site(name="here", kind=SiteKind.LOCAL, processors=5), machine)
+    crowded, *_ = check_own_site(Site(name="here", kind=SiteKind.LOCAL, processors=5), KINDS, machine)
     assert crowded.sign is WARNED
     assert "'processors: 4'" in crowded.advice
 
 
 def test_a_simulated_site_cannot_be_used() -> None:
-    (found,) = check_own_site(Site(name="sim", processors=4))
+    (found,) = check_own_site(Site(name="sim", processors=4), KINDS)
     assert found.sign is FAILED
-    assert "kind: local" in found.advice
+    assert found.advice.endswith(f"'kind: local' for processors of this machine, or {KINDS}")

@@ -20,7 +20,7 @@ H200 = "NVIDIA H200"
 def embedded(size: NodeSize | None, machine: OwnMachine) -> dict[str, Finding]:
     classes = () if size is None else (NodeClass(1, size, size),)
     site = Site(name="here", kind=SiteKind.LOCAL, processors=4, node_classes=classes)
-    return {each.step: each for each in check_own_site(site, machine)}
+    return {each.step: each for each in check_own_site(site, "", machine)}
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_consumables_are_there_used_up_and_named(
 ) -> None:
     found, _ = played(
         {"qconf -sc": COMPLEXES.format(h_vmem=h_vmem), "LISTING": told(NodeClass(1, nodes, nodes))},
-        kind=SiteKind.GRID_ENGINE,
+        kind="grid_engine",
         processors=6,
         **settings,  # type: ignore[arg-type]
     )
@@ -122,5 +122,5 @@ def test_consumables_are_there_used_up_and_named(
 
 
 def test_a_cell_without_consumables_has_nothing_to_say_of_them() -> None:
-    found, _ = played({"qconf -sc": ""}, kind=SiteKind.GRID_ENGINE, processors=6)
+    found, _ = played({"qconf -sc": ""}, kind="grid_engine", processors=6)
     assert "consumables" not in found

@@ -6,8 +6,9 @@ import asyncio
 import time
 from pathlib import Path
 
-from koala.model.grid import BatchSettings, Site, SiteKind
+from koala.model.grid import BatchSettings, Site
 from koala.sites.batch.check.check import CheckContext, Finding, StepStatus, check_batch_site, steps_for
+from koala.sites.batch.systems import SYSTEMS
 from koala.sites.remote_shell import RemoteShell
 from tests.support.paper_batch import PaperSite
 from tests.support.played_site import PlainSystem
@@ -15,13 +16,12 @@ from tests.support.played_site import PlainSystem
 
 async def looked(root: Path, owner: str) -> Finding:
     """What the step finds for somebody who would use the site of ``PaperSite``."""
-    site = Site(
-        name="alpha", processors=8, kind=SiteKind.SLURM, batch=BatchSettings(work_directory=str(root / "work"))
-    )
+    site = Site(name="alpha", processors=8, kind="slurm", batch=BatchSettings(work_directory=str(root / "work")))
+    checks = SYSTEMS["slurm"].parts().checks
     context = CheckContext(
-        site, RemoteShell(), PlainSystem, owner=owner, clock=time.time, nonce="abcd", patience_s=1.0
+        site, RemoteShell(), PlainSystem, checks, owner=owner, clock=time.time, nonce="abcd", patience_s=1.0
     )
-    steps = [step for step in steps_for(site, run=False) if step.name in ("shell", "work directory", "owner")]
+    steps = [step for step in steps_for(site, checks, run=False) if step.name in ("shell", "work directory", "owner")]
     return [finding async for finding in check_batch_site(context, steps)][-1]
 
 

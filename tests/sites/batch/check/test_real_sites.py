@@ -360,7 +360,7 @@ def test_real_clusters_here_and_over_ssh_become_a_grid_file(
     here, west = sites[cell.environment["SGE_CELL"]].batch, sites["west"].batch
     assert here is not None
     assert west is not None
-    assert (here.queue, here.parallel_environment, here.ssh) == ("all.q", "mpi", None)
+    assert (here.queue, here.own, here.ssh) == ("all.q", (("parallel_environment", "mpi"),), None)
     assert dict(here.environment)["SGE_ROOT"] == cell.environment["SGE_ROOT"]
     assert (west.queue, west.ssh) == ("main", "west")
     # No host knows its nodes by their names, and their address leads each host to itself.

@@ -15,6 +15,7 @@ from koala.model.messages import ComponentReady, Outcome
 from koala.model.nodes import NodePool, TaskNeeds, TaskShape
 from koala.model.request import Application
 from koala.sites.batch.grid_engine.system import GridEngineSystem
+from tests.support.batch_settings import batch_settings
 from tests.support.batch_sites import BatchWatcher, opened_batch
 from tests.support.grid_engine_cell import SLOTS, GridEngineCell, grid_engine_cell
 from tests.support.live_sites import launch
@@ -46,7 +47,7 @@ def cell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GridEngineCell]:
 
 def settings(cell: GridEngineCell, directory: Path, **more: Any) -> BatchSettings:
     named = {"memory_complex": "h_vmem", "gpu_complex": "gpu", "gpu_kind_complex": "gpu_type"}
-    return BatchSettings(
+    return batch_settings(
         work_directory=str(directory),
         environment=tuple(cell.environment.items()),
         host="127.0.0.1",

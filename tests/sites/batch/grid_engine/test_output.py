@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from koala.model.grid import BatchSettings, Claims
+from koala.model.grid import Claims
 from koala.model.nodes import UNTOLD, NodeClass, NodeSize
 from koala.sites.batch.grid_engine import xml as grid_engine_xml
 from koala.sites.batch.grid_engine.system import GridEngineSystem
@@ -22,13 +22,14 @@ from koala.sites.batch.system import (
     BatchSystem,
     EndKind,
 )
+from tests.support.batch_settings import batch_settings
 from tests.support.paths import RECORDED
 
 LISTINGS = sorted(path.name for path in RECORDED.glob("grid_engine_listing_*"))
 
 
 def system(**settings: Any) -> BatchSystem:
-    return GridEngineSystem(BatchSettings(work_directory="/shared/koala", **settings))
+    return GridEngineSystem(batch_settings("/shared/koala", **settings))
 
 
 def recorded(name: str) -> str:

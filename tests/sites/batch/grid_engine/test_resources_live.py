@@ -10,6 +10,7 @@ import pytest
 
 from koala.model.grid import BatchSettings
 from koala.sites.batch.grid_engine.system import GridEngineSystem
+from tests.support.batch_settings import batch_settings
 from tests.support.grid_engine_cell import SLOTS, WAIT_S, GridEngineCell, grid_engine_cell
 
 # Memory that each slot uses up, licences that a job does, and two of which the one has a default.
@@ -66,7 +67,7 @@ def test_so_many_slots_are_idle_as_a_job_could_get_and_not_one_more(
     cell: GridEngineCell, request_text: str, idle: int
 ) -> None:
     options = ("-l", request_text) if request_text else ()
-    settings = BatchSettings(work_directory="/w", queue="all.q", parallel_environment="mpi", submit_options=options)
+    settings = batch_settings(queue="all.q", parallel_environment="mpi", submit_options=options)
     system = GridEngineSystem(settings)
     told = system.parse_listing(cell.run("sh", stdin=system.listing()))
     assert (told.processors - told.others, told.processors) == (idle, SLOTS)

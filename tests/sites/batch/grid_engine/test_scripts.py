@@ -12,13 +12,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from koala.model.grid import BatchSettings
 from koala.model.launch import Launch
 from koala.model.nodes import TaskNeeds
 from koala.model.request import Application
 from koala.sites.batch.grid_engine.system import REASON_CHARACTERS_MAX, GridEngineSystem
 from koala.sites.batch.system import BatchOutputError, BatchSubmission, BatchSystem, WantedReservation
 from koala.sites.shell_script import shell_file
+from tests.support.batch_settings import batch_settings
 
 TOKEN = "1.1"  # noqa: S105
 HOME = "/shared/koala/components/1.1"
@@ -30,7 +30,7 @@ Exiting.
 
 
 def system(**settings: Any) -> BatchSystem:
-    return GridEngineSystem(BatchSettings(work_directory="/shared/koala", **settings))
+    return GridEngineSystem(batch_settings("/shared/koala", **settings))
 
 
 def submission(processors: int = 1, **fields: Any) -> BatchSubmission:

@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from koala.model.grid import BatchSettings
 from koala.model.launch import Launch
 from koala.model.request import Application
 from koala.sites.batch.grid_engine.system import GridEngineSystem
@@ -25,6 +24,7 @@ from koala.sites.batch.system import (
     EndKind,
     WantedReservation,
 )
+from tests.support.batch_settings import batch_settings
 from tests.support.grid_engine_cell import SLOTS, GridEngineCell, grid_engine_cell
 
 MPI = {"queue": "all.q", "parallel_environment": "mpi"}
@@ -52,7 +52,7 @@ class CellUser:
         self.system = self.with_settings(**MPI)
 
     def with_settings(self, **settings: Any) -> GridEngineSystem:
-        return GridEngineSystem(BatchSettings(work_directory=str(self.home), **settings))
+        return GridEngineSystem(batch_settings(str(self.home), **settings))
 
     def sh(self, text: str) -> subprocess.CompletedProcess[str]:
         return self.cell.call("sh", stdin=text)

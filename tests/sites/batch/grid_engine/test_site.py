@@ -13,12 +13,13 @@ from typing import Any
 
 import pytest
 
-from koala.model.grid import BatchSettings, Claims
+from koala.model.grid import Claims
 from koala.model.launch import Go, Launch, NodeShare
 from koala.model.messages import ComponentAccepted, ComponentEnded, ComponentReady, Outcome, SiteSilent
 from koala.sites.batch.grid_engine.system import GridEngineSystem
 from koala.sites.batch.timings import BatchTimings
 from koala.sites.protocol import SiteError
+from tests.support.batch_settings import batch_settings
 from tests.support.batch_sites import BatchWatcher, opened_batch, unanswered, until_true
 from tests.support.grid_engine_cell import SLOTS, GridEngineCell, grid_engine_cell
 from tests.support.live_sites import file_appears, launch, processes_of
@@ -40,7 +41,7 @@ def cell(running_cell: GridEngineCell, tmp_path: Path) -> Iterator[GridEngineCel
 
 def opened(cell: GridEngineCell | CellAt, root: Path, **fields: Any) -> Any:
     """An open site on the cell, with its work directory below ``root``."""
-    settings = BatchSettings(
+    settings = batch_settings(
         work_directory=str(root / "work"),
         environment=tuple(cell.environment.items()),
         host="127.0.0.1",

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from types import ModuleType
+from collections.abc import AsyncIterator, Iterator, Sequence
 
-from koala.model.grid import BatchSettings, Claims, Site, SiteKind
-from koala.sites.batch.check import grid_engine, host, jobs, slurm
+from koala.model.grid import Claims, Site, SiteKind
+from koala.sites.batch.check import host, jobs
 from koala.sites.batch.check.machine import OwnMachine, check_machine, this_machine
 from koala.sites.batch.check.steps import (
     CheckContext,
@@ -21,6 +20,7 @@ from koala.sites.batch.check.steps import (
     Step,
     StepResult,
     StepStatus,
+    SystemChecks,
     UnansweredError,
     failed,
     listed,
@@ -28,7 +28,7 @@ from koala.sites.batch.check.steps import (
     skipped,
     warned,
 )
-from koala.sites.batch.system import BatchOutputError, BatchSystem
+from koala.sites.batch.system import BatchOutputError
 
 __all__ = [
     "CheckContext",
@@ -38,20 +38,14 @@ __all__ = [
     "check_batch_site",
     "check_own_site",
     "steps_for",
-    "system_maker",
 ]
 
-_BATCH_STEPS: dict[SiteKind, ModuleType] = {
-    SiteKind.SLURM: slurm,
-    SiteKind.GRID_ENGINE: grid_engine,
-}
 
-
-def steps_for(site: Site, *, run: bool) -> list[Step]:
+def steps_for(site: Site, checks: SystemChecks, *, run: bool) -> list[Step]:
     """The steps of a site under a batch system, in their order."""
     assert site.batch is not None, "a site under a batch system"
-    batch_steps = _BATCH_STEPS[site.kind]
-    dry = jobs.DrySteps(batch_steps.DRY_OPTIONS)
+    dry = jobs.DrySteps(checks.dry_options)
+    before_listing = ["queue", *(name for name, _ in checks.before_listing)]
     steps = [
         Step("connection", host.connection),
         Step("shell", host.shell, ("connection",)),
@@ -61,18 +55,12 @@ def steps_for(site: Site, *, run: bool) -> list[Step]:
         Step("owner", host.owner, ("work directory",)),
         Step("programs", _programs, ("shell",)),
         Step("controller", _controller, ("programs",)),
-        Step("queue", batch_steps.queue, ("controller",)),
+        Step("queue", checks.queue, ("controller",)),
+        *(Step(name, step, ("queue",)) for name, step in checks.before_listing),
+        Step("processors", jobs.processors, tuple(before_listing)),
+        *(Step(name, step, ("processors",)) for name, step in checks.after_listing),
+        Step("nodes", jobs.nodes, ("processors",)),
     ]
-    before_listing = ["queue"]
-    if site.kind is SiteKind.GRID_ENGINE:
-        steps.append(Step("parallel environment", batch_steps.parallel_environment, ("queue",)))
-        before_listing.append("parallel environment")
-    steps.append(Step("processors", jobs.processors, tuple(before_listing)))
-    if site.kind is SiteKind.SLURM:
-        steps.append(Step("memory", batch_steps.memory, ("processors",)))
-    else:
-        steps.append(Step("consumables", batch_steps.consumables, ("processors",)))
-    steps.append(Step("nodes", jobs.nodes, ("processors",)))
     before_submission = [*before_listing, "work directory"]
     if site.batch.account is not None:
         steps.append(Step("account", dry.account, tuple(before_submission)))
@@ -93,31 +81,19 @@ async def _with_run(_: CheckContext) -> StepResult:
     return skipped("tried with --run")
 
 
-def system_maker(kind: SiteKind) -> Callable[[BatchSettings], BatchSystem]:
-    """What makes the batch system of a kind from the settings of a site."""
-    if kind is SiteKind.SLURM:
-        from koala.sites.batch.slurm.system import SlurmSystem
-
-        return SlurmSystem
-    from koala.sites.batch.grid_engine.system import GridEngineSystem
-
-    return GridEngineSystem
-
-
 async def _programs(context: CheckContext) -> StepResult:
     """The batch system's commands are found."""
-    batch_steps = _BATCH_STEPS[context.site.kind]
-    names = " ".join(batch_steps.PROGRAMS)
+    names = " ".join(context.checks.programs)
     reply = await context.ask(f'for each in {names}; do command -v "$each" >/dev/null || echo "$each"; done\n')
     missing = reply.printed.split()
     if missing:
-        return failed(f"missing there: {listed(missing)}", batch_steps.PROGRAMS_ADVICE)
-    return passed(listed(list(batch_steps.PROGRAMS)))
+        return failed(f"missing there: {listed(missing)}", context.checks.programs_advice)
+    return passed(listed(list(context.checks.programs)))
 
 
 async def _controller(context: CheckContext) -> StepResult:
     """The batch system answers, and of which version it is."""
-    result: StepResult = await _BATCH_STEPS[context.site.kind].controller(context)
+    result = await context.checks.controller(context)
     if result.sign is not StepStatus.PASSED:
         return result
     version = await context.ask(context.batch.version())
@@ -152,14 +128,15 @@ async def _run(step: Step, context: CheckContext) -> StepResult | None:
         return failed(f"what the batch system prints makes no sense here: {error}", "tell us, with its version")
 
 
-def check_own_site(site: Site, machine: OwnMachine | None = None) -> Iterator[Finding]:
-    """What there is to say of a site without a batch system; of an embedded one beside a machine, by default this."""
-    if site.kind is not SiteKind.LOCAL:
+def check_own_site(site: Site, kinds: str, machine: OwnMachine | None = None) -> Iterator[Finding]:
+    """What there is to say of a site without a batch system; of an embedded one beside a machine, by default this.
+    ``kinds`` is what may be written as the kind of another."""
+    if site.kind != SiteKind.LOCAL:
         yield Finding(
             step="kind",
             sign=StepStatus.FAILED,
             words="it exists only in simulations",
-            advice="write 'kind: local' for processors of this machine, or 'kind: slurm' or 'kind: grid_engine'",
+            advice=f"write 'kind: local' for processors of this machine, or {kinds}",
         )
         return
     yield from check_machine(site, machine or this_machine())

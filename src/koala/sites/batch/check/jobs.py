@@ -122,7 +122,7 @@ async def processors(context: CheckContext) -> StepResult:
     reply = await context.ask(context.batch.listing())
     described, total = context.site.processors, context.queue_processors
     if reply.code != 0:
-        return failed(f"the queue cannot be listed: {reply.reason}", "find out with squeue or qstat there")
+        return failed(f"the queue cannot be listed: {reply.reason}", f"find out with {context.checks.lists} there")
     try:
         listing = context.batch.parse_listing(reply.printed)
     except BatchOutputError as error:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import enum
 from collections.abc import Awaitable, Callable
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import msgspec
 
@@ -100,6 +100,7 @@ class UnansweredError(OSError):
 class CheckContext:
     """One check of a site: its steps ask the site here, and keep for later steps what they learnt.
 
+    ``checks`` are those of its batch system.
     ``owner`` is who would use the site, as its work directory names it.
     ``nonce`` is a word that no other check has; whatever a check makes at a site is named by it.
     ``programs_here`` are directories of this machine that hold programs for sites whose commands run here.
@@ -110,6 +111,7 @@ class CheckContext:
         site: Site,
         runner: RunsScripts,
         make_system: Callable[[BatchSettings], BatchSystem],
+        checks: SystemChecks,
         *,
         owner: str,
         clock: Clock,
@@ -124,6 +126,7 @@ class CheckContext:
         self.runner = runner
         self.make_system = make_system
         self.batch = make_system(self.settings)
+        self.checks = checks
         self.owner = owner
         self.clock = clock
         self.nonce = nonce
@@ -162,13 +165,34 @@ class CheckContext:
         return min(2, self.site.processors)
 
 
+# What a step does. Where it does not apply it has no result.
+StepFunction: TypeAlias = Callable[[CheckContext], Awaitable[StepResult | None]]
+
+
 class Step(msgspec.Struct, frozen=True):
-    """One step: its name, what it does, and the steps that must have passed before. Where it does not apply it has no
-    result."""
+    """One step: its name, what it does, and the steps that must have passed before."""
 
     name: str
-    run: Callable[[CheckContext], Awaitable[StepResult | None]]
+    run: StepFunction
     needs: tuple[str, ...] = ()
+
+
+class SystemChecks(msgspec.Struct, frozen=True, kw_only=True):
+    """The steps that know a batch system, and what the others need to know of it.
+
+    ``programs`` are those that Koala calls, with advice where one is missing; ``lists`` is the one that lists jobs.
+    With ``dry_options`` a submission is only checked. ``controller`` and ``queue`` are steps of every system.
+    ``before_listing`` and ``after_listing`` are further ones by name: without the former there are no processors.
+    """
+
+    programs: tuple[str, ...]
+    programs_advice: str
+    lists: str
+    dry_options: tuple[str, ...]
+    controller: Callable[[CheckContext], Awaitable[StepResult]]
+    queue: StepFunction
+    before_listing: tuple[tuple[str, StepFunction], ...] = ()
+    after_listing: tuple[tuple[str, StepFunction], ...] = ()
 
 
 def listed(words: list[str]) -> str:

@@ -13,6 +13,7 @@ import msgspec
 
 from koala.model.grid import BatchSettings, Claims
 from koala.model.nodes import NamedNode, few_alike, node_classes
+from koala.sites.batch.grid_engine.keys import keys_of
 from koala.sites.batch.grid_engine.needs import Needs, requests_of, wants_of
 from koala.sites.batch.grid_engine.nodes import MEMORY_LOAD, CellNodes
 from koala.sites.batch.grid_engine.xml import (
@@ -45,13 +46,14 @@ _PARTS_OF_RESOURCES = ("complexes", "hosts")
 
 def listing_script(settings: BatchSettings) -> str:
     """For ``ListingReader.read``."""
-    of_tasks = [each for each in (settings.memory_complex, settings.gpu_complex) if each is not None]
+    keys = keys_of(settings)
+    of_tasks = [each for each in (keys.memory_complex, keys.gpu_complex) if each is not None]
     asked = ",".join([*requests_of(settings.submit_options), *of_tasks, MEMORY_LOAD])
-    words = ["koala_listing", settings.parallel_environment or "", f",{asked},", settings.gpu_kind_complex or ""]
+    words = ["koala_listing", keys.parallel_environment or "", f",{asked},", keys.gpu_kind_complex or ""]
     if settings.queue is not None:
         words += ["-q", settings.queue]
-    if settings.parallel_environment is not None:
-        words += ["-pe", settings.parallel_environment]
+    if keys.parallel_environment is not None:
+        words += ["-pe", keys.parallel_environment]
     return assign(koala_job_prefix=JOB_NAME_PREFIX) + shell_file(__package__, "listing.sh") + call(*words)
 
 
@@ -76,7 +78,7 @@ class ListingReader:
         self._settings = settings
         self._queue = settings.queue
         self._project = settings.account
-        self._environment = settings.parallel_environment
+        self._environment = keys_of(settings).parallel_environment
         self._requests = requests_of(settings.submit_options)
         self._reserves = settings.claims is Claims.RESERVATION
 

@@ -14,6 +14,7 @@ import msgspec
 
 from koala.model.grid import BatchSettings
 from koala.model.nodes import UNTOLD, NodeSize, TaskShape
+from koala.sites.batch.grid_engine.keys import keys_of
 from koala.sites.batch.grid_engine.needs import amount_of, rounded_off
 from koala.sites.batch.grid_engine.xml import QueueInstance, Resource
 from koala.sites.shell_script import call, shell_file
@@ -28,13 +29,13 @@ MEMORY_LOAD = "mem_total"
 def request_words(settings: BatchSettings, shape: TaskShape, tasks: int) -> tuple[str, str]:
     """What comes before a qsub for so many tasks, and its words for what they need beside processors. The job must be
     one that an empty cell could run (``-w e``), or it is refused."""
-    wanted, words = [], ["-w e"]
-    if shape.memory_bytes and settings.memory_complex is not None:
-        wanted.append(f"{settings.memory_complex}={shape.memory_bytes}")
+    keys, wanted, words = keys_of(settings), [], ["-w e"]
+    if shape.memory_bytes and keys.memory_complex is not None:
+        wanted.append(f"{keys.memory_complex}={shape.memory_bytes}")
     if shape.gpus:
-        wanted.append(f"{settings.gpu_complex or 'gpu_complex'}={shape.gpus}")
+        wanted.append(f"{keys.gpu_complex or 'gpu_complex'}={shape.gpus}")
     if shape.gpu:
-        words.append(f"-l {settings.gpu_kind_complex or 'gpu_kind_complex'}={shape.gpu}")
+        words.append(f"-l {keys.gpu_kind_complex or 'gpu_kind_complex'}={shape.gpu}")
     if not wanted:
         return "", ""
     asked = call("koala_task_requests", tasks, shape.processors, *wanted).rstrip("\n")
@@ -66,11 +67,11 @@ class CellNodes:
     of the resources of each."""
 
     def __init__(self, settings: BatchSettings, complexes: str, hosts: Mapping[str, Sequence[Resource]]) -> None:
-        self._hosts = hosts
+        self._hosts, keys = hosts, keys_of(settings)
         rows = [fields for line in complexes.splitlines() if len(fields := line.split()) >= 7]
-        self._memory = _consumable(rows, settings.memory_complex)
-        self._gpus = _consumable(rows, settings.gpu_complex)
-        kinds = [row[0] for row in rows if settings.gpu_kind_complex in row[:2]]
+        self._memory = _consumable(rows, keys.memory_complex)
+        self._gpus = _consumable(rows, keys.gpu_complex)
+        kinds = [row[0] for row in rows if keys.gpu_kind_complex in row[:2]]
         self._kind = kinds[0] if kinds else None
 
     def sizes(

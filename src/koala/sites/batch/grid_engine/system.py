@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from koala.model.grid import BatchSettings
 from koala.model.messages import Token
 from koala.sites.batch.grid_engine.history import history_script, read_history
+from koala.sites.batch.grid_engine.keys import keys_of
 from koala.sites.batch.grid_engine.listing import ListingReader, listing_script
 from koala.sites.batch.grid_engine.nodes import request_words
 from koala.sites.batch.system import (
@@ -26,6 +27,7 @@ from koala.sites.batch.system import (
     BatchListing,
     BatchOutputError,
     BatchSubmission,
+    NodeLoad,
     WantedReservation,
 )
 from koala.sites.shell_script import call, shell_file
@@ -49,6 +51,9 @@ _NO_ANSWER = re.compile(
 )
 _NO_ROOM = re.compile(r"jobs? (are|is) allowed|limit (is |was )?reached|job limit", re.IGNORECASE)
 _ASKS_TOO_MUCH = re.compile(r"no suitable queues|cannot be asked for", re.IGNORECASE)
+_QUEUE_AT_HOST = re.compile(
+    r"[^@\s]+@(?P<host>\S+)\s+\S+\s+\d+/(?P<used>\d+)/(?P<slots>\d+)\s+(?P<load>\d+(\.\d+)?)\s", re.ASCII
+)
 _GRANTED = re.compile(r"advance reservation (\d+) has been granted", re.IGNORECASE)
 
 
@@ -162,12 +167,28 @@ class GridEngineSystem:
         """See ``BatchSystem.unreserve``."""
         return _file("commands.sh") + _file("reservation.sh") + call("koala_unreserve", name)
 
+    def loads(self) -> str:
+        """See ``BatchSystem.loads``."""
+        queue = [] if self._settings.queue is None else ["-q", self._settings.queue]
+        return f"{shlex.join(['qstat', '-f', *queue])}\n"
+
+    def parse_loads(self, printed: str) -> list[NodeLoad]:
+        """A line for each queue at a host, such as ``all.q@n1 BIP 0/2/4 0.10 lx-amd64``; the rest is for people."""
+        hosts: dict[str, NodeLoad] = {}
+        for line in printed.splitlines():
+            found = _QUEUE_AT_HOST.match(line)
+            if found is not None:
+                before = hosts.get(found["host"], NodeLoad(0, 0, float(found["load"])))
+                slots, used = int(found["slots"]), int(found["used"])
+                hosts[found["host"]] = NodeLoad(before.processors + slots, before.held + used, before.load)
+        return list(hosts.values())
+
     def version(self) -> str:
         return "koala_said=$(qstat -help) && printf 'Grid Engine: %s\\n' \"$koala_said\" | sed -n 1p\n"
 
     def _environment(self, processors: int) -> tuple[str, str]:
         """What comes before a command, and its words for the parallel environment."""
-        name = self._settings.parallel_environment
+        name = keys_of(self._settings).parallel_environment
         if name is not None:
             return "", f"-pe {shlex.quote(name)} {processors}"
         if processors == 1:

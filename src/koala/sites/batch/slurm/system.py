@@ -28,6 +28,7 @@ from koala.sites.batch.system import (
     BatchListing,
     BatchOutputError,
     BatchSubmission,
+    NodeLoad,
     WantedReservation,
 )
 from koala.sites.shell_script import assign, call, quoted, shell_file
@@ -223,6 +224,24 @@ class SlurmSystem:
     def unreserve(self, name: str) -> str:
         """See ``BatchSystem.unreserve``."""
         return _file("reservation.sh") + call("koala_unreserve", name)
+
+    def loads(self) -> str:
+        """See ``BatchSystem.loads``."""
+        partition = [] if self._settings.queue is None else ["-p", self._settings.queue]
+        return f"{quoted(['sinfo', '-h', '-N', '-o', '%N|%C|%O', *partition])}\n"
+
+    def parse_loads(self, printed: str) -> list[NodeLoad]:
+        """A line for each partition that a node is in: name, processors by state such as ``4/4/0/8``, load."""
+        nodes = {}
+        for line in printed.splitlines():
+            try:
+                name, counts, load = line.strip().split("|")
+                allocated, idle, _, _ = (int(each) for each in counts.split("/"))
+            except ValueError:
+                raise BatchOutputError(f"{line[:200]!r} tells of no node") from None
+            if allocated + idle > 0 and load.replace(".", "", 1).isdecimal():
+                nodes[name] = NodeLoad(allocated + idle, allocated, float(load))
+        return list(nodes.values())
 
     def version(self) -> str:
         """See ``BatchSystem.version``."""

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import msgspec
 
-from koala.sites.batch.check.steps import CheckContext, StepResult, failed, listed, passed, warned
+from koala.sites.batch.check.steps import CheckContext, StepResult, SystemChecks, failed, listed, passed, warned
 from koala.sites.batch.slurm.listing import MemoryReport, listing_script, parse_memory
 from koala.sites.batch.slurm.options import requested_by
 from koala.sites.batch.slurm.resources import MemoryNeed
 from koala.sites.shell_script import shell_file
-
-PROGRAMS = ("sbatch", "squeue", "sinfo", "scancel", "scontrol")
-PROGRAMS_ADVICE = (
-    "put them into the PATH of the login there, or write 'environment: {PATH: ...}' with the directory of sbatch"
-)
-DRY_OPTIONS = ("--test-only",)
 
 
 class Partition(msgspec.Struct, frozen=True):
@@ -69,7 +63,7 @@ def _names(text: str | None) -> set[str] | None:
 
 async def controller(context: CheckContext) -> StepResult:
     """slurmctld answers."""
-    reply = await context.ask(shell_file(__package__, "slurm_controller.sh"))
+    reply = await context.ask(shell_file(__package__, "controller.sh"))
     up = [line for line in reply.printed.splitlines() if line.rstrip().endswith(" UP")]
     down = [line.strip() for line in reply.printed.splitlines() if line.rstrip().endswith(" DOWN")]
     if not up:
@@ -141,3 +135,15 @@ def _asks_for(need: MemoryNeed) -> str:
 
 def _leaves(report: MemoryReport) -> str:
     return f"it could get {report.free} of {report.idle} idle processors"
+
+
+CHECKS = SystemChecks(
+    programs=("sbatch", "squeue", "sinfo", "scancel", "scontrol"),
+    programs_advice="put them into the PATH of the login there, or write 'environment: {PATH: ...}' with the "
+    "directory of sbatch",
+    lists="squeue",
+    dry_options=("--test-only",),
+    controller=controller,
+    queue=queue,
+    after_listing=(("memory", memory),),
+)

@@ -9,14 +9,8 @@ from collections.abc import Sequence
 import msgspec
 
 from koala.model.nodes import UNTOLD
-from koala.sites.batch.check.steps import CheckContext, StepResult, failed, listed, passed, warned
-
-PROGRAMS = ("qsub", "qstat", "qdel", "qacct", "qhost", "qconf")
-PROGRAMS_ADVICE = (
-    "put them into the PATH of the login there, or write 'environment: {PATH: ..., SGE_ROOT: ...}' with "
-    "the directory of qsub"
-)
-DRY_OPTIONS = ("-w", "v")
+from koala.sites.batch.check.steps import CheckContext, StepResult, SystemChecks, failed, listed, passed, warned
+from koala.sites.batch.grid_engine.keys import keys_of
 
 _SEPARATORS = re.compile(r"[\s,\[\]=]+")
 
@@ -71,7 +65,7 @@ async def queue(context: CheckContext) -> StepResult:
 
 async def parallel_environment(context: CheckContext) -> StepResult:
     """The parallel environment is there, the queue offers it, and it lets components use all their nodes."""
-    name = context.settings.parallel_environment
+    name = keys_of(context.settings).parallel_environment
     reply = await context.ask("qconf -spl\n")
     offered = reply.printed.split() if reply.code == 0 else []
     known = listed(offered)
@@ -140,15 +134,15 @@ def parse_complexes(printed: str) -> list[Complex]:
 async def consumables(context: CheckContext) -> StepResult | None:
     """The resources by which tasks get memory and GPUs are there and are used up; others that look like it are told.
     Nothing where there are none of either."""
-    settings = context.settings
+    keys = keys_of(context.settings)
     reply = await context.ask("qconf -sc\n")
     if reply.code != 0:
         return failed(f"the resources cannot be listed: {reply.reason}", "find out with qconf -sc there")
     there = parse_complexes(reply.printed)
     named = {
-        "memory_complex": settings.memory_complex,
-        "gpu_complex": settings.gpu_complex,
-        "gpu_kind_complex": settings.gpu_kind_complex,
+        "memory_complex": keys.memory_complex,
+        "gpu_complex": keys.gpu_complex,
+        "gpu_kind_complex": keys.gpu_kind_complex,
     }
     known = listed([each.name for each in there if each.is_consumable and each.name != "slots"])
     for key, name in named.items():
@@ -187,3 +181,16 @@ def _unnamed(there: Sequence[Complex], named: dict[str, str | None]) -> StepResu
             return warned(words, f"write '{key}: {like[0]}', if that is what it is for")
     uses = [f"{name} ({key.partition('_complex')[0].replace('_', ' ')})" for key, name in named.items() if name]
     return passed(listed(uses)) if uses else None
+
+
+CHECKS = SystemChecks(
+    programs=("qsub", "qstat", "qdel", "qacct", "qhost", "qconf"),
+    programs_advice="put them into the PATH of the login there, or write 'environment: {PATH: ..., SGE_ROOT: ...}' "
+    "with the directory of qsub",
+    lists="qstat",
+    dry_options=("-w", "v"),
+    controller=controller,
+    queue=queue,
+    before_listing=(("parallel environment", parallel_environment),),
+    after_listing=(("consumables", consumables),),
+)
