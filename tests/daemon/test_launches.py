@@ -138,3 +138,20 @@ def test_programs_of_this_machine_are_looked_for_only_where_commands_run_on_it(
     assert searched(None) == ("/here/bin",)
     assert searched(BatchSettings(work_directory="/w", through=("nice",))) == ("/here/bin",)
     assert searched(BatchSettings(work_directory="/w", ssh="elsewhere")) == ()
+
+
+@pytest.mark.parametrize(
+    ("application", "starts_steps"),
+    [
+        (Application(script="srun hostname", requires=("srun",)), True),
+        (Application(script="srun hostname"), False),
+        (Application(executable="/bin/qrsh"), True),
+        (Application(executable="/bin/true"), False),
+    ],
+)
+def test_an_application_that_calls_the_launcher_of_a_batch_system_starts_steps(
+    application: Application, starts_steps: bool
+) -> None:
+    request = Request(components=(Component(processors=1, application=application),))
+    command = StartComponent(job=1, component=0, token="1.1", site="a", processors=1, part=0, parts=1)  # noqa: S106
+    assert launch_for(command, request, HERE).starts_steps == starts_steps

@@ -17,9 +17,12 @@ from koala.model.checkpoint import CHECKPOINT_ARCHIVE, Checkpoint
 from koala.model.grid import Site
 from koala.model.job_array import ArraySpec
 from koala.model.launch import (
+    ARRAY_INDEX_VARIABLES,
+    ARRAY_JOB_VARIABLES,
+    ARRAY_SIZE_VARIABLES,
     BARRIER_TIMEOUT_DEFAULT_S,
     STREAM_ADVICE,
-    BatchDialect,
+    DialectNames,
     InputLink,
     Launch,
     LaunchError,
@@ -32,23 +35,12 @@ from koala.model.messages import StartComponent
 from koala.model.request import JOB_ID_MAX, Application, Component, InputFile, Request
 from koala.model.travelling import ARCHIVE_NAME, TravellingFile
 from koala.runners import component_script
+from koala.sites.batch.systems import launchers
 
 # Names the tasks that a component holds, in the order of their ranks, separated by blanks.
 TASKS_VARIABLE = "KOALA_TASKS"
 # Which run of its job the application is in, from 1: one that has written something before may go on from there.
 RUN_VARIABLE = "KOALA_RUN"
-# The same for batch scripts, which look for this name.
-RESTARTS_VARIABLE = "SLURM_RESTART_COUNT"
-# An element of an array is told of its array and its index, also by the names that batch scripts look for.
-ARRAY_JOB_VARIABLES = ("KOALA_ARRAY_JOB", "SLURM_ARRAY_JOB_ID")
-ARRAY_INDEX_VARIABLES = ("KOALA_ARRAY_INDEX", "SLURM_ARRAY_TASK_ID")
-ARRAY_SIZE_VARIABLES = ("KOALA_ARRAY_SIZE", "SLURM_ARRAY_TASK_COUNT")
-# Of its ends and its step batch scripts are told alone.
-ARRAY_ENDS_VARIABLES = ("SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_MAX", "SLURM_ARRAY_TASK_STEP")
-# Scripts for other batch systems look for these names beside those of Koala.
-PBS_INDEX_VARIABLES = ("PBS_ARRAY_INDEX", "PBS_ARRAYID")
-GRID_ENGINE_INDEX_VARIABLES = ("SGE_TASK_ID",)
-GRID_ENGINE_ENDS_VARIABLES = ("SGE_TASK_FIRST", "SGE_TASK_LAST", "SGE_TASK_STEPSIZE")
 
 # Stands for the source where only the destination of an input file is looked at.
 _SOMEWHERE = "replicas/file"
@@ -75,12 +67,14 @@ def launch_for(command: StartComponent, request: Request, site: Site) -> Launch:
     or is something else.
     """
     elsewhere = site.batch is not None and site.batch.ssh is not None
+    application = request.components[command.component].application
     return Launch(
         token=command.token,
         job=command.job,
         processors=command.processors,
         name=request.name,
-        application=_told(request.components[command.component].application, command, request),
+        application=_told(application, command, request),
+        starts_steps=_starts_steps(application),
         part=command.part,
         parts=command.parts,
         job_type=request.job_type,
@@ -97,19 +91,25 @@ def launch_for(command: StartComponent, request: Request, site: Site) -> Launch:
     )
 
 
+def _starts_steps(application: Application) -> bool:
+    program = (application.executable or "").rpartition("/")[2]
+    return not set(launchers()).isdisjoint((program, *application.requires))
+
+
 def _told(application: Application, command: StartComponent, request: Request) -> Application:
     """What the component runs, told which run it is and which tasks it holds; these win over what the user set. The
     names of its streams are filled in."""
     variables = [(RUN_VARIABLE, str(command.run))]
     dialect = dialect_of(application.script)
-    if command.run > 1 and dialect is BatchDialect.SLURM:
-        variables.append((RESTARTS_VARIABLE, str(command.run - 1)))
+    names = None if dialect is None else dialect.names
+    if command.run > 1 and names is not None and names.restarts is not None:
+        variables.append((names.restarts, str(command.run - 1)))
     if command.index is not None:
-        variables += _array_variables(command, request.array, dialect)
+        variables += _array_variables(command, request.array, names)
     if command.tasks:
         variables.append((TASKS_VARIABLE, " ".join(command.tasks)))
-    names = {name for name, _ in variables}
-    others = tuple(pair for pair in application.environment if pair[0] not in names)
+    taken = {name for name, _ in variables}
+    others = tuple(pair for pair in application.environment if pair[0] not in taken)
     fill_in = partial(
         filled_in,
         job=command.job,
@@ -126,22 +126,18 @@ def _told(application: Application, command: StartComponent, request: Request) -
 
 
 def _array_variables(
-    command: StartComponent, array: ArraySpec | None, dialect: BatchDialect | None
+    command: StartComponent, array: ArraySpec | None, names: DialectNames | None
 ) -> list[tuple[str, str]]:
-    """What an element is told of itself and of its array."""
+    """What an element is told of itself and of its array; of the ends of the array batch scripts are told alone."""
     told = [(name, str(command.array)) for name in ARRAY_JOB_VARIABLES]
-    indices: tuple[str, ...] = ARRAY_INDEX_VARIABLES
-    if dialect is BatchDialect.PBS:
-        indices += PBS_INDEX_VARIABLES
-    elif dialect is BatchDialect.GRID_ENGINE:
-        indices += GRID_ENGINE_INDEX_VARIABLES
-    told += [(name, str(command.index)) for name in indices]
+    told += [(name, str(command.index)) for name in ARRAY_INDEX_VARIABLES]
+    if names is not None:
+        told += [(name, str(command.index)) for name in names.indices]
     if array is not None:
         told += [(name, str(array.size)) for name in ARRAY_SIZE_VARIABLES]
         ends = (array.index_at(0), array.index_at(array.size - 1), array.ranges[0][2])
-        if dialect is not None:
-            names = GRID_ENGINE_ENDS_VARIABLES if dialect is BatchDialect.GRID_ENGINE else ARRAY_ENDS_VARIABLES
-            told += [(name, str(end)) for name, end in zip(names, ends, strict=True)]
+        if names is not None:
+            told += [(name, str(end)) for name, end in zip(names.ends, ends, strict=True)]
     return told
 
 

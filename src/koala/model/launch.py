@@ -178,7 +178,8 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     to start, in seconds since the epoch, for a site that can keep processors for that moment. ``exclude_nodes`` are
     nodes that it is kept off, if that leaves room for it. ``needs`` is what each task needs beside processors, and
     ``containers`` how the site runs container images. ``checkpoint`` is how its application saves its state.
-    ``name`` is that of the job.
+    ``name`` is that of the job. ``starts_steps`` is true where the application has the batch system start processes,
+    which are no children of the application.
 
     Raises ``LaunchError`` for anything that could not reach the application byte for byte.
     """
@@ -199,6 +200,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     containers: Containers | None = None
     checkpoint: Checkpoint | None = None
     name: str = ""
+    starts_steps: bool = False
 
     def __post_init__(self) -> None:
         check_token(self.token)
@@ -449,7 +451,45 @@ class BatchDialect(enum.Enum):
     @property
     def title(self) -> str:
         """Its name for people."""
-        return {"SBATCH": "Slurm", "PBS": "PBS", "$": "Grid Engine"}[self.value]
+        return self.names.title
+
+    @property
+    def names(self) -> DialectNames:
+        """By what names its scripts look for what is theirs."""
+        return _NAMES[self]
+
+
+class DialectNames(NamedTuple):
+    """By what names a script for a batch system looks for what is its own.
+
+    ``word`` is its name in a component's script. ``number`` is the number of its job, as its own batch system sets
+    it; ``restarts`` is how often the job was started again. ``indices`` are an element's index in its array, and
+    ``ends`` the first and last index of the array and their step.
+    """
+
+    title: str
+    word: str
+    number: str | None = None
+    restarts: str | None = None
+    indices: tuple[str, ...] = ()
+    ends: tuple[str, str, str] = ("SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_MAX", "SLURM_ARRAY_TASK_STEP")
+
+
+_NAMES = {
+    BatchDialect.SLURM: DialectNames("Slurm", "slurm", number="SLURM_JOB_ID", restarts="SLURM_RESTART_COUNT"),
+    BatchDialect.PBS: DialectNames("PBS", "pbs", indices=("PBS_ARRAY_INDEX", "PBS_ARRAYID")),
+    BatchDialect.GRID_ENGINE: DialectNames(
+        "Grid Engine",
+        "grid-engine",
+        number="JOB_ID",
+        indices=("SGE_TASK_ID",),
+        ends=("SGE_TASK_FIRST", "SGE_TASK_LAST", "SGE_TASK_STEPSIZE"),
+    ),
+}
+# An element of an array is told of its array and its index by these names, whatever its script is.
+ARRAY_JOB_VARIABLES = ("KOALA_ARRAY_JOB", "SLURM_ARRAY_JOB_ID")
+ARRAY_INDEX_VARIABLES = ("KOALA_ARRAY_INDEX", "SLURM_ARRAY_TASK_ID")
+ARRAY_SIZE_VARIABLES = ("KOALA_ARRAY_SIZE", "SLURM_ARRAY_TASK_COUNT")
 
 
 # What stands behind the sign of Grid Engine is often prose.

@@ -13,7 +13,7 @@ import shlex
 from typing import NamedTuple
 
 from koala.model.checkpoint import CheckpointSignal
-from koala.model.launch import BatchDialect, Launch, SitePart, SitePiece, dialect_of, stream_parts
+from koala.model.launch import Launch, SitePart, SitePiece, dialect_of, stream_parts
 from koala.model.messages import STDERR_LINE_BYTES_MAX
 from koala.model.request import Application
 from koala.runners.traffic import TRAFFIC_FIRST_S, TRAFFIC_REPORTS_MAX
@@ -30,8 +30,6 @@ _FILES = (
     "basics.sh", "nodes.sh", "beside.sh", "traffic.sh", "usage.sh", "mpi.sh", "torchrun.sh", "container.sh",
     "checkpoint.sh", "main.sh",
 )  # fmt: skip
-# Programs that have the batch system start processes, which are no children of who calls them.
-_STEP_STARTERS = frozenset({"srun", "qrsh"})
 # As Linux numbers them.
 _SIGNAL_NUMBERS = {
     CheckpointSignal.HUP: 1,
@@ -47,13 +45,6 @@ _SITE_PARTS = {
     SitePart.USER: '"$(id -un)"',
     SitePart.JOB: '"$(printf %0{places}d "{number}")"',
 }
-# The number by which a batch script knows its job: that of the batch system for which it is written, where it runs
-# under that one.
-_NUMBERS: dict[BatchDialect | None, str] = {
-    BatchDialect.SLURM: "${SLURM_JOB_ID:-$koala_batch_job}",
-    BatchDialect.GRID_ENGINE: "${JOB_ID:-$koala_batch_job}",
-}
-_DIALECTS = {None: "", BatchDialect.SLURM: "slurm", BatchDialect.PBS: "pbs", BatchDialect.GRID_ENGINE: "grid-engine"}
 _HEADER = "# shellcheck shell=sh\n"
 
 
@@ -89,6 +80,7 @@ def component_script(launch: Launch, timings: ScriptTimings = TIMINGS) -> str:
     """The script of one component. It is run by ``sh`` in the component's own directory and works only there."""
     application = launch.application
     dialect = dialect_of(application.script)
+    names = None if dialect is None else dialect.names
     values = {
         "job_type": launch.job_type.value,
         "component": launch.part,
@@ -108,14 +100,17 @@ def component_script(launch: Launch, timings: ScriptTimings = TIMINGS) -> str:
         **_container(launch),
         **_checkpoint(launch),
         "batch_job": launch.job,
-        "batch_system": _DIALECTS[dialect],
+        "batch_system": "" if names is None else names.word,
         "job_name": launch.name,
         "tasks": launch.task_count,
-        "starts_steps": "yes" if _starts_steps(application) else "",
+        "starts_steps": "yes" if launch.starts_steps else "",
         "site_in_names": "yes" if any(map(_is_named_there, _outputs(application))) else "",
         "processors_per_task": launch.shape.processors,
     }
-    number = _NUMBERS.get(dialect, "$koala_batch_job")
+    number = "$koala_batch_job"
+    if names is not None and names.number is not None:
+        # That of the batch system for which the script is written, where it runs under that one.
+        number = f"${{{names.number}:-{number}}}"
     streams = {name: _stream(getattr(application, name) or "", number) for name in ("stdin", "stdout", "stderr")}
     head = [
         "#!/bin/sh",
@@ -127,11 +122,6 @@ def component_script(launch: Launch, timings: ScriptTimings = TIMINGS) -> str:
         head.append(f"PATH={shlex.quote(':'.join(launch.search_path))}:$PATH")
         head.append("export PATH")
     return "\n".join([*head, _program(application), *map(_shell_file, _FILES)])
-
-
-def _starts_steps(application: Application) -> bool:
-    program = (application.executable or "").rpartition("/")[2]
-    return not _STEP_STARTERS.isdisjoint((program, *application.requires))
 
 
 def _outputs(application: Application) -> tuple[str | None, str | None]:

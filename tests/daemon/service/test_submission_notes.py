@@ -29,6 +29,7 @@ def notes(body: str, options: str = "-n 1", grid: Grid = LOCAL, files: tuple[str
         ("./solver --fine", "solver"),
         ("time ./bin/solver", "bin/solver"),
         ('cd "$SLURM_SUBMIT_DIR"\n./solver', "solver"),
+        ("cd $PBS_O_WORKDIR; ./solver", "solver"),
         ("python train.py --epochs 3", "train.py"),
         ("torchrun --nnodes 1 --nproc_per_node=4 src/train.py", "src/train.py"),
         ("bash run.sh", "run.sh"),
@@ -118,6 +119,11 @@ def test_commands_of_slurm_are_told_where_there_is_no_slurm() -> None:
     (note,) = notes("srun hostname", "-n 1\n#KOALA --requires none")
     assert note.startswith("the script calls srun, and there is no Slurm at A;")
     assert "#KOALA --type mpi" in note
+
+
+def test_commands_of_each_batch_system_are_told_where_it_is_not() -> None:
+    (note,) = notes("ls | qstat -f; echo sbatch x", "-n 1 -M A", grid=MIXED)
+    assert note == "the script calls qstat, and there is no Grid Engine at A; name another cluster with --clusters"
 
 
 def test_a_script_that_requires_srun_is_told_where_it_goes() -> None:

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from koala.descriptions.job.required import commands_of
 from koala.model.grid import Grid
 from koala.model.request import Application, Request, SiteName
+from koala.sites.batch.systems import SYSTEMS
 
 # So many sites are named in a sentence, and so many programs.
 SITES_NAMED_MAX = 8
@@ -35,9 +36,10 @@ _SCRIPT_ENDINGS = (".py", ".sh", ".R", ".jl", ".pl")
 # Words that may put a program into the workspace, or lead away from it.
 _MAKES = re.compile(
     r"(?:^|[\s;&|(])(?:make|cmake|ninja|cargo|go|cp|mv|ln|install|tar|unzip|git|wget|curl|rsync|scp|[A-Za-z0-9_]*"
-    r"(?:cc|c\+\+|g\+\+|fort|fortran|f90|f77|nvcc|clang)|pushd|cd(?!\s+\"?\$\{?SLURM_SUBMIT_DIR\}?\"?\s*(?:$|[;&|])))\s"
+    r"(?:cc|c\+\+|g\+\+|fort|fortran|f90|f77|nvcc|clang)|pushd|cd(?!\s+\"?\$\{?[A-Z]+_(?:SUBMIT_DIR|O_WORKDIR)\}?\"?\s*(?:$|[;&|])))\s"
 )
-_SLURM_COMMAND = re.compile(r"(?:^|[\s;&|(`])(srun|scontrol|sbatch|squeue|scancel|sacct)\s")
+# A word that stands where a command does.
+_COMMAND = re.compile(r"(?:^|(?<=[\s;&|(`]))([a-z]+)(?=\s)")
 
 
 def submission_notes(request: Request, grid: Grid) -> list[str]:
@@ -48,7 +50,7 @@ def submission_notes(request: Request, grid: Grid) -> list[str]:
         *partition_notes(request, grid),
         *_program_notes(request, applications),
         *_required_notes(request, grid),
-        *_slurm_notes(scripts, request, grid),
+        *_system_notes(scripts, request, grid),
     ]
 
 
@@ -145,30 +147,31 @@ def _required_notes(request: Request, grid: Grid) -> Iterator[str]:
             )
 
 
-def _slurm_notes(scripts: Sequence[Sequence[str]], request: Request, grid: Grid) -> Iterator[str]:
-    """Commands of Slurm in a script that it does not require, where it may run at sites without them."""
-    commands = dict.fromkeys(
+def _system_notes(scripts: Sequence[Sequence[str]], request: Request, grid: Grid) -> Iterator[str]:
+    """Commands of a batch system in a script that it does not require, where it may run at sites without them."""
+    called = dict.fromkeys(
         found[1]
         for lines in scripts
         for line in lines
-        for found in _SLURM_COMMAND.finditer(f"{line} ")
+        for found in _COMMAND.finditer(f"{line} ")
         if found[1] not in request.required
     )
     named = {part.site for part in request.components}
-    without = [
-        site.name
-        for site in grid.sites
-        if not set(commands).issubset(site.provides)
-        and (site.name in named or (None in named and set(request.required).issubset(site.provides)))
-    ]
-    if not commands or not without:
-        return
-    cure = (
-        "name another cluster with --clusters, or start the program without srun: #KOALA --type mpi starts every rank"
-        if "srun" in commands
-        else "name another cluster with --clusters"
-    )
-    yield f"the script calls {', '.join(commands)}, and there is no Slurm at {some_sites(without)}; {cure}"
+    for system in SYSTEMS.values():
+        commands = [each for each in called if each in system.programs]
+        without = [
+            site.name
+            for site in grid.sites
+            if not set(commands).issubset(site.provides)
+            and (site.name in named or (None in named and set(request.required).issubset(site.provides)))
+        ]
+        if not commands or not without:
+            continue
+        cure = "name another cluster with --clusters"
+        if system.launcher in commands:
+            cure += f", or start the program without {system.launcher}: #KOALA --type mpi starts every rank"
+        where = f"there is no {system.title} at {some_sites(without)}"
+        yield f"the script calls {', '.join(commands)}, and {where}; {cure}"
 
 
 def some_sites(sites: Sequence[SiteName]) -> str:

@@ -11,7 +11,8 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 
-LAUNCH_PROGRAMS = ("srun", "qrsh")
+from koala.sites.batch.systems import launchers
+
 # What a job writes where it requires nothing, in formats that have no empty list.
 NOTHING_REQUIRED = "none"
 # So much of a script is looked at; a longer line is data, and no command.
@@ -33,23 +34,23 @@ _LOOKS_WHETHER_THERE = re.compile(r"(?:^|[\s;&|({`!])(?:command\s+-[vV]|which|ty
 def required_by(
     script: str | None, executable: str | None = None, arguments: tuple[str, ...] = ()
 ) -> tuple[str, ...]:
-    """The launch programs that a script or a command calls, in the order of ``LAUNCH_PROGRAMS``."""
+    """The launch programs that a script or a command calls, in the order of ``launchers``."""
     if script is None and executable is not None and not executable.startswith("./"):
         called = _called([executable, *arguments])
-        return tuple(program for program in LAUNCH_PROGRAMS if program == called)
+        return tuple(program for program in launchers() if program == called)
     return _required_by_script(script)
 
 
 @lru_cache(maxsize=16)
 def _required_by_script(script: str | None) -> tuple[str, ...]:
-    if script is None or not any(program in script for program in LAUNCH_PROGRAMS):
+    if script is None or not any(program in script for program in launchers()):
         return ()
     called: set[str] = set()
     looked_for: set[str] = set()
     for line in commands_of(script):
         looked_for.update(found[1].rstrip(";)") for found in _LOOKS_WHETHER_THERE.finditer(line))
         called.update(_called(command.split()) for command in _BETWEEN_COMMANDS.split(line))
-    return tuple(program for program in LAUNCH_PROGRAMS if program in called and program not in looked_for)
+    return tuple(program for program in launchers() if program in called and program not in looked_for)
 
 
 def commands_of(script: str) -> list[str]:

@@ -55,7 +55,7 @@ class BatchKind(msgspec.Struct, frozen=True, kw_only=True):
     """A batch system.
 
     - ``name``: the kind of its sites in the grid file and in answers; ``title``: its name for people.
-    - ``programs``: those that it has on its nodes, which jobs may require.
+    - ``programs``: those that it has on its nodes, which jobs may require; the first is the ``launcher``.
     - ``keys``: the keys of the grid file that are its own; ``findings`` tells which of their values contradict each
       other.
     - ``parts``: what works at a site.
@@ -67,3 +67,8 @@ class BatchKind(msgspec.Struct, frozen=True, kw_only=True):
     parts: Callable[[], BatchParts]
     keys: tuple[GridKey, ...] = ()
     findings: Callable[[Mapping[str, str]], Iterator[KeyFinding]] = no_findings
+
+    @property
+    def launcher(self) -> str:
+        """The program that starts processes over the nodes of a job."""
+        return self.programs[0]

@@ -30,6 +30,11 @@ def kind_lines() -> str:
     return " or ".join(f"'kind: {name}'" for name in SYSTEMS)
 
 
+def launchers() -> tuple[str, ...]:
+    """The programs that start processes over the nodes of a job, each in one batch system alone."""
+    return tuple(each.launcher for each in SYSTEMS.values())
+
+
 def programs_of(kind: str) -> tuple[str, ...]:
     """The programs that jobs find at every site of a kind."""
     return SYSTEMS[kind].programs if kind in SYSTEMS else ()
