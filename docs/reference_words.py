@@ -155,11 +155,31 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
         "EXIT_CODE_MAX",
         "the highest exit code, and how many one list may have",
     ),
-    ("koala.core.predictors", "MEASURED_BYTES_MIN", "bytes below which a transfer is no measurement of a link"),
-    ("koala.core.predictors", "MEASURED_S_MIN", "seconds below which a transfer is no measurement of a link"),
-    ("koala.core.predictors", "MEASUREMENTS_MAX", "measurements of one direction of a link that are kept"),
-    ("koala.core.predictors", "TELLING_BYTES", "bytes below which a transfer weighs less as a measurement"),
-    ("koala.core.predictors", "TELLING_S", "seconds below which a transfer weighs less as a measurement"),
+    (
+        "koala.core.state.network.predictors",
+        "MEASURED_BYTES_MIN",
+        "bytes below which a transfer is no measurement of a link",
+    ),
+    (
+        "koala.core.state.network.predictors",
+        "MEASURED_S_MIN",
+        "seconds below which a transfer is no measurement of a link",
+    ),
+    (
+        "koala.core.state.network.predictors",
+        "MEASUREMENTS_MAX",
+        "measurements of one direction of a link that are kept",
+    ),
+    (
+        "koala.core.state.network.predictors",
+        "TELLING_BYTES",
+        "bytes below which a transfer weighs less as a measurement",
+    ),
+    (
+        "koala.core.state.network.predictors",
+        "TELLING_S",
+        "seconds below which a transfer weighs less as a measurement",
+    ),
     (
         "koala.core.state.network.forecasts",
         "LINKS_MEASURED_MAX",

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from koala.core import JobState
-from koala.core.predictors import TELLING_S
+from koala.core.state.network.predictors import TELLING_S
 from koala.model.facts import JobEnded, JobPlaced, JobRequeued, OutputRegistered, TurnEntry
 from koala.model.job_array import ArraySpec
 from koala.model.messages import (

@@ -7,9 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from koala.core.life.job import Job
+from koala.core.life.job import PHASES, Job
 from koala.core.life.phase import Phase
-from koala.core.life.phases import PHASES
 from koala.core.life.places import JobPlaces
 from koala.core.life.states import ENDED, IN_CLAIMING_QUEUE, TRANSITIONS, InvalidTransitionError, JobState, diagram
 from koala.model.request import Component, Request

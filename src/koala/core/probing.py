@@ -7,9 +7,9 @@ for longer each time. It never counts against a site.
 from __future__ import annotations
 
 from koala.core.encoded import INFINITY
-from koala.core.predictors import MeasuredBy, Measurement
 from koala.core.state.ledger import Ledger
 from koala.core.state.network.forecasts import LinkSeries
+from koala.core.state.network.predictors import MeasuredBy, Measurement
 from koala.model.grid import PROBE_EVERY_S, Grid, Site, SiteKind
 from koala.model.messages import LinkProbed, ProbeLink
 

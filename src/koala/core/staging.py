@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from koala.core.ending import JobEnding
 from koala.core.life.job import Job
+from koala.core.life.places import FileTransfer
 from koala.core.life.states import JobState
-from koala.core.life.transfer import FileTransfer
 from koala.core.running import JobRunning
 from koala.core.state.ledger import Ledger
 from koala.core.timers import Alarm

@@ -6,9 +6,9 @@ import msgspec
 import pytest
 
 from koala.core.changes import Changes
-from koala.core.predictors import MEASUREMENTS_MAX, MeasuredBy, Measurement
 from koala.core.state.network import forecasts as forecasts_module
 from koala.core.state.network.forecasts import LinkForecasts, LinkSeries
+from koala.core.state.network.predictors import MEASUREMENTS_MAX, MeasuredBy, Measurement
 from koala.model.grid import Grid, Link, Links, PairLink, Site
 from koala.policies.view import View
 

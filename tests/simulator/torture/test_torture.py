@@ -16,8 +16,7 @@ from koala.core.failures.exclusions import NodeExclusions
 from koala.core.holding import JobHolding
 from koala.core.life.component import ComponentClaim, ComponentPhase
 from koala.core.life.job import Job
-from koala.core.life.places import JobPlaces
-from koala.core.life.transfer import FileTransfer
+from koala.core.life.places import FileTransfer, JobPlaces
 from koala.core.life.unwinding import Unwinding
 from koala.core.placement import JobPlacing
 from koala.core.running import JobRunning

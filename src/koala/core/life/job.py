@@ -1,7 +1,7 @@
 """What the core knows of a job between its submission and its end.
 
-A job is what it is from the beginning (``Identity``), what it has had so far (``Totals``), what it has learned
-(``Memory``), and the one phase that it is in. The fields of these classes are what a record holds of them, see
+A job is what it is from the beginning (``JobIdentity``), what it has had so far (``JobTotals``), what it has learned
+(``JobMemory``), and the one phase that it is in. The fields of these classes are what a record holds of them, see
 ``koala.core.encoded``.
 """
 
@@ -12,15 +12,20 @@ from typing import Any
 
 from koala.core.changes import Changes
 from koala.core.encoded import NO_ENTRIES, NO_ITEMS, encoded
+from koala.core.life.claiming import Claiming
+from koala.core.life.collecting import Collecting
 from koala.core.life.component import ComponentClaim
-from koala.core.life.ended import Ended
+from koala.core.life.ended import Cancelled, Done, Ended, Failed
+from koala.core.life.held import Held
 from koala.core.life.phase import AwaitsClaims, BeforeBarrier, HasBegun, Phase
+from koala.core.life.placed import Placed
 from koala.core.life.places import JobPlaces
 from koala.core.life.quarantined import Quarantined
 from koala.core.life.running import Running
 from koala.core.life.starting import Starting
 from koala.core.life.states import InvalidTransitionError, JobState, StateCounts
-from koala.core.life.unfolding import ArrayElements
+from koala.core.life.unfolding import ArrayElements, Unfolding
+from koala.core.life.unwinding import Unwinding
 from koala.core.life.waiting import StartPlan, Waiting
 from koala.core.timers import Timer
 from koala.model.dependency import Condition
@@ -73,8 +78,29 @@ class MissingPartError(LookupError):
 _NO_STATES: dict[JobState, int] = {}
 
 
+# All phases by their states.
+PHASES: dict[JobState, type[Phase]] = {
+    each.state: each
+    for each in (
+        Held,
+        Waiting,
+        Placed,
+        Claiming,
+        Starting,
+        Running,
+        Collecting,
+        Unwinding,
+        Unfolding,
+        Quarantined,
+        Done,
+        Failed,
+        Cancelled,
+    )
+}
+
+
 @encoded
-class Identity(_JobLinks):
+class JobIdentity(_JobLinks):
     """What never changes."""
 
     id: JobId
@@ -87,7 +113,7 @@ class Identity(_JobLinks):
 
 
 @encoded
-class Totals(Identity):
+class JobTotals(JobIdentity):
     """What only grows."""
 
     placement_tries: int = 0
@@ -105,7 +131,7 @@ class Totals(Identity):
 
 
 @encoded
-class Memory(Totals):
+class JobMemory(JobTotals):
     """What outlives a phase: what it has learned, what was asked of it, and what is told of it."""
 
     claim_fraction: float = 0.0
@@ -146,7 +172,7 @@ class Memory(Totals):
 
 
 @encoded
-class Job(Memory):
+class Job(JobMemory):
     """A job between its submission and its end."""
 
     timer: Timer | None = None

@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from koala.core.life.collecting import Collecting
 from koala.core.life.component import ComponentClaim
 from koala.core.life.job import Job
+from koala.core.life.places import TransferKey
 from koala.core.life.running import Running
 from koala.core.life.states import ENDED, JobState
-from koala.core.life.transfer import TransferKey
 from koala.core.life.unwinding import Unwinding
 from koala.core.timers import OF_CLAIMS, OF_JOBS
 

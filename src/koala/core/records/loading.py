@@ -16,11 +16,10 @@ from koala.core.encoded import INFINITY, known_time
 from koala.core.life.component import ComponentClaim
 from koala.core.life.job import Job
 from koala.core.life.phase import AwaitsClaims
-from koala.core.life.places import JobPlaces
+from koala.core.life.places import FileTransfer, JobPlaces, TransferKey
 from koala.core.life.running import Running
 from koala.core.life.starting import Starting
 from koala.core.life.states import ENDED, GIVEN_BACK, IN_CLAIMING_QUEUE, JobState
-from koala.core.life.transfer import FileTransfer, TransferKey
 from koala.core.life.waiting import Seen, Waiting
 from koala.core.placement import JobPlacing
 from koala.core.records.reading import UNREADABLE, DamagedRecord, KnownJob, RecordReader, RecordsError, damaged

@@ -9,11 +9,10 @@ import msgspec
 
 from koala.core.encoded import names_of
 from koala.core.life.component import ComponentClaim
-from koala.core.life.job import Job
-from koala.core.life.phases import PHASES
+from koala.core.life.job import PHASES, Job
+from koala.core.life.places import FileTransfer
 from koala.core.life.quarantined import Quarantined
 from koala.core.life.states import ENDED, JobState
-from koala.core.life.transfer import FileTransfer
 from koala.core.life.waiting import Seen, Waiting
 from koala.core.records.invariants import JobInRecords, contradiction
 from koala.core.records.record import FORMAT, HIGH, Kind, SchedulerRecord, job_of_key, joined, pair_key, transfer_key

@@ -14,12 +14,12 @@ import msgspec
 from koala.core.failures.exclusions import Exclusion
 from koala.core.life.job import Job
 from koala.core.life.states import JobState
-from koala.core.predictors import Forecast, Measurement
 from koala.core.probing import why_not_probed
 from koala.core.standing import JobExplanation
 from koala.core.state.expected_starts import ExpectedStart
 from koala.core.state.ledger import Ledger
 from koala.core.state.network.forecasts import LinkForecasts
+from koala.core.state.network.predictors import Forecast, Measurement
 from koala.core.state.site_belief import SiteBelief, Trust
 from koala.daemon.perform.interface import SiteTrouble
 from koala.files import CatalogueEntry

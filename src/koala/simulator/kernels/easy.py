@@ -20,7 +20,7 @@ from koala.simulator.kernels.queue import (
     FIRST,
     HOLE,
     JOBS,
-    Waiting,
+    WaitingJobs,
     close_ranks,
     join,
     leave,
@@ -76,7 +76,7 @@ def nothing_planned(requested_s: NDArray[float64], jobs_at_once: int, clusters: 
     )
 
 
-def easy(jobs: PlainJobs, clusters: Clusters, ends: EndHeap, waiting: Waiting, plans: Plans) -> None:
+def easy(jobs: PlainJobs, clusters: Clusters, ends: EndHeap, waiting: WaitingJobs, plans: Plans) -> None:
     """Whoever fits starts, in the order of submission, unless the head of the queue would start later for it.
 
     Between two ends of jobs nobody in the queue gets a better chance, so that an arrival need only be tried alone;
@@ -103,7 +103,7 @@ def easy(jobs: PlainJobs, clusters: Clusters, ends: EndHeap, waiting: Waiting, p
 
 
 def start_heads(
-    jobs: PlainJobs, now_s: float, clusters: Clusters, ends: EndHeap, waiting: Waiting, plans: Plans
+    jobs: PlainJobs, now_s: float, clusters: Clusters, ends: EndHeap, waiting: WaitingJobs, plans: Plans
 ) -> None:
     """Start the head of the queue while it fits."""
     while waiting.bounds[JOBS] > 0:
@@ -117,7 +117,7 @@ def start_heads(
 
 
 def backfill(
-    jobs: PlainJobs, now_s: float, clusters: Clusters, ends: EndHeap, waiting: Waiting, plans: Plans, place: int
+    jobs: PlainJobs, now_s: float, clusters: Clusters, ends: EndHeap, waiting: WaitingJobs, plans: Plans, place: int
 ) -> None:
     """Start, from this place of the queue on, behind its head, all that fit and do not delay the head."""
     most = most_idle(clusters)
@@ -135,7 +135,9 @@ def backfill(
         place = next_beside_head(now_s, waiting, plans, place + 1, most, most_beside)
 
 
-def next_beside_head(now_s: float, waiting: Waiting, plans: Plans, place: int, most: int, most_beside: int) -> int:
+def next_beside_head(
+    now_s: float, waiting: WaitingJobs, plans: Plans, place: int, most: int, most_beside: int
+) -> int:
     """The first place, from this one on, with a job that does not delay the head; beyond the end if none is.
 
     That is one of at most the size ``most`` that ends before the head is to start, and any of at most
@@ -276,14 +278,14 @@ def put_in_order(plans: Plans) -> None:
     plans.counts[IN_ORDER] = plans.counts[HELD]
 
 
-def join_planned(jobs: PlainJobs, job: int, waiting: Waiting, plans: Plans) -> int:
+def join_planned(jobs: PlainJobs, job: int, waiting: WaitingJobs, plans: Plans) -> int:
     """The job queues up behind all others; returns its place."""
     place = join(waiting, job, jobs.size[job])
     note_requested(plans, job, place)
     return place
 
 
-def close_ranks_planned(waiting: Waiting, plans: Plans) -> None:
+def close_ranks_planned(waiting: WaitingJobs, plans: Plans) -> None:
     """As ``close_ranks``; where jobs have other places then, so have the times that they requested."""
     end = waiting.bounds[END]
     close_ranks(waiting)

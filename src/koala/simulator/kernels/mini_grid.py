@@ -24,7 +24,7 @@ from koala.simulator.kernels.coallocated import Coallocated, LinkColumns, links_
 from koala.simulator.kernels.compiling import compiled
 from koala.simulator.kernels.heap import EndHeap, ends_of
 from koala.simulator.kernels.mini_grid_loop import SEVERAL, Belief, JobColumns, Meta, Ran, run_events
-from koala.simulator.kernels.queue import END, FIRST, HOLE, Waiting, nobody_waiting
+from koala.simulator.kernels.queue import END, FIRST, HOLE, WaitingJobs, nobody_waiting
 from koala.simulator.workloads.mini_grid import MiniGridJobs, mini_grid_workload
 
 if TYPE_CHECKING:
@@ -251,7 +251,7 @@ def _nothing_ran(count: int) -> Ran:
     )
 
 
-def _run(jobs: JobColumns, links: LinkColumns, waiting: Waiting, ran: Ran) -> MiniGridRun:
+def _run(jobs: JobColumns, links: LinkColumns, waiting: WaitingJobs, ran: Ran) -> MiniGridRun:
     """What the kernel has left in its arrays, read."""
     import numpy
 

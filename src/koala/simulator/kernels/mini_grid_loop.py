@@ -25,7 +25,7 @@ from koala.simulator.kernels.coallocated import (
     share_links,
 )
 from koala.simulator.kernels.heap import EndHeap, add_end, take_next_end
-from koala.simulator.kernels.queue import END, FIRST, Waiting, close_ranks, join, leave, next_fitting
+from koala.simulator.kernels.queue import END, FIRST, WaitingJobs, close_ranks, join, leave, next_fitting
 
 if TYPE_CHECKING:
     from numpy import float64, int8, int16, int32
@@ -95,7 +95,7 @@ def run_events(
     routes: SharedRoutes | None,
     coallocated: Coallocated,
     ends: EndHeap,
-    waiting: Waiting,
+    waiting: WaitingJobs,
     ran: Ran,
 ) -> None:
     """Run until nothing happens any more; jobs that are never placed are left in the queue.

@@ -20,7 +20,7 @@ from koala.simulator.kernels.queue import (
     FIRST,
     HOLE,
     JOBS,
-    Waiting,
+    WaitingJobs,
     close_ranks,
     join,
     leave,
@@ -104,7 +104,7 @@ def fcfs(jobs: PlainJobs, clusters: Clusters, ends: EndHeap) -> None:
             started += 1
 
 
-def first_fit(jobs: PlainJobs, clusters: Clusters, ends: EndHeap, waiting: Waiting) -> None:
+def first_fit(jobs: PlainJobs, clusters: Clusters, ends: EndHeap, waiting: WaitingJobs) -> None:
     """Whoever fits starts, in the order of submission.
 
     After a look at the queue nobody in it fits any more, and less is idle after a start than before: an arrival need

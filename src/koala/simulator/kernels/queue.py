@@ -25,7 +25,7 @@ HOLE = 2**31 - 1
 FIRST, END, JOBS = 0, 1, 2
 
 
-class Waiting(NamedTuple):
+class WaitingJobs(NamedTuple):
     """Sizes and jobs by place, at most the least size by block and by row, and the bounds of what is in use.
 
     Of a row that is not full yet nothing is known: its least is 0.
@@ -38,11 +38,11 @@ class Waiting(NamedTuple):
     bounds: NDArray[int64]
 
 
-def nobody_waiting(jobs: int) -> Waiting:
+def nobody_waiting(jobs: int) -> WaitingJobs:
     """An empty queue with room for so many jobs. Memory is taken as the queue grows, and not before."""
     import numpy
 
-    return Waiting(
+    return WaitingJobs(
         numpy.empty(jobs, numpy.int32),
         numpy.empty(jobs, numpy.int32),
         numpy.empty((jobs >> BLOCK_SHIFT) + 1, numpy.int32),
@@ -51,7 +51,7 @@ def nobody_waiting(jobs: int) -> Waiting:
     )
 
 
-def join(waiting: Waiting, job: int, size: int) -> int:
+def join(waiting: WaitingJobs, job: int, size: int) -> int:
     """The job queues up behind all others; returns its place."""
     place: int = waiting.bounds[END]
     waiting.size[place] = size
@@ -66,7 +66,7 @@ def join(waiting: Waiting, job: int, size: int) -> int:
     return place
 
 
-def next_fitting(waiting: Waiting, place: int, size: int) -> int:
+def next_fitting(waiting: WaitingJobs, place: int, size: int) -> int:
     """The first place, from this one on, with a job of at most this size; beyond the end of the queue if none is.
 
     Where it looks through a whole block in vain, it notes the least size there anew.
@@ -95,7 +95,7 @@ def next_fitting(waiting: Waiting, place: int, size: int) -> int:
     return place
 
 
-def note_row(waiting: Waiting, row: int) -> None:
+def note_row(waiting: WaitingJobs, row: int) -> None:
     """Note what its blocks say of a full row."""
     begin = row << (ROW_SHIFT - BLOCK_SHIFT)
     least = waiting.least[begin]
@@ -104,13 +104,13 @@ def note_row(waiting: Waiting, row: int) -> None:
     waiting.row_least[row] = least
 
 
-def leave(waiting: Waiting, place: int) -> None:
+def leave(waiting: WaitingJobs, place: int) -> None:
     """The job at this place waits no longer. Places stay as they are until ``close_ranks``."""
     waiting.size[place] = HOLE
     waiting.bounds[JOBS] -= 1
 
 
-def close_ranks(waiting: Waiting) -> None:
+def close_ranks(waiting: WaitingJobs) -> None:
     """Bring the bounds up to date, and the jobs together where most places are holes: places are other ones then."""
     first, end, jobs = waiting.bounds[FIRST], waiting.bounds[END], waiting.bounds[JOBS]
     if jobs == 0:

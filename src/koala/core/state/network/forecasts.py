@@ -12,7 +12,7 @@ import msgspec
 
 from koala.core.changes import Changes
 from koala.core.encoded import INFINITY
-from koala.core.predictors import (
+from koala.core.state.network.predictors import (
     MEASUREMENTS_MAX,
     OVERDUE_WEIGHT,
     Forecast,

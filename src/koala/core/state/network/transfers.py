@@ -7,8 +7,7 @@ from __future__ import annotations
 from koala.core.changes import Changes
 from koala.core.encoded import INFINITY, NO_ENTRIES, NO_ITEMS
 from koala.core.life.job import Job
-from koala.core.life.places import JobPlaces
-from koala.core.life.transfer import FileTransfer, TransferKey
+from koala.core.life.places import FileTransfer, JobPlaces, TransferKey
 from koala.core.state.network.forecasts import LinkForecasts
 from koala.model.facts import Adds
 from koala.model.messages import AnyCommand, CancelTransfer, StartTransfer, TransferId

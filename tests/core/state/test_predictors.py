@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from koala.core.predictors import (
+from koala.core.state.network.predictors import (
     DECLARED,
     MEASUREMENTS_MAX,
     PREDICTORS,
