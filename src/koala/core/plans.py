@@ -364,10 +364,6 @@ class JobPlans:
         """See ``koala.core.state.queues.groups.EndsBy``."""
         return INFINITY if self.ledger.estimates_runs else end - self.ledger.now
 
-    def ends_by(self, job: Job, end: float) -> bool:
-        """See ``koala.core.state.queues.scan.PassPlans``."""
-        return self.ledger.planned_s(job) <= end - self.ledger.now
-
     # --------------------------------------------------------------------------------------- planning
 
     def plan(self, job: Job) -> bool:

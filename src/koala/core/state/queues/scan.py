@@ -1,18 +1,24 @@
-"""A scan of a placement queue: trying every job in the queue's order, each group once for every state of the grid.
+"""A scan of a placement queue: one pass over the groups of its jobs, in the order of the queue.
 
-Idle processors only fall during a scan and links only fill, so a group that cannot fit by its plain numbers is out
-for good, and so is a steady one that the policy refused; any other is tried again, from the next job on, after each
-placement. Where plans are made the first jobs that cannot start get them, and no later job starts that would put one
-off. Whether it would depends on its demand and on when it is due to end: of a group the first job is tried, and
-after it the first that ends early enough.
+Jobs of a group ask for the same, so that one answer is good for all of them while nothing changes. The pass takes
+the first job of each group by rank, and tries one after the other:
+
+1. While plans are to be made, a job that cannot start gets one. From there on a job starts only where it puts off no
+   plan, and only groups count that some site has room for.
+2. A job that fits is placed. Idle processors only fall during a scan and links only fill, so a group that cannot fit
+   by its plain numbers is out for good, and so is a steady one that the policy refused.
+3. Any other group is tried again after the next placement, from the next job on.
+4. A job that would put a plan off speaks for all of its group that end no earlier than it may.
+
+By an order that somebody's function gives each job is a group of its own, as the function may put it anywhere.
 """
 
 from __future__ import annotations
 
-import heapq
 from bisect import bisect_left
-from collections.abc import Callable, Hashable, Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from heapq import heapify, heappop, heappush
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from koala.core.encoded import INFINITY
 from koala.core.life.job import Job
@@ -22,6 +28,9 @@ from koala.core.state.sites import Sites
 from koala.model.request import JobId
 from koala.policies import PolicyError
 from koala.policies.interface import Spots, try_place
+
+# The rank of the job that is to be tried next of a group, the number of its demand, and the group.
+Candidate: TypeAlias = tuple[Any, int, DemandGroup]
 
 
 class PassPlans(EndsBy, Protocol):
@@ -41,9 +50,6 @@ class PassPlans(EndsBy, Protocol):
     def plan(self, job: Job) -> bool:
         """Plan a job that cannot start; False where no time is known at which it could."""
 
-    def ends_by(self, job: Job, end: float) -> bool:
-        """Whether the job would end by then if it started now."""
-
 
 class Found(NamedTuple):
     """Who hears of what a scan finds. ``place`` takes the jobs that fit and changes the sites, ``broke`` those whose
@@ -61,183 +67,149 @@ def scan(queue: PlacementQueue, sites: Sites, plans: PassPlans | None, found: Fo
     queue.untried = False
     queue.seen = [(-1, sites.seen_now())]
     queue.settle()
-    one = _Scan(queue, sites, plans, found)
-    if queue.standing.asked:
-        one.each_job()
-    elif plans is None:
-        one.behind(None)
-    else:
-        one.behind(one.plan_the_first(plans))
+    if queue.size:
+        _Scan(queue, sites, plans, found).run()
 
 
 class _Scan:
     def __init__(self, queue: PlacementQueue, sites: Sites, plans: PassPlans | None, found: Found) -> None:
         self._queue = queue
+        self._standing = queue.standing
         self._sites = sites
+        self._idle = sites.view.idle
         self._plans = plans
+        self._planning = plans  # until enough is planned
         self._found = found
+        self._rank = queue.standing.bottom  # of the candidate that was looked at last
+        self._latest_end: dict[int, float] = {}  # by the number of a demand: jobs that end later find no places
+        self._again: list[tuple[int, DemandGroup]] = []  # to be tried again after the next placement
+        # What one site, and all sites together, have for a job; a job that gets a plan may need more than is idle.
+        self._most: float = max(self._idle) if plans is None else INFINITY
+        self._total: float = sum(self._idle) if plans is None else INFINITY
+        # Where a function gives the order: the jobs that were tried, and how many had joined when it was asked.
+        self._tried: set[JobId] = set()
+        self._joined = queue.joined
+        self._candidates = self._line_up()
+
+    def run(self) -> None:
+        """Try one candidate after the other."""
+        queue, plans, view = self._queue, self._plans, self._sites.view
+        while (candidate := self._next()) is not None:
+            rank, number, group = candidate
+            end, goes_on = None, False
+            try:
+                if plans is None:
+                    spots = try_place(group.demand, view)
+                elif self._planning is None:
+                    spots, end = plans.places_now(group.job(rank))
+                else:
+                    spots, goes_on = _start_or_plan(group.job(rank), plans)
+            except PolicyError as error:
+                job, spots, goes_on = group.job(rank), None, True
+                queue.take(job, placed=False)
+                self._found.broke(job, error)
+            except Exception:
+                self._found.raised(list(group))
+                raise
+            if spots is not None:
+                self._again.append((number, group))
+                self._place(group.job(rank), spots)
+                if not queue.size or self._most < queue.smallest_need:
+                    return
+                for its_number, other in self._again:
+                    self._add(other.after(rank), its_number, other)
+                self._again.clear()
+            elif goes_on:
+                self._add(group.after(rank), number, group)
+            elif self._planning is not None:
+                pass  # no time is known for any of the group
+            elif end is not None:
+                assert plans is not None
+                self._latest_end[number] = end
+                self._add(group.ends_by(rank, plans, end, behind=True), number, group)
+            elif group.demand.steady:
+                self._latest_end[number] = -INFINITY
+            else:
+                self._again.append((number, group))
+
+    def _line_up(self) -> list[Candidate]:
+        """Of each group that there may be room for the first job behind those that were looked at."""
+        queue, total, rank = self._queue, self._total, self._rank
+        groups = queue.by_least[: bisect_left(queue.by_least, (self._most + 1,))]
+        if self._standing.asked:
+            left = [(number, job) for _, number, group in groups for job in group if job.id not in self._tried]
+            candidates = [(self._standing.key_of(job), number, self._alone(job)) for number, job in left]
+        elif rank == self._standing.bottom and not self._standing.by_user:
+            candidates = [
+                (group.keys[0], number, group) for _, number, group in groups if group.demand.total <= total
+            ]
+        else:
+            candidates = [
+                (first, number, group)
+                for _, number, group in groups
+                if group.demand.total <= total and (first := group.after(rank)) is not None
+            ]
+        heapify(candidates)
+        return candidates
+
+    def _alone(self, job: Job) -> DemandGroup:
+        """A group of one job, which stays where it is while others move."""
+        group = DemandGroup(job.demand.key, job.demand, timed=self._queue.by_arrival)
+        group.insert(job, self._standing.key_of(job))
+        return group
+
+    def _add(self, rank: Any | None, number: int, group: DemandGroup) -> None:
+        if rank is not None:
+            heappush(self._candidates, (rank, number, group))
+
+    def _next(self) -> Candidate | None:
+        """The first candidate that is not out."""
+        by_user, latest_end = self._standing.by_user, self._latest_end
+        while True:
+            if self._planning is not None and (not self._candidates or self._planning.enough):
+                self._enough_is_planned()
+            if not self._candidates:
+                return None
+            candidate = heappop(self._candidates)
+            rank, number, group = candidate
+            self._rank = rank
+            demand = group.demand
+            if demand.least > self._most or demand.total > self._total:
+                continue
+            now_at = group.now_at(rank) if by_user else rank
+            if now_at is not None and (end := latest_end.get(number)) is not None:
+                now_at = None if self._plans is None else group.ends_by(now_at, self._plans, end)
+            if now_at == rank:
+                if self._standing.asked:
+                    self._tried.add(group.job(rank).id)
+                return candidate
+            self._add(now_at, number, group)  # a job that was made since stands before it, or it ends too late
+
+    def _enough_is_planned(self) -> None:
+        """From here on a job starts only where it puts no plan off, and jobs behind those that were looked at."""
+        self._planning = None
+        self._most, self._total = max(self._idle), sum(self._idle)
+        if not self._standing.asked:
+            self._candidates = self._line_up()
 
     def _place(self, job: Job, spots: Spots) -> None:
         """The job has places; what is left is what the jobs behind it see."""
         queue, position = self._queue, job.position
         queue.take(job, placed=True)
         self._found.place(job, spots)
-        if queue.standing.moves:
+        if self._standing.moves:
             queue.seen.clear()
         queue.seen.append((position, self._sites.seen_now()))
-
-    def _broke(self, job: Job, error: PolicyError) -> None:
-        self._queue.take(job, placed=False)
-        self._found.broke(job, error)
-
-    def plan_the_first(self, plans: PassPlans) -> Any:
-        """From the head on start what can start, and plan what cannot, until enough is planned; the rank of the last
-        that was looked at."""
-        queue = self._queue
-        groups = list(queue.groups.values())
-        order = [(group.first(), number) for number, group in enumerate(groups)]
-        heapq.heapify(order)
-        rank = queue.standing.bottom
-        while order and not plans.enough:
-            rank, number = heapq.heappop(order)
-            group = groups[number]
-            if queue.standing.by_user and (now_at := group.now_at(rank)) != rank:
-                if now_at is not None:
-                    heapq.heappush(order, (now_at, number))
-                continue
-            job = group.job(rank)
-            plans.reaches(job)
-            goes_on = True
-            try:
-                spots, _ = plans.places_now(job)
-                if spots is None:
-                    goes_on = plans.plan(job)
-            except PolicyError as error:
-                self._broke(job, error)
-                spots = None
-            except Exception:
-                self._found.raised(list(group))
-                raise
-            if spots is not None:
-                self._place(job, spots)
-            if goes_on and (following := group.after(rank)) is not None:
-                heapq.heappush(order, (following, number))
-        return rank
-
-    def behind(self, start: Any) -> None:
-        """Try the jobs behind this rank, or all; where there are plans, without putting one off."""
-        queue, plans = self._queue, self._plans
-        if not queue.size:
-            return
-        view, by_user = self._sites.view, queue.standing.by_user
-        idle = view.idle
-        most, total = max(idle), sum(idle)
-        candidates: list[tuple[Any, int, DemandGroup]] = []
-        from_the_head = start is None and not by_user
-        for _, sequence, group in queue.by_least[: bisect_left(queue.by_least, (most + 1,))]:
-            if group.demand.total > total:
-                continue
-            if from_the_head:
-                candidates.append((group.keys[0], sequence, group))
-            elif (rank := group.first() if start is None else group.after(start)) is not None:
-                candidates.append((rank, sequence, group))
-        heapq.heapify(candidates)
-        latest_end: dict[int, float] = {}  # by group: jobs that end later would put a plan off
-        again: list[tuple[int, DemandGroup]] = []  # those to be tried after the next placement
-        while candidates:
-            rank, sequence, group = heapq.heappop(candidates)
-            demand = group.demand
-            if demand.least > most or demand.total > total:
-                continue
-            now_at = group.now_at(rank) if by_user else rank
-            if plans is not None and now_at is not None and (limit := latest_end.get(sequence)) is not None:
-                now_at = group.ends_by(now_at, plans, limit)
-            if now_at != rank:  # a job that was made since stands before it, or it ends too late
-                if now_at is not None:
-                    heapq.heappush(candidates, (now_at, sequence, group))
-                continue
-            limit = None
-            try:
-                if plans is None:
-                    spots = try_place(demand, view)
-                else:
-                    spots, limit = plans.places_now(group.job(rank))
-            except PolicyError as error:
-                self._broke(group.job(rank), error)
-                _next_of(group, sequence, rank, candidates)
-                continue
-            except Exception:
-                self._found.raised(list(group))
-                raise
-            if spots is None:
-                if limit is not None:
-                    assert plans is not None
-                    latest_end[sequence] = limit
-                    if (following := group.ends_by(rank, plans, limit, behind=True)) is not None:
-                        heapq.heappush(candidates, (following, sequence, group))
-                elif not demand.steady:
-                    again.append((sequence, group))
-                continue
-            again.append((sequence, group))
-            self._place(group.job(rank), spots)
-            most, total = max(idle), sum(idle)
-            if not queue.by_least or most < queue.smallest_need:
-                break
-            for next_sequence, other in again:
-                _next_of(other, next_sequence, rank, candidates)
-            again.clear()
-
-    def each_job(self) -> None:
-        """The same by an order that somebody's function gives, which is asked again when elements of arrays join. It
-        looks at every job, as the function does."""
-        queue, plans, view = self._queue, self._plans, self._sites.view
-        ends: dict[Hashable, float] = {}  # by demand: jobs that end later find no places any more
-        reached: set[JobId] = set()
-        planning = plans is not None
-        going = True
-        while going:
-            going, came = False, queue.joined
-            for job in queue.in_line():
-                demand = job.demand
-                planning = plans is not None and planning and not plans.enough
-                if job.id in reached or (not planning and _is_out(job, ends, plans)):
-                    continue
-                reached.add(job.id)
-                limit: float | None = None
-                try:
-                    if plans is None:
-                        spots = try_place(demand, view)
-                    else:
-                        if planning:
-                            plans.reaches(job)
-                        spots, limit = plans.places_now(job)
-                        if spots is None and planning:
-                            plans.plan(job)
-                except PolicyError as error:
-                    self._broke(job, error)
-                    continue
-                except Exception:
-                    self._found.raised((job,))
-                    raise
-                if spots is None:
-                    if not planning and (limit is not None or demand.steady):
-                        ends[demand.key] = -INFINITY if limit is None else limit
-                    continue
-                self._place(job, spots)
-                if queue.joined != came:
-                    queue.ask_again()
-                    going = True
-                    break
+        if self._planning is None:
+            self._most, self._total = max(self._idle), sum(self._idle)
+        if self._standing.asked and queue.joined != self._joined:
+            self._joined = queue.joined
+            queue.ask_again()
+            self._candidates = self._line_up()
 
 
-def _next_of(group: DemandGroup, sequence: int, rank: Any, candidates: list[tuple[Any, int, DemandGroup]]) -> None:
-    """The group's first job behind this rank is to be tried too."""
-    following = group.after(rank)
-    if following is not None:
-        heapq.heappush(candidates, (following, sequence, group))
-
-
-def _is_out(job: Job, ends: dict[Hashable, float], plans: PassPlans | None) -> bool:
-    """Whether a job that asks for the same found no places, and this one ends no earlier than would help."""
-    end = ends.get(job.demand.key)
-    return end is not None and (plans is None or end == -INFINITY or not plans.ends_by(job, end))
+def _start_or_plan(job: Job, plans: PassPlans) -> tuple[Spots | None, bool]:
+    """Places that put off no plan of a job before this one; without any, whether it has a plan now."""
+    plans.reaches(job)
+    spots, _ = plans.places_now(job)
+    return spots, spots is None and plans.plan(job)
