@@ -214,7 +214,6 @@ WORKED_OUT: dict[type, dict[str, Callable[[Any], Any]]] = {
     },
     PlacementQueue: {
         "by_least": lambda queue: [least for least, _, _ in queue.by_least],
-        "_fickle": lambda queue: queue._fickle,
         "_group_sequence": lambda queue: queue._group_sequence >= queue.kinds,
         "groups": lambda queue: set(queue.groups),
         "joined": lambda queue: queue.joined >= queue.size,
@@ -223,6 +222,7 @@ WORKED_OUT: dict[type, dict[str, Callable[[Any], Any]]] = {
         "ask_again": lambda queue: queue.standing.asked,
         "by_arrival": lambda queue: queue.by_arrival,
         "every_event": lambda queue: queue.every_event,
+        "fickle": lambda queue: queue.fickle,
         "patient": lambda queue: queue.patient,
         "resting": lambda queue: list(queue.resting),
         "shaped": lambda queue: queue.shaped,

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from koala.core import JobState, Scheduler
-from koala.core.state.ledger import ScanClock
+from koala.core.state.queues.due import ScanClock
 from koala.model.facts import JobEnded, JobPlaced
 from koala.model.messages import JobOutcome, JobSubmitted, ReleaseBarrier, SiteReported, StartComponent, Tick
 from koala.model.request import Request

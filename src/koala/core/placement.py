@@ -167,9 +167,9 @@ class JobPlacing:
         if spots is not None:
             queue.passes(job)
             self._place(job, spots)
-            queue.passed_generation = sites.generation
+            queue.pass_ends(sites)
             return
-        queue.passed_generation = sites.generation
+        queue.pass_ends(sites)
         job.waiting.refused = sites.seen_now()
         if kept is None:
             if ledger.story is not UNTOLD:
@@ -198,9 +198,8 @@ class JobPlacing:
     def _others_come_first(self, queue: PlacementQueue) -> bool:
         """Where plans are made: whether jobs wait that something may have come free for since they were tried."""
         ledger = self.ledger
-        if queue.size and queue.is_worth_a_scan(ledger.sites):
-            return True
-        return not queue.high and ledger.high.size > 0 and ledger.high.is_worth_a_scan(ledger.sites)
+        queues = (ledger.high,) if queue.high else (ledger.low, ledger.high)
+        return any(each.size and ledger.scans.may_help(each) for each in queues)
 
     def demand_for(self, job: Job) -> Demand:
         """What the job asks for, without the sites that are closed to it."""
@@ -376,33 +375,10 @@ class JobPlacing:
 
     # --------------------------------------------------------------------------------------- scans
 
-    def plan_scan(self, queue: PlacementQueue, at: float) -> None:
-        """Where jobs wait, set the time of their next scan after this one. It is due only if something could have
-        changed for one; a scan that can find nothing is over at once."""
-        ledger = self.ledger
-        if ledger.scans_every_event:
-            if queue.is_worth_a_scan(ledger.sites):
-                enough_idle = queue.smallest_need <= max(ledger.sites.view.idle)
-                if enough_idle or queue.untried or queue.limited or (queue.high and self.preemption.on):
-                    queue.scan_due_at = ledger.now
-                else:
-                    queue.scan_in_vain(ledger.sites)
-                    if ledger.plans_made:
-                        self.plans.refresh()
-        elif not self.needs_scan(queue):
-            queue.scan_due_at = INFINITY
-        elif queue.scan_due_at == INFINITY:
-            queue.scan_due_at = ledger.clock.next_at(queue.high, at)
-
-    def needs_scan(self, queue: PlacementQueue) -> bool:
-        """Whether a scan at its interval could find anything, or brings a job nearer to its limit of tries."""
-        return queue.size > 0 and (queue.limited > 0 or queue.is_worth_a_scan(self.ledger.sites))
-
     def scan(self, queue: PlacementQueue) -> None:
         """Try every job of the queue, from head to tail."""
         ledger = self.ledger
         ledger.current_jobs = ()
-        queue.scan_begins(ledger.sites)
         self.order.begin(queue)
         if ledger.plans_made:
             self.plans.begin(queue)
@@ -413,9 +389,9 @@ class JobPlacing:
         if queue.high and self.preemption.on:
             for job in self.preemption.in_turn():
                 self._preempt_for(job)
-        queue.passed_generation = ledger.sites.generation
+        queue.pass_ends(ledger.sites)
         if queue.limited:
-            for job in queue.pop_exhausted(ledger.scans_so_far(queue)):
+            for job in queue.pop_exhausted(ledger.scans.so_far(queue, ledger.now)):
                 ledger.current_jobs = (job,)
                 job.placement_tries += ledger.tries_in_queue(job)
                 self._out_of_tries(job)

@@ -202,10 +202,9 @@ class Scheduler:
                     ledger.follow_ups.take_up()  # 3. what follows from both
                 if ledger.forecasts.probe_at <= now or ledger.links.learned.forget_at <= now:
                     self._look_at_links()
-            if ledger.high.size:  # 4. the next pass over those who wait
-                self._placement.plan_scan(ledger.high, at)
-            if ledger.low.size:
-                self._placement.plan_scan(ledger.low, at)
+            for queue in (ledger.high, ledger.low):  # 4. the next pass over those who wait
+                if queue.size and ledger.scans.set_next(queue, ledger.now, at) and ledger.plans_made:
+                    self._placement.plans.refresh()
             self.due_at = self._next_at()  # 5. the next turn
         except Exception as error:
             current: Sequence[Job] | None = ledger.current_jobs
@@ -214,11 +213,7 @@ class Scheduler:
         return turn
 
     def _let_time_pass(self, event: AnyEvent, at: float) -> float:
-        """Do all that time has brought: claiming tries, then alarms, then one pass over each queue. Returns the time.
-
-        With an interval of 0 a scan waits for the end of its instant, which a tick announces, so that it
-        sees everything that happened in it.
-        """
+        """Do all that time has brought: claiming tries, then alarms, then a scan of each queue. Returns the time."""
         ledger = self.ledger
         instant_is_new = at > ledger.now
         if instant_is_new:
@@ -230,19 +225,14 @@ class Scheduler:
         now = ledger.now
         if self.due_at > now:
             return now
-        ledger.before_scans = instant_is_new
+        ledger.scans.to_come = instant_is_new
         self._claiming.claim_due()
         while ledger.timers.fire_next(now):
             pass
-        ledger.before_scans = False
+        ledger.scans.to_come = False
         ledger.current_jobs = ()
         for queue in (ledger.high, ledger.low):
-            due = queue.scan_due_at <= now
-            if ledger.scans_every_event:
-                due = due and (type(event) is Tick or queue.scan_due_at < now)
-            elif not due and instant_is_new and ledger.clock.is_due(queue.high, now):
-                due = self._placement.needs_scan(queue)  # for what has come back in this very instant
-            if due:
+            if queue.size and ledger.scans.is_due(queue, now, is_new=instant_is_new, is_tick=type(event) is Tick):
                 self._placement.scan(queue)
         return now
 

@@ -127,9 +127,9 @@ def test_what_comes_free_on_links_counts_as_help_beside_what_comes_free_on_sites
     driver = CoreDriver({"a": 1, "b": 1, "c": 10, "d": 10}, network=NETWORK, scan_interval_s=0.0)
     first = driver.run(ask(part(1, "a"), part(1, "c"), communication=TALK))
     driver.submit(total(14))
-    helped = driver.ledger.sites.gains
+    before = driver.ledger.sites.generation
     driver.end(*first)
-    assert driver.ledger.sites.gains == helped + 3  # two sites, and the links
+    assert driver.ledger.sites.gained_at == before + 3  # two sites, and the links
     assert [each.job for each in kind(driver.settle(), JobPlaced)] == [2]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from koala.core.state.ledger import ScanClock
+from koala.core.state.queues.due import ScanClock
 
 INTERVALS_S = (1.0, 4.0, 0.1, 0.3, 1 / 3, 240.0, 1e-3)
 SCANS = 200

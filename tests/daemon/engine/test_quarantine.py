@@ -11,6 +11,7 @@ from msgspec.structs import replace
 
 from koala.core.life.job import Job
 from koala.core.placement import JobPlacing
+from koala.core.state.queues.due import ScanTimes
 from koala.core.state.queues.placement import PlacementQueue
 from koala.daemon.engine.loop import Engine
 from koala.daemon.engine.recovery import live_grid, recover
@@ -226,15 +227,15 @@ def test_what_raises_on_no_job_is_tried_ever_more_rarely_and_told_meanwhile(
     """Reads are answered, callers are refused with the reason, and what sites said meanwhile is asked for later."""
     tries: list[float] = []
     sick = False
-    needs_scan = JobPlacing.needs_scan
+    is_needed = ScanTimes.is_needed
 
-    def raising(self: JobPlacing, queue: object) -> bool:
+    def raising(self: ScanTimes, queue: object) -> bool:
         if sick:
             tries.append(time.monotonic())
             raise ZeroDivisionError("an error of ours")
-        return needs_scan(self, queue)  # type: ignore[arg-type]
+        return is_needed(self, queue)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(JobPlacing, "needs_scan", raising)
+    monkeypatch.setattr(ScanTimes, "is_needed", raising)
 
     async def scenario() -> None:
         nonlocal sick

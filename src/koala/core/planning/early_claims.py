@@ -65,7 +65,7 @@ class EarlyClaims:
         near = [job for job in ledger.planned.values() if self._from(job, kept) <= ledger.now]
         if not near:
             return None
-        high_first = ledger.high.size > 0 and ledger.high.is_worth_a_scan(ledger.sites)
+        high_first = ledger.high.size > 0 and ledger.scans.may_help(ledger.high)
         for job in sorted(near, key=self._plans.rank):
             if (job.high or not high_first) and self._files_come(job, ledger.now) and self._is_of_use(job):
                 return job

@@ -110,9 +110,10 @@ class _Loading:
             if array.state is JobState.UNFOLDING:
                 ledger.follow_ups.add(Work.UNFOLD, array.id)
         # On another grid, or without some that were here, there may be more for those who wait.
-        changes = 0 if self.same_grid and all_there else 1
-        ledger.sites.restored(counters.generation + changes, gains=counters.gains + changes)
-        if changes:
+        changed = not (self.same_grid and all_there)
+        generation = counters.generation + changed
+        ledger.sites.restored(generation, gained_at=generation if changed else counters.gained_at)
+        if changed:
             for queue in (ledger.high, ledger.low):
                 queue.scan_due_at = INFINITY
                 queue.untried = queue.size > 0
@@ -367,7 +368,7 @@ class _Loading:
         waiting = [job for job in ledger.jobs.values() if job.state is JobState.WAITING]
         for queue, scans_so_far in zip((high, low), counters.scans_so_far, strict=True):
             # With another scan interval the scans are counted otherwise; nobody gains or loses a try by that.
-            shift = ledger.scans_so_far(queue) - scans_so_far
+            shift = ledger.scans.so_far(queue, ledger.now) - scans_so_far
             here = [job for job in waiting if job.high is queue.high]
             queue.resting = {job.id: job for job in here if job.position < 0}
             in_line = sorted((job for job in here if job.position >= 0), key=lambda job: job.position)
@@ -388,7 +389,7 @@ class _Loading:
         if queue is None:  # who waits stands in order of the positions that are left, and is tried again
             queue = PlacementQueue(high=high, untried=True, seen=[(-1, self._ledger.sites.seen_now())])
             queue.next_position = 1 + max((job.position for job in self._jobs), default=-1)
-        queue.every_event = self._ledger.scans_every_event
+        queue.every_event = self._ledger.scans.every_event
         queue.by_arrival = self._ledger.plans_made
         self._ledger.order_for(queue)
         queue.scan_due_at = known_time(queue.scan_due_at)

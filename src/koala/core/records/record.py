@@ -83,7 +83,7 @@ class SchedulerRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     now: float
     last_job: JobId
     generation: int
-    gains: int
+    gained_at: int
     scans_so_far: tuple[int, int]
     claiming_sequence: int
     transfers_started: int

@@ -159,18 +159,18 @@ class RecordWriter:
 
     def _few(self, last_job: JobId) -> Iterator[Record]:
         """The queues and the counters."""
-        ledger = self._ledger
+        ledger, now = self._ledger, self._ledger.now
         for key, queue in ((HIGH, ledger.high), (LOW, ledger.low)):
             yield Record(Kind.QUEUE, key, encode(sparse(queue)))
         counters = SchedulerRecord(
             version=FORMAT,
             grid=self._digest,
             sites=tuple(ledger.names),
-            now=ledger.now,
+            now=now,
             last_job=last_job,
             generation=ledger.sites.generation,
-            gains=ledger.sites.gains,
-            scans_so_far=(ledger.scans_so_far(ledger.high), ledger.scans_so_far(ledger.low)),
+            gained_at=ledger.sites.gained_at,
+            scans_so_far=(ledger.scans.so_far(ledger.high, now), ledger.scans.so_far(ledger.low, now)),
             claiming_sequence=ledger.claiming.sequence,
             transfers_started=ledger.transfers.sequence,
             alarms_set=ledger.timers.set_so_far,

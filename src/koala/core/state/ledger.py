@@ -19,6 +19,7 @@ from koala.core.state.network.forecasts import LinkForecasts
 from koala.core.state.network.link_use import LinkUse
 from koala.core.state.network.transfers import Transfers
 from koala.core.state.queues.claiming import ClaimingQueue
+from koala.core.state.queues.due import ScanTimes
 from koala.core.state.queues.placement import PlacementQueue
 from koala.core.state.sites import Sites
 from koala.core.timers import Alarm, Timers
@@ -54,51 +55,6 @@ class _Untold:
 UNTOLD: Adds[AnyStoryFact] = _Untold()
 
 
-class ScanClock:
-    """When the placement queues are scanned: every interval one of them, the high one S times for each time of the
-    low one; or, with an interval of 0, both at every event that could help.
-
-    Scan number k happens at k * interval; the queues take turns in rounds of S high scans and one low scan.
-    """
-
-    def __init__(self, interval_s: float, high_scans_per_low_scan: int) -> None:
-        self.interval_s = interval_s
-        self._high_scans = high_scans_per_low_scan
-        self._round = high_scans_per_low_scan + 1
-
-    def count(self, high: bool, until: float) -> int:
-        """How many scans of the queue have been due up to and including this time."""
-        rounds, rest = divmod(self._number(until), self._round)
-        if high:
-            return rounds * self._high_scans + min(rest, self._high_scans)
-        return rounds
-
-    def next_at(self, high: bool, after: float) -> float:
-        """When the next scan of the queue is due, later than this time."""
-        number = self._number(after) + 1
-        turn = (number - 1) % self._round
-        if high and turn == self._high_scans:
-            number += 1
-        elif not high:
-            number += self._high_scans - turn
-        return number * self.interval_s
-
-    def is_due(self, high: bool, at: float) -> bool:
-        """Whether a scan of the queue is due exactly at this time."""
-        number = self._number(at)
-        turn = (number - 1) % self._round
-        return number > 0 and number * self.interval_s == at and (turn < self._high_scans) is high
-
-    def _number(self, until: float) -> int:
-        """The last scan at or before this time, exactly as ``number * interval`` is computed elsewhere."""
-        number = int(until / self.interval_s)
-        while (number + 1) * self.interval_s <= until:
-            number += 1
-        while number * self.interval_s > until:
-            number -= 1
-        return number
-
-
 class Ledger:
     """The state of one scheduler."""
 
@@ -128,11 +84,9 @@ class Ledger:
         self.kept_early: list[tuple[JobId, int, float, float]] = []
         self.ended: OrderedDict[JobId, Job] = OrderedDict()
         self.follow_ups = FollowUps()
-        # With an interval of 0, every event that could help brings a scan.
-        self.scans_every_event = self.parameters.scan_interval_s == 0
         self.high = PlacementQueue(high=True)
         self.low = PlacementQueue(high=False)
-        self.high.every_event = self.low.every_event = self.scans_every_event
+        self.high.every_event = self.low.every_event = self.parameters.scan_interval_s == 0
         # Has an empty queue stand in the order of the grid; and what is wrong with that order, if anything.
         self.order_for: Callable[[PlacementQueue], None] = lambda _: None
         self.order_problem = ""
@@ -158,9 +112,7 @@ class Ledger:
         self.transfers = Transfers(self.sites.view, self.forecasts, self.changes)
         self.timers = Timers()
         self.timers.on(Alarm.COOLED_DOWN, self._cooled_down)
-        self.clock = ScanClock(self.parameters.scan_interval_s, self.parameters.high_scans_per_low_scan)
-        # True while what is due at this moment is run and the scans, which come last, have not been made yet.
-        self.before_scans = False
+        self.scans = ScanTimes(self.parameters, self.sites)
         self.names = self.sites.view.names
         self.index = self.sites.view.index
 
@@ -290,22 +242,12 @@ class Ledger:
     def queue_of(self, job: Job) -> PlacementQueue:
         return self.high if job.high else self.low
 
-    def scans_so_far(self, queue: PlacementQueue) -> int:
-        """How many scans of the queue there have been, needless ones that were left out included."""
-        if self.scans_every_event:
-            return queue.scans
-        scans = self.clock.count(queue.high, self.now)
-        still_to_come = self.before_scans and (
-            queue.scan_due_at <= self.now or self.clock.is_due(queue.high, self.now)
-        )
-        return scans - 1 if still_to_come else scans
-
     def tries_in_queue(self, job: Job) -> int:
         """How often the waiting job has been tried since it entered its queue; a job that rests is not tried."""
         queue = self.high if job.high else self.low
         if job.id in queue.resting:
             return 0
-        return self.scans_so_far(queue) - job.waiting.entered_scan
+        return self.scans.so_far(queue, self.now) - job.waiting.entered_scan
 
     def enqueue(self, job: Job, *, tried: bool, rest_s: float = 0.0) -> None:
         """Put the job at the tail of its placement queue, after a rest of ``rest_s``; ``tried`` says that it has just
@@ -315,7 +257,7 @@ class Ledger:
         if self.estimates_runs:
             self.estimate(job)
         job.changed()
-        if self.scans_every_event and job.placed_at == self.now:
+        if self.scans.every_event and job.placed_at == self.now:
             rest_s = max(rest_s, min(REST_S * 2**job.rests, REST_S_MAX))
             job.rests += 1
         if rest_s > 0:
@@ -400,7 +342,7 @@ class Ledger:
 
     def _join(self, queue: PlacementQueue, job: Job, *, tried: bool) -> None:
         waiting = job.waiting
-        waiting.entered_scan = self.scans_so_far(queue)
+        waiting.entered_scan = self.scans.so_far(queue, self.now)
         limit = self.placement_tries_max(job)
         exhausted = None if limit is None else waiting.entered_scan + max(1, limit - tried)
         queue.push(job, exhausted_at_scan=exhausted, untried=not tried)

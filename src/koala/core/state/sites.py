@@ -2,8 +2,7 @@
 placed jobs ask of the links between sites.
 
 ``Sites`` keeps the policies' view of the grid up to date. ``generation`` counts every change of what is idle or
-on the links, ``gains`` those by which more became free; a queue that has been scanned since the last one need
-not be scanned again.
+on the links; ``gained_at`` is that of the last by which more became free.
 """
 
 from __future__ import annotations
@@ -81,8 +80,8 @@ class Sites:
         # When processors come free; only kept where plans are made.
         self.availability = Availability(len(self.sites)) if grid.scheduler.plan_depth else None
         self.ahead = None if self.availability is None else self.nodes_by(self.availability)
-        self.gains = 0
         self.generation = 0
+        self.gained_at = 0
         self.accused: dict[int, None] = {}  # sites against which something may be held
         self.node_accused: dict[int, None] = {}  # sites against nodes of which something is held
         self.turnover = [0] * len(self.sites)  # how many of our claims have begun and ended at each, since the start
@@ -137,7 +136,7 @@ class Sites:
         if idle != before:
             self.generation += 1
             if idle > before:
-                self.gains += 1
+                self.gained_at = self.generation
             seen[index] = idle
         if self.availability is not None:
             self.availability.set_base(index, CLOSED if shut else free - site.promised)
@@ -167,7 +166,7 @@ class Sites:
         self._link_demand_bit_s = tuple(demand_bit_s) if any(demand_bit_s) else ()
         self.generation += 1
         if helped:
-            self.gains += 1
+            self.gained_at = self.generation
 
     def put(self, index: int, belief: SiteBelief) -> None:
         """Go on from what was believed of the site before a restart."""
@@ -181,11 +180,11 @@ class Sites:
         if belief.machines:
             self.view.lans.measured(index, belief.machines)
 
-    def restored(self, generation: int, *, gains: int) -> None:
+    def restored(self, generation: int, *, gained_at: int) -> None:
         """All beliefs, claims and jobs are in place: go on from these counts."""
         for index in range(len(self.sites)):
             self.refresh(index)
-        self.gains = gains
+        self.gained_at = gained_at
         self.generation = generation
         self._seen = tuple(self.view.idle), self._link_demand_bit_s
         self._seen_as_of = generation
@@ -195,7 +194,7 @@ class Sites:
         self._changes.files[file] = None
         self.note_file(file)
         self.generation += 1
-        self.gains += 1
+        self.gained_at = self.generation
 
     def note_file(self, file: str) -> None:
         """The replicas of the file are not as the grid says, unless neither has any."""
@@ -248,7 +247,7 @@ class Sites:
             self.pools.changed(index)
             if awaited:
                 self.generation += 1
-                self.gains += 1
+                self.gained_at = self.generation
 
     def report_machines(self, index: int, machines: tuple[tuple[int, float, float], ...]) -> None:
         """What was measured of the site's machines: jobs of tasks may fit that did not, or no more."""
@@ -257,7 +256,7 @@ class Sites:
             self._changes.sites[index] = None
             self.view.lans.measured(index, machines)
             self.generation += 1
-            self.gains += 1
+            self.gained_at = self.generation
 
     def _expect_others(self, index: int, releases: Sequence[tuple[float, int]], now: float) -> None:
         """What the site says of ends counts; of the rest each is due a default walltime after it was first seen."""

@@ -30,13 +30,13 @@ LIMITS_SLACK = 64
 
 class _QueueLinks:
     __slots__ = (
-        "_fickle",
         "_group_sequence",
         "_limits",
         "ask_again",
         "by_arrival",
         "by_least",
         "every_event",
+        "fickle",
         "groups",
         "joined",
         "limited",
@@ -52,11 +52,13 @@ class _QueueLinks:
     by_arrival: bool  # whether a job that comes back stands where it stood at first
     every_event: bool  # whether the queue is scanned at every event
     size: int
-    shaped: int  # jobs in line whose tasks are more than one processor
+    # How many demands of jobs in line are for tasks of more than one processor, and how many are not steady: see
+    # ``koala.core.state.queues.due``.
+    shaped: int
+    fickle: int
     patient: int
     # Jobs that take a rest before they stand at the tail again: they wait, but are not tried.
     resting: dict[JobId, Job]
-    _fickle: int
     groups: dict[Any, DemandGroup]
     # (least, a number of its own, group): the groups in order of what one site must have for them at least.
     by_least: list[tuple[Any, ...]]
@@ -69,22 +71,15 @@ class _QueueLinks:
 @encoded
 class PlacementQueue(_QueueLinks):
     """Jobs of one priority that have no places yet. A position is the order of their last return to the queue; where
-    they stand by that is for ``standing`` to say.
-
-    A job whose policy could place it even because less is free than before is *fickle*: any change is a reason to
-    try it. Under the modules of the meta-scheduler, with scans at every event, it is *patient*: each event brings one
-    pass over the queue and no more, so what others took in that pass is a reason only when the next job comes.
-    """
+    they stand by that is for ``standing`` to say."""
 
     high: bool
-    # When the next scan is due, and the gains and the generation of the sites when the last one began. A pass is a
-    # scan, or the try of a job that has just come: what it took is no reason to try patient jobs again.
+    # When the next scan is due; the generation of the sites when the last one began, and at the end of the last pass.
     scan_due_at: Time = INFINITY
-    scanned_gains: int = 0
     scanned_generation: int = 0
-    passed_generation: int = 0  # that of the end of the last pass
+    passed_generation: int = 0
     next_position: int = 0
-    untried: bool = False
+    untried: bool = False  # whether a job in line has not been tried on what is idle now
     scans: int = 0
     # What the last scan saw: at its start, and after each placement, with the position of the placed job.
     # Of an order in which jobs move, only the last: all that were refused have no place there, either.
@@ -96,7 +91,7 @@ class PlacementQueue(_QueueLinks):
     def __post_init__(self) -> None:
         self.standing = FirstCome()
         self.every_event = self.by_arrival = False
-        self.size = self.shaped = self.patient = self._fickle = 0
+        self.size = self.shaped = self.patient = self.fickle = 0
         self.resting = {}
         self.groups = {}
         self.by_least = []
@@ -130,17 +125,6 @@ class PlacementQueue(_QueueLinks):
         found = list(islice(in_line, most))
         return [*found, *islice(self.resting.values(), most - len(found))]
 
-    def is_worth_a_scan(self, sites: Sites) -> bool:
-        """Whether something has changed since the last scan that could help a job here.
-
-        Steady jobs are only helped by more idle processors or less on the links, others by any change.
-        """
-        if self.untried or self.scanned_gains != sites.gains:
-            return True
-        if self._fickle > 0 and self.scanned_generation != sites.generation:
-            return True
-        return self.patient > 0 and self.passed_generation != sites.generation
-
     @property
     def smallest_need(self) -> int:
         """No job here can be placed unless some site has this many idle."""
@@ -150,8 +134,14 @@ class PlacementQueue(_QueueLinks):
     def scan_begins(self, sites: Sites) -> None:
         """A scan sees everything up to now."""
         self.scan_due_at = INFINITY
-        self.scanned_gains = sites.gains
         self.scanned_generation = sites.generation
+        self.scans += 1
+        self.untried = False
+        self.seen = [(-1, sites.seen_now())]
+
+    def pass_ends(self, sites: Sites) -> None:
+        """A scan is over, or a job that has just come was tried."""
+        self.passed_generation = sites.generation
 
     def note_arrival(self, job: Job) -> None:
         """Where plans are made, the job has a place in line from now on, whether it waits or not."""
@@ -185,8 +175,6 @@ class PlacementQueue(_QueueLinks):
         self._enter(job, demand, self.standing.joins(job))
         self.size += 1
         self.joined += 1
-        if demand.groups or not demand.steady:
-            self._count_demand(demand, 1)
         waiting = job.waiting
         if waiting.exhausted_at_scan is not None:
             self.limited += 1
@@ -202,9 +190,10 @@ class PlacementQueue(_QueueLinks):
             self.groups[demand.key] = group
             self._group_sequence += 1
             insort(self.by_least, (demand.least, self._group_sequence, group))
+            self._count(demand, 1)
         group.insert(job, key)
 
-    def _leave(self, job: Job) -> DemandGroup:
+    def _leave(self, job: Job) -> None:
         group = self.groups[job.demand.key]
         group.remove(self.standing.key_of(job))
         if not len(group):
@@ -213,7 +202,7 @@ class PlacementQueue(_QueueLinks):
             while self.by_least[start][2] is not group:
                 start += 1
             del self.by_least[start]
-        return group
+            self._count(group.demand, -1)
 
     # -------------------------------------------------------------------------------- who stands elsewhere
 
@@ -263,16 +252,14 @@ class PlacementQueue(_QueueLinks):
         if job.position < 0:  # it rests, or is about to join
             job.asks = demand
             return
-        self._count_demand(job.demand, -1)
         self._leave(job)
         job.asks = demand
-        self._count_demand(demand, 1)
         self._enter(job, demand, self.standing.moved(job))
         self.untried = True
 
     def take(self, job: Job, *, placed: bool) -> None:
         """The job, which stands in line, leaves it."""
-        group = self._leave(job)
+        self._leave(job)
         self.standing.leaves(job, placed=placed)
         waiting = job.waiting
         waiting.position = -1
@@ -280,22 +267,18 @@ class PlacementQueue(_QueueLinks):
             waiting.exhausted_at_scan = None
             self.limited -= 1
         self.size -= 1
-        if group.demand.groups or not group.demand.steady:
-            self._count_demand(group.demand, -1)
         if not self.size:
             self.scan_due_at = INFINITY
 
-    def _count_demand(self, demand: Demand, jobs: int) -> None:
+    def _count(self, demand: Demand, change: int) -> None:
         if demand.groups:
-            self.shaped += jobs
-        if not demand.steady:
-            self._count_unsteady(demand, jobs)
-
-    def _count_unsteady(self, demand: Demand, jobs: int) -> None:
+            self.shaped += change
+        if demand.steady:
+            return
         if self.every_event and demand.policy.module is not None:
-            self.patient += jobs
+            self.patient += change
         else:
-            self._fickle += jobs
+            self.fickle += change
 
     def place_in_line(self, job: Job) -> int:
         """How many jobs stand before it, plus one."""
@@ -317,13 +300,6 @@ class PlacementQueue(_QueueLinks):
         if self.standing.moves:
             return self.seen[-1][1]
         return self.seen[bisect_left(self.seen, waiting.position, key=_position) - 1][1]
-
-    def scan_in_vain(self, sites: Sites) -> None:
-        """A scan in which nobody can be placed, because no site has enough for any job here."""
-        self.scan_begins(sites)
-        self.passed_generation = sites.generation
-        self.scans += 1
-        self.seen = [(-1, sites.seen_now())]
 
 
 def _nobody_is_asked() -> None:

@@ -63,9 +63,7 @@ class Found(NamedTuple):
 
 def scan(queue: PlacementQueue, sites: Sites, plans: PassPlans | None, found: Found) -> None:
     """Try every job of the queue from head to tail."""
-    queue.scans += 1
-    queue.untried = False
-    queue.seen = [(-1, sites.seen_now())]
+    queue.scan_begins(sites)
     queue.settle()
     if queue.size:
         _Scan(queue, sites, plans, found).run()
