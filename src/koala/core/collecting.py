@@ -67,7 +67,6 @@ class OutputCollecting:
 
     def _again(self, job_id: JobId) -> None:
         job = self.ledger.jobs[job_id]
-        self.ledger.current_jobs = (job,)
         job.timer = None
         if isinstance(job.phase, Collecting):
             self._order(job, job.phase)

@@ -334,7 +334,7 @@ class JobPlacing:
         elements = array.elements
         if array.state is not JobState.UNFOLDING or not elements.all_made or elements.live:
             return
-        self.ledger.current_jobs = (array,)
+        self.ledger.current_jobs = (array,)  # not the element that was made last
         counts = elements.not_done_as
         failed, cancelled = counts[str(JobOutcome.FAILED)], counts[str(JobOutcome.CANCELLED)]
         told = [f"{failed} failed ({elements.failed(ELEMENTS_NAMED_MAX)})"] if failed else []
@@ -460,7 +460,6 @@ class JobPlacing:
             ledger.story.append(ClaimsEarly(job=job.id, within_s=until - ledger.now))
             self._place(job, plan.spots, start_at=plan.at, early_until=until)
             self._unfold_later(job)
-        ledger.current_jobs = ()
 
     def _unfold_later(self, job: Job) -> None:
         """An element of an array has places: the next may come."""

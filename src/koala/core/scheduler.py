@@ -195,11 +195,11 @@ class Scheduler:
                 now = self._let_time_pass(event, at)  # 1. what was due by now
                 ledger.current_jobs = None
                 handler(event)  # 2. the event itself
-                ledger.current_jobs = ()
                 if ledger.planned or ledger.claiming.next_at <= now or ledger.kept_early:
                     ledger.follow_ups.add(Work.CLAIM)
                 if ledger.follow_ups.left:
                     ledger.follow_ups.take_up()  # 3. what follows from both
+                ledger.current_jobs = ()
                 if ledger.forecasts.probe_at <= now or ledger.links.learned.forget_at <= now:
                     self._look_at_links()
             for queue in (ledger.high, ledger.low):  # 4. the next pass over those who wait

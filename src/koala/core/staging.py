@@ -73,7 +73,6 @@ class JobStaging:
     def _overdue(self, transfer_id: TransferId) -> None:
         transfer = self.ledger.transfers.by_id[transfer_id]
         transfer.timer = None
-        self.ledger.current_jobs = [self.ledger.jobs[job_id] for job_id in transfer.jobs]
         self.ledger.transfers.overdue(transfer, self.ledger.now)
         self.ledger.commands.append(CancelTransfer(transfer=transfer.id))
         self._broke(transfer, "it took far longer than estimated")

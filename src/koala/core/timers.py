@@ -59,10 +59,11 @@ class Timer(_TimerLinks):
 class Timers:
     """A heap of alarms; equal times fire in the order in which they were set."""
 
-    def __init__(self) -> None:
+    def __init__(self, concerns: Callable[[Alarm, Any], None]) -> None:
         self.heap: list[tuple[float, int, Timer]] = []
         self.set_so_far = 0
         self._actions: dict[Alarm, Callable[[Any], None]] = {}
+        self._concerns = concerns  # receives the alarm that goes off now
 
     def on(self, what: Alarm, action: Callable[[Any], None]) -> None:
         """Each module of the core says once what it does when an alarm of its own goes off."""
@@ -92,5 +93,6 @@ class Timers:
         if self.next_at() > now:
             return False
         timer = heappop(self.heap)[2]
+        self._concerns(timer.what, timer.whom)
         self._actions[timer.what](timer.whom)
         return True

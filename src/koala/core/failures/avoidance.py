@@ -143,14 +143,12 @@ class SiteAvoidance:
 
     def _avoided_long(self, job_id: JobId) -> None:
         job = self.ledger.jobs[job_id]
-        self.ledger.current_jobs = (job,)
         job.timer = None
         self.choose(job)
         self.watch(job)
 
     def _rested(self, job_id: JobId) -> None:
         job = self.ledger.jobs[job_id]
-        self.ledger.current_jobs = (job,)
         self.choose(job)
         self.ledger.rested(job)
         self.watch(job)

@@ -23,6 +23,8 @@ class Work(enum.IntEnum):
 # What is done with a subject and its detail; where there is a limit, with so much of it left, and how much it used.
 Action: TypeAlias = Callable[[Any, Any], object]
 BoundedAction: TypeAlias = Callable[[Any, Any, int], int]
+# Work whose subject is one job, by its number.
+OF_JOBS = frozenset({Work.JOIN_RUN, Work.UNFOLD})
 
 
 class FollowUps:
@@ -31,7 +33,8 @@ class FollowUps:
     A kind may have a limit: the turn leaves what exceeds it for the next, which is due at once.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, concerns: Callable[[Work, Any], None] = lambda *_: None) -> None:
+        self._concerns = concerns  # receives the work that is taken up now
         self.left: dict[Work, dict[Any, Any]] = {}  # by kind its subjects, each with the detail; no kind without any
         self._actions: dict[Work, Action] = {}
         self._bounded: dict[Work, tuple[int, BoundedAction]] = {}
@@ -68,6 +71,7 @@ class FollowUps:
             kind = min(kinds)
             while (subjects := self.left.get(kind)) and share.get(kind, 1) > 0:
                 subject, detail = next(iter(subjects.items()))
+                self._concerns(kind, subject)
                 if kind in self._bounded:
                     share[kind] -= self._bounded[kind][1](subject, detail, share[kind])
                 else:

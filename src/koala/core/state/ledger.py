@@ -8,12 +8,15 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from typing import Any
 
+from koala.core import timers
 from koala.core.changes import Changes
 from koala.core.encoded import INFINITY
 from koala.core.life.component import ComponentClaim, ComponentPhase
 from koala.core.life.job import Job
 from koala.core.life.states import ENDED, JobState, StateCounts
+from koala.core.state import follow_ups
 from koala.core.state.follow_ups import FollowUps, Work
 from koala.core.state.network.forecasts import LinkForecasts
 from koala.core.state.network.link_use import LinkUse
@@ -73,6 +76,7 @@ class Ledger:
         self.states = StateCounts()  # how many of them are in each state
         self.avoiders: dict[JobId, None] = {}  # jobs that avoid, or did, sites where they failed
         # The jobs that the core is busy with at this point: should it raise, it is about them. None: the event's own.
+        # For an alarm or a follow-up about one job it is set here; whoever takes up several sets it for each.
         self.current_jobs: Sequence[Job] | None = ()
         # How long the last runs took, in seconds, where plans are made, by user and name of the jobs; by user alone
         # under an empty name. Before them stands the number of the run that was noted last.
@@ -83,7 +87,7 @@ class Ledger:
         # What jobs keep, or kept lately, before the times of their plans: job, processors, since when, until when.
         self.kept_early: list[tuple[JobId, int, float, float]] = []
         self.ended: OrderedDict[JobId, Job] = OrderedDict()
-        self.follow_ups = FollowUps()
+        self.follow_ups = FollowUps(self._work_concerns)
         self.high = PlacementQueue(high=True)
         self.low = PlacementQueue(high=False)
         self.high.every_event = self.low.every_event = self.parameters.scan_interval_s == 0
@@ -110,7 +114,7 @@ class Ledger:
         self.links.learned.changed = self.changes.applications
         self.forecasts = LinkForecasts(self.sites.view, self.changes)
         self.transfers = Transfers(self.sites.view, self.forecasts, self.changes)
-        self.timers = Timers()
+        self.timers = Timers(self._alarm_concerns)
         self.timers.on(Alarm.COOLED_DOWN, self._cooled_down)
         self.scans = ScanTimes(self.parameters, self.sites)
         self.names = self.sites.view.names
@@ -409,8 +413,21 @@ class Ledger:
         site.cooling = self.timers.set(self.now + self.parameters.cooldown_s, Alarm.COOLED_DOWN, index)
         self.facts.append(SiteDistrusted(site=site.name, reason=site.record.distrusted))
 
+    def _alarm_concerns(self, what: Alarm, whom: Any) -> None:
+        if what in timers.OF_JOBS:
+            self.current_jobs = (self.jobs[whom],)
+        elif what in timers.OF_CLAIMS:
+            self.current_jobs = (self.claims[whom].job,)
+        elif what is Alarm.TRANSFER_OVERDUE:
+            self.current_jobs = [self.jobs[job_id] for job_id in self.transfers.by_id[whom].jobs]
+        else:
+            self.current_jobs = ()
+
+    def _work_concerns(self, kind: Work, subject: Any) -> None:
+        job = self.jobs.get(subject) if kind in follow_ups.OF_JOBS else None
+        self.current_jobs = () if job is None else (job,)
+
     def _cooled_down(self, index: int) -> None:
-        self.current_jobs = ()
         self.changes.sites[index] = None
         self.sites.sites[index].cooling = None
         self.sites.probe(index)

@@ -144,7 +144,6 @@ class JobSpawning:
         job = ledger.jobs.get(job_id)
         if job is None or job.state is not JobState.RUNNING or not job.joining:
             return
-        ledger.current_jobs = (job,)
         claims = job.placed.claims[-job.joining :]
         if reason:
             self._withdraw(job, reason)
