@@ -286,7 +286,6 @@ class JobClaiming:
         ledger = self.ledger
         claim = ledger.claims[token]
         job = claim.job
-        ledger.current_jobs = (job,)
         timer, claim.timer = claim.timer, None
         claim.changed()
         assert timer is not None

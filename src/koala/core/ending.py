@@ -387,7 +387,6 @@ class JobEnding:
 
     def _abort_again(self, token: Token) -> None:
         claim = self.ledger.claims[token]
-        self.ledger.current_jobs = (claim.job,)
         if still_runs(claim):  # its time of grace is over
             self.ledger.count_run(claim)
         self._abort(claim)

@@ -133,7 +133,6 @@ class JobHolding:
 
     def _begins(self, job_id: JobId) -> None:
         job = self.ledger.jobs[job_id]
-        self.ledger.current_jobs = (job,)
         job.timer = None
         job.begins_at = None
         self.ledger.story.append(BeginTimeCame(job=job_id))

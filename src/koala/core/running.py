@@ -361,7 +361,6 @@ class JobRunning:
         """Ask the job's sites, or give the claim up when its deadline has passed."""
         ledger = self.ledger
         job = ledger.jobs[job_id]
-        ledger.current_jobs = (job,)
         job.timer = None
         if job.state is _RUNNING:
             self._ask(job.claims)
