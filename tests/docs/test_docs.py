@@ -195,9 +195,9 @@ def test_extras_are_installed_from_the_clone_and_are_there() -> None:
     known = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     named: set[str] = set()
     for page in [*PAGES, *DOCS.rglob("*.ipynb")]:
-        for what in re.findall(r"pip install ['\"]?([^\s'\"]*)", page.read_text(encoding="utf-8")):
+        for what in re.findall(r"pip install ['\"]?([^\s'\"`]*)", page.read_text(encoding="utf-8")):
             assert what.startswith("."), f"{page}: pip install {what}"
-            extras = what.removesuffix("`)").strip(".[]`").split(",")
+            extras = what.strip(".[]").split(",")
             named.update(extra for extra in extras if extra not in ("", "...", "/papers"))
     assert len(named) > 5
     assert named <= set(known)

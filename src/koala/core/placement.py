@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from itertools import combinations
 
 from koala.core.claiming import JobClaiming
-from koala.core.encoded import INFINITY
 from koala.core.ending import JobEnding
 from koala.core.holding import JobHolding
 from koala.core.life.job import Job

@@ -13,7 +13,7 @@ With an interval a scan that cannot be of use is left out; it counts as a try al
 
 from __future__ import annotations
 
-from koala.core.state.encoded import INFINITY
+from koala.core.encoded import INFINITY
 from koala.core.state.queues.placement import PlacementQueue
 from koala.core.state.sites import Sites
 from koala.model.grid import Preemption, SchedulerParameters
