@@ -36,11 +36,11 @@ def test_edges_by_name_may_name_their_ends_in_either_order() -> None:
         ({"edges": ((-1, 2, 1.0),)}, "edge -1 - 2"),
         ({"edges": ((1, 1, 1.0),)}, "edge b - b: joins a task with itself"),
         ({"edges": ((1, 0, 1.0),)}, "edge b - a: its first end comes after its second"),
-        ({"edges": ((0, 1, 1.0), (0, 1, 2.0))}, "edge a - b: is there twice"),
+        ({"edges": ((0, 1, 1.0), (0, 1, 2.0))}, "edge a - b: is listed twice"),
         ({"edges": ((0, 1, 0.0),)}, "edge a - b: its rqoc is 0.0; write a number above 0"),
         ({"edges": ((0, 1, 1e300),)}, "edge a - b: its rqoc is 1e+300; write a number from 1e-09 to 1e+15"),
         ({"rcr": (1.0, 1e-300, 1.0)}, "task b: its rcr is 1e-300; write a number from 1e-09"),
-        ({"mcr": 1e16}, "mcr: 1e+16 is no power; write a number from"),
+        ({"mcr": 1e16}, "mcr: 1e+16 is not a power; write a number from"),
     ],
 )
 def test_a_graph_that_contradicts_itself_is_refused_by_name(change: dict[str, object], message: str) -> None:

@@ -38,14 +38,14 @@ def file(path: str, size_bytes: int = 1, mode: int = 0o755, checksum: str = SUM)
         ([file("x", checksum="beef")], "SHA-256"),
         ([file("x", size_bytes=-1)], "TRAVELLING_BYTES_MAX"),
         ([file("x"), file("x")], "twice"),
-        ([file("x"), file("x/y")], "no directory"),
+        ([file("x"), file("x/y")], "not a directory"),
         ([file("x", size_bytes=TRAVELLING_BYTES_MAX), file("y")], "TRAVELLING_BYTES_MAX"),
         ([file(f"f{n}") for n in range(TRAVELLING_FILES_MAX + 1)], "TRAVELLING_FILES_MAX"),
         ([TravellingFile(path="d/x", link="../../etc")], "leads out"),
         ([TravellingFile(path="x", link="/etc/passwd")], "leads out"),
-        ([TravellingFile(path="l", link="d"), file("l/x")], "no directory"),
+        ([TravellingFile(path="l", link="d"), file("l/x")], "not a directory"),
         ([TravellingFile(path="x")], "was not sent"),
-        ([TravellingFile(path="x", directory=True, size_bytes=3)], "no size"),
+        ([TravellingFile(path="x", directory=True, size_bytes=3)], "leave its size out"),
     ],
 )
 def test_a_list_that_cannot_be_put_into_a_directory_is_refused(files: list[TravellingFile], said: str) -> None:

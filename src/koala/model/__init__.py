@@ -1,4 +1,4 @@
-"""The values that everything else speaks of: requests, grids, messages, launches, links, the schema of the API.
+"""The values that all rooms share: requests, grids, messages, launches, links, the schema of the API.
 
-Frozen values and pure arithmetic; nothing here needs a world, a clock or a file.
+Frozen values and pure arithmetic, with no clock, no files and no I/O.
 """

@@ -1,4 +1,4 @@
-"""Checkpoints of a job: the directory in which its components save what they have done, and how they are asked to."""
+"""Checkpoints of a job: the directory in which its components save their state, and the signal that requests it."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import msgspec
 
 from koala.model.travelling import NAME_BYTES_MAX
 
-# The longest that a component is waited for when it is asked to save its state.
+# The longest wait for a component that is asked to save its state.
 CHECKPOINT_GRACE_S_MAX = 3_600.0
 # The longest time between two requests to save.
 CHECKPOINT_EVERY_S_MAX = 30 * 86_400.0
-# So long a component that gets a signal has to save its state, unless the job says otherwise.
+# The time that a component has to save its state after a signal, unless the job sets another.
 GRACE_DEFAULT_S = 60.0
-# The directory, unless the job says otherwise.
+# The directory, unless the job sets another.
 DIRECTORY_DEFAULT = "checkpoint"
 # The longest name of a directory.
 DIRECTORY_CHARACTERS_MAX = 200
-# What the archive of a checkpoint is called in a workspace until it is unpacked.
+# The name of a checkpoint's archive in a workspace until it is unpacked.
 CHECKPOINT_ARCHIVE = ".koala-checkpoint"
-# What ends so is being written, and is no part of a checkpoint.
+# A file with this ending is still being written, and is no part of a checkpoint.
 UNFINISHED_SUFFIX = ".part"
 
 
@@ -35,12 +35,12 @@ class CheckpointSignal(enum.StrEnum):
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How the components of a job save what they have done.
+    """How the components of a job save their state.
 
-    ``directory`` is below the workspace of each component; what is in it at the end of a run is there at the begin
-    of the next one, at whatever site. With ``shared`` all components get what the first one has saved; without it
-    each gets its own. ``signal`` asks a program to save: every ``every_s``, and before it is ended, when it has
-    ``grace_s`` for it. Without a signal ``every_s`` is how often the program saves by itself.
+    ``directory`` is below the workspace of each component; its contents at the end of a run are there when the next
+    run begins, at whatever site. With ``shared`` all components get what the first one has saved; without it each
+    gets its own. ``signal`` asks a program to save: every ``every_s``, and before it is ended, with ``grace_s`` to do
+    so. Without a signal, ``every_s`` is the interval at which the program saves by itself.
     """
 
     directory: str = DIRECTORY_DEFAULT
@@ -50,7 +50,7 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     shared: bool = False
 
     def problem(self, walltime_s: float | None = None) -> tuple[str, str] | None:
-        """The field that makes no sense, and what to write; None where all does."""
+        """Return the field that makes no sense and what to write; None if all fields are valid."""
         steps = self.directory.split("/")
         if not self.directory or self.directory.startswith("/") or not all(steps) or {".", ".."} & {*steps}:
             return (
@@ -83,17 +83,17 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                 "(CHECKPOINT_GRACE_S_MAX)"
             )
         if walltime_s is not None and self.grace_s >= walltime_s:
-            return "checkpoint_grace", f"{self.grace_s:g} s to save in are all of the walltime of {walltime_s:g} s"
+            return "checkpoint_grace", f"{self.grace_s:g} s to save in use up the walltime of {walltime_s:g} s"
         return None
 
     @property
     def asks(self) -> bool:
-        """Whether a component is asked to save, and waited for, before it is ended."""
+        """True if a component is asked to save, and waited for, before it is ended."""
         return self.grace_s > 0
 
 
 class CheckpointSource(msgspec.Struct, frozen=True, kw_only=True):
-    """A component of a former run, which has ended, and its site: there may be a checkpoint of it."""
+    """A component of an earlier run, which has ended, and its site; it may have left a checkpoint."""
 
     site: str
     token: str

@@ -1,7 +1,8 @@
 """The grid as WASE sees it: machines in LANs, LANs in MANs, MANs in WANs, and the bandwidth of every uplink.
 
-Frozen values, valid once built, and the same as flat lists for the search, in which the machines and LANs below any
-node are a range. What tasks have taken of the machines is in ``power_left``; reading a grid from text is not here.
+Frozen values, valid once built, and the same grid as flat lists for the search: there the machines and LANs below any
+node form a range. ``power_left`` holds what tasks have taken of the machines. Reading a grid from text is not done
+here.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ BEYOND = 3
 
 
 class InvalidDendrogramError(ValueError):
-    """A grid that contradicts itself; ``part`` names the node, the message says what to write."""
+    """A grid that contradicts itself. ``part`` names the node; the message says what to write."""
 
     def __init__(self, part: str, message: str) -> None:
         super().__init__(f"{part}: {message}")
@@ -34,12 +35,12 @@ class InvalidDendrogramError(ValueError):
         self.message = message
 
     def for_user(self) -> str:
-        """The part, what is wrong with it and what to do."""
+        """Return the part, what is wrong with it and what to do."""
         return str(self)
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """A machine with its nominal power (MFlop/s) and the part of it, from 0 to 1, that others use now."""
+    """A machine with its nominal power (MFlop/s) and the fraction of it, from 0 to 1, that others use now."""
 
     name: str
     power: float
@@ -57,12 +58,12 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     @property
     def current_power(self) -> float:
-        """What a new task can have of it."""
+        """The power that a new task can have."""
         return self.power * (1 - self.load)
 
 
 class Lan(msgspec.Struct, frozen=True, kw_only=True):
-    """Machines that reach each other fast, and the rest of their MAN over one uplink. A LAN may be empty."""
+    """Machines with fast links to each other and one uplink to the rest of their MAN. A LAN may be empty."""
 
     name: str
     machines: tuple[Machine, ...]
@@ -95,9 +96,10 @@ class Wan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Dendrogram(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """The whole grid, and the LAN that its user sits in. Valid once built.
+    """The whole grid, and the LAN of its user. Valid once built.
 
-    Machines and LANs have names of their own in the whole grid, since mappings name them alone; MANs in their WAN.
+    Names of machines and LANs are unique in the whole grid, because mappings use them alone; names of MANs are unique
+    in their WAN.
     """
 
     wans: tuple[Wan, ...]
@@ -117,18 +119,18 @@ class Dendrogram(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def flat(self) -> FlatGrid:
-        """The same as lists, made once."""
+        """The grid as flat lists, made once."""
         return _flattened(self.wans)
 
     @property
     def machine_count(self) -> int:
-        """Machines of the whole grid."""
+        """The number of machines in the whole grid."""
         return len(self.flat.power)
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """All nodes of one kind, by index: those of one father side by side, in the order in which they were given."""
+    """All nodes of one kind, by index: nodes of one father are adjacent, in their given order."""
 
     names: list[str] = field(default_factory=list)
     uplink_mbit_s: list[float] = field(default_factory=list)
@@ -140,10 +142,10 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class FlatGrid:
-    """Machines, LANs, MANs and WANs by index. Facts alone: nothing here changes once it is built.
+    """Machines, LANs, MANs and WANs by index. Nothing here changes once it is built.
 
-    ``power`` is the current power of a machine before any task is placed, and ``lan_best`` the largest in each LAN,
-    0 for an empty one.
+    ``power`` is the current power of a machine before any task is placed; ``lan_best`` is the largest power in each
+    LAN, 0 for an empty one.
     """
 
     machine_names: list[str] = field(default_factory=list)
@@ -154,20 +156,20 @@ class FlatGrid:
     lan_index: dict[str, int] = field(default_factory=dict)
 
     def lan_of_name(self, name: str) -> int:
-        """The index of a LAN. Raises ``InvalidDendrogramError`` where there is none of this name."""
+        """Return the index of a LAN. Raises ``InvalidDendrogramError`` if no LAN has this name."""
         found = self.lan_index.get(name)
         if found is None:
             raise InvalidDendrogramError("user_lan", f"there is no LAN {name!r}; name one of the grid")
         return found
 
     def brothers(self, level: int, node: int) -> range:
-        """The nodes with the same father, the node itself among them."""
+        """Return the nodes with the same father, including the node itself."""
         if level == WAN:
             return range(len(self.levels[WAN].names))
         return self.levels[level + 1].sons[self.levels[level].father[node]]
 
     def distance(self, one: int, other: int) -> int:
-        """How far apart two LANs are: 0 the same, 1 in one MAN, 2 in one WAN, 3 beyond."""
+        """Return how far apart two LANs are: 0 for the same LAN, 1 in one MAN, 2 in one WAN, 3 beyond."""
         for level in (LAN, MAN, WAN):
             if one == other:
                 return level

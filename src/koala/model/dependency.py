@@ -1,6 +1,6 @@
-"""What a job may wait for before it is tried: the start or the end of other jobs.
+"""The conditions that a job waits for before it is tried: the start or the end of other jobs.
 
-Frozen values, valid once built, with no behaviour that needs a world.
+Frozen values, valid once built.
 """
 
 from __future__ import annotations
@@ -9,26 +9,26 @@ import enum
 
 import msgspec
 
-# A job waits for so many others at most.
+# A job waits for at most this many others.
 DEPENDENCIES_MAX = 1_000
-# So many of them are told, each time that one has come, of a job that still waits.
+# At most this many remaining dependencies are listed each time that one of them is satisfied.
 DEPENDENCIES_TOLD_MAX = 8
-# What is said of what a job waits for, in the reason of its end, when nothing can bring it any more.
+# Ends the reason of a job that ends because what it waits for can never happen.
 NEVER_COMES = "which can never come"
 
 
 class Condition(enum.StrEnum):
-    """What has to become of a job before another may start."""
+    """What has to happen to a job before another may start."""
 
-    DONE = "done"  # it ended, and well
-    ENDED = "ended"  # it ended, however
+    DONE = "done"  # it succeeded
+    ENDED = "ended"  # it ended, in whatever way
     STARTED = "started"  # its barrier has opened
     FAILED = "failed"  # it was given up
 
 
 class Dependency(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
-    """One thing to wait for: that this becomes of that job; with ``index`` of that element of the array, until a
-    driver has put the element's own number there."""
+    """One thing to wait for: a condition of a job. ``index`` selects an element of an array, until a driver has put
+    the element's own number into ``job``."""
 
     job: int
     condition: Condition = Condition.DONE
@@ -36,7 +36,7 @@ class Dependency(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defau
 
 
 def in_words(condition: Condition, job: str | int) -> str:
-    """What is waited for, as it goes on after "waits for"."""
+    """Return the dependency in words that follow "waits for"."""
     return f"job {job} {_TO_BECOME[condition]}"
 
 

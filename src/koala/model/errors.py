@@ -1,5 +1,5 @@
-"""Why a call of the daemon was not carried out: one family of errors, which the daemon raises, the API tells by code
-and HTTP status, and the client raises again. And whose the failure of a component or a transfer is."""
+"""Why a call of the daemon failed: one family of errors, which the daemon raises, the API sends as code and HTTP
+status, and the client raises again. Also who caused the failure of a component or a transfer."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ if TYPE_CHECKING:
     from koala.model.api import ProblemAt
 
 
-# The code of a conflict for lack of places: a refusal that another time may not give.
+# The code of a conflict for lack of places: the same call may succeed later.
 NO_PLACE = "no_place"
 
 
 class ClientError(ValueError):
-    """A client's call did not succeed. ``message`` names the thing, what is wrong with it and what to do.
+    """A client's call failed. ``message`` names the thing, what is wrong with it and what to do.
 
-    ``code`` is for programs, ``status`` the HTTP status of the answer (None where there was no answer), and
-    ``problems`` are the places in a description that are wrong. ``http_status`` is what the API answers with.
+    ``code`` is for programs, ``status`` is the HTTP status of the answer (None where there was no answer), and
+    ``problems`` are the defects of a description. ``http_status`` is the status that the API sends.
 
     >>> from koala import Client, ClientError
     >>> with Client() as koala:
@@ -43,7 +43,7 @@ class ClientError(ValueError):
         self.problems = tuple(problems)
 
     def for_user(self) -> str:
-        """The message, and every problem with its place and its cure that the message does not tell already."""
+        """Return the message, and each problem with its place and cure that the message does not contain already."""
         lines = [self.message]
         for problem in self.problems:
             if problem.message in self.message:
@@ -56,14 +56,14 @@ class ClientError(ValueError):
 
 
 class InvalidError(ClientError):
-    """What was asked for makes no sense; ``problems`` say where."""
+    """The call asks for something that makes no sense; ``problems`` say where."""
 
     default_code = "invalid"
     http_status = 422
 
 
 class NotSignedInError(ClientError):
-    """The daemon wants an access token, or does not know the one it was given."""
+    """The daemon requires an access token, or does not know the one that it received."""
 
     default_code = "not_signed_in"
     http_status = 401
@@ -77,62 +77,62 @@ class ForbiddenError(ClientError):
 
 
 class NotFoundError(ClientError):
-    """There is no such thing, or the caller may not know of it."""
+    """The thing does not exist, or the caller may not know of it."""
 
     default_code = "not_found"
     http_status = 404
 
 
 class ConflictError(ClientError):
-    """It cannot be done as things are now."""
+    """The call conflicts with the present state."""
 
     default_code = "conflict"
     http_status = 409
 
 
 class TooLargeError(ClientError):
-    """More than a limit allows."""
+    """The call exceeds a limit."""
 
     default_code = "too_large"
     http_status = 413
 
 
 class TooManyError(ClientError):
-    """More calls than the rate allows; wait a little."""
+    """The caller exceeds the rate of calls; wait a little."""
 
     default_code = "too_many"
     http_status = 429
 
 
 class UnavailableError(ClientError):
-    """The daemon runs but cannot work now, for example because its store is not reachable; try again."""
+    """The daemon runs but cannot work now, for example because it cannot reach its store; try again."""
 
     default_code = "unavailable"
     http_status = 503
 
 
 class Fault(enum.StrEnum):
-    """Whose a failure is. Only its own counts against a site."""
+    """Who caused a failure. Only failures of the site count against it."""
 
-    JOB = "job"  # what it asks for cannot be done, or its application did it
-    USER = "user"  # what somebody did with what it needs: a file of it was forgotten, removed or altered
+    JOB = "job"  # its request cannot be met, or its application failed
+    USER = "user"  # somebody forgot, removed or altered a file that it needs
     SITE = "site"  # the site, its batch system or a node
-    OURS = "ours"  # the machine of the daemon, what Koala keeps, or the order in which it told of things
+    OURS = "ours"  # the daemon's machine, Koala's own data, or the order of its messages
 
     @property
     def is_own(self) -> bool:
-        """Whether the job would fail at any site: it ends when that has happened too often."""
+        """True if the job would fail at any site. Such a job ends after too many of these failures."""
         return self in (Fault.JOB, Fault.USER)
 
     @property
     def in_words(self) -> str:
-        """For people."""
+        """The fault in words for people."""
         return _IN_WORDS[self]
 
 
 _IN_WORDS = {
     Fault.JOB: "the job's own fault",
-    Fault.USER: "for what became of what it needs",
+    Fault.USER: "caused by a change to a file that it needs",
     Fault.SITE: "the site's fault",
     Fault.OURS: "the fault of Koala or of its machine",
 }

@@ -1,7 +1,8 @@
-"""What the core has decided or brought about, for the record: facts. With commands they make a turn.
+"""Facts: what the core has decided or brought about, for the record. With commands they make a turn.
 
-Nobody performs a fact. It stands in the journal, and in the log of a simulation, among the commands of its event,
-where it became true. On record it bears the same mark as a command (``command``), which tells both from events.
+Nobody performs a fact. In the journal, and in the log of a simulation, it stands among the commands of its event, at
+the point where it became true. It has the same mark on record as a command (``command``), which distinguishes both
+from events.
 """
 
 from __future__ import annotations
@@ -17,19 +18,19 @@ from koala.model.request import FileName, JobId, SiteName
 
 
 class Fact(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True, tag=True, tag_field="command"):
-    """Something that is true from now on, since the core decided it or brought it about."""
+    """Something that is true from now on, because the core decided it or brought it about."""
 
 
 class JobPlaced(Fact, frozen=True, kw_only=True, tag=True):
-    """The job has places. One (site, processors) a component, in order."""
+    """The job has places: one (site, processors) for each component, in order."""
 
     job: JobId
     places: tuple[tuple[SiteName, int], ...]
 
 
 class TasksSpawned(Fact, frozen=True, kw_only=True, tag=True):
-    """These tasks are part of the job from now on, in new components behind those that it has, one
-    (site, processors) each. With a ``reason`` they are not: they were refused, or withdrawn before they began."""
+    """These tasks are part of the job from now on, in new components behind its present ones, with one (site,
+    processors) for each. A ``reason`` means that they are not: they were refused, or withdrawn before they began."""
 
     job: JobId
     tasks: tuple[str, ...]
@@ -38,14 +39,14 @@ class TasksSpawned(Fact, frozen=True, kw_only=True, tag=True):
 
 
 class JobRequeued(Fact, frozen=True, kw_only=True, tag=True):
-    """The job has lost its places and returns to its placement queue, and why."""
+    """The job has lost its places and returns to its placement queue; ``reason`` explains why."""
 
     job: JobId
     reason: str
 
 
 class ElementMade(Fact, frozen=True, kw_only=True, tag=True):
-    """An element of an array is a job of its own from now on, with the request of the array."""
+    """An element of an array is a job from now on, with the request of the array."""
 
     job: JobId
     array: JobId
@@ -53,8 +54,8 @@ class ElementMade(Fact, frozen=True, kw_only=True, tag=True):
 
 
 class OutputRegistered(Fact, frozen=True, kw_only=True, tag=True):
-    """An output of the job is a file of the replica catalogue now, with replicas at these sites, the
-    one where it was made first. After ``kept_until`` the driver forgets it, unless a job is to read it."""
+    """An output of the job is now a file of the replica catalogue, with replicas at these sites; the first is the one
+    that made it. The driver forgets it after ``kept_until``, unless a job is to read it."""
 
     job: JobId
     part: int
@@ -65,9 +66,9 @@ class OutputRegistered(Fact, frozen=True, kw_only=True, tag=True):
 
 
 class JobHeld(Fact, frozen=True, kw_only=True, tag=True):
-    """The job is not tried yet, and what keeps it back: somebody holds it, it waits for others, or
-    for its time. It is told each time that one of the others has come, so that only the first of those that are left
-    are named, and the ``more`` are counted. ``held_by`` says in words who holds it and why."""
+    """The job is not tried yet: somebody holds it, it waits for others, or for its time. The fact is repeated each
+    time that a dependency is satisfied, so it names only the first of the remaining ones and counts ``more``.
+    ``held_by`` states in words who holds the job and why."""
 
     job: JobId
     held: bool = False
@@ -78,13 +79,13 @@ class JobHeld(Fact, frozen=True, kw_only=True, tag=True):
 
 
 class JobUnheld(Fact, frozen=True, kw_only=True, tag=True):
-    """Nothing keeps the job back any more, and it is in its placement queue."""
+    """Nothing keeps the job back any more; it is in its placement queue."""
 
     job: JobId
 
 
 class SiteDistrusted(Fact, frozen=True, kw_only=True, tag=True):
-    """The site has lost its trust, and why; nothing goes there until it has cooled down."""
+    """The site has lost its trust, for the given ``reason``; nothing goes there until it has cooled down."""
 
     site: SiteName
     reason: str
@@ -93,10 +94,10 @@ class SiteDistrusted(Fact, frozen=True, kw_only=True, tag=True):
 class JobEnded(Fact, frozen=True, tag=True):
     """The job is over and the core forgets it. ``reason`` is for its user.
 
-    Times are absolute; a job that never was placed or started has None there. ``placed_at`` belongs to the
-    last placement, ``first_start_estimate`` and ``last_start_estimate`` are the JST of the first and the last.
-    ``runs`` counts how often its barrier opened: more than once when it was started again. Its last fields are those
-    of ``JobCounts``, in that order.
+    Times are absolute; they are None for a job that was never placed or started. ``placed_at`` belongs to the last
+    placement; ``first_start_estimate`` and ``last_start_estimate`` are the JST of the first and the last. ``runs``
+    counts how often its barrier opened: more than once after restarts. The last fields are those of ``JobCounts``, in
+    that order.
     """
 
     job: JobId
@@ -119,18 +120,18 @@ class JobEnded(Fact, frozen=True, tag=True):
     gpu_s: float = 0.0
 
 
-# ------------------------------------------------------------------------------------ what only a story tells
+# ------------------------------------------------------------------------------------ facts for stories only
 
 
 class StoryFact(Fact, frozen=True, kw_only=True, tag=True):
-    """A fact about a job that only its story tells. The core gives it where somebody records stories."""
+    """A fact about a job that only its story tells. The core makes such facts only where stories are recorded."""
 
     job: JobId
 
 
 class JobRefused(StoryFact, frozen=True, kw_only=True, tag=True):
-    """No places were found at its first try. What each site had idle and, where its tasks have a ``shape``, for how
-    many of them it had room."""
+    """The job found no places at its first try. ``idle`` counts idle processors by site; where its tasks have a
+    ``shape``, ``room`` counts the tasks that fit at each site."""
 
     idle: tuple[tuple[SiteName, int], ...]
     shape: str = ""
@@ -138,39 +139,39 @@ class JobRefused(StoryFact, frozen=True, kw_only=True, tag=True):
 
 
 class KeptForPlans(StoryFact, frozen=True, kw_only=True, tag=True):
-    """Enough is idle for it at its first try, and kept for the plans of others."""
+    """At the job's first try enough is idle, but it is kept for the plans of others."""
 
 
 class SitesClosed(StoryFact, frozen=True, kw_only=True, tag=True):
-    """It must not go to these sites, and why."""
+    """The job must not go to these sites, for the given ``reason``."""
 
     sites: tuple[SiteName, ...]
     reason: str
 
 
 class JobPlanned(StoryFact, frozen=True, kw_only=True, tag=True):
-    """It has a plan: within what time it starts, and where."""
+    """The job has a plan: it starts within this time, at these places."""
 
     within_s: float
     places: tuple[tuple[SiteName, int], ...]
 
 
 class PlanPutOff(StoryFact, frozen=True, kw_only=True, tag=True):
-    """Its plan is later than it was, by how much and why."""
+    """The job's plan moves to a later time, by ``by_s``, for the given ``reason``."""
 
     by_s: float
     reason: str
 
 
 class PlanLost(StoryFact, frozen=True, kw_only=True, tag=True):
-    """Its plan is given up, and why."""
+    """The job's plan is given up, for the given ``reason``."""
 
     reason: str
 
 
 class LinkBelief(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
-    """What is believed of a link: the predictors, and how many measurements they had; without a predictor it is as
-    the grid file says."""
+    """The believed speed and latency of a link, with the predictors and their numbers of measurements; without a
+    predictor the values are those of the grid file."""
 
     source: SiteName
     target: SiteName
@@ -183,24 +184,24 @@ class LinkBelief(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defau
 
 
 class TransfersExpected(StoryFact, frozen=True, kw_only=True, tag=True):
-    """How long the files of a job with new places take, and what is believed of the links that decided."""
+    """How long the transfers of a newly placed job take, and the beliefs about the links that decided."""
 
     transfer_s: float = 0.0
     links: tuple[LinkBelief, ...] = ()
 
 
 class ClaimPutOff(StoryFact, frozen=True, kw_only=True, tag=True):
-    """Too few components could start now."""
+    """The job does not claim yet, because too few components could start now."""
 
 
 class ClaimsEarly(StoryFact, frozen=True, kw_only=True, tag=True):
-    """It claims its places before the time of its plan, and keeps them for so long at most."""
+    """The job claims its places before the time of its plan, and keeps them for at most this time."""
 
     within_s: float
 
 
 class ComponentMoved(StoryFact, frozen=True, kw_only=True, tag=True):
-    """A component goes from a site where it could not start to another."""
+    """A component moves from a site where it could not start to another."""
 
     component: int
     source: SiteName
@@ -208,7 +209,7 @@ class ComponentMoved(StoryFact, frozen=True, kw_only=True, tag=True):
 
 
 class Preempts(StoryFact, frozen=True, kw_only=True, tag=True):
-    """It preempts others: for a ``component`` at a ``site``, or for its places as a whole."""
+    """The job preempts others: for a ``component`` at a ``site``, or for its places as a whole."""
 
     victims: tuple[JobId, ...]
     component: int | None = None
@@ -217,14 +218,14 @@ class Preempts(StoryFact, frozen=True, kw_only=True, tag=True):
 
 
 class FileArrived(StoryFact, frozen=True, kw_only=True, tag=True):
-    """A file that it reads, or a piece of it, is at a site of its."""
+    """An input file of the job, or a piece of it, has arrived at one of its sites."""
 
     file: FileName
     site: SiteName
 
 
 class TransferBroke(StoryFact, frozen=True, kw_only=True, tag=True):
-    """The transfer of a file that it reads broke, and why."""
+    """The transfer of an input file of the job broke, for the given ``reason``."""
 
     file: FileName
     source: SiteName
@@ -233,103 +234,103 @@ class TransferBroke(StoryFact, frozen=True, kw_only=True, tag=True):
 
 
 class InputForgotten(StoryFact, frozen=True, kw_only=True, tag=True):
-    """Somebody removed a file that it reads; ``by`` whom and why, in words."""
+    """Somebody removed an input file of the job; ``by`` states in words who and why."""
 
     file: FileName
     by: str = ""
 
 
 class DependencyCame(StoryFact, frozen=True, kw_only=True, tag=True):
-    """What it waited for became of another job."""
+    """A dependency of the job is satisfied."""
 
     condition: Condition
     other: JobId
 
 
 class BeginTimeCame(StoryFact, frozen=True, kw_only=True, tag=True):
-    """The time before which it must not begin has come."""
+    """The time has come before which the job must not begin."""
 
 
 class ElementCancelled(StoryFact, frozen=True, kw_only=True, tag=True):
-    """An element of the array was cancelled before it was made; ``by`` whom and why, in words."""
+    """An element of the array was cancelled before it was made; ``by`` states in words who and why."""
 
     element: JobId
     by: str = ""
 
 
 class SpawnBegan(StoryFact, frozen=True, kw_only=True, tag=True):
-    """Tasks that were spawned into the job have begun."""
+    """Spawned tasks of the job have begun."""
 
     tasks: tuple[str, ...]
 
 
 class TrafficKnown(StoryFact, frozen=True, kw_only=True, tag=True):
-    """What it sends between its sites, as measured."""
+    """The measured traffic between the sites of the job."""
 
     bit_s: float
 
 
 class AskedToSave(StoryFact, frozen=True, kw_only=True, tag=True):
-    """So many of its components are asked to save their state, and may run for a time of grace."""
+    """This many components of the job are asked to save their state, and may run on for a time of grace."""
 
     components: int
     grace_s: float
 
 
 class OutputsAwaited(StoryFact, frozen=True, kw_only=True, tag=True):
-    """Every component is done, and what it made is collected at these sites."""
+    """Every component is done, and their outputs are collected at these sites."""
 
     sites: tuple[SiteName, ...]
 
 
 class Blamed(StoryFact, frozen=True, kw_only=True, tag=True):
-    """The job itself is to blame for its failures, and why."""
+    """The job itself is to blame for its failures, for the given ``reason``."""
 
     reason: str
 
 
 class FailsAlone(StoryFact, frozen=True, kw_only=True, tag=True):
-    """Only jobs of its user fail at a site."""
+    """Only jobs of this job's user fail at a site."""
 
     site: SiteName
 
 
 class DistrustProved(StoryFact, frozen=True, kw_only=True, tag=True):
-    """By how it ended a site has lost its trust, and why."""
+    """The end of the job has cost a site its trust, for the given ``reason``."""
 
     site: SiteName
     reason: str
 
 
 class SiteTrusted(StoryFact, frozen=True, kw_only=True, tag=True):
-    """By how it ended a site is trusted again."""
+    """The end of the job has restored the trust in a site."""
 
     site: SiteName
 
 
 class NodesAllowed(StoryFact, frozen=True, kw_only=True, tag=True):
-    """It may run on every node of a site, also where it failed, as there is no other way: this time, or from now
-    on."""
+    """The job may run on every node of a site, even where it failed, because there is no other way; ``once`` limits
+    this to one try."""
 
     site: SiteName
     once: bool
 
 
 class SitesAvoided(StoryFact, frozen=True, kw_only=True, tag=True):
-    """It avoids these sites while there is another way; those that are ``closed`` have too few nodes left for it."""
+    """The job avoids these sites while others have room; the ``closed`` ones have too few nodes left for it."""
 
     sites: tuple[SiteName, ...]
     closed: tuple[SiteName, ...] = ()
 
 
 class JobRests(StoryFact, frozen=True, kw_only=True, tag=True):
-    """It rests for so long before it is placed again."""
+    """The job rests for this time before it is placed again."""
 
     rest_s: float
 
 
 class NotGivenBack(StoryFact, frozen=True, kw_only=True, tag=True):
-    """Something that it held could not be given back in order."""
+    """The job held something that could not be given back properly."""
 
     error: str
 
@@ -383,23 +384,23 @@ T_contra = TypeVar("T_contra", contravariant=True)
 
 
 class Adds(Protocol[T_contra]):
-    """A list to which entries of one kind are added, and nothing else is done."""
+    """A list that entries of one kind are appended to; it offers nothing else."""
 
     def append(self, entry: T_contra, /) -> None:
-        """Add it at the end."""
+        """Append the entry."""
 
 
 class Turn(msgspec.Struct):
-    """What one event has led to, in order: commands, which a driver must perform, and facts, which have happened."""
+    """The result of one event, in order: commands that a driver must perform, and facts."""
 
     entries: list[TurnEntry] = []
 
     @property
     def commands(self) -> list[AnyCommand]:
-        """What must be performed now."""
+        """The commands, which must be performed now."""
         return [entry for entry in self.entries if isinstance(entry, Command)]
 
     @property
     def facts(self) -> list[AnyFact]:
-        """What has happened."""
+        """The facts."""
         return [entry for entry in self.entries if isinstance(entry, Fact)]

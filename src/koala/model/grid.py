@@ -1,7 +1,7 @@
-"""The grid as its owner describes it: sites, links, files, the scheduler's parameters, and how to simulate it all.
+"""The grid as its owner describes it: sites, links, files, the scheduler's parameters, and how to simulate them.
 
-Plain frozen values; ``koala.descriptions.grid.form`` reads them from a grid file. The same values serve the
-simulator and the live scheduler; only the ``simulation`` parts are for the simulator alone.
+Plain frozen values; ``koala.descriptions.grid.form`` reads them from a grid file. Simulator and live scheduler use
+the same values; only the ``simulation`` parts are for the simulator alone.
 """
 
 from __future__ import annotations
@@ -23,38 +23,38 @@ NETWORK_GROUPS_MAX = 1_000
 NETWORK_LINKS_MAX = 1_000
 ROUTES_MAX = 10_000
 NODES_NAMED_MAX = 10_000
-# How often a job starts again after failures that are blamed on sites, where the grid file says nothing else.
+# A job restarts at most this often after failures that are blamed on sites, unless the grid file sets another limit.
 SITE_RESTARTS_MAX = 100
-# A job whose runs fail rests no longer than this before it is placed again.
+# The longest rest of a job whose runs fail, before it is placed again.
 RESTART_REST_S_MAX = 600.0
-# So many restarts a job may have without a rest, where the grid asks for none. From then on it rests all the same: an
-# application that fails at once and may restart for ever would keep the scheduler and a site busy for nothing.
+# A job has at most this many restarts without a rest, where the grid asks for no rests. Then it rests all the same:
+# an application that fails at once and may restart for ever would keep the scheduler and a site busy for nothing.
 RESTARTS_WITHOUT_REST_MAX = 100
-# How many jobs of a queue may have plans.
+# At most this many jobs of a queue have plans.
 PLAN_DEPTH_MAX = 1_000
-# How many have them where the grid file says nothing else; the papers' grids have none.
+# The number of planned jobs where the grid file sets none; the papers' grids make no plans.
 PLAN_DEPTH_DEFAULT = 1
-# The order of the queues in parameters that are made in code, and in a grid file that says nothing else.
+# The orders of the queues: for parameters made in code, and for a grid file that sets none.
 FCFS = "fcfs"
 ORDER_DEFAULT = "round-robin"
 # First come, first served with one plan a queue.
 EASY = "easy"
 PLAN_DEPTH_OF_EASY = 1
-# No order keeps a job waiting longer than this for those that came later, where the grid file says nothing else.
+# No order lets later jobs overtake one that has waited longer than this, unless the grid file sets another time.
 ORDER_PATIENCE_S = 86_400.0
-# Seconds between scans where a grid file says nothing: none, whatever could help brings a scan.
+# Seconds between scans where the grid file sets none. 0: every event that could help brings a scan.
 SCAN_INTERVAL_S_DEFAULT = 0.0
-# How often a link between live sites is probed, where the grid file says nothing else.
+# The interval between probes of a link between live sites, unless the grid file sets another.
 PROBE_EVERY_S = 3_600.0
-# How long plans believe that a job without a walltime runs, where the grid file says nothing else.
+# The running time that plans assume for a job without a walltime, unless the grid file sets another.
 DEFAULT_WALLTIME_S = 86_400.0
-# Where a grid says nothing else: so many jobs one job may preempt for its places, all together within an hour, and so
-# often a job is preempted.
+# Limits on preemption, unless the grid file sets others: victims of one job, victims of all jobs within an hour, and
+# how often one job is preempted.
 PREEMPTS_PER_JOB_MAX = 16
 PREEMPTS_PER_HOUR_MAX = 64
 PREEMPTED_PER_JOB_MAX = 2
 
-# The power of a processor of which nothing is said, in MFlop/s.
+# The default power of a processor, in MFlop/s.
 NODE_POWER = 1_000.0
 
 
@@ -66,9 +66,9 @@ class SiteKind(enum.StrEnum):
 
 
 class Claims(enum.StrEnum):
-    """How processors of a batch system are claimed for the moment at which all components of a job start."""
+    """How processors of a batch system are claimed for the common start of all components of a job."""
 
-    BARRIER = "barrier"  # the component's job starts as soon as it can, and waits for the others
+    BARRIER = "barrier"  # the component's batch job starts as soon as it can, and waits for the others
     RESERVATION = "reservation"  # processors are reserved from the job's start time on; others use them until then
 
 
@@ -91,19 +91,20 @@ PLAN_DEPTH_OF_EASY = 1
 
 
 class BandOver(enum.StrEnum):
-    """Of what the load of other users is held inside its band, in a simulation."""
+    """The load that the band of other users' jobs applies to, in a simulation."""
 
-    SITE = "site"  # of each site
-    GRID = "grid"  # of all sites that have one, together
+    SITE = "site"  # the load of each site
+    GRID = "grid"  # the load of all sites that have a band, together
 
 
 class Background(msgspec.Struct, frozen=True, kw_only=True):
     """A site's own users, and the dummy jobs that hold their load inside a band (fractions of the site).
 
-    Users arrive with exponential gaps and run exponential times; ``user_load`` is the load they offer on
-    average. Below ``band_low`` dummies are injected; above ``band_high`` dummies are killed. When what the users
-    of all sites want together stays above all their bands for longer than ``void_after_s`` the run is void.
-    Users are drawn by the seed of the run, or by ``seed``: then runs that differ in all else have the same ones.
+    Users arrive with exponential gaps and run exponential times; ``user_load`` is the mean load that they offer.
+    Below ``band_low`` dummies are injected; above ``band_high`` dummies are killed. When the demand of the users of
+    all sites stays above all their bands for longer than ``void_after_s``, the run is void. The users are drawn from
+    the seed of the run, or from ``seed``: runs with the same ``seed`` have the same users even if they differ
+    otherwise.
     """
 
     user_load: float = 0.1
@@ -119,12 +120,11 @@ class SiteFaults(msgspec.Struct, frozen=True, kw_only=True):
     """What goes wrong at one simulated site.
 
     ``component_failure`` is the chance that the site breaks a component started here before its application ends,
-    ``application_failure`` the chance that the application itself returns failure there;
-    ``outages`` are (from, to) times at which the whole site is down: what it held is lost, and nothing starts.
-    ``mean_time_between_outages_s`` draws further outages of ``outage_mean_s``; None draws none. ``bad_nodes`` of its
-    nodes, drawn by the seed, are misconfigured: every application that touches one ends at once with exit code 127.
-    For that the site has nodes of ``node_processors`` each.
-    ``silences`` are times at which the site cannot be reached, and all that it holds runs on.
+    ``application_failure`` the chance that the application itself returns failure there. ``outages`` are (from, to)
+    times at which the whole site is down: it loses what it held, and nothing starts. ``mean_time_between_outages_s``
+    draws further outages of ``outage_mean_s``; None draws none. ``bad_nodes`` of its nodes, drawn from the seed, are
+    misconfigured: every application that touches one ends at once with exit code 127. For this purpose a node has
+    ``node_processors``. ``silences`` are times at which the site cannot be reached while its components run on.
     """
 
     component_failure: float = 0.0
@@ -161,7 +161,8 @@ class AnswerFaults(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SiteSimulation(msgspec.Struct, frozen=True, kw_only=True):
-    """How one site behaves in a simulation. ``startup`` is how its components start; None is as in the whole grid."""
+    """How one site behaves in a simulation. ``startup`` is how its components start; None means as in the whole
+    grid."""
 
     local_scheduler: LocalScheduler = LocalScheduler.FIRST_FIT
     background: Background | None = None
@@ -170,8 +171,9 @@ class SiteSimulation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TrafficSimulation(msgspec.Struct, frozen=True, kw_only=True):
-    """What jobs really send, and when sites tell of it: so long after the start of a component, and again each time
-    that has doubled. A job sends what it declares times a factor that is drawn between these two, once for a name."""
+    """What jobs really send, and when sites report it: ``report_after_s`` after the start of a component, and again
+    each time that its age has doubled. A job sends what it declares times a factor that is drawn between
+    ``factor_low`` and ``factor_high``, once for each name."""
 
     report_after_s: float = 30.0
     factor_low: float = 1.0
@@ -181,10 +183,10 @@ class TrafficSimulation(msgspec.Struct, frozen=True, kw_only=True):
 class GridSimulation(msgspec.Struct, frozen=True, kw_only=True):
     """How the whole grid behaves in a simulation.
 
-    ``report_interval_s`` is how often a site tells the scheduler its state; 0 tells every change at once.
-    ``background_band`` is of what the background load is held inside its band: of each site, or of the grid.
-    Faults of answers stop at ``heal_at_s`` (as do drawn outages and component failures); None never heals. Without
-    ``traffic`` jobs send what they declare, and nobody measures it.
+    ``report_interval_s`` is the time between two reports of a site's state to the scheduler; 0 reports every change
+    at once. ``background_band`` says which load the band applies to: that of each site, or of the grid. Faults of
+    answers stop at ``heal_at_s``, as do drawn outages and component failures; None never heals. Without ``traffic``
+    jobs send what they declare, and nobody measures it.
     """
 
     startup: Startup = Startup()
@@ -224,12 +226,12 @@ class BatchSettings(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     partitions: tuple[tuple[str, str], ...] = ()
 
     def queue_for(self, partition: str | None) -> str | None:
-        """The partition or queue of a component that asks for this one."""
+        """Return the partition or queue for a component that asks for this partition."""
         return dict(self.partitions).get(partition or "", self.queue)
 
 
 class ContainerTool(enum.StrEnum):
-    """What starts a program in a container image."""
+    """The program that starts a container image."""
 
     APPTAINER = "apptainer"
     CHARLIECLOUD = "charliecloud"
@@ -238,7 +240,7 @@ class ContainerTool(enum.StrEnum):
 
 
 class Containers(msgspec.Struct, frozen=True, kw_only=True):
-    """How a site runs container images: with which tool, and where those are that a job names without a path."""
+    """How a site runs container images: the tool, and the directory of images that jobs name without a path."""
 
     tool: ContainerTool
     images: str | None = None
@@ -249,33 +251,33 @@ class Containers(msgspec.Struct, frozen=True, kw_only=True):
         return "ch-run" if self.tool is ContainerTool.CHARLIECLOUD else str(self.tool)
 
     def image(self, name: str) -> str:
-        """What the tool is given for an image that a job names: a path or an address is taken as it is."""
+        """Return the tool's argument for an image that a job names: a path or an address stays as it is."""
         if self.images is None or name.startswith("/") or "://" in name:
             return name
         return f"{self.images.rstrip('/')}/{name}"
 
 
 class Site(msgspec.Struct, frozen=True, kw_only=True):
-    """One autonomous cluster. ``quota`` is the fraction that may be in use before we take no more of it.
+    """One autonomous cluster. ``quota`` is the fraction that may be in use before Koala takes no more of it.
 
-    ``uplink_mbit_s`` is the capacity of its own link in the grid's ``network``; None is as the network says.
+    ``uplink_mbit_s`` is the capacity of its own link in the grid's ``network``; None means as the network has it.
 
-    For jobs of tasks: ``man`` and ``wan`` are the region and the wide area that it is in, None as the network's
-    groups say; ``nodes`` are processors with a power and a load of their own, and the others have ``node_power``
-    (MFlop/s) and ``node_load``.
+    For jobs of tasks: ``man`` and ``wan`` are its region and its wide area, None for those of the network's groups.
+    ``nodes`` are processors with a power and a load of their own; all others have ``node_power`` (MFlop/s) and
+    ``node_load``.
 
-    ``node_classes`` are its nodes with their processors, memory and GPUs, all free, where the grid file says so; a
-    batch system tells of its nodes itself.
+    ``node_classes`` are its nodes with their processors, memory and GPUs, all free, where the grid file lists them; a
+    batch system reports its nodes itself.
 
-    ``lost_after_s`` is the scheduler's of that name, for this site; None is as for all.
+    ``lost_after_s`` is the scheduler's parameter of that name, for this site; None means as for all sites.
 
-    ``containers`` is how it runs container images; without, jobs with an image do not go there.
+    ``containers`` is how it runs container images; without it, jobs with an image do not go there.
 
     ``kind`` is a ``SiteKind``, or the name of its batch system. ``provides`` are programs that jobs may require,
     those of the batch system among them.
 
-    ``own_account`` says whether jobs run there under another account than the daemon's, or where its own reaches
-    nothing of the daemon; None is as ``shares_account`` guesses.
+    ``own_account`` is True if jobs run there under another account than the daemon's, or if the daemon's account
+    there cannot reach the daemon; None means as ``shares_account`` guesses.
 
     Without ``probes`` its links are never probed.
     """
@@ -302,27 +304,27 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_here(self) -> bool:
-        """Whether it is on the daemon's machine, with no network in front of it."""
+        """True if the site is on the daemon's machine, with no network in between."""
         return self.batch is None or (self.batch.ssh is None and not self.batch.through)
 
     @property
     def shares_account(self) -> bool:
-        """Whether a job there could reach the daemon as its owner. Where nothing is said: at an embedded site, and
-        under a batch system whose commands run on the daemon's machine."""
+        """True if a job there could reach the daemon as its owner. The default is True for an embedded site, and for
+        a batch system whose commands run on the daemon's machine."""
         if self.own_account is not None:
             return not self.own_account
         return self.kind == SiteKind.LOCAL or (self.batch is not None and self.batch.ssh is None)
 
     def runs_images(self, job_type: JobType) -> bool:
-        """Whether a job of this type can run in an image there. The ranks of MPI are handed an open connection to
-        their launcher, which podman does not let through."""
+        """Return True if a job of this type can run in an image there. MPI ranks inherit an open connection to their
+        launcher, which podman does not pass on."""
         if self.containers is None:
             return False
         return job_type is not JobType.MPI or self.containers.tool is not ContainerTool.PODMAN
 
 
 class Link(msgspec.Struct, frozen=True, kw_only=True):
-    """A way between two sites, the same in both directions."""
+    """A link between two sites, the same in both directions."""
 
     bandwidth_mbit_s: float
     latency_s: float
@@ -344,7 +346,7 @@ class Links(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LinkGroup(msgspec.Struct, frozen=True, kw_only=True):
-    """Sites (or groups of them) behind one uplink: what leaves the group crosses it. None is unlimited."""
+    """Sites, or groups of them, behind one uplink: traffic that leaves the group crosses it. None is unlimited."""
 
     name: str
     members: tuple[str, ...]
@@ -359,12 +361,12 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Network(msgspec.Struct, frozen=True, kw_only=True):
-    """Links that communicating jobs share: where they demand more of one than it has, they slow down.
+    """Links that communicating jobs share: where their demand exceeds the capacity of a link, they slow down.
 
-    Every site has an uplink of ``uplink_mbit_s``, or of its own; None is unlimited. With no more than that the
-    network is a star. Traffic between two sites crosses both uplinks, the uplink of every group that holds one of
-    them and not the other, and the named ``links`` (name and Mbit/s) of the route between them, if there is one.
-    A site or group is a member of one group at most, so that groups nest.
+    Every site has an uplink of ``uplink_mbit_s``, or of its own; None is unlimited. With these alone the network is a
+    star. Traffic between two sites crosses both uplinks, the uplink of every group that holds one of them and not the
+    other, and the named ``links`` (name and Mbit/s) of the route between them, if there is one. A site or group is a
+    member of at most one group, so groups nest.
     """
 
     uplink_mbit_s: float | None = None
@@ -382,61 +384,63 @@ class StoredFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Estimates(enum.StrEnum):
-    """How long plans believe that a job runs: for its walltime, or as long as the last two runs of its user took on
-    average, never longer than its walltime. The walltime stays the limit either way."""
+    """How long plans expect a job to run: its walltime, or the mean of the last two runs of its user, but never
+    longer than its walltime. The walltime stays the limit either way."""
 
     WALLTIME = "walltime"
     LAST_TWO = "last-two"
 
 
-# Workspaces are kept for so long where neither the grid file nor the job says otherwise.
+# How long workspaces are kept, unless the grid file or the job sets another time.
 WORKSPACES_KEPT_S = 7 * 86_400.0
 
 
 class SchedulerParameters(msgspec.Struct, frozen=True, kw_only=True):
-    """The scheduler's knobs, named as in docs/reference/grid.md; the papers' letters stand beside them.
+    """The scheduler's parameters, named as in docs/reference/grid.md; the papers' letters stand beside them.
 
-    - ``scan_interval_s``: time between scans of the placement queues; 0 scans at every event that could help. A grid
-      file that says nothing means SCAN_INTERVAL_S_DEFAULT.
+    - ``scan_interval_s``: time between scans of the placement queues; 0 scans at every event that could help. The
+      default of a grid file is SCAN_INTERVAL_S_DEFAULT.
     - ``high_scans_per_low_scan`` (S), ``claim_fraction`` (L), ``claim_fraction_step``, ``claim_fraction_min``.
     - ``claim_threshold`` (T): the least fraction of components that must be startable for a claim to go on.
-    - ``error_threshold``: consecutive errors that make a site unusable; ``cooldown_s`` until it is probed.
+    - ``error_threshold``: consecutive errors that make a site unusable; ``cooldown_s``: the time until it is probed.
     - ``barrier_timeout_s``: how long after the job start time (or the last claim) a component may take to
       reach the barrier before the whole claim is given up.
     - ``queue_patience_s``: how long a component may wait in its site's own queue, behind other users who hold its
       processors, before it is claimed at another site; None lets it wait until the barrier times out.
-    - ``answer_timeout_s``: how long a command may go unanswered before the site is asked or told again.
+    - ``answer_timeout_s``: how long a command may stay unanswered before it is repeated or the site is asked.
     - ``check_interval_s``: how often sites are asked about components that should be running; None never asks.
     - ``lost_after_s``: how long a site may stay silent before it is lost; None leaves that to an operator.
-    - ``probe_every_s``: how often each link is probed; 0 never does. None is ``PROBE_EVERY_S`` for live sites, and
-      never for simulated ones.
-    - ``transfer_tries_max`` per file and placement; a transfer is overdue after ``transfer_patience`` times
+    - ``probe_every_s``: the interval between probes of each link; 0 never probes. None is ``PROBE_EVERY_S`` for live
+      sites, and never for simulated ones.
+    - ``transfer_tries_max``: tries per file and placement; a transfer is overdue after ``transfer_patience`` times
       its estimate, and never before ``answer_timeout_s``.
-    - ``hold_placed``: keep the processors of placed jobs from other placements until they are claimed; None: where
-      plans are made.
+    - ``hold_placed``: keep the processors of placed jobs from other placements until they are claimed; None does so
+      where plans are made.
     - ``restart_rest_s``: how long a job whose run failed rests before it is placed again, twice as long each time
-      up to RESTART_REST_S_MAX; ``avoid_failed_s``: how long it avoids the site where it failed while there is another
-      way.
+      up to RESTART_REST_S_MAX; ``avoid_failed_s``: how long it avoids the site where it failed while others have
+      room.
     - ``site_restarts_max``: how often in a row a job starts again after failures without an exit status: those
       blamed on sites, and those blamed on itself where ``restarts_max`` sets no limit.
-    - ``order``: which waiting job of a priority comes first, by the name of an order in the catalogue. A grid file
-      that says nothing means ORDER_DEFAULT. ``order_patience_s``: a job that has waited for so long comes before all
-      that have not, first come, first served, in orders in which it might wait for ever.
-    - ``plan_depth``: of these so many that cannot start get a plan, which no later job may put off: 1 is EASY
-      backfilling over all sites, more is towards conservative backfilling, 0 makes no plans. A grid file that says
-      nothing means PLAN_DEPTH_DEFAULT.
-    - ``default_walltime_s``: how long plans believe that a job without a walltime runs.
-    - ``estimates``: how long plans believe that jobs run, see ``Estimates``.
-    - ``ageing_half_s``: in plans a low-priority job ranks as a high-priority one that came so much later; None never.
+    - ``order``: the order of waiting jobs of one priority, by its name in the catalogue. The default of a grid file
+      is ORDER_DEFAULT. ``order_patience_s``: in orders in which a job might wait for ever, a job that has waited
+      this long comes before all that have not, first come, first served.
+    - ``plan_depth``: this many waiting jobs get a plan, which no later job may put off: 1 is EASY backfilling over
+      all sites, more is towards conservative backfilling, 0 makes no plans. The default of a grid file is
+      PLAN_DEPTH_DEFAULT.
+    - ``default_walltime_s``: how long plans expect a job without a walltime to run.
+    - ``estimates``: how long plans expect jobs to run, see ``Estimates``.
+    - ``ageing_half_s``: in plans a low-priority job ranks as a high-priority one that came this much later; None
+      never.
     - ``preemption``: when a high-priority job preempts low-priority ones. For places it preempts at most
-      ``preempts_per_job_max`` jobs in its life, all together at most ``preempts_per_hour_max`` within an hour, and
-      none that was preempted ``preempted_per_job_max`` times. A grid file that says nothing means ``places``.
-    - ``hold_budget``: the share of the grid's processor time that jobs may keep before the times of their plans,
-      within ``hold_window_s``; one job ``hold_budget_per_job``. They claim at most ``hold_ahead_s`` before. 0: never.
-    - ``keep_for_s``: how long a live driver keeps the workspaces of a job that has ended and does not say it itself;
-      ``keep_outputs_for_s`` outputs, None until somebody forgets them.
+      ``preempts_per_job_max`` jobs in its life, all jobs together at most ``preempts_per_hour_max`` within an hour,
+      and none that was preempted ``preempted_per_job_max`` times. The default of a grid file is ``places``.
+    - ``hold_budget``: the share of the grid's processor time, within ``hold_window_s``, that jobs may keep before the
+      times of their plans; ``hold_budget_per_job`` is the share of one job. A job claims at most ``hold_ahead_s``
+      before its time. 0 never keeps any.
+    - ``keep_for_s``: how long a live driver keeps the workspaces of an ended job that sets no time itself;
+      ``keep_outputs_for_s``: the same for outputs, None until somebody forgets them.
     - ``output_bytes_max``: how large one output of a job may be; ``collect_s_max``: how long it may take to collect.
-    - the other ``..._max`` limits are the defaults for jobs that name none; None is no limit.
+    - the other ``..._max`` limits are the defaults for jobs that set none; None is no limit.
     """
 
     policy: str = "WF"
@@ -483,29 +487,30 @@ class SchedulerParameters(msgspec.Struct, frozen=True, kw_only=True):
     collect_s_max: float = COLLECT_S_MAX
 
     def with_plans(self, plan_depth: int) -> SchedulerParameters:
-        """The same with so many plans: EASY with another number is first come, first served."""
+        """Return these parameters with another plan depth: EASY with a depth other than its own is first come, first
+        served."""
         is_easy = self.order.casefold() == EASY and plan_depth != PLAN_DEPTH_OF_EASY
         return msgspec.structs.replace(self, plan_depth=plan_depth, order=FCFS if is_easy else self.order)
 
     def with_order(self, order: str) -> SchedulerParameters:
-        """The same in that order, with the plans that belong to it."""
+        """Return these parameters with another order, and the plan depth that belongs to it."""
         plan_depth = PLAN_DEPTH_OF_EASY if order.casefold() == EASY else self.plan_depth
         return msgspec.structs.replace(self, order=order, plan_depth=plan_depth)
 
     @property
     def collect_limits(self) -> CollectLimits:
-        """What one output may be, and how long it may take."""
+        """The limits on the size of one output and on the time to collect it."""
         return CollectLimits(bytes_max=self.output_bytes_max, time_s=self.collect_s_max)
 
     @property
     def holds_placed(self) -> bool:
-        """Whether what a job was placed on is kept for it until it claims."""
+        """True if the processors of a placed job are kept for it until it claims."""
         return self.plan_depth > 0 if self.hold_placed is None else self.hold_placed
 
 
 class PolicyFile(msgspec.Struct, frozen=True, kw_only=True):
-    """A Python file that registers placement policies: its path, and its text once somebody has read it. It is code
-    of the grid's operator, and runs with the rights of whoever runs the grid."""
+    """A Python file that registers placement policies: its path, and its text once it has been read. It is code of
+    the grid's operator and has the rights of the process that runs the grid."""
 
     path: str
     text: str | None = None
@@ -513,7 +518,7 @@ class PolicyFile(msgspec.Struct, frozen=True, kw_only=True):
 
 class Grid(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a grid file says. With ``shared_account`` jobs of guests, users other than the daemon's own, may run
-    under the daemon's account, with which they can do all that its owner can."""
+    under the daemon's account, with all rights of its owner."""
 
     sites: tuple[Site, ...]
     name: str = "grid"

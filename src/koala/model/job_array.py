@@ -1,7 +1,7 @@
-"""Arrays: one submission that stands for many jobs alike, told apart by an index.
+"""Arrays: one submission that stands for many equal jobs, which differ by an index.
 
 Frozen values, valid once built. The elements of the array with the number N are the jobs N + 1, N + 2, ... in the
-order of their indices, so that the number of each is known before it is made.
+order of their indices, so the number of each is known before it is made.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from functools import cached_property
 
 import msgspec
 
-# An array has so many elements at most, and no index is larger.
+# Limits on the elements of an array and on their indices.
 ARRAY_ELEMENTS_MAX = 100_000
 ARRAY_INDEX_MAX = 2**31 - 1
-# It is written with so many ranges at most.
+# An array is written with at most this many ranges.
 ARRAY_RANGES_MAX = 1_000
 
 ARRAY_ADVICE = "write indices and ranges in increasing order such as 0-99, 1,5,9 or 0-20:4, and %10 for ten at a time"
@@ -24,7 +24,7 @@ _RANGE = re.compile(r"([0-9]{1,10})(?:-([0-9]{1,10})(?::([0-9]{1,10}))?)?")
 
 
 class ArrayError(ValueError):
-    """What is written is no array; the text says why, and ``advice`` what to write."""
+    """A text that is no array: the message says why, and ``advice`` what to write."""
 
     def __init__(self, problem: str, advice: str = ARRAY_ADVICE) -> None:
         super().__init__(problem)
@@ -32,8 +32,8 @@ class ArrayError(ValueError):
 
 
 class ArraySpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, dict=True):
-    """The indices of an array, as (first, last, step) in increasing order, and how many elements may be under way at
-    the same time; None for as many as fit."""
+    """The indices of an array, as (first, last, step) in increasing order. ``limit`` is the largest number of
+    elements that may be under way at the same time; None sets no limit."""
 
     ranges: tuple[tuple[int, int, int], ...]
     limit: int | None = None
@@ -57,11 +57,11 @@ class ArraySpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, d
 
     @cached_property
     def size(self) -> int:
-        """How many elements there are."""
+        """The number of elements."""
         return sum((last - first) // step + 1 for first, last, step in self.ranges)
 
     def index_at(self, position: int) -> int:
-        """The index of the element at this position, counted from 0."""
+        """Return the index of the element at this position, counted from 0."""
         if not 0 <= position < self.size:
             raise IndexError(position)
         place = bisect_right(self._positions, position) - 1
@@ -69,7 +69,7 @@ class ArraySpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, d
         return first + (position - self._positions[place]) * step
 
     def position_of(self, index: int) -> int | None:
-        """The position of the element with this index; None where there is none."""
+        """Return the position of the element with this index; None if there is none."""
         place = bisect_right(self.ranges, (index, ARRAY_INDEX_MAX + 1, 0)) - 1
         if place < 0:
             return None
@@ -80,7 +80,7 @@ class ArraySpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, d
 
     @cached_property
     def _positions(self) -> list[int]:
-        """By range the position of its first element."""
+        """The position of the first element of each range."""
         sizes = [(last - first) // step + 1 for first, last, step in self.ranges]
         return [0, *itertools.accumulate(sizes[:-1])]
 
@@ -97,12 +97,12 @@ class ArraySpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, d
 
 
 def read_array(text: str) -> ArraySpec:
-    """An array as Slurm writes it: ``0-99``, ``1,3,5-9:2``, ``0-99%10``. Raises ArrayError."""
+    """Read an array as Slurm writes it: ``0-99``, ``1,3,5-9:2``, ``0-99%10``. Raises ArrayError."""
     indices, percent, limit_text = text.strip().partition("%")
     limit = None
     if percent:
         if not re.fullmatch(r"[0-9]{1,10}", limit_text.strip()):
-            raise ArrayError(f"{limit_text[:40]!r} is no number of elements at a time")
+            raise ArrayError(f"{limit_text[:40]!r} is not a number of elements at a time")
         limit = int(limit_text)
     parts = indices.split(",", ARRAY_RANGES_MAX)
     if len(parts) > ARRAY_RANGES_MAX:
@@ -113,23 +113,24 @@ def read_array(text: str) -> ArraySpec:
 def _read_range(text: str) -> tuple[int, int, int]:
     found = _RANGE.fullmatch(text)
     if found is None:
-        raise ArrayError(f"{text[:40]!r} is no index and no range of them")
+        raise ArrayError(f"{text[:40]!r} is neither an index nor a range")
     first = int(found[1])
     return first, int(found[2] or first), int(found[3] or 1)
 
 
 def element_number(array: int, spec: ArraySpec, index: int) -> int | None:
-    """The number of the element with this index; None where there is none."""
+    """Return the job number of the element with this index; None if there is none."""
     position = spec.position_of(index)
     return None if position is None else array + 1 + position
 
 
 def element_name(name: str, index: int) -> str:
-    """How an element is called in lists."""
+    """Return the name of an element in lists."""
     return f"{name}[{index}]"
 
 
 def element_tail(name: str, index: int | None) -> str:
-    """What of the name of a job tells it from other elements of its array: ``[59]``; empty for any other job."""
+    """Return the end of a job's name that distinguishes it from other elements of its array: ``[59]``; empty for any
+    other job."""
     tail = "" if index is None else element_name("", index)
     return tail if name.endswith(tail) else ""

@@ -1,7 +1,7 @@
-"""What it takes to start one component at a site: the values, and the names of the files that they become.
+"""The values that start one component at a site, and the names of the files that hold them.
 
-Runners write these values and sites carry them out; neither knows the other, both know this module. How a site keeps
-a component is in ``koala.sites``, what a component's script does is in ``koala.runners``.
+Runners write these values and sites carry them out; neither imports the other, both import this module. How a site
+keeps a component is in ``koala.sites``, what a component's script does is in ``koala.runners``.
 """
 
 from __future__ import annotations
@@ -21,48 +21,48 @@ from koala.model.nodes import TaskNeeds, TaskShape
 from koala.model.request import Application, JobId, JobType
 from koala.model.travelling import NAME_BYTES_MAX
 
-# The files of a component's directory, as its script and its site know them. Each appears whole or not at all.
+# The files of a component's directory, as its script and its site use them. Each appears whole or not at all.
 SCRIPT = "script"  # what the component runs, written by a runner
-PID = "pid"  # who runs it: process id, start time and boot, so that a reused id is recognised
+PID = "pid"  # its process: id, start time and boot, so that a reused id is recognised
 READY = "ready"  # the script waits at the barrier; holds the name of its node
 GO = "go"  # the barrier is open; one NAME=value a line
-SAVE = "save"  # the component is to be ended soon, and is to ask its application to save its state
+SAVE = "save"  # the component will be ended soon, and must ask its application to save its state
 ASKED = "asked"  # how often the application was asked to save its state
 ABORT = "abort"  # the component must not start its application, or must end
 EXIT = "exit"  # how the script ended; see the words below
-LOG = "log"  # what the script and its helpers said, for whoever looks for a fault
+LOG = "log"  # messages of the script and its helpers, for fault finding
 STDOUT = "stdout"
 STDERR = "stderr"
-LAST_LINE = "last-line"  # what the application that failed wrote last to its standard error
+LAST_LINE = "last-line"  # the last line that a failed application wrote to standard error
 USAGE = "usage"  # what the application has used: milliseconds of processor time, and KiB of memory at its peak
 WORK = "workspace"  # where the application starts, unless it names a directory
-SITE = "site"  # shell functions by which a site with nodes of its own tells of them, and runs commands on them
-NODES = "nodes"  # the component's nodes: a line of name and processors each, the script's own first
-ADDRESSES = "addresses"  # those of the script's own node, separated by blanks; empty where it does not know
+SITE = "site"  # shell functions with which a site with nodes of its own lists them and runs commands on them
+NODES = "nodes"  # the component's nodes: a line with name and processors for each, the script's own first
+ADDRESSES = "addresses"  # the addresses of the script's own node, separated by blanks; empty if unknown
 INBOX = "inbox"  # mail from other components, a file each
 OUTBOX = "outbox"  # mail to other components, a file each
 
-# The first word of EXIT. After EXITED stands the application's exit code.
+# The first word of EXIT. EXITED is followed by the application's exit code.
 EXITED = "exited"
 ABORTED = "aborted"
 GAVE_UP = "gave-up"
 KILLED = "killed"
-NO_NODES = "no-nodes"  # its site did not tell which nodes it has
+NO_NODES = "no-nodes"  # its site did not report its nodes
 UNWRITTEN = "unwritten"  # its directory could not be written for a while
 
-# Limits on what one component is given.
+# Limits on the inputs of one component.
 TOKEN_CHARACTERS_MAX = 128
 BARRIER_TIMEOUT_S_MAX = 30 * 86_400
 GO_BYTES_MAX = 262_144
 MAIL_BYTES_MAX = 1_048_576
-# Input files, and the archive of the files that travel with the job.
+# Input files, plus the archive of the files that travel with the job.
 LINKS_MAX = 1_001
-# Of the 4,095 bytes that a system takes as one path, so many are for what a job names; a site's own work directory
-# and what Koala puts between the two have the rest.
+# A system accepts 4,095 bytes as one path. This many are for the part that a job names; the rest is for the site's
+# own work directory and what Koala puts in between.
 JOB_PATH_BYTES_MAX = 2_048
 
 BARRIER_TIMEOUT_DEFAULT_S = 3_600.0
-# Of a long path so much is told.
+# An error message shows at most this many characters of a path.
 PATH_CHARACTERS_TOLD = 80
 
 _TOKEN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -72,7 +72,7 @@ _MAIL_NAME = re.compile(r"[a-z][a-z0-9-]{0,63}")
 
 
 class LaunchError(ValueError):
-    """Something in a launch cannot be carried to a site as it is; ``field`` names it."""
+    """Part of a launch cannot reach a site unchanged; ``field`` names it."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(f"{field}: {message}")
@@ -80,12 +80,12 @@ class LaunchError(ValueError):
         self.message = message
 
     def for_user(self) -> str:
-        """The thing, what is wrong with it and what to do."""
+        """Return the field, what is wrong with it and what to do."""
         return f"{self.field}: {self.message}"
 
 
 def check_token(token: Token) -> None:
-    """A token names a directory and stands in listings, so it is made of letters, digits, '.', '_' and '-'."""
+    """Check that a token can name a directory and stand in listings: letters, digits, '.', '_' and '-'."""
     if len(token) > TOKEN_CHARACTERS_MAX:
         raise LaunchError("token", f"longer than {TOKEN_CHARACTERS_MAX} characters (TOKEN_CHARACTERS_MAX)")
     if _TOKEN.fullmatch(token) is None:
@@ -93,13 +93,13 @@ def check_token(token: Token) -> None:
 
 
 def check_mail_name(name: str) -> None:
-    """The name of a piece of mail is a file name in a component's inbox."""
+    """Check that the name of a piece of mail can be a file name in a component's inbox."""
     if _MAIL_NAME.fullmatch(name) is None:
         raise LaunchError("mail", f"{name!r} is not a name for mail; use lower-case letters, digits and '-'")
 
 
 def check_relative(field: str, path: str) -> None:
-    """A path that must stay below the directory it is meant for."""
+    """Check a path that must stay below its directory."""
     _check_text(field, path)
     if not path:
         raise LaunchError(field, "is empty; name a file")
@@ -121,7 +121,7 @@ def _check_no_climbing(field: str, path: str) -> None:
 
 
 def check_path(field: str, path: str, below: str | None = None) -> None:
-    """A path that a job names, absolute or ``below`` the directory where its application starts."""
+    """Check a path that a job names, absolute or ``below`` the directory where its application starts."""
     _check_text(field, path)
     if not path:
         raise LaunchError(field, "is empty; name a file or leave it out")
@@ -152,7 +152,7 @@ def _cut(path: str) -> str:
 
 def _check_text(field: str, text: str) -> None:
     if "\0" in text:
-        raise LaunchError(field, "holds a NUL character, which no program can be given; remove it")
+        raise LaunchError(field, "holds a NUL character, which no program can receive; remove it")
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -165,7 +165,7 @@ def _check_variable(field: str, name: str) -> None:
 
 
 def is_node_name(name: str) -> bool:
-    """Whether this can be the name of a node in any batch system: it is no list, no pattern and no option."""
+    """Return True if this can be the name of a node in any batch system: it is no list, no pattern and no option."""
     return _NODE_NAME.fullmatch(name) is not None
 
 
@@ -181,7 +181,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     ``name`` is that of the job. ``starts_steps`` is true where the application has the batch system start processes,
     which are no children of the application.
 
-    Raises ``LaunchError`` for anything that could not reach the application byte for byte.
+    Raises ``LaunchError`` for anything that cannot reach the application byte for byte.
     """
 
     token: Token
@@ -227,13 +227,13 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def shape(self) -> TaskShape:
-        """What one of its tasks holds."""
+        """The resources that one of its tasks holds."""
         per_task = self.application.processors_per_task
         return TaskShape.of(1 if self.processors % per_task else per_task, self.needs)
 
     @property
     def task_count(self) -> int:
-        """How many tasks it has."""
+        """The number of its tasks."""
         return self.processors // self.shape.processors
 
     def _check_image(self, image: str) -> None:
@@ -277,9 +277,10 @@ class InputLink(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Go(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a component learns when its barrier opens: variables for the application, and its input files.
+    """What a component receives when its barrier opens: variables for the application, and its input files.
 
-    A value may hold anything but NUL and newline. The variables win over those of the same name that the user set.
+    A value may hold anything but NUL and newline. These variables replace variables of the same name that the user
+    set.
     """
 
     environment: tuple[tuple[str, str], ...] = ()
@@ -298,12 +299,12 @@ class Go(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def text(self) -> str:
-        """The file ``GO``: data, one variable a line, which nothing ever evaluates."""
+        """The content of the file ``GO``: data, one variable a line, which nothing ever evaluates."""
         return "".join(f"{name}={value}\n" for name, value in self.environment)
 
 
 class NodeShare(msgspec.Struct, frozen=True):
-    """A node, by the name that it has at its site or an address, and how many processors of it a component has."""
+    """A node, by its name at its site or by an address, and the number of its processors that a component has."""
 
     name: str
     processors: int
@@ -312,8 +313,8 @@ class NodeShare(msgspec.Struct, frozen=True):
 class Peer(msgspec.Struct, frozen=True, kw_only=True):
     """One component of a job as the others see it: the address of its first node, its processors, all its nodes.
 
-    Without ``nodes`` it is on one node, ``host``. ``processors_per_task`` of its processors belong to one rank or
-    worker. Its nodes may have more processors than it asked for, where a site gives whole nodes away, but not fewer.
+    Without ``nodes`` it is on one node, ``host``. One rank or worker has ``processors_per_task`` of its processors.
+    Its nodes may have more processors than it asked for, where a site assigns whole nodes, but not fewer.
     """
 
     part: int
@@ -344,39 +345,39 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def shares(self) -> tuple[NodeShare, ...]:
-        """All its nodes, the first one first."""
+        """All its nodes in order."""
         return self.nodes or (NodeShare(self.host, self.processors),)
 
     @property
     def tasks(self) -> int:
-        """How many ranks or workers it has."""
+        """The number of its ranks or workers."""
         return self.processors // self.processors_per_task
 
 
 # ------------------------------------------------------------------------ the names of an application's streams
 
-# The letters that stand for something, and what.
+# The letters of patterns, and their meanings.
 STREAM_LETTERS = {
-    "j": "the number of the job; in a batch script the one that it finds in SLURM_JOB_ID",
+    "j": "the number of the job; in a batch script the value of SLURM_JOB_ID",
     "J": "the same",
-    "A": "the number of its array, or of the job where it is no element of one",
+    "A": "the number of its array, or of the job outside an array",
     "a": "its index in its array",
     "x": "its name",
     "n": "the node, counted from 0 in its component: 0",
     "t": "the task: 0",
     "N": "the first node of the component, without its domain",
-    "u": "the user as whom it runs at its site",
+    "u": "the user that runs it at its site",
 }
 STREAM_ADVICE = f"write one of {', '.join(f'%{letter}' for letter in STREAM_LETTERS)}, and %% for a percent sign"
-# As Slurm says where a job is no element of an array.
+# Slurm's value for a job that is no element of an array.
 NO_INDEX = "4294967294"
-# A digit pads a number with zeros to so many places.
+# A digit in front of the letter pads a number with zeros to this many places.
 _PATTERN = re.compile(r"%(%|([0-9]?)([A-Za-z]))")
 _LEFT = re.compile(r"(%%|%[0-9]?[NujJ])")
 
 
 def stream_problem(name: str) -> str | None:
-    """What is wrong with the patterns of a name; None where nothing is."""
+    """Return what is wrong with the patterns of a name; None if nothing is."""
     rest = _PATTERN.sub(lambda found: "" if found[3] is None or found[3] in STREAM_LETTERS else found[0], name)
     if "%" not in rest:
         return None
@@ -387,8 +388,8 @@ def stream_problem(name: str) -> str | None:
 def filled_in(
     name: str, *, job: int, job_name: str, array: int | None, index: int | None, batch_script: bool = False
 ) -> str:
-    """The name with all that the driver knows; what stands for nothing stays as it is, as does the number of a batch
-    script: its batch system may give it another."""
+    """Return the name with all values that the driver has. Unknown patterns stay as they are; so does the job number
+    of a batch script, because its batch system may give it another."""
     values = {
         **({} if batch_script else {"j": str(job), "J": str(job)}),
         "A": str(job if array is None else array),
@@ -408,7 +409,7 @@ def filled_in(
 
 
 class SitePart(enum.Enum):
-    """What of a name is known only where the component runs."""
+    """A part of a name that is known only where the component runs."""
 
     NODE = "N"
     USER = "u"
@@ -416,14 +417,14 @@ class SitePart(enum.Enum):
 
 
 class SitePiece(NamedTuple):
-    """A piece of a name that its site knows; a number has so many places at least."""
+    """A part of a name that its site fills in; a number has at least ``places`` digits."""
 
     part: SitePart
     places: int = 0
 
 
 def stream_parts(name: str) -> list[str | SitePiece]:
-    """A name that is filled in, in pieces of plain text and of what its site knows."""
+    """Split a filled-in name into plain text and parts that its site fills in."""
     found: list[str | SitePiece] = []
     for piece in filter(None, _LEFT.split(name)):
         if piece != "%%" and _LEFT.fullmatch(piece):
@@ -442,7 +443,7 @@ def stream_parts(name: str) -> list[str | SitePiece]:
 
 
 class BatchDialect(enum.Enum):
-    """The batch system that a script speaks to, and how its option lines begin."""
+    """The batch system that a script is written for, and the start of its option lines."""
 
     SLURM = "SBATCH"
     PBS = "PBS"
@@ -492,22 +493,22 @@ ARRAY_INDEX_VARIABLES = ("KOALA_ARRAY_INDEX", "SLURM_ARRAY_TASK_ID")
 ARRAY_SIZE_VARIABLES = ("KOALA_ARRAY_SIZE", "SLURM_ARRAY_TASK_COUNT")
 
 
-# What stands behind the sign of Grid Engine is often prose.
+# The sign of Grid Engine is often followed by prose.
 OPTION_LINE = re.compile(r"#(?:(SBATCH|PBS)(?=[ \t]|$)|(\$)(?=[ \t]+-))")
 
 
 def dialect_of_line(line: str) -> BatchDialect | None:
-    """For which batch system a line has options; None where it has none."""
+    """Return the batch system that a line has options for; None if it has none."""
     found = OPTION_LINE.match(line)
     return None if found is None else BatchDialect(found[1] or found[2])
 
 
 @lru_cache(maxsize=64)
 def dialect_of(script: str | None) -> BatchDialect | None:
-    """For which batch system a script is written; None where it has options for none.
+    """Return the batch system that a script is written for; None if it has no options.
 
-    Option lines count up to the first command. A script may carry those of several systems, for the one where it
-    happens to be: then those for Slurm count, or else the ones that stand first.
+    Option lines count up to the first command. A script may have options for several systems, so that it runs under
+    each of them: then those for Slurm count, or else those that come first.
     """
     found: BatchDialect | None = None
     at = 0

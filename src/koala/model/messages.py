@@ -1,19 +1,19 @@
-"""What a driver and the core say to each other: events (what happened) and commands (what a driver must do).
+"""The messages between a driver and the core: events (what happened) and commands (what a driver must do).
 
 Both are frozen values that turn into JSON and back. The core sees nothing else of the world, so a driver is
 complete when it performs every command and reports every event below. (``gc=False``: a message holds only values,
-never a cycle, so Python need not search it for one. ``omit_defaults``: JSON shows what is not as usual.)
+never a cycle, so Python need not search it for one. ``omit_defaults``: JSON omits fields with their default values.)
 
 The contract that both drivers keep:
 
 - A **token** names one start of one component, for ever: a site that gets ``StartComponent`` twice with the
   same token starts one component. ``AbortComponent`` may come at any time, also for a token that the site has
-  never heard of; the site then remembers it and a later start with that token is refused.
+  never received; the site then remembers it and refuses a later start with that token.
 - Every answer may come late, more than once, or never. The core asks again (``AskSite``) when it has waited
-  too long, and the site then repeats the newest event of each token it is asked about; for a token that it
-  has never heard of and will never start, it answers ``ComponentEnded`` with ``Outcome.ABSENT``.
-- A command is complete: whoever performs it needs the command, the request of its job, which the driver keeps by the
-  job's id, and the site, but nothing of what the core knows.
+  too long, and the site then repeats the newest event of each token in the question; for a token that it
+  has never received and will never start, it answers ``ComponentEnded`` with ``Outcome.ABSENT``.
+- A command is complete: to perform it, a driver needs the command, the request of its job, which the driver keeps by
+  the job's id, and the site, but nothing of the core's state.
 - Processors of a component are held from the moment ``StartComponent`` is performed until ``ComponentEnded``.
 - No application starts before ``ReleaseBarrier`` names its token. A component that is aborted before that
   never runs its application, however late the abort arrives.
@@ -44,19 +44,19 @@ class Outcome(enum.StrEnum):
     FAILED = "failed"  # the application returned failure
     SITE_FAILED = "site_failed"  # the site, its batch system or a node broke it
     TIMED_OUT = "timed_out"  # it ran longer than its walltime
-    ABORTED = "aborted"  # we asked for it
+    ABORTED = "aborted"  # Koala ended it
     REFUSED = "refused"  # the site would not take it; it never held processors
-    ABSENT = "absent"  # the site has never heard of it and will never start it
-    UNSUITABLE = "unsuitable"  # the site will never run what is asked for, as too long; it never held processors
+    ABSENT = "absent"  # the site does not know it and will never start it
+    UNSUITABLE = "unsuitable"  # the site will never run such a request, as too long; it never held processors
 
 
-ENDED_NODES_MAX = 16  # nodes that are told of a component that ended
-# Of the line that a component that failed wrote last to its standard error, so many bytes are told at most.
+ENDED_NODES_MAX = 16  # nodes in the report of an ended component
+# The last line on standard error of a failed component is cut after this many bytes.
 STDERR_LINE_BYTES_MAX = 400
-# So many kinds of machines a site tells of at most; of more the rest count as the last one.
+# A site reports at most this many kinds of machines; the last one counts all others.
 MACHINE_CLASSES_MAX = 32
-PROBE_BYTES = 8_000_000  # that a probe of a link sends at most
-# Of a component that ended so, nothing was ever at its site.
+PROBE_BYTES = 8_000_000  # the most that a probe of a link sends
+# The outcomes of components that never held anything at their site.
 NEVER_HELD = frozenset({Outcome.REFUSED, Outcome.ABSENT, Outcome.UNSUITABLE})
 
 
@@ -69,12 +69,12 @@ class JobOutcome(enum.StrEnum):
 
 
 class JobCounts(msgspec.Struct, frozen=True, kw_only=True):
-    """What is counted over the whole life of a job. ``runs``: how often its barrier opened.
+    """Counts over the whole life of a job. ``runs`` counts how often its barrier opened.
 
-    Processor time before its runs, which claiming late gains and claiming early wastes: ``gained_processor_s`` is
-    from the placement until components held their processors, ``wasted_processor_s`` from there until the barrier
-    opened, or the component was given up. ``gpu_s`` is GPU time: of each component its GPUs, from the start of a run
-    until it ended or was ended.
+    Two fields count processor time before its runs, which late claims gain and early claims waste:
+    ``gained_processor_s`` from the placement until components held their processors, ``wasted_processor_s`` from then
+    until the barrier opened or the component was given up. ``gpu_s`` is GPU time: the GPUs of each component, from
+    the start of a run until the component ended.
     """
 
     placement_tries: int = 0
@@ -88,7 +88,7 @@ class JobCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EndedJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """How a job ended, and whether it ever started; no outcome for one that has started and not ended."""
+    """How a job ended, and whether it ever started. A job that has started and not ended has no outcome."""
 
     job: JobId
     outcome: JobOutcome | None
@@ -105,13 +105,13 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=T
 
 
 class JobSubmitted(Event, frozen=True, kw_only=True, tag=True):
-    """A user submitted a job. The driver gives ids in increasing order, each once; the ids after that of an array are
-    those of its elements, as many as it has.
+    """A user submitted a job. The driver gives ids in increasing order, each once; the ids after that of an array
+    belong to its elements.
 
-    The job of a ``guest`` is never placed at a site that is closed to guests. ``defect`` says what was raised when
-    the core took it before: then it goes into quarantine and is not tried. ``owner`` is whose it is: what one user's
-    programs say of a site weighs less than what several users' say. ``ended`` are those of the jobs that it waits for
-    that are over: the core forgets jobs that have ended.
+    The job of a ``guest`` is never placed at a site that is closed to guests. ``defect`` is the error that the job
+    raised in the core before: such a job goes into quarantine and is not tried. ``owner`` is its user: the failures
+    of one user's programs count less against a site than those of several users. ``ended`` are its dependencies that
+    are over, because the core forgets ended jobs.
     """
 
     job: JobId
@@ -123,46 +123,47 @@ class JobSubmitted(Event, frozen=True, kw_only=True, tag=True):
 
 
 class Wish(Event, frozen=True, kw_only=True):
-    """What somebody wants done to a job or a site. ``by`` is who it was, by name, and ``reason`` why, in their own
-    words; both are for the record and for whom it concerns, and empty where nobody said."""
+    """Somebody's wish about a job or a site. ``by`` is the name of the person, ``reason`` is in their own words; both
+    are for the record and for the owner of the job, and empty where not given."""
 
     by: str = ""
     reason: str = ""
 
     @property
     def by_whom(self) -> str:
-        """Both behind what was done, such as `` by anna: disk change``."""
+        """Person and reason as they follow the deed, such as `` by anna: disk change``."""
         return (f" by {self.by}" if self.by else "") + (f": {self.reason}" if self.reason else "")
 
     def asked_by(self, owner: str) -> str:
-        """The same to the owner of the job, who goes without a name."""
+        """Return ``by_whom`` for the owner of the job, who is called "its owner"."""
         own = self.by != "" and self.by == owner
         return (msgspec.structs.replace(self, by="its owner") if own else self).by_whom
 
 
 class HoldAsked(Wish, frozen=True, kw_only=True, tag=True):
-    """Somebody wants the job not to be tried until it is let go. One that has places and has not started gives them
-    back; for one that runs, or has ended, it changes nothing."""
+    """Somebody wants the job held: it is not tried until the hold ends. A job that has places and has not started
+    gives them back; a running or ended job does not change."""
 
     job: JobId
 
 
 class UnholdAsked(Wish, frozen=True, kw_only=True, tag=True):
-    """Somebody lets the job go that was held. It still waits for other jobs, and for its time."""
+    """Somebody ends the hold of a job. It still waits for other jobs, and for its time."""
 
     job: JobId
 
 
 class CancelAsked(Wish, frozen=True, kw_only=True, tag=True):
-    """A user wants the job gone, whatever it is doing. Asking about an ended job changes nothing."""
+    """A user wants the job gone, whatever its state. Nothing changes for an ended job."""
 
     job: JobId
 
 
 class JobQuarantined(Event, frozen=True, kw_only=True, tag=True):
-    """Our own code raised while it handled the job: the job is set aside, and gives back all that it holds.
+    """Koala's own code raised an error while it handled the job: the job is set aside, and gives back all that it
+    holds.
 
-    It is handled before anything that is due, since that may be what raised.
+    This event is handled before anything that is due, because that may have raised the error.
     """
 
     job: JobId
@@ -170,24 +171,25 @@ class JobQuarantined(Event, frozen=True, kw_only=True, tag=True):
 
 
 class RequeueAsked(Wish, frozen=True, kw_only=True, tag=True):
-    """Somebody wants a job out of quarantine and back in its placement queue; with ``hold`` it is held there. While a
-    site still holds a component of the job, and for a job that is not in quarantine, it changes nothing."""
+    """Somebody wants a job out of quarantine and back in its placement queue; with ``hold`` it is held there. Nothing
+    changes for a job that is not in quarantine, or while a site still holds a component of the job."""
 
     job: JobId
     hold: bool = False
 
 
 class RestartAsked(Wish, frozen=True, kw_only=True, tag=True):
-    """Somebody wants a job that has places, or runs, back in its placement queue: what it has is given back and what
-    runs is ended, and that is no failure of anybody. With ``hold`` it is held there, or where it waits already."""
+    """Somebody wants a job that has places, or runs, back in its placement queue. Its places are given back and its
+    components are ended, which counts as nobody's failure. With ``hold`` the job is held there, even if it waits
+    already."""
 
     job: JobId
     hold: bool = False
 
 
 class ChangeAsked(Wish, frozen=True, kw_only=True, tag=True):
-    """Somebody wants another walltime or priority for a job that has no places yet; None keeps what it has. For one
-    that has places, or has ended, it changes nothing."""
+    """Somebody wants another walltime or priority for a job that has no places yet; None keeps the present value.
+    Nothing changes for a job that has places or has ended."""
 
     job: JobId
     walltime_s: float | None = None
@@ -195,8 +197,9 @@ class ChangeAsked(Wish, frozen=True, kw_only=True, tag=True):
 
 
 class SpawnAsked(Wish, frozen=True, kw_only=True, tag=True):
-    """More tasks for a job of tasks that runs, from now on and in every later run. They are placed near those that
-    they exchange with, which stay where they are. Answered by ``TasksSpawned``, for a job that is known."""
+    """Somebody adds tasks to a running job of tasks, from now on and in every later run. They are placed near the
+    tasks that they exchange data with, which stay where they are. ``TasksSpawned`` answers it for a job that is
+    known."""
 
     job: JobId
     tasks: SpawnedTasks
@@ -209,8 +212,8 @@ class ComponentAccepted(Event, frozen=True, kw_only=True, tag=True):
 
 
 class ComponentStarting(Event, frozen=True, kw_only=True, tag=True):
-    """A component that waited in the site's own queue has its processors and is on its way to the barrier. Sites tell
-    it where they see it: nothing but patience with their queues hangs on it."""
+    """A component that waited in the site's own queue has its processors and is on its way to the barrier. Sites
+    report it where they see it; only the patience with their queues depends on it."""
 
     token: Token
 
@@ -222,18 +225,19 @@ class ComponentReady(Event, frozen=True, kw_only=True, tag=True):
 
 
 class ComponentRunning(Event, frozen=True, kw_only=True, tag=True):
-    """The component has passed the barrier and its application runs. Sent only when the site is asked."""
+    """The component has passed the barrier and its application runs. Sent only as an answer to a question."""
 
     token: Token
 
 
 class ComponentEnded(Event, frozen=True, kw_only=True, tag=True):
-    """The component holds nothing any more, and never will under this token. ``fault`` is whose it is that it failed,
-    by the word of whoever saw it; None where nobody knows, which counts as the site's before the barrier. ``nodes``
-    are those of the site that it ran on, as its batch system calls them, ``ENDED_NODES_MAX`` of them at most.
-    ``stderr_line`` is the last line that one that failed wrote to its standard error, made printable and cut after
-    ``STDERR_LINE_BYTES_MAX``; empty where nobody knows it. ``processor_s`` and ``peak_memory_bytes`` are what its
-    application used, as its own script says; None where nobody could measure it."""
+    """The component holds nothing any more, and never will under this token. ``fault`` is who caused its failure, in
+    the judgement of the driver; None where that is unknown, which counts as the site's fault before the barrier.
+    ``nodes`` are the nodes of the site that it ran on, by their names in the batch system, at most
+    ``ENDED_NODES_MAX``. ``stderr_line`` is the last line that a failed component wrote to standard error, made
+    printable and cut after ``STDERR_LINE_BYTES_MAX``; empty where it is unknown. ``processor_s`` and
+    ``peak_memory_bytes`` are what its application used, as its own script measured it; None where it could not be
+    measured."""
 
     token: Token
     outcome: Outcome
@@ -247,9 +251,9 @@ class ComponentEnded(Event, frozen=True, kw_only=True, tag=True):
 
 
 class CheckpointBrought(Event, frozen=True, kw_only=True, tag=True):
-    """A component goes on from the checkpoint that a former run left at the ``source``; without one it begins anew.
-    ``saved_by`` is the component that left it, ``saved_at`` when it last saved, by the clock of its site, where that
-    is known. ``reason`` says why a later checkpoint could not be had."""
+    """A component continues from the checkpoint that an earlier run left at the ``source``; without a source it
+    begins anew. ``saved_by`` is the component that left it, and ``saved_at`` the time of its last save, by the clock
+    of its site, where that is known. ``reason`` explains why a later checkpoint could not be used."""
 
     token: Token
     source: SiteName | None = None
@@ -260,9 +264,8 @@ class CheckpointBrought(Event, frozen=True, kw_only=True, tag=True):
 
 
 class OutputsCollected(Event, frozen=True, kw_only=True, tag=True):
-    """The outputs of a component that has ended are in its site's file area: those that it made, and no others. With
-    a ``problem`` they cannot be had, and that is for good. A site that cannot be reached is no such problem: then
-    nothing is told until it can be."""
+    """The outputs that an ended component made are in its site's file area. A ``problem`` means that they are lost
+    for good. A site that cannot be reached is no such problem: the event then waits until the site can be reached."""
 
     job: JobId
     token: Token
@@ -271,7 +274,7 @@ class OutputsCollected(Event, frozen=True, kw_only=True, tag=True):
 
 
 class TransferEnded(Event, frozen=True, kw_only=True, tag=True):
-    """A transfer arrived whole, or broke and left nothing behind; ``fault`` is whose that is."""
+    """A transfer arrived whole, or broke and left nothing behind; ``fault`` is who caused that."""
 
     transfer: TransferId
     ok: bool
@@ -280,7 +283,8 @@ class TransferEnded(Event, frozen=True, kw_only=True, tag=True):
 
 
 class FileChanged(Wish, frozen=True, kw_only=True, tag=True):
-    """The catalogue's word on a file; without replicas it is gone, at its ``time_is_over`` not while jobs read it."""
+    """The replicas of a file in the catalogue have changed. A file without replicas is gone; with ``time_is_over`` it
+    stays while jobs read it."""
 
     file: FileName
     size_bytes: int
@@ -289,9 +293,8 @@ class FileChanged(Wish, frozen=True, kw_only=True, tag=True):
 
 
 class LinkProbed(Event, frozen=True, kw_only=True, tag=True):
-    """What a probe from one site to another has measured: the latency in one direction, and the bandwidth, for which
-    ``size_bytes`` were sent. With a ``reason`` it could not be made, and nothing was measured; that is no error of a
-    site."""
+    """The result of a probe from one site to another: the latency in one direction, and the bandwidth, for which
+    ``size_bytes`` were sent. With a ``reason`` the probe failed and measured nothing, which is no error of a site."""
 
     source: SiteName
     target: SiteName
@@ -302,9 +305,9 @@ class LinkProbed(Event, frozen=True, kw_only=True, tag=True):
 
 
 class TrafficMeasured(Event, frozen=True, kw_only=True, tag=True):
-    """What a running component has sent to the components of its job at other sites, and received from them, in the
-    stretch of time that ended ``elapsed_s`` after its start; of several the latest counts. With a ``reason`` nothing
-    could be measured, which is no error of anybody. Told rarely, and never by sites that do not count."""
+    """The traffic that a running component has exchanged with the components of its job at other sites, in the period
+    that ended ``elapsed_s`` after its start; the latest report counts. With a ``reason`` nothing could be measured,
+    which is nobody's error. Reports are rare, and never come from sites that do not measure."""
 
     token: Token
     elapsed_s: float = 0.0
@@ -314,15 +317,16 @@ class TrafficMeasured(Event, frozen=True, kw_only=True, tag=True):
 
 
 class SiteReported(Event, frozen=True, kw_only=True, tag=True):
-    """What a site says of itself: its working processors, and how many of them other users hold now.
+    """A site's report on itself: its working processors, and how many of them other users hold now.
 
-    ``releases`` are (time, processors): when jobs of other users let go of processors at the latest, as far as the
-    site knows, no more than ``RELEASES_MAX`` of them.
+    ``releases`` are (time, processors): the latest times at which jobs of other users will give back processors, as
+    far as the site knows, at most ``RELEASES_MAX`` of them.
 
-    ``nodes`` are its working nodes by class, with what nobody holds of them; none where it does not tell. ``shown``
-    are those of our components that hold what these do not show as free. After the end of such a component a site
-    reports again. A site that knows which nodes each of these is on says so in the classes (``held``), for all or for
-    none: plans for tasks with shapes then know which nodes come free, and when. ``named``: see ``few_alike``.
+    ``nodes`` are its working nodes by class, with their free resources; empty where the site does not report them.
+    ``shown`` are our components whose resources ``nodes`` shows as taken. After the end of such a component a site
+    reports again. A site that knows the nodes of each of these components lists them in the classes (``held``), for
+    all or for none: plans for tasks with shapes then know which nodes become free, and when. For ``named`` see
+    ``few_alike``.
     """
 
     site: SiteName
@@ -335,9 +339,9 @@ class SiteReported(Event, frozen=True, kw_only=True, tag=True):
 
 
 class SiteMachines(Event, frozen=True, kw_only=True, tag=True):
-    """What was measured of the machines of a site, for jobs of tasks: (processors, power in MFlop/s, load of others
-    from 0 to 1), no more than ``MACHINE_CLASSES_MAX`` of them. None of them means that nothing is known, and that the
-    grid file's word counts. That goes first in any case: where it gives nodes or a power, only the rest is taken."""
+    """The measured machines of a site, for jobs of tasks: (processors, power in MFlop/s, load of others from 0 to 1),
+    at most ``MACHINE_CLASSES_MAX`` of them. An empty list means that nothing is known and the grid file's values
+    count. These take precedence in any case: where they give nodes or a power, only the rest is taken from here."""
 
     site: SiteName
     machines: tuple[tuple[int, float, float], ...] = ()
@@ -346,8 +350,9 @@ class SiteMachines(Event, frozen=True, kw_only=True, tag=True):
 class SiteSilent(Event, frozen=True, kw_only=True, tag=True):
     """The driver could not reach the site. Nothing is known of what it holds; it counts as an error of the site.
 
-    Nothing new goes to the site before it reports. A driver repeats it while the site stays silent. ``answers``: the
-    site is there and says why it cannot be used, as it is set up: that is no silence, and never makes a site lost.
+    Nothing new goes to the site before it reports. A driver repeats the event while the site stays silent. With
+    ``answers`` the site is there and explains why its setup cannot be used: that is no silence, and never makes a
+    site lost.
     """
 
     site: SiteName
@@ -356,26 +361,27 @@ class SiteSilent(Event, frozen=True, kw_only=True, tag=True):
 
 
 class SiteLost(Wish, frozen=True, kw_only=True, tag=True):
-    """Somebody entitled to it declares the site lost: nobody waits for what it holds. Jobs with components there
-    start elsewhere. What the site still has is fenced: it counts for nothing, and is ended before its next use."""
+    """An operator declares the site lost: nobody waits for what it holds. Jobs with components there start elsewhere.
+    The components that the site still has are fenced: they count for nothing, and are ended before its next use."""
 
     site: SiteName
 
 
 class SiteDrained(Wish, frozen=True, kw_only=True, tag=True):
-    """An operator takes the site out: nothing new goes there, what runs there goes on."""
+    """An operator takes the site out: nothing new goes there, and its running components continue."""
 
     site: SiteName
 
 
 class SiteResumed(Wish, frozen=True, kw_only=True, tag=True):
-    """An operator puts the site back, and its errors are forgotten."""
+    """An operator puts the site back; its errors are forgotten."""
 
     site: SiteName
 
 
 class Tick(Event, frozen=True, kw_only=True, tag=True):
-    """Time has passed: the driver sends one when the scheduler is due (``Scheduler.due_at``). More do no harm."""
+    """Time has passed. The driver sends a tick when the scheduler is due (``Scheduler.due_at``). Extra ticks do no
+    harm."""
 
 
 AnyEvent: TypeAlias = (
@@ -417,20 +423,21 @@ class Command(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults
 
 
 class LastingCommand(Command, frozen=True, kw_only=True):
-    """A command that must be performed also after a restart; the core gives any other anew where it still matters."""
+    """A command that must be performed also after a restart. The core repeats any other command where it still
+    matters."""
 
 
 class StartComponent(LastingCommand, frozen=True, kw_only=True, tag=True):
     """Give the component to the site's batch system; its script reports in and waits at the barrier.
 
-    ``component`` is its index in the request (0 for every component of a flexible job, told apart by ``part``),
-    ``parts`` how many components the job has now. ``tasks`` are those of a job of tasks that the component holds, by
-    name, in the order of their ranks. ``begin_at`` is the job start time, and ``barrier_timeout_s`` how long the
+    ``component`` is its index in the request: 0 for every component of a flexible job, which differ by ``part``.
+    ``parts`` is the number of the job's components now. ``tasks`` are the names of the component's tasks in a job of
+    tasks, in the order of their ranks. ``begin_at`` is the job start time. ``barrier_timeout_s`` is how long the
     component waits at the barrier before it ends by itself: longer than the core ever waits for the others. ``run``
     is the run of the job that it is for, counted from 1: a run begins when the barrier opens. ``exclude_nodes`` are
-    nodes of the site to keep it off, as its program failed there; a site on which it would find no room without them
-    may use them all the same. ``walltime_s`` is how long it may run where that was changed after its submission.
-    ``array`` and ``index`` tell an element of an array which it is.
+    nodes of the site that its program failed on; a site that has no room without them may use them all the same.
+    ``walltime_s`` is its walltime where that was changed after its submission. ``array`` and ``index`` identify an
+    element of an array.
     """
 
     job: JobId
@@ -451,23 +458,23 @@ class StartComponent(LastingCommand, frozen=True, kw_only=True, tag=True):
 
 
 class AskCheckpoint(LastingCommand, frozen=True, kw_only=True, tag=True):
-    """Ask the component to save its state, as its job says how: it is ended soon. It is not answered, and may come
-    too late: a component that ends by itself meanwhile says so as always."""
+    """Ask the component to save its state in the way that its job describes, because it will be ended soon. There is
+    no answer, and the request may come too late: a component that ends by itself meanwhile reports that as usual."""
 
     site: SiteName
     token: Token
 
 
 class AbortComponent(LastingCommand, frozen=True, kw_only=True, tag=True):
-    """End the component, wherever it is, and let the site forget it. Answered by ``ComponentEnded``."""
+    """End the component, wherever it is, and let the site forget it. ``ComponentEnded`` answers it."""
 
     site: SiteName
     token: Token
 
 
 class InputSource(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
-    """Where an input file of a component is at its site: the copy of a transfer, or the site's own replica; of that
-    the ``chunk`` (offset and size in bytes), or all of it."""
+    """Where an input file of a component is at its site: the copy of a transfer, or the site's own replica. With a
+    ``chunk`` (offset and size in bytes) only that part is read."""
 
     file: FileName
     transfer: TransferId | None = None
@@ -475,12 +482,12 @@ class InputSource(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defa
 
 
 class ReleaseBarrier(LastingCommand, frozen=True, kw_only=True, tag=True):
-    """All components are there: let every one of these start the application, at the same moment.
+    """All components are ready: let all of them start the application, at the same moment.
 
-    ``inputs`` are the input files of each, in the order of the request; empty where none has any. ``checkpoints``
-    are the components of former runs, the last first, from whose checkpoint each goes on; the first that has a whole
-    one counts, and it begins anew where none has. Empty for a job without checkpoints. Answered by
-    ``CheckpointBrought`` for each component where there was anything to bring.
+    ``inputs`` are the input files of each component, in the order of the request; empty if no component has any.
+    ``checkpoints`` lists for each component the components of earlier runs, the last first; it continues from the
+    first whole checkpoint among them, and begins anew if there is none. Empty for a job without checkpoints.
+    ``CheckpointBrought`` answers it for each component that had anything to bring.
     """
 
     job: JobId
@@ -490,9 +497,9 @@ class ReleaseBarrier(LastingCommand, frozen=True, kw_only=True, tag=True):
 
 
 class CollectOutputs(LastingCommand, frozen=True, kw_only=True, tag=True):
-    """Take what a component that has ended made into its site's file area, measured. ``part`` is the number of the
-    component in its job, by which its outputs are named. Answered by ``OutputsCollected``. While a site does not
-    answer it is tried again; commanded twice, it is done once."""
+    """Measure the outputs of an ended component and move them into its site's file area. ``part`` is the number of
+    the component in its job, which names its outputs. ``OutputsCollected`` answers it. The driver tries again while a
+    site does not answer; a repeated command is performed once."""
 
     job: JobId
     token: Token
@@ -516,14 +523,14 @@ class StartTransfer(LastingCommand, frozen=True, kw_only=True, tag=True):
 
 
 class CancelTransfer(LastingCommand, frozen=True, kw_only=True, tag=True):
-    """Stop the transfer, or delete what it brought: no job needs it any more. It is not answered."""
+    """Stop the transfer, or delete its copy: no job needs it any more. There is no answer."""
 
     transfer: TransferId
 
 
 class ProbeLink(Command, frozen=True, kw_only=True, tag=True):
-    """Measure the way from one site to another, with no more than ``size_bytes``. Answered by ``LinkProbed``; a
-    driver that is stopped meanwhile need not do it again."""
+    """Measure the link from one site to another, with at most ``size_bytes``. ``LinkProbed`` answers it; a driver
+    that is stopped meanwhile need not repeat it."""
 
     source: SiteName
     target: SiteName
@@ -531,7 +538,7 @@ class ProbeLink(Command, frozen=True, kw_only=True, tag=True):
 
 
 class AskSite(Command, frozen=True, kw_only=True, tag=True):
-    """Ask the site what became of these tokens; it repeats the newest event of each."""
+    """Ask the site for the state of these tokens; it repeats the newest event of each."""
 
     site: SiteName
     tokens: tuple[Token, ...]

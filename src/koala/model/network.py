@@ -1,10 +1,10 @@
-"""Links that co-allocated jobs share: what each job demands of them, what it is granted, and how long it then takes.
+"""Links that co-allocated jobs share: each job's demand, its share, and how much longer it then takes.
 
-Plain functions over numbers that run as Python and compile with numba unchanged; words for such numbers come last.
-Bandwidths are whole bits per second, so that sums are exact and the order of the jobs never matters. Every site has a
-link of its own to the rest of the grid, which has the index of the site; with no others this is a star. Links that
-several sites share come behind them, with a list for every pair of sites of those between the two. How a grid file
-says it is in ``koala.model.grid``.
+Plain functions over numbers that run as Python and compile with numba unchanged; functions that format such numbers
+come last. Bandwidths are whole bits per second, so that sums are exact and the order of the jobs never matters. Every
+site has a link of its own to the rest of the grid, with the index of the site; with these alone the network is a
+star. Links that several sites share come behind them, and every pair of sites has a list of the shared links between
+them. ``koala.model.grid`` has the network as a grid file describes it.
 """
 
 from __future__ import annotations
@@ -13,24 +13,25 @@ from collections.abc import MutableSequence, Sequence
 from math import inf
 
 BIT_S_PER_MBIT_S = 1_000_000
-# Numbers for people have so many digits, and the unit in which they are neither tiny nor huge.
+# Numbers for people have this many digits, in a unit that makes them neither tiny nor huge.
 _DIGITS = 3
 _RATES = ("bit/s", "kbit/s", "Mbit/s", "Gbit/s", "Tbit/s")
 _TIMES = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 # The capacity of a link that never slows anybody down.
 UNLIMITED_BIT_S = 2**62
 
-# Who talks to whom in a job. Ranks go to the parts of a job in blocks, in the order of the sites, and every processor
-# spreads its bandwidth equally over its partners.
+# The communication patterns of jobs. Ranks go to the parts of a job in blocks, in the order of the sites, and every
+# processor spreads its bandwidth equally over its partners.
 ALL_TO_ALL = 0
 RING = 1
-CUBE = 2  # a k-ary n-cube: the neighbours in a torus of so many dimensions
+CUBE = 2  # a k-ary n-cube: the neighbours in a torus of n dimensions
 MASTER_WORKER = 3  # every worker with the first processor only
 SILENT = 4
 
 
 def capacity_bit_s(mbit_s: float | None) -> int:
-    """The capacity of a link in whole bits per second, 1 or more; None, and what is as much as that, is unlimited."""
+    """Return the capacity of a link in whole bits per second, at least 1; unlimited for None and for values that
+    large."""
     if mbit_s is None or mbit_s * BIT_S_PER_MBIT_S >= UNLIMITED_BIT_S:
         return UNLIMITED_BIT_S
     return max(1, int(mbit_s * BIT_S_PER_MBIT_S + 0.5))
@@ -40,9 +41,9 @@ def capacity_bit_s(mbit_s: float | None) -> int:
 
 
 def cube_side(total: int, dimensions: int) -> int:
-    """How long the first side of a torus is, whose sides multiply to ``total`` and are as equal as its factors allow.
+    """Return the first side of a torus whose sides multiply to ``total`` and are as equal as its factors allow.
 
-    The sides of the others are found by asking again with ``total`` divided by this one and a dimension less.
+    The other sides follow from further calls, with ``total`` divided by this side and one dimension less.
     """
     if dimensions <= 1:
         return total
@@ -56,13 +57,13 @@ def cube_side(total: int, dimensions: int) -> int:
 
 
 def wrapped_before(rank: int, side: int, stride: int) -> int:
-    """How many ranks before this one have the last place of a side, whose next neighbour is the first."""
+    """Count the ranks before this one at the last place of a side, where the next neighbour is the first place."""
     over = rank % (side * stride) - (side - 1) * stride
     return rank // (side * stride) * stride + max(0, over)
 
 
 def neighbours_between(side: int, stride: int, first: int, end: int, there: int, there_end: int) -> int:
-    """How many ranks from ``first`` to ``end`` have their next neighbour along a side in another stretch of ranks.
+    """Count the ranks from ``first`` to ``end`` whose next neighbour along a side is in another range of ranks.
 
     Ranks a ``stride`` apart are neighbours along the side; the last place's neighbour is the first.
     """
@@ -80,15 +81,16 @@ def neighbours_between(side: int, stride: int, first: int, end: int, there: int,
 
 
 def cube_crossing(dimensions: int, parts: Sequence[int], total: int, one: int, other: int) -> float:
-    """Traffic between two parts (with ``other`` below 0: all others) of a job whose ranks form a torus.
+    """Return the traffic between two parts of a job whose ranks form a torus; ``other`` below 0 means all other
+    parts.
 
-    A part is a stretch of ranks, so neighbours are counted stretch by stretch: the time does not grow with the parts.
+    A part is a range of ranks, so neighbours are counted range by range: the time does not grow with the parts.
     """
     first = 0
     for site in range(one):
         first += parts[site]
     end = first + parts[one]
-    # What goes to all others is what does not stay.
+    # Everything that does not stay in the part goes to the others.
     target = one if other < 0 else other
     there = 0
     for site in range(target):
@@ -107,7 +109,7 @@ def cube_crossing(dimensions: int, parts: Sequence[int], total: int, one: int, o
             crossings += there_of_one
         if side >= 3:
             degree += 1
-            # Within one part, as many have their next neighbour there as have the one before.
+            # Within one part, next neighbours and previous neighbours are equal in number.
             crossings += there_of_one if other < 0 else neighbours_between(side, stride, there, there_end, first, end)
         stride *= side
     if degree == 0:
@@ -118,7 +120,8 @@ def cube_crossing(dimensions: int, parts: Sequence[int], total: int, one: int, o
 
 
 def ring_crossing(parts: Sequence[int], total: int, one: int, other: int) -> float:
-    """Traffic between two parts of a job whose ranks form a ring: half a processor's bandwidth where they meet."""
+    """Return the traffic between two parts of a job whose ranks form a ring: half a processor's bandwidth where they
+    meet."""
     if total == 2:
         return 1.0
     sites = len(parts)
@@ -141,7 +144,7 @@ def ring_crossing(parts: Sequence[int], total: int, one: int, other: int) -> flo
 
 
 def first_part(parts: Sequence[int]) -> int:
-    """The site of rank 0."""
+    """Return the site of rank 0."""
     site = 0
     while parts[site] == 0:
         site += 1
@@ -149,7 +152,8 @@ def first_part(parts: Sequence[int]) -> int:
 
 
 def crossing(pattern: int, dimensions: int, parts: Sequence[int], total: int, site: int) -> float:
-    """What leaves a site, as a multiple of the bandwidth of one processor; 0 where the whole job is on one site."""
+    """Return the traffic that leaves a site, in multiples of one processor's bandwidth; 0 if the whole job is on one
+    site."""
     own = parts[site]
     if own == 0 or own == total:
         return 0.0
@@ -165,9 +169,9 @@ def crossing(pattern: int, dimensions: int, parts: Sequence[int], total: int, si
 
 
 def pair_crossing(pattern: int, dimensions: int, parts: Sequence[int], total: int, one: int, other: int) -> float:
-    """What goes between two different sites, as a multiple of the bandwidth of one processor.
+    """Return the traffic between two different sites, in multiples of one processor's bandwidth.
 
-    Summed over all others it is what leaves the one.
+    The sum over all other sites is the traffic that leaves the first.
     """
     if parts[one] == 0 or parts[other] == 0:
         return 0.0
@@ -186,21 +190,22 @@ def pair_crossing(pattern: int, dimensions: int, parts: Sequence[int], total: in
 
 
 def bisection_factor(pattern: int, dimensions: int, total: int) -> float:
-    """The bandwidth over the middle of a job, cut into halves, as a multiple of the bandwidth of one processor."""
+    """Return the bandwidth over the middle of a job, cut into halves, in multiples of one processor's bandwidth."""
     if total < 2:
         return 0.0
-    halves = (total - total // 2, total // 2)  # a list would be memory of its own, which kernels do without
+    halves = (total - total // 2, total // 2)  # a tuple, because kernels do without the memory of a list
     return crossing(pattern, dimensions, halves, total, 0)
 
 
 def per_processor_bit_s(pattern: int, dimensions: int, total: int, bisection_bit_s: float) -> float:
-    """The bandwidth of one processor that gives a job of this size this bisection bandwidth; 0 for a silent one."""
+    """Return the bandwidth of one processor that gives a job of this size this bisection bandwidth; 0 for a silent
+    job."""
     factor = bisection_factor(pattern, dimensions, total)
     return bisection_bit_s / factor if factor > 0.0 else 0.0
 
 
 def demand_bit_s(per_processor: float, crossed: float) -> int:
-    """A demand in whole bits per second."""
+    """Return a demand in whole bits per second."""
     return int(per_processor * crossed + 0.5)
 
 
@@ -237,7 +242,8 @@ def add_shared_crossings(
 
 
 def is_over(demand: int, capacity: int) -> bool:
-    """Whether more is demanded of a link than it has. Only such links slow anybody down, and only who is on them."""
+    """Return True if the demand on a link exceeds its capacity. Only such links slow down jobs, and only the jobs on
+    them."""
     return capacity < UNLIMITED_BIT_S and demand > capacity
 
 
@@ -253,13 +259,14 @@ def fill_shares(
     left: MutableSequence[float],
     ratio: MutableSequence[float],
 ) -> None:
-    """What every job is granted of what it demands, by progressive filling: ``ratio[job]`` in (0, 1].
+    """Set ``ratio[job]`` in (0, 1], the share of its demand that each job is granted, by progressive filling.
 
-    ``jobs[:count]`` are those with a demand; job ``j`` demands ``span_bit_s[j][p]`` of link ``span_links[j][p]`` for
-    ``p`` below ``spans[j]``. The jobs of the most saturated link are granted what it can give each of them, on all
-    their links; what they take is subtracted everywhere, and so on until no link is saturated among those left, who
-    run at full speed. A link of which no more is demanded than it has is never saturated, whatever is subtracted.
-    Capacities are 1 or more. ``wanted``, ``taken`` and ``left`` are scratch room, one place a link.
+    ``jobs[:count]`` are the jobs with a demand; job ``j`` demands ``span_bit_s[j][p]`` of link ``span_links[j][p]``
+    for ``p`` below ``spans[j]``. The jobs on the most saturated link are granted an equal share of their demands
+    there, on all their links; what they take is subtracted everywhere. This repeats until no remaining link is
+    saturated; the remaining jobs run at full speed. A link whose demand does not exceed its capacity is never
+    saturated, whatever is subtracted. Capacities are 1 or more. ``wanted``, ``taken`` and ``left`` are scratch space,
+    one place for each link.
     """
     links = len(capacity)
     for link in range(links):
@@ -277,12 +284,12 @@ def fill_shares(
         worst = -1
         least = 1.0
         for link in range(links):
-            # Python would compare a whole number with another kind exactly, and compiled code does not.
+            # Python would compare an integer with a float exactly, and compiled code does not.
             wanted_bit_s = float(wanted[link])
             if wanted_bit_s > left[link] and (worst < 0 or left[link] / wanted_bit_s < least):
                 worst = link
                 least = left[link] / wanted_bit_s
-        # Each round can grant no less than the one before; only the rounding of what is left could say otherwise.
+        # No round grants less than the one before; only rounding of what is left could suggest it.
         granted = least = max(least, granted)
         for place in range(count):
             job = jobs[place]
@@ -311,14 +318,16 @@ def fill_shares(
 
 
 def stretch(share: float, ratio: float) -> float:
-    """How much longer than at full speed a job takes, of which ``share`` is communication, when it gets ``ratio``."""
+    """Return the factor by which a job takes longer when communication is ``share`` of its time and it gets
+    ``ratio``."""
     return 1.0 + share * (1.0 / ratio - 1.0)
 
 
 def work_left_s(work_s: float, elapsed_s: float, stretched: float) -> float:
-    """What is left, in seconds at full speed, after a time during which the job was stretched by this factor.
+    """Return the remaining work, in seconds at full speed, after a time in which the job was stretched by this
+    factor.
 
-    Computation and communication go on in proportion to what is left of each.
+    Computation and communication progress in proportion to what is left of each.
     """
     return max(0.0, work_s - elapsed_s / stretched)
 
@@ -327,7 +336,7 @@ def work_left_s(work_s: float, elapsed_s: float, stretched: float) -> float:
 
 
 def bandwidth_text(mbit_s: float) -> str:
-    """A bandwidth: ``16 bit/s``, ``37.2 Mbit/s``, ``2.5 Gbit/s``."""
+    """Format a bandwidth: ``16 bit/s``, ``37.2 Mbit/s``, ``2.5 Gbit/s``."""
     value = mbit_s * 1e6
     for unit in _RATES[:-1]:
         if value < 999.5:
@@ -337,7 +346,7 @@ def bandwidth_text(mbit_s: float) -> str:
 
 
 def latency_text(seconds: float) -> str:
-    """A latency: ``50 µs``, ``12.5 ms``, ``1.2 s``."""
+    """Format a latency: ``50 µs``, ``12.5 ms``, ``1.2 s``."""
     for scale, unit in _TIMES:
         if seconds >= 0.9995 * scale:
             return f"{_three_digits(seconds / scale)} {unit}"
@@ -345,7 +354,7 @@ def latency_text(seconds: float) -> str:
 
 
 def _three_digits(value: float) -> str:
-    """No exponent, and no zeros behind the point."""
+    """Format without an exponent, and without zeros behind the point."""
     whole = len(f"{value:.0f}")
     text = f"{value:.{max(0, _DIGITS - whole)}f}"
     return text.rstrip("0").rstrip(".") if "." in text else text

@@ -1,7 +1,7 @@
-"""The shape of a task, the nodes of a site by class, and how many tasks of a shape they have places for.
+"""The shape of a task, the nodes of a site by class, and the number of tasks of a shape that fit on them.
 
-Nodes that are alike are one class with a count, so that a hundred thousand of them cost what their classes cost. All
-numbers are whole. Nothing here knows who holds what; whoever does takes it off a ``NodePool``.
+Equal nodes are one class with a count, so that a hundred thousand nodes cost what their classes cost. All numbers are
+whole. Nothing here knows who holds what; callers take held resources off a ``NodePool``.
 """
 
 from __future__ import annotations
@@ -13,46 +13,46 @@ from typing import NamedTuple
 
 import msgspec
 
-# One task has at most so many GPUs, and so much memory (an exabyte).
+# The most GPUs and memory (an exabyte) of one task.
 TASK_GPUS_MAX = 1_024
 TASK_MEMORY_BYTES_MAX = 10**18
-# With less memory than that a task cannot be asked for: hardly a program starts.
+# The least memory that a task can ask for: hardly a program starts with less.
 TASK_MEMORY_BYTES_MIN = 16 * 2**20
-# The longest constraint, and the longest kind of a GPU.
+# The longest constraint, and the longest name of a GPU kind.
 CONSTRAINT_CHARACTERS_MAX = 255
-# So many classes of nodes a site tells of at most; nodes beyond them are told as less than they are.
+# A site reports at most this many classes of nodes; further nodes are reported smaller than they are.
 NODE_CLASSES_MAX = 256
-# So many it tells of where it says who holds what of them; of more it does not say that.
+# A site reports who holds what of its nodes in at most this many classes; with more it leaves out the holders.
 HELD_CLASSES_MAX = 2_048
 
-# So many ends of other users' jobs a site tells of at most; the later ones count as one.
+# A site reports at most this many ends of other users' jobs; the later ones count as one.
 RELEASES_MAX = 256
 
-# A component is kept off so many nodes of its site at most: those of the last failures.
+# A component avoids at most this many nodes of its site: those of the last failures.
 EXCLUDED_NODES_MAX = 16
-# So many nodes a site names at most, of kinds with no more than ``EXCLUDED_NODES_MAX`` nodes.
+# A site names at most this many nodes, of kinds with no more than ``EXCLUDED_NODES_MAX`` nodes.
 NAMED_NODES_MAX = 64
 
-# For so many pairs of a node and a shape it is remembered how many tasks fit.
+# The number of pairs of a node and a shape whose places are cached.
 PLACES_REMEMBERED = 65_536
 
-# Of a node that does not say how much memory it has.
+# The memory of a node that does not report it.
 UNTOLD = -1
 
 GPU_KIND_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 _FEATURE = r"[A-Za-z0-9_][A-Za-z0-9_.+-]*"
-# Features that all must be there (a&b), or one of which must (a|b).
+# Features that must all be present (a&b), or at least one of them (a|b).
 CONSTRAINT_PATTERN = rf"^{_FEATURE}((&{_FEATURE})*|(\|{_FEATURE})*)$"
 _CONSTRAINT = re.compile(CONSTRAINT_PATTERN)
 _GPU_KIND = re.compile(GPU_KIND_PATTERN)
 _GIBIBYTE = 2**30
-# More tasks than there ever are on a node.
+# More tasks than any node ever has.
 _MANY = 10**12
 
 
 class TaskNeeds(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What each task of a component needs beside its processors: memory, GPUs (of a kind, or of any), and features
-    that its node must have."""
+    """The needs of each task of a component beside its processors: memory, GPUs (of one kind, or of any), and
+    features of its node."""
 
     memory_bytes: int = 0
     gpus: int = 0
@@ -60,9 +60,9 @@ class TaskNeeds(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     constraint: str = ""
 
     def problem(self) -> tuple[str, str] | None:
-        """The field that is wrong and what is wrong with it, with what to write; None where nothing is."""
+        """Return the wrong field, and what is wrong with what to write; None if nothing is wrong."""
         if not 0 <= self.memory_bytes <= TASK_MEMORY_BYTES_MAX:
-            return "memory", f"{self.memory_bytes} bytes are no memory; write 0 to {TASK_MEMORY_BYTES_MAX}"
+            return "memory", f"{self.memory_bytes} bytes is not a size of memory; write 0 to {TASK_MEMORY_BYTES_MAX}"
         if not 0 <= self.gpus <= TASK_GPUS_MAX:
             return "gpus", f"{self.gpus} is not a number of GPUs; write 0 to {TASK_GPUS_MAX} (TASK_GPUS_MAX)"
         if self.gpu and not self.gpus:
@@ -73,12 +73,12 @@ class TaskNeeds(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             most = f"{CONSTRAINT_CHARACTERS_MAX} characters (CONSTRAINT_CHARACTERS_MAX)"
             return "constraint", f"longer than {most}; write a shorter one"
         if self.constraint and _CONSTRAINT.fullmatch(self.constraint) is None:
-            return "constraint", f"{self.constraint!r} is no constraint; write features as a, a&b or a|b"
+            return "constraint", f"{self.constraint!r} is not a constraint; write features such as a, a&b or a|b"
         return None
 
 
 class TaskShape(msgspec.Struct, frozen=True, order=True):
-    """All that one task holds. Two tasks of the same shape are alike to every site."""
+    """All resources that one task holds. Tasks of the same shape are alike to every site."""
 
     processors: int = 1
     memory_bytes: int = 0
@@ -88,18 +88,18 @@ class TaskShape(msgspec.Struct, frozen=True, order=True):
 
     @classmethod
     def of(cls, processors: int, needs: TaskNeeds | None) -> TaskShape:
-        """The shape of a task of so many processors that needs this beside them."""
+        """Return the shape of a task with this many processors and these needs."""
         if needs is None:
             return cls(processors)
         return cls(processors, needs.memory_bytes, needs.gpus, needs.gpu, needs.constraint)
 
     @property
     def gpu_word(self) -> str:
-        """What its GPUs are called."""
+        """The word for its GPUs."""
         return self.gpu or "GPU"
 
     def __str__(self) -> str:
-        """Such as ``4 processors, 16 GiB and 1 a100``."""
+        """Format the shape, such as ``4 processors, 16 GiB and 1 a100``."""
         parts = ["1 processor" if self.processors == 1 else f"{self.processors} processors"]
         if self.memory_bytes:
             parts.append(memory_text(self.memory_bytes))
@@ -110,19 +110,19 @@ class TaskShape(msgspec.Struct, frozen=True, order=True):
 
 
 def gpus_text(count: int, kind: str) -> str:
-    """So many GPUs, in words."""
+    """Format a number of GPUs."""
     if kind:
         return f"{count} {kind}"
     return "1 GPU" if count == 1 else f"{count} GPUs"
 
 
 def gpu_time_text(gpu_s: float) -> str:
-    """GPU time, in hours where it is long enough."""
+    """Format GPU time, in hours where it is long enough."""
     return f"{gpu_s:.0f} GPU seconds" if gpu_s < 360 else f"{gpu_s / 3600:,.1f} GPU hours"
 
 
 def processor_time_text(used_s: float, held_s: float) -> str:
-    """Processor time out of that which was held, in hours where that is long enough, and the share."""
+    """Format processor time used and held, in hours where it is long enough, with the share."""
     share = f" ({used_s / held_s:.0%})" if held_s > 0 else ""
     if held_s < 36_000:
         return f"{used_s:,.1f} of {held_s:,.1f} processor seconds{share}"
@@ -130,7 +130,7 @@ def processor_time_text(used_s: float, held_s: float) -> str:
 
 
 def memory_text(size_bytes: int) -> str:
-    """A size of memory in the largest binary unit that leaves it whole, or with one decimal."""
+    """Format a size of memory in the largest binary unit that leaves it whole, or with one decimal."""
     for power, unit in ((4, "TiB"), (3, "GiB"), (2, "MiB"), (1, "KiB")):
         scale = 1024**power
         if size_bytes >= scale:
@@ -139,7 +139,7 @@ def memory_text(size_bytes: int) -> str:
 
 
 def meets(constraint: str, features: Iterable[str]) -> bool:
-    """Whether a node with these features is one that the constraint allows."""
+    """Return True if a node with these features satisfies the constraint."""
     if not constraint:
         return True
     there = set(features)
@@ -149,10 +149,11 @@ def meets(constraint: str, features: Iterable[str]) -> bool:
 
 
 class NodeSize(NamedTuple):
-    """What a node has, or has free: GPUs by kind ('' where it does not say which), in the order of the kinds.
+    """The resources of a node, or its free ones: ``gpus`` by kind ('' where the node does not name it), in the order
+    of the kinds.
 
-    Where nobody counts who uses its memory (not ``counts_memory``), a task takes none of it away: it needs a node
-    that has so much, or one that does not say.
+    Where nobody tracks the use of its memory (not ``counts_memory``), a task takes none of it away: it needs a node
+    with at least that much memory, or with an unknown size.
     """
 
     processors: int
@@ -161,7 +162,7 @@ class NodeSize(NamedTuple):
     counts_memory: bool = True
 
     def places(self, shape: TaskShape) -> int:
-        """For how many tasks of the shape it has room, whatever its features. A task has GPUs of one kind."""
+        """Return the number of tasks of the shape that fit, whatever its features. A task has GPUs of one kind."""
         places = self.processors // shape.processors
         if shape.memory_bytes:
             places = min(places, self.memory_places(shape))
@@ -171,7 +172,7 @@ class NodeSize(NamedTuple):
         return places
 
     def memory_places(self, shape: TaskShape) -> int:
-        """For how many tasks of the shape, which need memory, there is enough of it."""
+        """Return the number of tasks that fit into the memory, for a shape that needs memory."""
         if self.counts_memory:
             return max(0, self.memory_bytes) // shape.memory_bytes
         return _MANY if self.memory_bytes == UNTOLD or self.memory_bytes >= shape.memory_bytes else 0
@@ -182,16 +183,16 @@ class NodeSize(NamedTuple):
         return max(0, self.memory_bytes + more_bytes)
 
     def fit(self, shape: TaskShape) -> tuple[int, int, int]:
-        """How badly tasks of the shape fit; the node with the least is theirs. Nodes whose GPUs they do not need come
-        last. Then come those on which they leave most processors that no task of theirs can use: another task could
-        have, and a node whose memory or GPUs run out first is for tasks that need less of these. Then those with more
-        places come later."""
+        """Return how badly tasks of the shape fit; the node with the least value is chosen. Nodes with GPUs that the
+        tasks do not need come last. Before them, nodes come later the more processors would be left that no task of
+        this shape can use: another task could use them, and a node whose memory or GPUs run out first suits tasks
+        that need less of these. Then nodes with more places come later."""
         places = self.places(shape)
         return (0 if shape.gpus else self.gpus_of()), self.processors - places * shape.processors, places
 
     def without(self, shape: TaskShape, tasks: int) -> NodeSize:
-        """What is left beside so many tasks of the shape, for which there is room. GPUs of the kind of which there
-        are fewest go first."""
+        """Return what is left beside this many tasks of the shape, which must fit. GPUs of the rarest kind are taken
+        first."""
         gpus = self.gpus
         if shape.gpus:
             left = dict(gpus)
@@ -206,14 +207,14 @@ class NodeSize(NamedTuple):
         return self._replace(processors=processors, memory_bytes=memory_bytes, gpus=gpus)
 
     def plus(self, share: NodeSize) -> NodeSize:
-        """With what somebody lets go of it."""
+        """Return the node with a share given back."""
         memory_bytes = self._with_memory(max(0, share.memory_bytes))
         more = dict(share.gpus)
         gpus = tuple([(kind, count + more.get(kind, 0)) for kind, count in self.gpus])
         return self._replace(processors=self.processors + share.processors, memory_bytes=memory_bytes, gpus=gpus)
 
     def minus(self, share: NodeSize) -> NodeSize:
-        """Without what somebody holds of it; never less than nothing."""
+        """Return the node without a share that somebody holds; never less than nothing."""
         memory_bytes = self._with_memory(-max(0, share.memory_bytes))
         less = dict(share.gpus)
         gpus = tuple([(kind, max(0, count - less.get(kind, 0))) for kind, count in self.gpus])
@@ -221,13 +222,13 @@ class NodeSize(NamedTuple):
         return self._replace(processors=processors, memory_bytes=memory_bytes, gpus=gpus)
 
     def gpus_of(self, kind: str = "") -> int:
-        """GPUs of the kind, or of all kinds."""
+        """Return the number of GPUs of the kind, or of all kinds."""
         return sum(count for each, count in self.gpus if not kind or each == kind)
 
 
 class NodeClass(msgspec.Struct, frozen=True, array_like=True):
-    """So many nodes of a site that are alike: what each has, what of it nobody holds, its features, and what our
-    components hold of each, by token, where the site tells that. What else is not free of them others hold."""
+    """Equal nodes of a site: their number, the resources of each, its free ones, its features, and what our
+    components hold of each, by token, where the site reports that. Others hold the rest."""
 
     count: int
     whole: NodeSize
@@ -237,7 +238,7 @@ class NodeClass(msgspec.Struct, frozen=True, array_like=True):
 
 
 class NamedNode(msgspec.Struct, frozen=True, array_like=True):
-    """A node by its name, with what it has when nobody holds any of it, and its features."""
+    """A node with its name, its resources when nobody holds any, and its features."""
 
     name: str
     whole: NodeSize
@@ -250,7 +251,7 @@ class _PoolKey(NamedTuple):
 
 
 class NodePool:
-    """Free nodes by class, from which tasks take what they hold. The same calls give the same answers.
+    """Free nodes by class, from which tasks take their resources. The same calls give the same answers.
 
     Tasks go where they fit best (``NodeSize.fit``); ties go to the smaller node.
     """
@@ -263,28 +264,28 @@ class NodePool:
 
     @classmethod
     def free(cls, classes: Iterable[NodeClass]) -> NodePool:
-        """What nobody holds of these nodes."""
+        """Return a pool of the free resources of these nodes."""
         return cls(_counted((each.free, each.features, each.count) for each in classes))
 
     @classmethod
     def whole(cls, classes: Iterable[NodeClass]) -> NodePool:
-        """These nodes as if nobody held anything."""
+        """Return a pool of these nodes as if nobody held anything."""
         return cls(_counted((each.whole, each.features, each.count) for each in classes))
 
     @classmethod
     def of(cls, nodes: Iterable[tuple[NodeSize, tuple[str, ...], int]]) -> NodePool:
-        """So many nodes with this free, and these features."""
+        """Return a pool of nodes, given as (free resources, features, count)."""
         return cls(_counted(nodes))
 
     def copy(self) -> NodePool:
-        """Another one with the same nodes."""
+        """Return a pool with the same nodes."""
         return NodePool(dict(self._counts))
 
     def __iter__(self) -> Iterator[tuple[NodeSize, tuple[str, ...], int]]:
         return ((key.free, key.features, count) for key, count in self._counts.items())
 
     def places(self, shape: TaskShape) -> int:
-        """For how many tasks of the shape there is room."""
+        """Return the number of tasks of the shape that fit."""
         places = self._places.get(shape)
         if places is None:
             places = sum(count * _places_on(key, shape) for key, count in self._counts.items())
@@ -292,7 +293,7 @@ class NodePool:
         return places
 
     def take(self, shape: TaskShape, tasks: int) -> int:
-        """Give room to so many tasks; how many found none."""
+        """Take the resources of this many tasks; return how many found no room."""
         if tasks:
             self._places.clear()
         while tasks > 0:
@@ -321,14 +322,14 @@ class NodePool:
 
 
 class PoolCount(NamedTuple):
-    """What nodes have together: GPUs by kind, and memory, None where no node tells."""
+    """The sum over nodes: GPUs by kind, and memory, None if no node reports it."""
 
     gpus: dict[str, int]
     memory_bytes: int | None
 
 
 def total_of(pool: NodePool | None) -> PoolCount:
-    """All nodes of a pool together."""
+    """Return the sum over all nodes of a pool."""
     gpus: dict[str, int] = {}
     memory_bytes = None
     for size, _, count in pool or ():
@@ -348,11 +349,11 @@ def _counted(nodes: Iterable[tuple[NodeSize, tuple[str, ...], int]]) -> dict[_Po
 
 
 def places_of(free: NodeSize, features: tuple[str, ...], shape: TaskShape) -> int:
-    """For how many tasks of the shape a node with these features has room."""
+    """Return the number of tasks of the shape that fit on a node with these features."""
     return _places_on(_PoolKey(free, features), shape)
 
 
-# Nodes are few by what they have free, and sites have the same ones.
+# Few nodes differ in their free resources, and sites have equal ones.
 @lru_cache(maxsize=PLACES_REMEMBERED)
 def _places_on(key: _PoolKey, shape: TaskShape) -> int:
     return key.free.places(shape) if meets(shape.constraint, key.features) else 0
@@ -366,8 +367,8 @@ def _fit_on(key: _PoolKey, shape: TaskShape) -> tuple[int, int, int]:
 def held_node_classes(
     nodes: Iterable[tuple[NodeSize, NodeSize, tuple[str, ...], tuple[tuple[str, NodeSize], ...]]],
 ) -> tuple[NodeClass, ...]:
-    """Nodes (what each has, what is free of it, its features, what our components hold of it) by class, in order.
-    Where these are more than ``HELD_CLASSES_MAX`` nobody is told who holds what."""
+    """Group nodes (resources, free resources, features, what our components hold) into classes, in order. With more
+    than ``HELD_CLASSES_MAX`` classes the holders are left out."""
     known = list(nodes)
     counts: dict[tuple[NodeSize, tuple[str, ...], NodeSize, tuple[tuple[str, NodeSize], ...]], int] = {}
     for whole, free, features, held in known:
@@ -384,10 +385,10 @@ def held_node_classes(
 
 
 def node_classes(nodes: Iterable[tuple[NodeSize, NodeSize, tuple[str, ...]]]) -> tuple[NodeClass, ...]:
-    """Nodes (what each has, what is free of it, its features) by class, in order; no more than ``NODE_CLASSES_MAX``.
+    """Group nodes (resources, free resources, features) into classes, in order; at most ``NODE_CLASSES_MAX``.
 
-    Where there are more, free memory is told in whole GiB; where that is not enough, nodes that are alike but for
-    what is free of them are told as what the least of them has free.
+    If there are more, free memory is rounded down to whole GiB. If that is not enough, nodes that differ only in
+    their free resources are reported with the least that any of them has free.
     """
     counts: dict[tuple[NodeSize, tuple[str, ...], NodeSize], int] = {}
     for whole, free, features in nodes:
@@ -402,8 +403,8 @@ def node_classes(nodes: Iterable[tuple[NodeSize, NodeSize, tuple[str, ...]]]) ->
 
 
 def few_alike(nodes: Iterable[NamedNode]) -> tuple[NamedNode, ...]:
-    """The nodes of kinds with no more than ``EXCLUDED_NODES_MAX`` nodes, in order; none where these are more than
-    ``NAMED_NODES_MAX``. Of any other kind a component is never kept off all nodes."""
+    """Return the nodes of kinds with no more than ``EXCLUDED_NODES_MAX`` nodes, in order; none if these are more than
+    ``NAMED_NODES_MAX``. A component never avoids all nodes of any other kind."""
     kinds: dict[tuple[NodeSize, tuple[str, ...]], list[NamedNode]] = {}
     for node in nodes:
         kinds.setdefault((node.whole, node.features), []).append(node)
@@ -445,8 +446,8 @@ def _least_of_alike(
 
 
 def releases_within(releases: Iterable[tuple[float, int]], others: int) -> list[tuple[float, int]]:
-    """What a site tells of ends, by time: no more ends than ``RELEASES_MAX``, the last ones as one, and no more
-    processors than others hold. What is too many is left out where it ends first: it may have ended already."""
+    """Return the ends that a site reports, by time: at most ``RELEASES_MAX``, with the last ones as one, and no more
+    processors than others hold. Excess processors are dropped from the earliest ends, which may be over already."""
     told = sorted((at, processors) for at, processors in releases if processors > 0)
     if len(told) > RELEASES_MAX:
         rest = told[RELEASES_MAX - 1 :]

@@ -1,7 +1,7 @@
-"""Outputs of a job: what it makes in its workspaces that is to be kept, and the files of the catalogue they become.
+"""Outputs of a job: the results in its workspaces that are kept, and their files in the catalogue.
 
-The values and the rules that each of them keeps. How they get into a site's file area is in
-``koala.files.area.workspace``; when, is decided in ``koala.core.collecting``.
+Values and their rules. How they get into a site's file area is in ``koala.files.area.workspace``;
+``koala.core.collecting`` decides when.
 """
 
 from __future__ import annotations
@@ -10,27 +10,28 @@ import posixpath
 
 import msgspec
 
-# One component has at most so many outputs; no grid allows one more bytes, and a directory has no more entries.
+# Limits on outputs: the number of one component, the bytes that any grid may allow for one, the entries of a
+# directory.
 OUTPUTS_MAX = 100
 COLLECTED_BYTES_MAX = 1_099_511_627_776
 COLLECTED_ENTRIES_MAX = 100_000
-# Where a grid says nothing else, an output has no more bytes than this, holes included, and is packed and read for no
-# longer than this.
+# The defaults of a grid: the largest size of an output, holes included, and (COLLECT_S_MAX) the longest time to pack
+# and read it.
 OUTPUT_BYTES_MAX = 107_374_182_400
-# An output may have this many bytes of holes more than it has data: holes are read and take no room.
+# An output may have this many bytes of holes more than it has data: holes take time to read and no space.
 OUTPUT_HOLES_BYTES_MAX = 1_073_741_824
 COLLECT_S_MAX = 3_600.0
 OUTPUT_PATH_CHARACTERS_MAX = 255
-# File systems have no longer names; a letter may be several bytes.
+# File systems allow no longer names; a letter may take several bytes.
 OUTPUT_STEP_BYTES_MAX = 255
-# Names that begin so are those of outputs: nobody registers a file under one.
+# The prefix of the names of outputs: nobody registers a file with it.
 OUTPUT_PREFIX = "jobs/"
-# The archive of a directory has the name of the directory, and this after it.
+# The archive of a directory is named after the directory, with this ending.
 ARCHIVE_ENDING = ".tar"
 
 
 class CollectLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """What one output, or one checkpoint, may be at most, and how long it may take to pack and to read it."""
+    """Limits on one output or checkpoint: its size, and the time to pack and read it."""
 
     bytes_max: int = OUTPUT_BYTES_MAX
     holes_bytes_max: int = OUTPUT_HOLES_BYTES_MAX
@@ -39,11 +40,11 @@ class CollectLimits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobOutput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a component is to make, by its path below the directory where its application starts: a file, or a
-    directory, which is kept as one archive.
+    """An output that a component is to make, by its path below the directory where its application starts: a file, or
+    a directory, which is kept as one archive.
 
-    ``size_bytes`` is how large it becomes in a simulation; a real one is as large as it is. ``to`` is where it is
-    brought besides: another site, or a URL. What several components list is to be made by one of them at least.
+    ``size_bytes`` is its size in a simulation; a real output is as large as it is. ``to`` is a further destination:
+    another site, or a URL. An output that several components list must be made by at least one of them.
     """
 
     path: str
@@ -52,13 +53,13 @@ class JobOutput(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def to_url(self) -> bool:
-        """Whether it is brought to a URL, and not to a site."""
+        """True if the further destination is a URL rather than a site."""
         return self.to is not None and "://" in self.to
 
 
 class MadeOutput(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """An output that was collected at its site: its size, its SHA-256, and whether it is the archive of a directory.
-    ``also_at`` are further sites that it was brought to."""
+    ``also_at`` are further sites that have it."""
 
     path: str
     size_bytes: int
@@ -68,13 +69,13 @@ class MadeOutput(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defau
 
     @property
     def file(self) -> str:
-        """Its path as a file: the archive of a directory has an ending that says so."""
+        """Its path as a file: the archive of a directory has an ending that marks it."""
         return f"{self.path}{ARCHIVE_ENDING}" if self.directory else self.path
 
 
 class OutputOfGraph(msgspec.Struct, frozen=True, kw_only=True):
-    """An input of a job of a graph that another job of it makes: the ``file`` as it is written there, the position of
-    the other, the element of it where it is an array, the component, and the path of what that makes."""
+    """An input of a job of a graph that another job of the graph makes: the ``file`` as the description writes it,
+    the position of the other job, its element if it is an array, its component, and the path of the output."""
 
     file: str
     job: int
@@ -84,7 +85,7 @@ class OutputOfGraph(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def output_problem(path: str) -> tuple[str, str] | None:
-    """What is wrong with the path of an output, and what to write; None for one that may be."""
+    """Return what is wrong with the path of an output, and what to write; None for a valid path."""
     if len(path) > OUTPUT_PATH_CHARACTERS_MAX:
         return (
             f"it has more than {OUTPUT_PATH_CHARACTERS_MAX} characters (OUTPUT_PATH_CHARACTERS_MAX)",
@@ -105,18 +106,18 @@ def output_problem(path: str) -> tuple[str, str] | None:
 
 
 def plain_output(path: str) -> str:
-    """The path of an output in its plain form: ``logs/`` is ``logs``."""
+    """Return the path of an output in its plain form: ``logs/`` is ``logs``."""
     return posixpath.normpath(path)
 
 
 def output_name(job: int, part: int, path: str) -> str:
-    """What the catalogue calls an output: ``jobs/17/result.h5`` is what the first component of job 17 made, and
-    ``jobs/17.2/result.h5`` what its component 2 made under the same path."""
+    """Return the name of an output in the catalogue: ``jobs/17/result.h5`` for the first component of job 17, and
+    ``jobs/17.2/result.h5`` for its component 2 with the same path."""
     return f"{OUTPUT_PREFIX}{job}/{path}" if part == 0 else f"{OUTPUT_PREFIX}{job}.{part}/{path}"
 
 
 def job_of_output(name: str) -> int | None:
-    """The job that made a file of the catalogue, by its name; None for a file that no job made."""
+    """Return the job that made a file of the catalogue, by the file's name; None for a file that no job made."""
     if not name.startswith(OUTPUT_PREFIX):
         return None
     number = name.removeprefix(OUTPUT_PREFIX).partition("/")[0].partition(".")[0]

@@ -1,7 +1,6 @@
-"""What a user asks for and what a policy answers: requests, components, placements, refusals.
+"""What a user asks for and what a policy answers: requests, components, placements.
 
-Everything here is a frozen value, valid once built, with no behaviour that needs a world. Text becomes
-these values in ``koala.descriptions`` and nowhere else.
+Everything here is a frozen value, valid once built. Only ``koala.descriptions`` turns text into these values.
 """
 
 from __future__ import annotations
@@ -31,27 +30,27 @@ JobId: TypeAlias = int
 SiteName: TypeAlias = str
 FileName: TypeAlias = str
 
-# The largest number that the databases keep.
+# The largest integer of the databases.
 JOB_ID_MAX = 2**63 - 1
-# The name of a job that was given none.
+# The default name of a job.
 JOB_NAME = "job"
-# Limits on one request. A description that goes beyond them is refused with the limit's name in the message.
+# Limits on one request. A description that exceeds one is refused, with the limit's name in the message.
 COMPONENTS_MAX = 1_000
 PROCESSORS_MAX = 10_000_000
-# A program tells its parent no more than a byte.
+# A program returns no more than a byte to its parent.
 EXIT_CODE_MAX = 255
 SPLITS_MAX = 1_000
 INPUT_FILES_MAX = 1_000
 TEXT_CHARACTERS_MAX = 65_536
-# The most that is read as a bandwidth, a petabit per second: a larger number is a mistake in the unit.
+# The largest bandwidth that is accepted, a petabit per second: a larger number is a mistake in the unit.
 BANDWIDTH_MBIT_S_MAX = 1_000_000_000
 CUBE_DIMENSIONS_MAX = 8
-# The scheduler clusters the tasks of a job by itself, and may not be long about it.
+# The scheduler clusters the tasks of a job itself, and must not take long for it.
 JOB_TASKS_MAX = 1_000
 JOB_EDGES_MAX = 100_000
-# The latest time that is read, the end of the year 9999 in seconds since 1970: more is a mistake in the unit.
+# The latest time that is accepted, the end of the year 9999 in seconds since 1970: more is a mistake in the unit.
 TIME_S_MAX = 253_402_300_799.0
-# The longest that a job's workspaces are kept after its end.
+# The longest time for which a job's workspaces are kept after its end.
 KEEP_FOR_S_MAX = 365 * 86_400.0
 
 
@@ -70,7 +69,7 @@ class InputMode(enum.StrEnum):
 
 
 class JobType(enum.StrEnum):
-    """Which runner starts the application: a plain program, one MPI world over all components, torchrun."""
+    """The runner that starts the application: a plain program, one MPI world over all components, torchrun."""
 
     PLAIN = "plain"
     MPI = "mpi"
@@ -78,8 +77,8 @@ class JobType(enum.StrEnum):
 
 
 class Pattern(enum.StrEnum):
-    """Who talks to whom in a job: every processor with all others, with its neighbours in a ring or in a torus (a
-    k-ary n-cube), every worker with the first processor, or nobody."""
+    """The communication pattern of a job: every processor with all others, with its neighbours in a ring or in a
+    torus (a k-ary n-cube), every worker with the first processor, or none."""
 
     ALL_TO_ALL = "all-to-all"
     RING = "ring"
@@ -89,17 +88,17 @@ class Pattern(enum.StrEnum):
 
     @property
     def number(self) -> int:
-        """What the functions of ``koala.model.network`` call it."""
+        """Its number in the functions of ``koala.model.network``."""
         return _PATTERN_NUMBERS[self]
 
 
 _PATTERN_NUMBERS = {pattern: number for number, pattern in enumerate(Pattern)}
-# A graph has so many jobs at most.
+# A graph has at most this many jobs.
 GRAPH_JOBS_MAX = 1_000
 
 
 class InvalidRequestError(ValueError):
-    """A request that contradicts itself; ``field`` names the part and the message says what to write."""
+    """A request that contradicts itself. ``field`` names the part; the message says what to write."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(f"{field}: {message}")
@@ -108,9 +107,9 @@ class InvalidRequestError(ValueError):
 
 
 class InputFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A logical file that a component reads; the replica catalogue says where copies of it are.
+    """A logical file that a component reads; the replica catalogue lists the sites with copies.
 
-    ``path`` is where the copy appears, relative to the component's directory; by default the logical name.
+    ``path`` is where the copy appears, relative to the component's directory; the default is the logical name.
     """
 
     name: FileName
@@ -121,10 +120,11 @@ class InputFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Application(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a component runs: an executable with arguments, or the text of a script; never both.
 
-    ``processors_per_task`` of a component's processors belong to one task: one rank of an MPI job, one worker of
+    One task has ``processors_per_task`` of a component's processors: one rank of an MPI job, or one worker of
     torchrun, whose threads share them. ``image`` is the container image that it runs in, by a name that its site
-    understands. ``partition`` is what it asks of a batch system, by a name that the grid file translates for each
-    site; where it does not, the component goes where all go. ``requires`` are programs without which it cannot run.
+    understands. ``partition`` is a partition of a batch system, by a name that the grid file translates for each
+    site; without a translation the component goes to the site's usual one. ``requires`` are programs without which it
+    cannot run.
 
     In the names of its streams ``%j`` stands for the number of the job, and so on, as in batch scripts, and ``%%``
     for a percent sign.
@@ -159,17 +159,17 @@ class Application(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     @property
     def name(self) -> str:
-        """A short name for tables and for looking up an execution-time model: the executable's last part."""
+        """A short name for tables and for the lookup of an execution-time model: the executable's last part."""
         if self.executable is None:
             return "script"
         return self.executable.rsplit("/", 1)[-1]
 
 
 class Component(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A part of a job that runs on one site. With ``site`` the user has chosen it; without, the policy does.
+    """A part of a job that runs on one site. The user may choose the ``site``; otherwise the policy does.
 
-    It is equal tasks, each of ``application.processors_per_task`` processors; ``needs`` is what each needs beside
-    them, None where that is nothing. ``outputs`` are what it makes that is kept when the job is done.
+    It consists of equal tasks, each with ``application.processors_per_task`` processors; ``needs`` is what each task
+    needs beside them, None for nothing. ``outputs`` are the results that are kept when the job is done.
     """
 
     processors: int
@@ -202,8 +202,8 @@ class Component(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             self._check_outputs()
 
     def reading(self, names: Mapping[FileName, FileName | None]) -> Component:
-        """The component with other names for some of its input files, which appear where they did; None leaves one
-        out."""
+        """Return the component with other names for some of its input files, which keep their paths; None removes a
+        file."""
         if not any(file.name in names for file in self.input_files):
             return self
         files = []
@@ -237,7 +237,7 @@ class Component(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def shape(self) -> TaskShape | None:
-        """The shape of its tasks; None for plain ones, of one processor and nothing else."""
+        """The shape of its tasks; None for plain tasks of one processor and nothing else."""
         if self.needs is None and self.application.processors_per_task == 1:
             return None
         return TaskShape.of(self.application.processors_per_task, self.needs)
@@ -246,8 +246,8 @@ class Component(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Flexibility(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How a flexible request's total may be divided.
 
-    Either bounds (``component_min`` processors in each part, at most ``components_max`` parts, by default as
-    many as there are sites) or ``splits``: the allowed divisions, the best-liked first.
+    Either bounds (at least ``component_min`` processors in each part, at most ``components_max`` parts, by default
+    the number of sites) or ``splits``: the allowed divisions, in order of preference.
     """
 
     component_min: int = 1
@@ -258,9 +258,10 @@ class Flexibility(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 class Communication(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How the processors of a job talk to each other, which loads the links between its sites.
 
-    ``bisection_mbit_s`` is the bandwidth over the middle of the job, cut into halves; ``per_processor_mbit_s`` that
-    of each processor. Exactly one of the two is given (none is needed where nobody talks). ``share`` is the part of
-    the execution time that is communication on one site; only that part takes longer where a link is too narrow.
+    ``bisection_mbit_s`` is the bandwidth over the middle of the job, cut into halves; ``per_processor_mbit_s`` is the
+    bandwidth of each processor. Exactly one of the two is given, or none where no processors communicate. ``share``
+    is the fraction of the execution time that is communication on one site; only that part takes longer where a link
+    is too narrow.
     """
 
     pattern: Pattern = Pattern.ALL_TO_ALL
@@ -299,27 +300,27 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     - flexible: one component, whose processors are the total, and ``flexible`` says how it may be divided.
       The parts that the scheduler makes all run that component's application.
 
-    ``retry_on`` are the exit codes of its application after which the job is started again, all where there are none;
-    ``never_on`` those after which it is not. Such an end is the application's own word, and blames no site.
+    ``retry_on`` are the exit codes of its application after which the job is started again, all codes if empty;
+    ``never_on`` are the codes after which it is not. Such an end is the application's own, and blames no site.
 
-    ``home`` is the site where the job arrived, which some policies try first; ``communication`` what it asks of the
-    links between its sites, nothing where there is none.
+    ``home`` is the site where the job arrived, which some policies try first; ``communication`` is its demand on the
+    links between its sites, None for no demand.
 
-    ``tasks`` are what a flexible job consists of where its processors are not all alike: as many as it has
-    processors, one for each. ``task_clusters`` are those that belong together, by index, every task in one of them;
-    where there are none the scheduler finds them.
+    ``tasks`` are the tasks of a flexible job whose processors are not all alike: one task for each processor.
+    ``task_clusters`` are tasks that belong together, by index, with every task in one cluster; if empty, the
+    scheduler finds them.
 
     ``files`` travel with the job, from the daemon's machine to the work directory of each component. ``keep_for_s``
-    is how long its workspaces are kept after its end, ``keep_outputs_for_s`` its outputs; None: as the grid says.
+    is how long its workspaces are kept after its end, ``keep_outputs_for_s`` its outputs; None is the grid's value.
 
     ``after`` are the jobs that it waits for before it is tried. It is not tried before ``begin_at`` either, in
-    seconds since the driver's epoch, nor before ``begin_in_s`` have passed since its submission; with ``hold`` not
-    before somebody lets it go.
+    seconds since the driver's epoch, nor before ``begin_in_s`` have passed since its submission; with ``hold`` it
+    is not tried before somebody ends the hold.
 
-    ``checkpoint`` is how its components save what they have done, and get it again in the job's next run.
+    ``checkpoint`` is how its components save their state, and get it back in the job's next run.
 
-    With ``array`` it stands for many jobs that ask for the same, one for each index; all of the above counts for the
-    array as a whole.
+    With ``array`` it stands for many equal jobs, one for each index; all of the above applies to the array as a
+    whole.
     """
 
     components: tuple[Component, ...]
@@ -370,10 +371,10 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             for code in codes:
                 if not 1 <= code <= EXIT_CODE_MAX:
                     raise InvalidRequestError(
-                        field, f"{code} is no exit code of a failure; write 1 to {EXIT_CODE_MAX}"
+                        field, f"{code} is not the exit code of a failure; write 1 to {EXIT_CODE_MAX}"
                     )
                 if codes.count(code) > 1 or (field == "never_on" and code in self.retry_on):
-                    raise InvalidRequestError(field, f"the exit code {code} is there twice; keep one of the two")
+                    raise InvalidRequestError(field, f"the exit code {code} is listed twice; keep one of the two")
         self._check_order()
         if self.checkpoint is not None and (problem := self.checkpoint.problem(self.walltime_s)) is not None:
             raise InvalidRequestError(*problem)
@@ -385,11 +386,11 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             raise InvalidRequestError("clusters", "there are clusters and no tasks; name the tasks or leave both out")
 
     def _check_order(self) -> None:
-        """Whom and what it waits for."""
+        """Check the jobs and times that it waits for."""
         if len(self.after) > DEPENDENCIES_MAX:
             raise InvalidRequestError("after", f"more than {DEPENDENCIES_MAX} jobs (DEPENDENCIES_MAX)")
         if len(set(self.after)) != len(self.after):
-            raise InvalidRequestError("after", "the same job is named twice for the same; name it once")
+            raise InvalidRequestError("after", "the same job is named twice with one condition; name it once")
         for each in self.after:
             if each.job < 0:
                 raise InvalidRequestError("after", f"{each.job} is not the number of a job")
@@ -442,7 +443,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         self._check_whole_tasks(flexible)
 
     def _check_whole_tasks(self, flexible: Flexibility) -> None:
-        """The scheduler divides a total by whole tasks; a division that the user lists must not cut one in two."""
+        """Check that no division that the user lists cuts a task in two; the scheduler's own divisions do not."""
         per_task = self.components[0].application.processors_per_task
         if per_task == 1:
             return
@@ -455,12 +456,12 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def processors(self) -> int:
-        """The job's size: all components together."""
+        """The job's size: the processors of all components."""
         return sum(component.processors for component in self.components)
 
     @property
     def in_words(self) -> str:
-        """What it asks for: ``8 processors``, or ``2 tasks of 4 processors, 16 GiB and 1 a100``."""
+        """The request in words: ``8 processors``, or ``2 tasks of 4 processors, 16 GiB and 1 a100``."""
         if not self.is_shaped:
             return _counted(self.processors, "processor")
         counts: dict[TaskShape | None, int] = {}
@@ -474,7 +475,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
 
     def part_in_words(self, part: int, processors: int) -> str:
-        """So many processors of a part of it: ``8``, or ``2 tasks with 2 a100`` where its tasks have a shape."""
+        """Format the processors of one part: ``8``, or ``2 tasks with 2 a100`` where its tasks have a shape."""
         shape = self.shape_of(part)
         if shape is None:
             return str(processors)
@@ -484,34 +485,34 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def is_shaped(self) -> bool:
-        """Whether some task of it is more than one processor."""
+        """True if any of its tasks is more than one processor."""
         return any(component.shape is not None for component in self.components)
 
     def shape_of(self, part: int) -> TaskShape | None:
-        """The shape of the tasks of a component of the job, or of a part that was made of it; None for plain ones,
-        and for a part that it does not have."""
+        """Return the shape of the tasks of a component, or of a part that was made of it; None for plain tasks, and
+        for a part that the job does not have."""
         part = 0 if self.flexible is not None else part
         return self.components[part].shape if part < len(self.components) else None
 
     def checkpoint_part(self, part: int) -> int:
-        """The component whose checkpoint this one goes on from: the first where they share one, as the parts of a
-        flexible job always do."""
+        """Return the component whose checkpoint this one continues from: the first where they share one, as the parts
+        of a flexible job always do."""
         shares = self.flexible is not None or (self.checkpoint is not None and self.checkpoint.shared)
         return 0 if shares else part
 
     def outputs_of(self, part: int) -> tuple[JobOutput, ...]:
-        """What a component of the job, or a part that was made of it, is to make."""
+        """Return the outputs that a component, or a part that was made of it, is to make."""
         part = 0 if self.flexible is not None else part
         return self.components[part].outputs if part < len(self.components) else ()
 
     @property
     def has_outputs(self) -> bool:
-        """Whether any of it makes something that is kept."""
+        """True if any component has outputs that are kept."""
         return any(component.outputs for component in self.components)
 
     @property
     def has_image(self) -> bool:
-        """Whether any of it runs in a container image."""
+        """True if any component runs in a container image."""
         return any(component.application.image is not None for component in self.components)
 
     @property
@@ -521,7 +522,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def is_total(self) -> bool:
-        """Whether the scheduler is to divide it as it likes: it is flexible, and lists no splits."""
+        """True if the scheduler divides it freely: it is flexible, and lists no splits."""
         return self.flexible is not None and not self.flexible.splits
 
     @property
@@ -537,8 +538,8 @@ def _counted(count: int, noun: str) -> str:
 
 
 class GraphJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One job of a graph. ``within`` is what it waits for in the graph, and ``reads`` what it reads of what others
-    there make: the ``job`` of each is the position of another that comes before it, until a driver has put that one's
+    """One job of a graph. ``within`` are its dependencies in the graph, and ``reads`` are its inputs that other jobs
+    of the graph make. Both name the other ``job``, which comes earlier, by its position until a driver has put its
     number there."""
 
     name: str
@@ -547,7 +548,7 @@ class GraphJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reads: tuple[OutputOfGraph, ...] = ()
 
     def numbered(self, numbers: dict[int, int], requests: dict[int, Request]) -> Request:
-        """The request with the numbers that those before it have got, by position."""
+        """Return the request with the numbers of the earlier jobs, given by position."""
         if not self.within:
             return self.request
         after = [_numbered(each, numbers[each.job], requests[each.job]) for each in self.within]
@@ -562,7 +563,7 @@ class GraphJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
 
     def alone(self) -> Request:
-        """The request without what others of the graph make, which is not there yet."""
+        """Return the request without the inputs that other jobs of the graph make, because these do not exist yet."""
         gone = dict.fromkeys(each.file for each in self.reads)
         return msgspec.structs.replace(
             self.request, components=tuple(component.reading(gone) for component in self.request.components)
@@ -570,8 +571,8 @@ class GraphJob(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def numbered_from(first: int, graph: Sequence[GraphJob]) -> Iterator[Request]:
-    """The requests of a graph whose first job has this number, in order: an array has the numbers of its elements as
-    well. ``InvalidRequestError`` where one of them would be no valid request."""
+    """Yield the requests of a graph whose first job has this number, in order; the elements of an array take up
+    numbers as well. Raises ``InvalidRequestError`` where one of them would be no valid request."""
     numbers: dict[int, int] = {}
     requests: dict[int, Request] = {}
     number = first
@@ -590,7 +591,7 @@ def _numbered(dependency: Dependency, number: int, request: Request) -> Dependen
 
 
 class FileSource(msgspec.Struct, frozen=True, kw_only=True):
-    """Which replica of an input file a placed component reads, and the estimated time to bring it."""
+    """The replica that a placed component reads an input file from, and the estimated time of the transfer."""
 
     name: FileName
     site: SiteName
@@ -598,9 +599,9 @@ class FileSource(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PlacedComponent(msgspec.Struct, frozen=True, kw_only=True):
-    """One component with the site it goes to; ``index`` is its place in the request (or among the parts made).
+    """One component with its site; ``index`` is its place in the request, or among the parts made.
 
-    ``tasks`` are those of a job of tasks that it holds, by name, in the order of their ranks.
+    ``tasks`` are the names of its tasks in a job of tasks, in the order of their ranks.
     """
 
     index: int
@@ -618,5 +619,5 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def sites(self) -> tuple[SiteName, ...]:
-        """The sites used, each once, in the order of the components."""
+        """The sites of the placement, each once, in the order of the components."""
         return tuple(dict.fromkeys(component.site for component in self.components))

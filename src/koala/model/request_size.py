@@ -1,7 +1,7 @@
-"""How large one request may be: its lists, its numbers, and all its texts together; and its least memory.
+"""Limits on one request: its lists, its numbers, the sum of its texts, and its least memory.
 
-These limits hold for what is submitted. They are not part of what makes a ``Request`` valid, so that a job which was
-put on record before there was such a limit is still read.
+These limits hold for submissions. They are not part of what makes a ``Request`` valid, so that a job that was put on
+record before a limit existed can still be read.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from koala.model.nodes import TASK_MEMORY_BYTES_MIN, memory_text
 from koala.model.request import PROCESSORS_MAX, Application, InputFile, InvalidRequestError, Request
 
-# Restarts after failures of the application that a job may ask for.
+# The most restarts after failures of the application that a job may ask for.
 RESTARTS_MAX = 1_000
-# Tries to place a job, and to claim its processors, that it may ask for.
+# The most tries to place a job, and to claim its processors, that it may ask for.
 TRIES_MAX = 1_000_000
 ARGUMENTS_MAX = 10_000
 VARIABLES_MAX = 1_000
@@ -28,17 +28,17 @@ JOB_SHAPES_MAX = 16
 REQUIRED_PROGRAMS_MAX = 16
 # Arguments and variables of all components together.
 JOB_ENTRIES_MAX = 100_000
-# The parts of all splits of a flexible job together: each is looked at in every try to place it.
+# The parts of all splits of a flexible job together: every try to place it examines each of them.
 SPLIT_PARTS_MAX = 10_000
-# All of a job: every different text once, as it is kept once, and what it costs to name an entry or a component.
+# The whole job: every different text once, because it is stored once, plus the cost of each entry and each component.
 REQUEST_CHARACTERS_MAX = 2_097_152
 ENTRY_CHARACTERS = 8
 COMPONENT_CHARACTERS = 64
 
 
 class RequestSizeError(InvalidRequestError):
-    """A request that is too large, or too small, in some respect; the message names the limit, and ``advice`` says
-    what to write."""
+    """A request that is too large, or too small, in some respect. The message names the limit; ``advice`` says what
+    to write."""
 
     def __init__(self, field: str, message: str, advice: str) -> None:
         super().__init__(field, message)
@@ -46,7 +46,7 @@ class RequestSizeError(InvalidRequestError):
 
 
 def check_size(request: Request, *, characters_max: int = REQUEST_CHARACTERS_MAX) -> None:
-    """Raises RequestSizeError for a request that is too large, or asks for too little."""
+    """Check the limits. Raises RequestSizeError for a request that is too large, or asks for too little."""
     _at_most("restarts_max", request.restarts_max, RESTARTS_MAX, "restarts", "RESTARTS_MAX")
     for field in ("placement_tries_max", "claiming_tries_max"):
         _at_most(field, getattr(request, field), TRIES_MAX, "tries", "TRIES_MAX")
@@ -82,7 +82,8 @@ def check_size(request: Request, *, characters_max: int = REQUEST_CHARACTERS_MAX
 
 
 def request_characters(request: Request) -> int:
-    """How large a request is: every different text once, and a cost for every component and entry of a list."""
+    """Return the size of a request: every different text once, plus a cost for every component and entry of a
+    list."""
     entries = sum(len(each.arguments) + 2 * len(each.environment) for each in different_applications(request))
     for files in {id(component.input_files): component.input_files for component in request.components}.values():
         entries += 2 * len(files)
@@ -98,19 +99,19 @@ def request_characters(request: Request) -> int:
 
 
 def different_applications(request: Request) -> dict[Application, None]:
-    """The applications of the components, equal ones once, in order."""
-    # Most are one and the same object, which is told by its identity much sooner than by its content.
+    """Return the applications of the components, without duplicates, in order."""
+    # Most components share one object, and comparing identities is much faster than comparing contents.
     objects = {id(component.application): component.application for component in request.components}
     return dict.fromkeys(objects.values())
 
 
 def different_files(request: Request) -> dict[InputFile, None]:
-    """The input files of the components, equal ones once, in order."""
+    """Return the input files of the components, without duplicates, in order."""
     return dict.fromkeys(file for component in request.components for file in component.input_files)
 
 
 def texts_of(request: Request) -> Iterator[str]:
-    """The texts of a request; those of equal components come once."""
+    """Yield the texts of a request; those of equal components come once."""
     yield request.name
     for application in different_applications(request):
         yield from application.arguments

@@ -1,7 +1,6 @@
 """The task interaction graph of an application: what each task computes, and what pairs of tasks exchange.
 
-A frozen value, valid once built. Reading one from a user's text is not done here, and neither is anything about
-machines.
+A frozen value, valid once built. Reading a graph from text is not done here, nor anything about machines.
 """
 
 from __future__ import annotations
@@ -16,22 +15,22 @@ Edge: TypeAlias = tuple[int, int, float]
 
 TASKS_MAX = 100_000
 EDGES_MAX = 1_000_000
-# How large and how small the numbers of task graphs and grids may be (requirements, communication, power): such that
-# no sum or product of them overflows.
+# The range of numbers in task graphs and grids (requirements, communication, power): no sum or product of them
+# overflows.
 QUANTITY_MIN = 1e-9
 QUANTITY_MAX = 1e15
 
 
 def quantity_advice(number: float) -> str | None:
-    """What to write instead of a number that is no such quantity; None where it is one."""
+    """Return what to write instead of an invalid quantity; None for a valid one."""
     if QUANTITY_MIN <= number <= QUANTITY_MAX:
         return None
-    # Whoever writes 0 need not know where the range begins.
+    # A user who writes 0 need not know where the range begins.
     return "write a number above 0" if not number > 0 else f"write a number from {QUANTITY_MIN:g} to {QUANTITY_MAX:g}"
 
 
 class InvalidTaskGraphError(ValueError):
-    """A task graph that contradicts itself; ``part`` names the task or edge, the message says what to write."""
+    """A task graph that contradicts itself. ``part`` names the task or edge; the message says what to write."""
 
     def __init__(self, part: str, message: str) -> None:
         super().__init__(f"{part}: {message}")
@@ -39,16 +38,17 @@ class InvalidTaskGraphError(ValueError):
         self.message = message
 
     def for_user(self) -> str:
-        """The part, what is wrong with it and what to do."""
+        """Return the part, what is wrong with it and what to do."""
         return str(self)
 
 
 class TaskGraph(msgspec.Struct, frozen=True, kw_only=True):
     """Tasks by index, with undirected edges between them. Valid once built.
 
-    ``rcr`` is by task its relative computational requirement, and ``mcr`` the application's minimal computational
-    requirement: a task needs ``mcr * rcr`` of a machine's power. An edge ``(i, j, rqoc)`` with i < j joins two tasks
-    that communicate, ``rqoc`` being the relative quality of communication that they need; a pair has at most one.
+    ``rcr`` holds the relative computational requirement of each task, and ``mcr`` the application's minimal
+    computational requirement: a task needs ``mcr * rcr`` of a machine's power. An edge ``(i, j, rqoc)`` with i < j
+    joins two tasks that communicate; ``rqoc`` is the relative quality of communication that they need. A pair has at
+    most one edge.
     """
 
     names: tuple[str, ...]
@@ -61,15 +61,16 @@ class TaskGraph(msgspec.Struct, frozen=True, kw_only=True):
         _check_edges(self.names, self.edges)
         advice = quantity_advice(self.mcr)
         if advice is not None:
-            raise InvalidTaskGraphError("mcr", f"{self.mcr} is no power; {advice}")
+            raise InvalidTaskGraphError("mcr", f"{self.mcr} is not a power; {advice}")
 
     @classmethod
     def of(cls, rcr: Mapping[str, float], edges: Iterable[tuple[str, str, float]], mcr: float) -> TaskGraph:
-        """The graph of tasks and edges by name; tasks keep their order, and an edge may name its ends in either."""
+        """Build the graph from tasks and edges by name; tasks keep their order, and edges may name their ends in
+        either order."""
         return cls(names=tuple(rcr), rcr=tuple(rcr.values()), edges=_by_index(tuple(rcr), edges), mcr=mcr)
 
     def grown(self, rcr: Mapping[str, float], edges: Iterable[tuple[str, str, float]]) -> TaskGraph:
-        """The graph with more tasks behind those it has, and with edges that join them, old and new, by name."""
+        """Return the graph with more tasks behind its own, and with more edges between old and new tasks, by name."""
         for name in self.names:
             if name in rcr:
                 raise InvalidTaskGraphError(
@@ -81,8 +82,8 @@ class TaskGraph(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SpawnedTasks(msgspec.Struct, frozen=True, kw_only=True):
-    """Tasks that come to an application while it runs, by name with their rcr, and what they exchange with each other
-    and with those that are there. Valid once built; that their partners are there is known with the graph alone."""
+    """Tasks that join a running application, by name with their rcr, and their edges with each other and with its
+    present tasks. Valid once built; only the graph shows whether their partners exist."""
 
     names: tuple[str, ...]
     rcr: tuple[float, ...]
@@ -98,23 +99,23 @@ class SpawnedTasks(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, rcr: Mapping[str, float], edges: Iterable[tuple[str, str, float]] = ()) -> SpawnedTasks:
-        """The tasks and edges by name."""
+        """Build the value from tasks and edges by name."""
         return cls(names=tuple(rcr), rcr=tuple(rcr.values()), edges=tuple(edges))
 
     def fit_beside(self, there: Collection[str]) -> bool:
-        """Whether none of them is among these tasks, and all whom they exchange with are, or are new."""
+        """Return True if none of the tasks exists already, and all their partners exist or are new."""
         known = {*there, *self.names}
         return not any(name in there for name in self.names) and all(
             name in known for one, other, _ in self.edges for name in (one, other)
         )
 
     def join(self, graph: TaskGraph) -> TaskGraph:
-        """The graph with these tasks behind those it has."""
+        """Return the graph with these tasks behind its own."""
         return graph.grown(dict(zip(self.names, self.rcr, strict=True)), self.edges)
 
 
 def _by_index(names: tuple[str, ...], edges: Iterable[tuple[str, str, float]]) -> tuple[Edge, ...]:
-    """Edges by name, which may name their ends in either order."""
+    """Turn edges by name, with their ends in either order, into edges by index."""
     index = {name: task for task, name in enumerate(names)}
     found: list[Edge] = []
     for one, other, rqoc in edges:
@@ -162,7 +163,7 @@ def _check_edges(names: tuple[str, ...], edges: tuple[Edge, ...]) -> None:
 
 
 def _wrong_edge(names: tuple[str, ...], edge: Edge) -> InvalidTaskGraphError:
-    """What is wrong with an edge; nothing else than that it is there twice is left at the end."""
+    """Return the error for a wrong edge; the last case is an edge that is there twice."""
     low, high, rqoc = edge
     if not 0 <= low < len(names) or not 0 <= high < len(names):
         return InvalidTaskGraphError(f"edge {low} - {high}", f"tasks are numbered from 0 to {len(names) - 1}")
@@ -174,4 +175,4 @@ def _wrong_edge(names: tuple[str, ...], edge: Edge) -> InvalidTaskGraphError:
     advice = quantity_advice(rqoc)
     if advice is not None:
         return InvalidTaskGraphError(part, f"its rqoc is {rqoc}; {advice}")
-    return InvalidTaskGraphError(part, "is there twice; write it once, with the sum of what both carry")
+    return InvalidTaskGraphError(part, "is listed twice; write it once, with the sum of both")

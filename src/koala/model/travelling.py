@@ -1,7 +1,7 @@
-"""Files that travel with a job: a program and what lies beside it, sent by the user and put where the job runs.
+"""Files that travel with a job: a program and the files beside it, sent by the user and put where the job runs.
 
-The values and the rules that every list of them keeps. How their bytes are kept is in ``koala.files.contents``, how
-they become one archive in ``koala.files.bundle``.
+Values and the rules of their lists. ``koala.files.contents`` keeps their bytes, ``koala.files.bundle`` makes one
+archive of them.
 """
 
 from __future__ import annotations
@@ -12,26 +12,26 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-# One job's files: entries, directories included, and bytes, of one and of all together.
+# Limits on one job's files: entries, directories included, and bytes, for one file and for all together.
 TRAVELLING_FILES_MAX = 1_000
 TRAVELLING_BYTES_MAX = 1_073_741_824
 TRAVELLING_PATH_CHARACTERS_MAX = 255
-# No file system takes a longer name of one file or directory.
+# No file system allows a longer name of a file or directory.
 NAME_BYTES_MAX = 255
-# One piece of a file on its way to the daemon.
+# The size of one piece of a file on its way to the daemon.
 PIECE_BYTES_MAX = 1_048_576
-# A list of files as text, as a submission brings it.
+# A list of files as text, as part of a submission.
 MANIFEST_CHARACTERS_MAX = 1_048_576
-# Never the bits that change who a program runs as.
+# The permission bits, without the bits that change which user runs a program.
 MODE_BITS = 0o777
-# The archive beside the files that it holds, for the moment until it is unpacked.
+# The archive beside its files, until it is unpacked.
 ARCHIVE_NAME = ".koala-files"
 
 _CHECKSUM = re.compile(r"[0-9a-f]{64}")
 
 
 class TravellingError(ValueError):
-    """A list of files that cannot travel; ``path`` is the one, empty where it is the list."""
+    """A list of files that cannot travel; ``path`` is the wrong file, empty for the list as a whole."""
 
     def __init__(self, path: str, message: str) -> None:
         self.path = path
@@ -39,15 +39,15 @@ class TravellingError(ValueError):
         super().__init__(self.for_user())
 
     def for_user(self) -> str:
-        """The file, what is wrong with it and what to do."""
+        """Return the file, what is wrong with it and what to do."""
         return f"file {self.path!r}: {self.message}" if self.path else f"files: {self.message}"
 
 
 class TravellingFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One file, directory or link of a job, by its path below the component's work directory.
 
-    A file has a SHA-256 and a size, a directory neither, a link what it leads to. Without any of these a description
-    has named it, and nobody has sent it yet. ``mode`` are its permission bits.
+    A file has a SHA-256 and a size, a directory neither, a link has a target. An entry without any of these was named
+    by a description and has not been sent yet. ``mode`` holds the permission bits.
     """
 
     path: str
@@ -59,17 +59,17 @@ class TravellingFile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
     @property
     def is_content(self) -> bool:
-        """Whether it has bytes that are sent."""
+        """True if it has bytes that are sent."""
         return bool(self.checksum)
 
     @property
     def is_sent(self) -> bool:
-        """Whether it is more than a name."""
+        """True if it is more than a name."""
         return self.is_content or self.directory or bool(self.link)
 
 
 def named_path(path: str) -> str:
-    """The path that a description names, in its plain form. Raises ``TravellingError`` for one that leads away."""
+    """Return a path of a description in its plain form. Raises ``TravellingError`` for a path that leads out."""
     if path.startswith("/"):
         raise TravellingError(
             path, "is absolute; write a path below the directory of the description, or send it with --with"
@@ -83,7 +83,7 @@ def named_path(path: str) -> str:
 
 
 def check_travelling(files: Sequence[TravellingFile]) -> None:
-    """Raises ``TravellingError`` for a list of sent files that cannot be put into a directory as it stands."""
+    """Check a list of sent files. Raises ``TravellingError`` if it cannot be put into a directory as it stands."""
     if len(files) > TRAVELLING_FILES_MAX:
         raise TravellingError(
             "",
@@ -94,13 +94,13 @@ def check_travelling(files: Sequence[TravellingFile]) -> None:
     for file in files:
         _check_one(file)
         if file.path in by_path:
-            raise TravellingError(file.path, "is there twice; send it once")
+            raise TravellingError(file.path, "is listed twice; send it once")
         by_path[file.path] = file
     for file in files:
         above = posixpath.dirname(file.path)
         while above:
             if above in by_path and not by_path[above].directory:
-                raise TravellingError(file.path, f"would be below {above!r}, which is no directory; rename one")
+                raise TravellingError(file.path, f"would be below {above!r}, which is not a directory; rename one")
             above = posixpath.dirname(above)
     total = sum(file.size_bytes for file in files)
     if total > TRAVELLING_BYTES_MAX:
@@ -128,13 +128,13 @@ def _check_one(file: TravellingFile) -> None:
                 "register large data as an input file",
             )
     elif file.size_bytes != 0:
-        raise TravellingError(path, "is no file and has no size; leave it out")
+        raise TravellingError(path, "is not a file; leave its size out")
     if file.link:
         check_travelling_link(path, file.link)
 
 
 def check_travelling_path(path: str) -> None:
-    """Raises ``TravellingError`` for a path that is not plain, or is too long."""
+    """Check a path. Raises ``TravellingError`` if it is not plain, or too long."""
     if len(path) > TRAVELLING_PATH_CHARACTERS_MAX:
         raise TravellingError(
             path[:40] + "...",
@@ -162,16 +162,16 @@ def check_travelling_path(path: str) -> None:
 
 
 def check_travelling_link(path: str, target: str) -> None:
-    """Raises ``TravellingError`` for a link that leads out of what travels."""
+    """Check a link. Raises ``TravellingError`` if it leads out of the files that travel."""
     if "\0" in target or len(target) > TRAVELLING_PATH_CHARACTERS_MAX or not target.isprintable():
-        raise TravellingError(path, "is a link to something that is no plain path; send the file itself")
+        raise TravellingError(path, "is a link to something that is not a plain path; send the file itself")
     there = posixpath.normpath(posixpath.join(posixpath.dirname(path), target))
     if target.startswith("/") or there.split("/")[0] == "..":
         raise TravellingError(path, f"is a link to {target!r}, which leads out; send the file itself")
 
 
 def roots(files: Iterable[TravellingFile]) -> tuple[str, ...]:
-    """The names to write into a description: the files and directories that no other one of the list holds."""
+    """Return the names for a description: the files and directories that no other entry of the list contains."""
     every = {file.path for file in files}
     return tuple(sorted(path for path in every if not any(above in every for above in _above(path))))
 
@@ -182,7 +182,7 @@ def _above(path: str) -> list[str]:
 
 
 def unsent(named: Iterable[TravellingFile], files: Iterable[TravellingFile]) -> list[str]:
-    """The names of a description that are not among the files that were sent."""
+    """Return the names of a description that are not among the sent files."""
     known = {file.path for file in files}
     known |= {above for path in list(known) for above in _above(path)}
     return [each.path for each in named if not each.is_sent and each.path not in known]
@@ -192,7 +192,7 @@ _MANIFEST = msgspec.json.Decoder(tuple[TravellingFile, ...], strict=True)
 
 
 def read_manifest(text: str) -> tuple[TravellingFile, ...]:
-    """The list of files of a submission, checked. Raises ``TravellingError``."""
+    """Read and check the list of files of a submission. Raises ``TravellingError``."""
     try:
         files = _MANIFEST.decode(text)
     except msgspec.MsgspecError as error:
@@ -204,5 +204,5 @@ def read_manifest(text: str) -> tuple[TravellingFile, ...]:
 
 
 def write_manifest(files: Iterable[TravellingFile]) -> str:
-    """The list as a text, which ``read_manifest`` reads."""
+    """Return the list as a text, which ``read_manifest`` reads."""
     return msgspec.json.encode(sorted(files, key=lambda file: file.path)).decode()

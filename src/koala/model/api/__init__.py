@@ -1,7 +1,7 @@
 """The schema of the API: the questions and answers that daemon and client share, without behaviour.
 
-Times are seconds since 1970 (UTC). An answer may gain fields in a later version, so a reader ignores what it does not
-know; a question with an unknown field is refused, since it was probably meant.
+Times are seconds since 1970 (UTC). A later version may add fields to an answer, so readers ignore fields that they do
+not know. A question with an unknown field is refused, because the caller probably meant something by it.
 """
 
 from koala.model.api.access import Health, Login, NewToken, TokenInfo, Whoami

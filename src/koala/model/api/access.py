@@ -1,4 +1,4 @@
-"""The daemon's health, and who may call it."""
+"""The health of the daemon, its callers and their access tokens."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from koala.model.api.common import Answer, Scope
 
 
 class Health(Answer, frozen=True, kw_only=True):
-    """Whether the daemon works; ``warnings`` are what an operator should see to while it does."""
+    """The health of the daemon. ``warnings`` need an operator's attention although the daemon works."""
 
     status: Literal["ok", "unavailable"]
     version: str
@@ -17,7 +17,7 @@ class Health(Answer, frozen=True, kw_only=True):
 
 
 class Whoami(Answer, frozen=True, kw_only=True):
-    """Who the daemon takes the caller for."""
+    """The caller as the daemon has identified it."""
 
     name: str
     scopes: list[Scope]
@@ -25,7 +25,7 @@ class Whoami(Answer, frozen=True, kw_only=True):
 
 
 class TokenOnRecord(Answer, frozen=True, kw_only=True):
-    """What is on record of a token, and shown of it."""
+    """The fields that the record of a token and its listing share."""
 
     id: str
     user: str
@@ -37,12 +37,12 @@ class TokenOnRecord(Answer, frozen=True, kw_only=True):
 
 
 class TokenInfo(TokenOnRecord, frozen=True, kw_only=True):
-    """A token as it is listed; the secret is never shown again."""
+    """A token in a listing, without its secret: the secret is shown only once, when the token is created."""
 
 
 class NewToken(Answer, frozen=True, kw_only=True):
-    """A token just created, with its secret. ``notice`` says what its holder's jobs may do, or where they may not run
-    at all."""
+    """A token just created, with its secret. ``notice`` explains what the jobs of its holder may do, or where they
+    may not run."""
 
     token: TokenInfo
     secret: str
@@ -50,7 +50,8 @@ class NewToken(Answer, frozen=True, kw_only=True):
 
 
 class Login(Answer, frozen=True, kw_only=True):
-    """A link that opens the dashboard once, until it expires; None where the daemon listens on no address."""
+    """A link that opens the dashboard once, until it expires. ``url`` is None where the daemon listens on no
+    address."""
 
     url: str | None
     expires_at: float

@@ -1,4 +1,4 @@
-"""What all answers of the API share, and the limits of one call."""
+"""The fields and limits that all answers of the API share."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import msgspec
 
-# Limits on what one call may ask for.
+# Limits on one call.
 DESCRIPTION_BYTES_MAX = 1_048_576
 CLIENT_TOKEN_CHARACTERS_MAX = 128
 PAGE_ITEMS_MAX = 1_000
@@ -21,20 +21,21 @@ Item = TypeVar("Item")
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """A value that callers are answered with, alone or within another."""
+    """A value that answers a caller, alone or as part of another answer."""
 
-    # What the OpenAPI document calls it, where that is not its name in the code.
+    # The name in the OpenAPI document, where it differs from the name in the code.
     document_name: ClassVar[str] = ""
 
     @classmethod
     def of(cls, value: object, /, **others: Any) -> Self:
-        """Take all that the value has by the same name; ``others`` are given."""
+        """Copy the fields that the value has under the same name; take the rest from ``others``."""
         names = [name for name in cls.__struct_fields__ if name not in others and hasattr(value, name)]
         return cls(**{name: getattr(value, name) for name in names}, **others)
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: Any) -> Any:
-        """Tell the framework that writes the OpenAPI document the fields, and how to write the value."""
+        """Give the framework that writes the OpenAPI document the fields, and the function that serializes the
+        value."""
         from pydantic_core import core_schema  # for the daemon: the core does without it
 
         items = "".join(f"[{each.__name__}]" for each in getattr(source, "__args__", ()))
@@ -57,23 +58,23 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scope(enum.StrEnum):
-    """What a token allows. Each is granted by itself."""
+    """What a token allows. Each scope is granted separately."""
 
     READ = "read"  # see the grid, and one's own jobs
     SUBMIT = "submit"  # submit jobs, cancel one's own
     PRIORITY = "priority"  # give one's own jobs high priority
-    OPERATE = "operate"  # see and cancel everybody's jobs; drain, resume and probe sites; change files
+    OPERATE = "operate"  # see and cancel the jobs of all users; drain, resume and probe sites; change files
 
 
 class Page(Answer, Generic[Item], frozen=True, kw_only=True):
-    """Some of a long list; ``next`` is the cursor to ask for the following ones with, None at the end."""
+    """One page of a long list. ``next`` is the cursor for the following page, None on the last one."""
 
     items: list[Item]
     next: str | None = None
 
 
 class ProblemAt(Answer, frozen=True, kw_only=True):
-    """One thing that is wrong with a description."""
+    """One defect of a description, with its place and its cure."""
 
     line: int | None = None
     column: int | None = None
@@ -82,8 +83,8 @@ class ProblemAt(Answer, frozen=True, kw_only=True):
 
 
 class ErrorBody(Answer, frozen=True, kw_only=True):
-    """Why a call failed. ``code`` is for programs, ``message`` names the thing, what is wrong with it
-    and what to do."""
+    """Why a call failed. ``code`` is for programs; ``message`` names the thing, what is wrong with it and what to
+    do."""
 
     code: str
     message: str

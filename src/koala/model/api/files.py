@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from koala.model.api.common import Answer
 
-# One answer holds no more bytes of files, and one question names no more files.
+# Limits on one download: the bytes of files in its answer, and the files that it names.
 DOWNLOAD_BYTES_MAX = 4_194_304
 DOWNLOAD_FILES_MAX = 500
-# One question forgets no more files.
+# At most this many files are forgotten in one call.
 FORGOTTEN_AT_ONCE_MAX = 500
 
 
@@ -19,7 +19,7 @@ class ReplicaInfo(Answer, frozen=True, kw_only=True):
 
 
 class FileInfo(Answer, frozen=True, kw_only=True):
-    """A logical file in the replica catalogue; after ``kept_until`` it is forgotten."""
+    """A logical file in the replica catalogue. The daemon forgets it after ``kept_until``."""
 
     name: str
     size_bytes: int
@@ -29,8 +29,8 @@ class FileInfo(Answer, frozen=True, kw_only=True):
 
 
 class OutputInfo(Answer, frozen=True, kw_only=True):
-    """What a component of a job made: a file of the catalogue, by its name there. The archive of a ``directory`` is a
-    tar file. Of an array ``job`` is the element that made it."""
+    """An output of a component, with its name in the catalogue. A ``directory`` is kept as a tar archive. For an
+    array, ``job`` is the element that made the output."""
 
     name: str
     job: int
@@ -44,7 +44,7 @@ class OutputInfo(Answer, frozen=True, kw_only=True):
 
 
 class ReadFile(Answer, frozen=True, kw_only=True):
-    """One of the files that were to be read: how many bytes of the answer are its, or why it cannot be read."""
+    """One file of a download: the number of its bytes in the answer, or why it cannot be read."""
 
     name: str
     size_bytes: int = 0
@@ -52,16 +52,16 @@ class ReadFile(Answer, frozen=True, kw_only=True):
 
 
 class WaitingReader(Answer, frozen=True, kw_only=True):
-    """A job that has not started and reads a file."""
+    """A job that reads a file and has not started."""
 
     job: int
     file: str
 
 
 class Forgotten(Answer, frozen=True, kw_only=True):
-    """What was forgotten, or would be: the names of up to ``FORGOTTEN_AT_ONCE_MAX`` files, and how many ``more``
-    there are, which are forgotten when it is asked again; how many bytes all of them have, and the jobs that wait for
-    them."""
+    """The files that were forgotten, or that a preview would forget. ``files`` holds at most
+    ``FORGOTTEN_AT_ONCE_MAX`` names; ``more`` counts the rest, which the next call forgets. ``size_bytes`` is the size
+    of all of them, and ``waiting`` lists the jobs that wait for them."""
 
     files: list[str]
     more: int

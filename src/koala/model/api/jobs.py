@@ -1,4 +1,4 @@
-"""Jobs in the API: what is submitted and changed, and what is told of them."""
+"""Jobs in the API: submissions, changes, listings and explanations."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class Place(Answer, frozen=True, kw_only=True):
 
 
 class ElementCountsInfo(Answer, frozen=True, kw_only=True):
-    """How the elements of an array stand. ``indices`` is how the array was written; the element at position P,
-    counted from 0 in the order of the indices, is the job with the number of the array + 1 + P. Those that
-    run have started; those that wait include those that have places and have not started, and those that are no jobs
-    yet."""
+    """The states of the elements of an array. ``indices`` is the array as its user wrote it. The element at position
+    P, counted from 0 in the order of the indices, is the job with the number of the array + 1 + P. ``running``
+    elements have started. ``waiting`` includes elements that have places but have not started, and elements that are
+    not jobs yet."""
 
     indices: str
     size: int
@@ -33,13 +33,13 @@ class ElementCountsInfo(Answer, frozen=True, kw_only=True):
 
     @property
     def in_words(self) -> str:
-        """How many stand how: ``58 waiting, 10 running, 32 done``."""
+        """The counts in words: ``58 waiting, 10 running, 32 done``."""
         states = ("waiting", "running", "done", "failed", "cancelled")
         return ", ".join(f"{getattr(self, each)} {each}" for each in states if getattr(self, each))
 
 
 class JobOnRecord(Answer, frozen=True, kw_only=True):
-    """What is on record of a job, and on a list of jobs."""
+    """The fields that the record of a job and its listing share."""
 
     id: int
     name: str
@@ -66,12 +66,12 @@ class JobOnRecord(Answer, frozen=True, kw_only=True):
 
 
 class JobSummary(JobOnRecord, frozen=True, kw_only=True):
-    """A job as a list shows it. ``exit_code`` is that of the application once the job has ended: of its first
-    component, or of the one that failed, whose last line of standard error is ``stderr_line``. ``since`` is when it
-    came into its state, ``places`` where it is or was last placed. An element has the number of its ``array`` and its
-    index there; an array tells of its ``elements``. A job that is not tried before its time tells it (``begins_at``).
-    ``standing`` is its state for people: of an array whose elements are under way it is `running` where one of them
-    runs, and else `waiting`."""
+    """A job in a list. ``exit_code`` is the exit code of the application of an ended job: of the component that
+    failed, or else of the first one. ``stderr_line`` is the last line that the failed component wrote to standard
+    error. ``since`` is the time at which the job entered its state, ``places`` are its places, or its last ones. An
+    element has the number of its ``array`` and its index there; an array has counts of its ``elements``.
+    ``begins_at`` is the time before which the job is not tried. ``standing`` is the state for people: an array whose
+    elements are under way is `running` while an element runs, and `waiting` otherwise."""
 
     places: list[Place] = []
     place_in_line: int | None = None
@@ -80,7 +80,7 @@ class JobSummary(JobOnRecord, frozen=True, kw_only=True):
 
 
 class TaskInfo(Answer, frozen=True, kw_only=True):
-    """So many equal tasks of a job, and what each of them holds. ``gpu`` is the kind of its GPUs, empty for any."""
+    """Equal tasks of a job, and what each of them holds. ``gpu`` is the kind of its GPUs, empty for any kind."""
 
     tasks: int
     processors: int
@@ -91,7 +91,7 @@ class TaskInfo(Answer, frozen=True, kw_only=True):
 
 
 class ComponentOnRecord(Answer, frozen=True, kw_only=True):
-    """What is on record of one start of a component, and shown of it."""
+    """The fields that the record of a start of a component and its listing share."""
 
     token: str
     run: int = 1
@@ -113,24 +113,24 @@ class ComponentOnRecord(Answer, frozen=True, kw_only=True):
 
 class ComponentRun(ComponentOnRecord, frozen=True, kw_only=True):
     """One start of one component: claimed, ready at the barrier, released into its application, ended. ``run`` is the
-    opening of the barrier that it belongs to, counted from 1; ``workspace`` the directory at its site in which it
-    started, as long as that is kept. ``stderr_line`` is what one that failed wrote last to its standard error;
-    ``fault`` whose the failure is, where that is known: job, user, site or ours. ``processor_s`` is the processor
-    time that its application has used, ``peak_memory_bytes`` what it had of memory at once at most: null until its
-    end, and where it could not be measured."""
+    opening of the barrier that it belongs to, counted from 1. ``workspace`` is the directory at its site in which it
+    started, while that directory is kept. ``stderr_line`` is the last line that a failed component wrote to standard
+    error; ``fault`` is who caused the failure, where that is known: job, user, site or ours. ``processor_s`` is the
+    processor time that its application used, ``peak_memory_bytes`` its memory at the peak; both are null before its
+    end and where they could not be measured."""
 
     workspace: str = ""
 
     @property
     def held_processor_s(self) -> float | None:
-        """The processor time that it held from the start of its application to its end; none before that."""
+        """The processor time that it held from the start of its application to its end; None before that."""
         if self.released_at is None or self.ended_at is None:
             return None
         return self.processors * max(0.0, self.ended_at - self.released_at)
 
     @property
     def used_in_words(self) -> str:
-        """The processor time that it used, and its share of what it held; empty before its end."""
+        """The processor time that it used, with its share of the time held; empty before its end."""
         if self.held_processor_s is None:
             return ""
         if self.processor_s is None:
@@ -147,11 +147,11 @@ class ComponentRun(ComponentOnRecord, frozen=True, kw_only=True):
 
 
 class UsageInfo(Answer, frozen=True, kw_only=True):
-    """What a job has used, by those of its ``components`` whose application has begun and that have ended, of all its
-    runs. Of ``measured`` of them the processor time is known: that is ``processor_s``, of the ``held_processor_s``
-    that these held from the start of the application to its end, and ``efficiency`` is the share. What a run had of
-    memory at most is the sum of the peaks of its components; ``peak_memory_bytes`` is that of the run that had most,
-    of those of which all is known, and ``asked_memory_bytes`` what the job asked for, 0 for nothing. Null is what
+    """What a job used in all its runs, summed over the ``components`` whose application started and that have ended.
+    The processor time is known for ``measured`` of them: they used ``processor_s`` of the ``held_processor_s`` that
+    they held from the start of the application to its end, and ``efficiency`` is the share. The memory of a run is
+    the sum of the peaks of its components. ``peak_memory_bytes`` is the largest such sum among the runs that were
+    measured completely. ``asked_memory_bytes`` is the memory that the job asked for, 0 for none. Null means that it
     could not be measured."""
 
     components: int
@@ -164,7 +164,7 @@ class UsageInfo(Answer, frozen=True, kw_only=True):
 
     @property
     def in_words(self) -> str:
-        """All of it in a line."""
+        """Processor time and memory in one line."""
         told = "processor time not measured"
         if self.processor_s is not None:
             told = processor_time_text(self.processor_s, self.held_processor_s)
@@ -180,7 +180,7 @@ class UsageInfo(Answer, frozen=True, kw_only=True):
 
 
 class TransferOnRecord(Answer, frozen=True, kw_only=True):
-    """What is on record of a transfer, and shown of it."""
+    """The fields that the record of a transfer and its listing share."""
 
     id: str
     file: str
@@ -196,7 +196,7 @@ class TransferOnRecord(Answer, frozen=True, kw_only=True):
 
 class TransferInfo(TransferOnRecord, frozen=True, kw_only=True):
     """A transfer of a file, or of a chunk of it, to a site for the jobs that need it there; running, or ended.
-    ``fault`` is whose it is that it broke, where that is known: job, user, site or ours."""
+    ``fault`` is who caused it to break, where that is known: job, user, site or ours."""
 
     brought_bytes: int
     jobs: list[int] = []
@@ -214,16 +214,16 @@ class JobFile(Answer, frozen=True, kw_only=True):
 
 
 class UnmeasuredInfo(Answer, frozen=True, kw_only=True):
-    """A site where what a job sends was not measured, and why."""
+    """A site where the traffic of a job was not measured, and the reason."""
 
     site: str
     reason: str
 
 
 class TrafficInfo(Answer, frozen=True, kw_only=True):
-    """What a job at several sites sends between them, in all. ``believed`` is what counts when other jobs are placed,
-    by what the job `declared`, what was `learned` of jobs of its name, or what was `measured` until so long after its
-    start; or it is `unknown`."""
+    """The traffic that a job at several sites sends between them, in total. ``believed_mbit_s`` counts when other
+    jobs are placed. ``belief`` is its origin: `declared` by the job, `learned` from jobs of its name, `measured`
+    until ``measured_until_s`` after its start, or `unknown`."""
 
     declared_mbit_s: float | None = None
     measured_mbit_s: float | None = None
@@ -234,7 +234,7 @@ class TrafficInfo(Answer, frozen=True, kw_only=True):
 
     @property
     def in_words(self) -> str:
-        """All of it in a sentence or two."""
+        """The traffic in a sentence or two."""
         declared = "" if self.declared_mbit_s is None else f", and declared {bandwidth_text(self.declared_mbit_s)}"
         if self.measured_mbit_s is not None:
             counts = ""
@@ -252,7 +252,7 @@ class TrafficInfo(Answer, frozen=True, kw_only=True):
 
     @property
     def reasons(self) -> dict[str, list[str]]:
-        """Why nothing was measured, with the sites of each reason."""
+        """The reasons why nothing was measured, each with its sites."""
         found: dict[str, list[str]] = {}
         for each in self.unmeasured:
             found.setdefault(each.reason, []).append(each.site)
@@ -260,7 +260,7 @@ class TrafficInfo(Answer, frozen=True, kw_only=True):
 
 
 class JobOnLinks(Answer, frozen=True, kw_only=True):
-    """A job that runs at several sites, and what it sends between them."""
+    """A job that runs at several sites, and the traffic that it sends between them."""
 
     job: int
     name: str
@@ -269,8 +269,8 @@ class JobOnLinks(Answer, frozen=True, kw_only=True):
 
 
 class SavedCheckpointInfo(Answer, frozen=True, kw_only=True):
-    """The checkpoint that a component last went on from: the run that left it, its site, and when it was last saved
-    to, by the clock of that site."""
+    """The checkpoint that a component last continued from: the run that left it, its site, and the time of the last
+    save, by the clock of that site."""
 
     component: int
     run: int
@@ -280,21 +280,21 @@ class SavedCheckpointInfo(Answer, frozen=True, kw_only=True):
 
 
 class CheckpointInfo(Answer, frozen=True, kw_only=True):
-    """What is known of the checkpoints of a job. ``work_lost_s`` is for how long it would have run in vain if it were
-    ended now; null while it does not run."""
+    """The checkpoints of a job. ``work_lost_s`` is the running time that would be lost if the job were ended now;
+    null while it does not run."""
 
     saved: list[SavedCheckpointInfo] = []
     work_lost_s: float | None = None
 
 
 class JobDetail(JobSummary, frozen=True, kw_only=True):
-    """Everything about a job but its story. ``description`` is the job in YAML, as Koala understood it; ``files``
-    travel with it, ``outputs`` are what it made that is registered. ``asked`` is what it asks for in words, and
-    ``tasks`` in numbers, component by component. Processor seconds before its runs are ``gained_processor_s``, from
-    the placement until components held their processors, and ``wasted_processor_s``, from there until the start.
-    ``gpu_s`` are the GPU seconds of the components of its runs that have ended, ``usage`` is what their applications
-    have used. ``traffic`` is what it sends between its sites while it has several; ``checkpoint`` is for a job that
-    saves its state."""
+    """Everything about a job but its story. ``description`` is the job in YAML, as Koala understood it. ``files``
+    travel with it; ``outputs`` are its registered outputs. ``asked`` is the request in words, ``tasks`` the same in
+    numbers, component by component. Two fields count processor seconds before its runs: ``gained_processor_s`` from
+    the placement until components held their processors, and ``wasted_processor_s`` from then until the start.
+    ``gpu_s`` are the GPU seconds of its runs, counted for components that have ended; ``usage`` is what their
+    applications used. ``traffic`` is the traffic between its sites, while it has several; ``checkpoint`` is for a job
+    that saves its state."""
 
     description: str
     asked: str = ""
@@ -315,8 +315,8 @@ class JobDetail(JobSummary, frozen=True, kw_only=True):
 
 
 class Shortage(Answer, frozen=True, kw_only=True):
-    """What one site lacked at the last try, and what would cure it there. The numbers are processors, or tasks where
-    these are more than a processor; ``resource`` is what lacked: processors, memory, a kind of GPU."""
+    """What one site lacked at the last try, and what would cure it there. The numbers count processors, or tasks
+    where a task is more than a processor. ``resource`` is the lacking resource: processors, memory, a kind of GPU."""
 
     document_name = "ShortageInfo"
 
@@ -330,8 +330,8 @@ class Shortage(Answer, frozen=True, kw_only=True):
 
 class Refusal(Answer, frozen=True, kw_only=True):
     """Why no places were found: a value that the try itself makes. ``component`` is the first that found no place,
-    none where the job as a whole did not fit; ``cure`` the least that would have to change anywhere for the same try
-    to succeed. ``permanent``: idle processors alone will never help."""
+    None where the job as a whole did not fit. ``cure`` is the least change anywhere that would make the same try
+    succeed. ``permanent`` means that idle processors alone will never help."""
 
     document_name = "RefusalInfo"
 
@@ -351,8 +351,8 @@ class StoryLine(Answer, frozen=True, kw_only=True):
 
 
 class PlanInfo(Answer, frozen=True, kw_only=True):
-    """When and where a job that cannot start now is to start, if all keep to their walltimes. Of a job of another
-    user only the time is told, but to operators."""
+    """When and where a job that cannot start now will start, if all jobs keep to their walltimes. For jobs of other
+    users only operators see more than the time."""
 
     job: int | None
     expected_at: float
@@ -360,14 +360,14 @@ class PlanInfo(Answer, frozen=True, kw_only=True):
 
 
 class WaitedForInfo(Answer, frozen=True, kw_only=True):
-    """What a job waits for before it is tried: that the job is `done`, has `ended`, `started` or `failed`."""
+    """A job that another one waits for, and the condition: that it is `done`, has `ended`, `started` or `failed`."""
 
     job: int
     condition: str
 
 
 class JobSituation(Answer, frozen=True, kw_only=True):
-    """Where a job stands, as the core knows it; ``Explanation`` says what it means."""
+    """Where a job stands, as the core has it; ``Explanation`` adds what it means."""
 
     job: int
     state: str
@@ -400,21 +400,22 @@ class JobSituation(Answer, frozen=True, kw_only=True):
 class Explanation(JobSituation, frozen=True, kw_only=True):
     """Where a job stands and why.
 
-    Of an array ``next_element`` is the first of its elements that waits: what is said of places, plans and the queue
-    is then true of that.
+    For an array, ``next_element`` is its first waiting element: places, plans and the position in the queue are those
+    of this element.
 
-    ``expected_at`` and ``expected_sites`` are when and where a job that has a plan is likely to start, by how long
-    jobs of their users took lately, if nobody comes before; ``latest_at`` is when if every job uses its whole
-    walltime, unless very many elements of arrays come before. Neither is before the moment of the answer; where
-    ``latest_at`` is that moment, the job should have started. Elements of arrays that come before are
-    counted; where those of several arrays wait for their turns (``%N``) they may come in another order, and later.
-    ``ends_before`` are those of the caller's jobs, for an operator all, that end last before it.
-    ``place_in_line`` counts the jobs of its priority that wait, elements of arrays too, in the grid's ``order``, of
-    ``queue_length``; ``order_problem`` says why the queue is first come, first served where that is not its order.
-    ``planned_before`` are the plans of jobs before it for which what is idle is kept. ``elements_before`` elements of
-    arrays, which are no jobs yet, come before it beside those in the queue. A job that somebody holds
-    (``held``), that ``waits_for`` others or that has not come to its time (``begins_at``) is not tried yet.
-    ``traffic`` is what one at several sites sends between them; ``checkpoint`` is for a job that saves its state.
+    ``expected_at`` and ``expected_sites`` are when and where a job that has a plan is likely to start, judged by the
+    recent running times of each user, if no job comes before it. ``latest_at`` is the start if every job uses its
+    whole walltime, unless very many elements of arrays come before. Neither is earlier than the moment of the answer;
+    where ``latest_at`` is that moment, the job should have started. Elements of arrays that come before are counted;
+    where the elements of several arrays wait for their turns (``%N``), they may come in another order, and later.
+    ``ends_before`` are the last jobs to end before it, among those of the caller, or among all jobs for an operator.
+    ``place_in_line`` is the position among the ``queue_length`` waiting jobs of its priority, elements of arrays
+    included, in the grid's ``order``; ``order_problem`` explains why the queue is first come, first served instead.
+    ``planned_before`` are the plans of jobs before it for which idle processors are kept. ``elements_before`` counts
+    elements of arrays that come before it and are not jobs yet, in addition to those in the queue. A job is not tried
+    yet while somebody holds it (``held``), while it ``waits_for`` others, or before its time (``begins_at``).
+    ``traffic`` is the traffic between its sites, while it has several; ``checkpoint`` is for a job that saves its
+    state.
     """
 
     since: float
@@ -426,7 +427,7 @@ class Explanation(JobSituation, frozen=True, kw_only=True):
 
     @property
     def named_jobs(self) -> list[int]:
-        """The other jobs that it names: those whose plans come before it, and those that it waits for."""
+        """The other jobs that it names: those whose plans come before it, and those that end before it."""
         return [*(plan.job for plan in self.planned_before if plan.job is not None), *self.ends_before]
 
 
@@ -439,14 +440,15 @@ class SpawnedComponent(Answer, frozen=True, kw_only=True):
 
 
 class Spawned(Answer, frozen=True, kw_only=True):
-    """The tasks are part of the job from now on, in these new components. They begin when all of these are there."""
+    """The new components of a job. Their tasks belong to the job from now on, and begin when all these components are
+    ready."""
 
     job: JobSummary
     components: list[SpawnedComponent]
 
 
 class ContentState(Answer, frozen=True, kw_only=True):
-    """How much of a content the caller has sent."""
+    """How much of a file's content the daemon has received from the caller."""
 
     checksum: str
     size_bytes: int
@@ -455,16 +457,16 @@ class ContentState(Answer, frozen=True, kw_only=True):
 
 
 class MissingContents(Answer, frozen=True, kw_only=True):
-    """The contents of a list of files that the caller has still to send."""
+    """The contents that the caller still has to send."""
 
     missing: list[ContentState]
 
 
 class Submitted(Answer, frozen=True, kw_only=True):
-    """The job is safely on record. ``new`` is false when its client token had been used before. ``notes`` are on what
-    its description says without effect: options of a batch script. ``warning`` says why the job ends at once, as what
-    it waits for can never come; ``never_fits`` why it, or each element of an array, would have no places if all sites
-    were idle: it waits for a larger grid."""
+    """The job is on record. ``new`` is false when its client token had been used before. ``notes`` list options of a
+    batch script that have no effect. ``warning`` explains why the job ends at once: what it waits for can never come.
+    ``never_fits`` explains why the job, or each element of an array, would find no places even if all sites were
+    idle: it waits for a larger grid."""
 
     job: JobSummary
     new: bool
@@ -474,8 +476,8 @@ class Submitted(Answer, frozen=True, kw_only=True):
 
 
 class SubmittedGraphJob(Answer, frozen=True, kw_only=True):
-    """One job of a graph that is on record, by its name in the graph; ``notes``, ``warning`` and ``never_fits``
-    are as of a job that is submitted alone."""
+    """One job of a graph that is on record, with its name in the graph. ``notes``, ``warning`` and ``never_fits`` are
+    the same as for a job that is submitted alone."""
 
     name: str
     job: JobSummary
@@ -485,7 +487,7 @@ class SubmittedGraphJob(Answer, frozen=True, kw_only=True):
 
 
 class SubmittedGraph(Answer, frozen=True, kw_only=True):
-    """All jobs of a graph are safely on record, those that others wait for first. ``new`` is false when the client
+    """All jobs of a graph are on record; each follows the jobs that it waits for. ``new`` is false when the client
     token had been used before."""
 
     jobs: list[SubmittedGraphJob]
@@ -493,7 +495,7 @@ class SubmittedGraph(Answer, frozen=True, kw_only=True):
 
 
 class DryRunFile(Answer, frozen=True, kw_only=True):
-    """Where a component would get an input file from, and how long that is estimated to take."""
+    """The site that an input file of a component would come from, and the estimated time of the transfer."""
 
     name: str
     source: str
@@ -501,7 +503,7 @@ class DryRunFile(Answer, frozen=True, kw_only=True):
 
 
 class DryRunPlace(Answer, frozen=True, kw_only=True):
-    """Where a component would go."""
+    """The place of one component."""
 
     component: int
     site: str
@@ -510,14 +512,15 @@ class DryRunPlace(Answer, frozen=True, kw_only=True):
 
 
 class DryRun(Answer, frozen=True, kw_only=True):
-    """Where a job would go if it were alone in the queue now: places, or the reason why there are none. A job of high
-    priority may take places of other jobs: ``preempts`` are those of them that the caller sees, with which
-    ``lost_processor_s`` of work is lost, and ``preempts_others`` is how many more there are, of other users.
-    ``kept_back`` says why it would not be tried yet, wherever there is room: for other jobs, for its time, which is
-    ``begins_at``, or for a word of its user. ``expected_at`` is when it would start: when its files are there, or by
-    the plan that it would get; then ``expected_sites``, ``latest_at`` and ``ends_before`` are as in an explanation. A
-    job that would wait would be number ``place_in_line`` of its queue. None of these is told of a job that is kept
-    back, but for one that only its time keeps back and that has places now. ``notes`` as of a submission."""
+    """Where a job would go if it were alone in the queue now: its places, or the reason why there are none. A job of
+    high priority may take the places of other jobs: ``preempts`` lists those that the caller may see,
+    ``preempts_others`` counts those of other users, and ``lost_processor_s`` is the work that would be lost.
+    ``kept_back`` explains why the job would not be tried yet even where there is room: it waits for other jobs, for
+    its time (``begins_at``), or for its user to release it. ``expected_at`` is when it would start: when its files
+    are there, or by the plan that it would get; then ``expected_sites``, ``latest_at`` and ``ends_before`` are as in
+    an explanation. A job that would wait would be number ``place_in_line`` of its queue. These fields are empty for a
+    job that is kept back, unless only its time keeps it back and it has places now. ``notes`` are the same as for a
+    submission."""
 
     policy: str
     places: list[DryRunPlace] = []
@@ -536,9 +539,9 @@ class DryRun(Answer, frozen=True, kw_only=True):
 
 
 class DryRunGraphJob(Answer, frozen=True, kw_only=True):
-    """Where one job of a graph would go if it were alone and nothing kept it back, and how many processors it, or
-    each of its ``elements``, asks for. ``waits_for`` are those of the graph that it waits for, and ``after`` the same
-    by what must become of them: ``done``, ``ended``, ``started``, ``failed``."""
+    """Where one job of a graph would go if it were alone and nothing kept it back, and the number of processors that
+    it, or each of its ``elements``, asks for. ``waits_for`` lists the jobs of the graph that it waits for, and
+    ``after`` the same jobs by condition: ``done``, ``ended``, ``started``, ``failed``."""
 
     name: str
     waits_for: list[str] = []
@@ -549,14 +552,14 @@ class DryRunGraphJob(Answer, frozen=True, kw_only=True):
 
 
 class DryRunGraph(Answer, frozen=True, kw_only=True):
-    """Where the jobs of a graph would go, those that others wait for first."""
+    """Where the jobs of a graph would go; each follows the jobs that it waits for."""
 
     jobs: list[DryRunGraphJob]
 
 
 class Output(Answer, frozen=True, kw_only=True):
-    """What a component wrote, from byte ``offset`` on. Bytes that are not UTF-8 are replaced. Ask on at
-    ``next_offset``; ``complete`` says that no more will come."""
+    """Output of a component, from byte ``offset`` on. Bytes that are not UTF-8 are replaced. The next call continues
+    at ``next_offset``; ``complete`` means that no more output will come."""
 
     token: str
     part: int

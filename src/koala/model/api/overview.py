@@ -10,9 +10,9 @@ from koala.model.api.sites import LinkInfo, SiteInfo
 
 
 class Overview(Answer, frozen=True, kw_only=True):
-    """The whole grid at one moment: what the dashboard and ``koala top`` draw. ``last_seq`` is the newest entry of
-    the journal: who follows it from there misses nothing. ``order`` says who comes first in the queues;
-    ``order_problem`` why they are first come, first served where that is not their order."""
+    """The whole grid at one moment, as the dashboard and ``koala top`` draw it. ``last_seq`` is the newest entry of
+    the journal: a caller that follows the journal from there misses nothing. ``order`` is the order of the queues;
+    ``order_problem`` explains why they are first come, first served instead."""
 
     grid: str
     version: str
@@ -35,7 +35,7 @@ class Overview(Answer, frozen=True, kw_only=True):
 
 
 class EntryOnRecord(Answer, frozen=True, kw_only=True):
-    """What is on record of one thing that happened, and shown of it."""
+    """The fields that the record of a journal entry and its listing share."""
 
     seq: int
     at: float
@@ -46,7 +46,7 @@ class EntryOnRecord(Answer, frozen=True, kw_only=True):
 
 
 class JournalEntry(EntryOnRecord, frozen=True, kw_only=True):
-    """One thing that happened or was decided. ``kind`` is ``event`` or ``command``, ``what`` its type."""
+    """One event, decision or fact. ``kind`` is ``event`` or ``command``, ``what`` its type."""
 
     text: str
     data: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""The questions of the API: the bodies of requests, which the daemon checks field by field with pydantic."""
+"""The questions of the API: bodies of requests, which the daemon checks field by field with pydantic."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class TokenWish(Question):
 
 
 class Reading(Question):
-    """Read several small files at once, each of them whole."""
+    """Read several small files in one call, each in whole."""
 
     names: Annotated[
         list[Annotated[str, Field(min_length=1, max_length=1_024)]],
@@ -36,8 +36,8 @@ class Reading(Question):
 
 
 class Registration(Question):
-    """A file to register, or another replica of one: copied from a path of the daemon's machine or, written as
-    SITE:/path, of the site, or left at a URL."""
+    """Register a file, or another replica of it. The bytes are copied from a path of the daemon's machine, or of a
+    site where the path is written as SITE:/path, or stay at a URL."""
 
     name: Annotated[str, Field(min_length=1, max_length=1_024)]
     site: Annotated[str, Field(min_length=1, max_length=255)]
@@ -46,18 +46,18 @@ class Registration(Question):
 
 
 class Replication(Question):
-    """Copy a replica of a known file to a site, from any site that has one."""
+    """Copy a replica of a registered file to a site, from any site that has one."""
 
     name: Annotated[str, Field(min_length=1, max_length=1_024)]
     site: Annotated[str, Field(min_length=1, max_length=255)]
 
 
 class Forgetting(Question):
-    """Forget files: one by its ``name``, those whose names fit a ``pattern`` with ``*``, ``?`` and ``[...]``, where
-    ``*`` also stands for slashes, or all that a ``job`` made, of an array all that its elements did.
+    """Forget files: the one with this ``name``, all that match a ``pattern`` with ``*``, ``?`` and ``[...]``, where
+    ``*`` also matches slashes, or all that a ``job`` or the elements of an array made.
 
-    With a ``site`` only the replicas there. What jobs wait for that have not started is forgotten only by ``force``.
-    With ``preview`` nothing is forgotten, and told is what would be.
+    With a ``site`` only the replicas there are forgotten. A file that waiting jobs read is forgotten only with
+    ``force``. With ``preview`` nothing is forgotten, and the answer lists what would be.
     """
 
     name: Annotated[str, Field(min_length=1, max_length=1_024)] | None = None
@@ -69,11 +69,11 @@ class Forgetting(Question):
 
 
 class Submission(Question):
-    """A job to submit. The same ``client_token`` again gives the same job, and no second one."""
+    """A job to submit. A repeated ``client_token`` gives the same job and makes no second one."""
 
     description: Annotated[str, Field(min_length=1, max_length=DESCRIPTION_BYTES_MAX)]
     source: Annotated[
-        str, Field(min_length=1, max_length=255, description="file name; its ending tells the format")
+        str, Field(min_length=1, max_length=255, description="file name; its ending selects the format")
     ] = "job"
     client_token: Annotated[str, Field(min_length=1, max_length=CLIENT_TOKEN_CHARACTERS_MAX)] | None = None
     files: (
@@ -91,7 +91,7 @@ class Submission(Question):
 
 
 class JobChange(Question):
-    """What to change of a job that waits for a place; what is left out stays as it is."""
+    """New values for a job that waits for a place; omitted fields stay as they are."""
 
     walltime_s: (
         Annotated[float, Field(gt=0, le=WALLTIME_S_MAX, allow_inf_nan=False, description="how long it may run")]
@@ -101,13 +101,13 @@ class JobChange(Question):
 
 
 class SpawnWish(Question):
-    """Tasks for a job of tasks that runs: a YAML text with ``tasks`` and ``edges``."""
+    """Tasks for a running job of tasks: a YAML text with ``tasks`` and ``edges``."""
 
     description: Annotated[str, Field(min_length=1, max_length=DESCRIPTION_BYTES_MAX)]
     source: Annotated[str, Field(min_length=1, max_length=255, description="file name, for messages")] = "spawn"
 
 
 class ContentQuestion(Question):
-    """Which contents are still to be sent? ``files`` is a list of files as in a submission."""
+    """A question for the contents that are still to be sent. ``files`` is a list of files as in a submission."""
 
     files: Annotated[str, Field(min_length=1, max_length=MANIFEST_CHARACTERS_MAX)]

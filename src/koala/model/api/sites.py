@@ -7,7 +7,7 @@ from koala.model.api.jobs import JobOnLinks
 
 
 class GpuCount(Answer, frozen=True, kw_only=True):
-    """GPUs of one kind at a site, in all and those that nobody holds; ``kind`` is empty where the site names none."""
+    """GPUs of one kind at a site, in total and idle. ``kind`` is empty where the site names none."""
 
     kind: str
     total: int
@@ -15,8 +15,8 @@ class GpuCount(Answer, frozen=True, kw_only=True):
 
 
 class MachineInfo(Answer, frozen=True, kw_only=True):
-    """Processors of a site that are alike for jobs of tasks: their ``power`` in MFlop/s, and the part of it, from 0
-    to 1, that others use; ``measured`` where it is not the grid file's word."""
+    """Processors of a site that are alike for jobs of tasks: their ``power`` in MFlop/s, and the fraction of it, from
+    0 to 1, that others use. ``measured`` marks values that were measured rather than read from the grid file."""
 
     processors: int
     power: float
@@ -25,9 +25,9 @@ class MachineInfo(Answer, frozen=True, kw_only=True):
 
 
 class ExcludedNode(Answer, frozen=True, kw_only=True):
-    """A node that a user's program is kept off until then, by its name and what people call the program. ``reason``
-    says how it failed there, in which job. ``closes``: no node of the site is left for the program, and no job with
-    it goes there while it can go elsewhere."""
+    """A node that a user's program avoids until a given time. ``program`` is the name of the program for people,
+    ``reason`` its failure on the node, with the job. ``closes`` means that the site has no node left for the program:
+    no job with it goes there while another site has room."""
 
     node: str
     program: str
@@ -38,22 +38,22 @@ class ExcludedNode(Answer, frozen=True, kw_only=True):
 
 
 class SiteInfo(Answer, frozen=True, kw_only=True):
-    """What Koala knows of a site. ``usable`` processors are those within its quota. ``trust``: usable, unusable (too
-    many errors, or failures of applications that did well elsewhere), probing. ``distrusted`` is why it is not
-    usable, ``accusations`` are failures of applications held against it; ``excluded`` are nodes that programs are
-    kept off, of all users to who sees all and else of the caller's. ``drained_by`` is who drained it
-    and why, as ``anna: disk change``.
-    ``silent_reason`` is empty while the site answers; ``misconfigured`` says why one that
-    answers cannot be used as the grid file describes it. ``lost`` says why it was declared lost, until it is used
-    again, and ``fenced`` counts what it must end before that. ``problem`` is what is wrong at present and what to do,
-    in words; empty where nothing is. ``jobs_to_restart`` would start again elsewhere were the site declared lost.
-    ``set_aside`` are commands that an error inside Koala keeps from being performed, for operators: no fault of the
-    site. ``gpus`` are counted by kind, and memory in bytes, null where the site does not tell. Of our components
-    there ``gained_processor_s`` is what claiming late left to others, ``wasted_processor_s`` what was held before
-    starts, both in processor seconds, and with ``early_`` the part of it of jobs that claimed before the times of
-    their plans; ``gpu_s`` are the GPU seconds of those that have ended. For jobs of tasks: its ``machines``, the
-    region (``man``) and wide area (``wan``) that it is in, as named or by what was measured of links, and its uplink,
-    null for no limit."""
+    """What Koala knows of a site. ``usable`` processors are those within its quota. ``trust`` is usable, unusable
+    (too many errors, or failures of applications that succeeded elsewhere) or probing. ``distrusted`` explains why
+    the site is not usable; ``accusations`` are failures of applications held against it; ``excluded`` are nodes that
+    programs avoid: those of all users for a caller who may see all jobs, else those of the caller. ``drained_by`` is
+    who drained it and why, such as ``anna: disk change``. ``silent_reason`` is empty while the site answers;
+    ``misconfigured`` explains why a site that answers cannot be used as the grid file describes it. ``lost`` explains
+    why it was declared lost, until it is used again, and ``fenced`` counts the components that it must end before
+    that. ``problem`` states in words what is wrong at present and what to do; empty where nothing is wrong.
+    ``jobs_to_restart`` would restart elsewhere if the site were declared lost. ``set_aside`` lists, for operators,
+    commands that an error inside Koala keeps from being performed; the site is not to blame. ``gpus`` are counted by
+    kind, memory in bytes, null where the site does not report them. Two fields count processor seconds of our
+    components there: ``gained_processor_s`` were left to others because claims came late, ``wasted_processor_s`` were
+    held before starts; the fields with ``early_`` are the share of jobs that claimed before the times of their plans.
+    ``gpu_s`` are the GPU seconds of ended components. For jobs of tasks, the site has ``machines``, the region
+    (``man``) and the wide area (``wan``) that it belongs to, either named in the grid file or derived from measured
+    links, and its uplink, null for no limit."""
 
     name: str
     kind: str
@@ -96,7 +96,7 @@ class SiteInfo(Answer, frozen=True, kw_only=True):
 
 
 class UsagePoint(Answer, frozen=True, kw_only=True):
-    """Who held how much of a site from this time on."""
+    """The processors of a site from this time on, with the share of our jobs and of others."""
 
     at: float
     processors: int
@@ -105,7 +105,7 @@ class UsagePoint(Answer, frozen=True, kw_only=True):
 
 
 class SiteHistory(Answer, frozen=True, kw_only=True):
-    """A site's use over a stretch of time, as steps."""
+    """The use of a site over a period, as steps."""
 
     site: str
     from_at: float
@@ -114,7 +114,7 @@ class SiteHistory(Answer, frozen=True, kw_only=True):
 
 
 class LinkInfo(Answer, frozen=True, kw_only=True):
-    """The way between two sites, and the bandwidth that transfers have seen there lately."""
+    """The link between two sites, and the bandwidth that recent transfers had there."""
 
     between: tuple[str, str]
     bandwidth_mbit_s: float
@@ -123,7 +123,8 @@ class LinkInfo(Answer, frozen=True, kw_only=True):
 
 
 class LinkMeasurement(Answer, frozen=True, kw_only=True):
-    """What was measured once, by a ``probe``, a ``transfer`` or one that is ``overdue``; its weight is 1 at most."""
+    """One measurement of a link, by a ``probe``, a ``transfer`` or an ``overdue`` transfer. Its weight is at most
+    1."""
 
     at: float
     value: float
@@ -133,10 +134,10 @@ class LinkMeasurement(Answer, frozen=True, kw_only=True):
 
 
 class LinkQuantity(Answer, frozen=True, kw_only=True):
-    """What is believed of one thing about a link. ``origin`` says by whom: ``declared`` by the grid file,
+    """The believed value of one quantity of a link. ``origin`` is its source: ``declared`` by the grid file,
     ``forecast`` from measurements, or ``way back`` where only the other direction was measured. ``predictor`` made
-    the forecast, and was wrong by ``error`` on average; ``measurements`` of this direction are kept, the last one is
-    ``measured``."""
+    the forecast, with a mean error of ``error``. ``measurements`` counts the kept measurements of this direction, and
+    ``measured`` is the last one."""
 
     declared: float
     believed: float
@@ -150,8 +151,9 @@ class LinkQuantity(Answer, frozen=True, kw_only=True):
 
 
 class LinkState(Answer, frozen=True, kw_only=True):
-    """One direction of a link between two sites. ``not_probed`` says why it is never probed by itself. The last probe
-    ended at ``probed_at``; ``probe_failure`` is why it could not be made, after so many failures in a row."""
+    """One direction of a link between two sites. ``not_probed`` explains why it is not probed automatically. The last
+    probe ended at ``probed_at``; ``probe_failure`` explains why it failed, and ``probe_failures`` counts the failures
+    in a row."""
 
     source: str
     target: str
@@ -164,8 +166,8 @@ class LinkState(Answer, frozen=True, kw_only=True):
 
 
 class NetworkInfo(Answer, frozen=True, kw_only=True):
-    """What is known of the links between sites: of all, or in a large grid of those that are not as the default.
-    ``jobs`` run at several sites and send over them, as far as the caller may see them, the first of them."""
+    """The links between sites: all links, or in a large grid only those that differ from the default. ``jobs`` run at
+    several sites and use the links; the answer holds the first ones that the caller may see."""
 
     now: float
     sites: list[str]
@@ -176,7 +178,7 @@ class NetworkInfo(Answer, frozen=True, kw_only=True):
 
 
 class LinkHistory(Answer, frozen=True, kw_only=True):
-    """One direction of a link, with what was measured there, the oldest first."""
+    """One direction of a link with its measurements, the oldest first."""
 
     now: float
     link: LinkState
