@@ -194,7 +194,7 @@ def test_patience_has_an_end() -> None:
 
 def test_what_may_not_be_done_twice_is_not_repeated_and_the_doubt_is_told() -> None:
     script = Script(LOST)
-    with client(script) as each, pytest.raises(UnreachableError, match="not known: look before you ask again"):
+    with client(script) as each, pytest.raises(UnreachableError, match="not known whether the call was carried out"):
         each.create_token("ada", [Scope.READ])
     assert len(script.requests) == 1
 

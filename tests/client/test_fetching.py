@@ -103,7 +103,7 @@ def test_what_does_not_come_or_comes_wrong_is_named_and_keeps_no_other(tmp_path:
         problems = client.fetch_files(wanted)
     assert problems == {
         wanted[1][1]: "A: the replica is not there",
-        wanted[2][1]: "what came is not what the catalogue knows; fetch it again",
+        wanted[2][1]: "its content differs from the catalogue; fetch it again",
     }
     assert [path.exists() for _, path in wanted] == [True, False, False, True]
 

@@ -38,7 +38,7 @@ def test_what_cannot_travel_is_told(tmp_path: Path) -> None:
     with pytest.raises(InvalidError, match="No such file"):
         gather([tmp_path / "absent"])
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(InvalidError, match="no file, directory or link"):
+    with pytest.raises(InvalidError, match="not a file, directory or link"):
         gather([tmp_path / "pipe"])
     away = tmp_path / "away"
     away.mkdir()

@@ -1,7 +1,7 @@
 """The typed client of the daemon's API: ``Client``, ``AsyncClient``, and the errors that they raise.
 
-Their arguments and answers are the schema of the API, ``koala.model.api``. The clients and their libraries
-are loaded when they are first used: who only asks where a daemon keeps its state does not pay for them.
+Their arguments and answers are the schema of the API, ``koala.model.api``. The clients and their libraries are loaded
+at their first use, so that callers that only need the daemon's state directory do not pay for them.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ __all__ = [
 
 _LAZY = {"AsyncClient": "client", "Client": "client", "ENDED_STATES": "exchange"}
 
-if not TYPE_CHECKING:  # a type checker knows the names above, and should complain of others
+if not TYPE_CHECKING:  # a type checker sees the names above, and should reject others
 
     def __getattr__(name: str) -> Any:
         if name in _LAZY:

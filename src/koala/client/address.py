@@ -1,7 +1,7 @@
-"""Where the daemon is and who calls it: the forms of an address, and where address and token are found.
+"""The address of the daemon and the token of the caller: their forms, and where they are found.
 
-An address is ``unix:/path/to/koala.sock`` or ``http(s)://host:port``. Reads the environment that it is given and
-the file of the token; connects to nothing.
+An address is ``unix:/path/to/koala.sock`` or ``http(s)://host:port``. This module reads the environment and the file
+of the token; it connects to nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TOKEN = re.compile(r"[\x21-\x7e]+")
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a daemon listens: ``socket`` is the path of its unix socket, or None for a daemon at ``url``."""
+    """The address of a daemon: ``socket`` is the path of its unix socket, or None for a daemon at ``url``."""
 
     url: str
     socket: Path | None = None
@@ -39,7 +39,7 @@ class Address:
 
     @property
     def is_local(self) -> bool:
-        """Whether it is on this machine for certain, so that no proxy stands between."""
+        """True if the daemon is certainly on this machine, so that no proxy stands in between."""
         host = urlsplit(self.url).hostname or ""
         if self.socket is not None or host == "localhost":
             return True
@@ -50,7 +50,7 @@ class Address:
 
 
 def parse_address(text: str) -> Address:
-    """The address that a text names; ``WrongAddressError`` says what is wrong with it."""
+    """Return the address that a text names. Raises ``WrongAddressError`` if it names none."""
     if text.startswith("unix:"):
         path = text.removeprefix("unix:").removeprefix("//")
         if not path or "\0" in path:
@@ -72,12 +72,12 @@ def parse_address(text: str) -> Address:
 
 
 def default_state(environment: Mapping[str, str] | None = None) -> Path:
-    """Where a daemon keeps its state unless it is told otherwise: below $XDG_STATE_HOME or ~/.local/state."""
+    """Return the default state directory of a daemon: below $XDG_STATE_HOME or ~/.local/state."""
     return _below(environment, "XDG_STATE_HOME", Path(".local", "state"))
 
 
 def find_address(text: str | None = None, environment: Mapping[str, str] | None = None) -> Address:
-    """The address given, else that of KOALA_SERVER, else the socket of the default state directory."""
+    """Return the given address, else the one in KOALA_SERVER, else the socket of the default state directory."""
     known = os.environ if environment is None else environment
     chosen = text or known.get(SERVER_VARIABLE)
     if chosen:
@@ -86,7 +86,8 @@ def find_address(text: str | None = None, environment: Mapping[str, str] | None 
 
 
 def find_token(environment: Mapping[str, str] | None = None) -> str | None:
-    """The token in KOALA_TOKEN, else in the file that KOALA_TOKEN_FILE names, else in ~/.config/koala/token."""
+    """Return the token in KOALA_TOKEN, else in the file that KOALA_TOKEN_FILE names, else in
+    ~/.config/koala/token."""
     known = os.environ if environment is None else environment
     if known.get(TOKEN_VARIABLE):
         return checked_token(known[TOKEN_VARIABLE], TOKEN_VARIABLE)
@@ -105,7 +106,8 @@ def find_token(environment: Mapping[str, str] | None = None) -> str | None:
 
 
 def token_file(environment: Mapping[str, str] | None = None) -> Path | None:
-    """The file that ``find_token`` reads, None where the environment has the token itself or there is no file."""
+    """Return the file that ``find_token`` reads; None if the environment has the token itself, or there is no
+    file."""
     known = os.environ if environment is None else environment
     path = _token_path(known)
     return None if known.get(TOKEN_VARIABLE) or not path.exists() else path
@@ -117,7 +119,7 @@ def _token_path(environment: Mapping[str, str]) -> Path:
 
 
 def checked_token(text: str, origin: str) -> str:
-    """A token without the blanks around it; ``WrongAddressError`` where it cannot stand in a request."""
+    """Return a token without surrounding blanks. Raises ``WrongAddressError`` if it cannot stand in a request."""
     token = text.strip()
     if len(token) > TOKEN_BYTES_MAX or _TOKEN.fullmatch(token) is None:
         raise WrongAddressError(
@@ -129,5 +131,5 @@ def checked_token(text: str, origin: str) -> str:
 def _below(environment: Mapping[str, str] | None, variable: str, instead: Path) -> Path:
     known = os.environ if environment is None else environment
     base = known.get(variable, "")
-    # The XDG rules say that a relative path there is to be ignored.
+    # The XDG rules require that a relative path is ignored.
     return (Path(base) if base.startswith("/") else Path.home() / instead) / "koala"

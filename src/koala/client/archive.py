@@ -1,7 +1,7 @@
-"""The archive of an output directory, unpacked so that nothing of it leads out of the place that it is unpacked to.
+"""The archive of an output directory, unpacked so that none of its entries leaves the target directory.
 
-Whoever made the archive is not trusted, and links that are there already may be anybody's. Only the content of files
-is taken from ``tarfile``: how it judges entries differs from Python to Python.
+The author of the archive is not trusted, and existing links may belong to anybody. ``tarfile`` provides only the
+content of files, because its judgement of entries differs between versions of Python.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import TypeAlias
 from koala.client.errors import InvalidError
 from koala.client.fetching import told_of
 
-# A name in the archive, part by part.
+# A name in the archive, split into its parts.
 _Parts: TypeAlias = tuple[str, ...]
 
 
 def unpack(archive: Path, directory: Path) -> list[str]:
-    """Unpack the archive of a directory, and remove it; the entries that are not unpacked, as they lead out of the
-    directory or are no files. Files and links that are there are replaced, directories stay as they are."""
+    """Unpack the archive of a directory, and remove it. Existing files and links are replaced; directories stay.
+    Return the entries that are left out, because they lead out of the directory or are not files."""
     with told_of(directory):
         directory.mkdir(parents=True, exist_ok=True)
         try:
@@ -36,19 +36,19 @@ def unpack(archive: Path, directory: Path) -> list[str]:
 
 
 class _Unpacking:
-    """One archive on its way into a directory. Symbolic links are made when all else is there, so that nothing is
-    written through one of them."""
+    """The unpacking of one archive into a directory. Symbolic links are made last, so that nothing is written through
+    one of them."""
 
     def __init__(self, tar: tarfile.TarFile, root: Path) -> None:
         self._tar = tar
         self._root = root
-        self._plain: set[_Parts] = {()}  # directories on whose way is no link
-        self._made: set[_Parts] = set()  # those of them that were not there before
+        self._plain: set[_Parts] = {()}  # directories with no link on their path
+        self._made: set[_Parts] = set()  # the new ones among them
         self._files: set[_Parts] = set()
         self._links: dict[_Parts, str] = {}
 
     def run(self) -> list[str]:
-        """Unpack everything that is harmless; the names of the rest."""
+        """Unpack everything that is harmless; return the names of the rest."""
         left_out = [entry.name for entry in self._tar if not self._unpacks(entry)]
         refused = self._leading_out()
         for parts, target in self._links.items():
@@ -58,7 +58,7 @@ class _Unpacking:
         return left_out + ["/".join(parts) for parts in self._links if parts in refused]
 
     def _unpacks(self, entry: tarfile.TarInfo) -> bool:
-        """Whether the entry is harmless; it is unpacked then, or noted as a link to be made."""
+        """Return True if the entry is harmless: it is unpacked, or noted as a link to make later."""
         parts = _parts_of(entry.name)
         if parts is None or not self._has_way(parts[:-1]):
             return False
@@ -77,8 +77,8 @@ class _Unpacking:
         return False
 
     def _has_way(self, parts: _Parts, mode: int | None = None) -> bool:
-        """Whether a directory is one and no link leads to it; it is made where it is not there. A directory that was
-        there before keeps its mode."""
+        """Return True if a directory exists and no link leads to it. A missing directory is made; an existing one
+        keeps its mode."""
         for number in range(len(parts)) if parts not in self._plain else ():
             way = parts[: number + 1]
             if way in self._plain:
@@ -101,12 +101,12 @@ class _Unpacking:
         with path.open("xb") as file:
             shutil.copyfileobj(content, file)
             os.fchmod(file.fileno(), entry.mode & 0o755 | 0o600)
-        with contextlib.suppress(OSError, OverflowError, ValueError):  # a time that this machine does not know
+        with contextlib.suppress(OSError, OverflowError, ValueError):  # a time that this machine cannot represent
             os.utime(path, (entry.mtime, entry.mtime))
         self._files.add(parts)
 
     def _is_another_name(self, parts: _Parts, other: _Parts | None) -> bool:
-        """Whether this became another name of a file that was unpacked."""
+        """Return True if this became another name of an unpacked file."""
         if other not in self._files or other == parts:
             return False
         os.link(self._root.joinpath(*other), self._cleared(parts), follow_symlinks=False)
@@ -114,7 +114,7 @@ class _Unpacking:
         return True
 
     def _cleared(self, parts: _Parts) -> Path:
-        """The path of a file or link that is to be made: what is there goes, unless it is a directory."""
+        """Return the path of a new file or link, and remove what is there, unless it is a directory."""
         path = self._root.joinpath(*parts)
         if path.is_dir() and not path.is_symlink():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
@@ -123,7 +123,7 @@ class _Unpacking:
         return path
 
     def _leading_out(self) -> set[_Parts]:
-        """The links that lead out of the directory, or to one that does."""
+        """Return the links that lead out of the directory, or to such a link."""
         pointing: dict[_Parts, list[_Parts]] = {}
         refused = set()
         for parts, target in self._links.items():
@@ -140,8 +140,8 @@ class _Unpacking:
         return refused
 
     def _end(self, parts: _Parts, target: str) -> _Parts | None:
-        """Where a link leads: up from its directory, and from there down over directories. None if it leads out, over
-        another link, or to one that is there already and is not of the archive."""
+        """Return the target of a link: up from its directory, and from there down through directories. None if it
+        leads out, through another link, or to an existing link that is not part of the archive."""
         steps = [step for step in target.split("/") if step not in ("", ".")]
         up = next((number for number, step in enumerate(steps) if step != ".."), len(steps))
         down = steps[up:]
@@ -158,6 +158,6 @@ class _Unpacking:
 
 
 def _parts_of(name: str) -> _Parts | None:
-    """A name part by part; None if it leads out."""
+    """Split a name into its parts; None if it leads out."""
     parts = tuple(part for part in name.split("/") if part not in ("", "."))
     return None if name.startswith("/") or ".." in parts else parts

@@ -1,7 +1,7 @@
-"""Every call of the API as a value: what is sent, what comes back, and whether it may be sent twice.
+"""Every call of the API as a value: its request, its answer, and whether it may be repeated.
 
-One function per endpoint; nothing here sends anything. ``Client`` and ``AsyncClient`` have a method for each, with
-its arguments and its docstring; annotations are evaluated here, so that the methods tell them too.
+One function for each endpoint; nothing here sends anything. ``Client`` and ``AsyncClient`` have a method for each,
+with its arguments and its docstring. Annotations are evaluated here, so that the methods show them too.
 """
 
 import uuid
@@ -62,14 +62,14 @@ from koala.model.api.questions import (
 )
 from koala.model.request import Priority
 
-# How long the daemon may take over a call that it can answer at once.
+# The time for a call that the daemon can answer at once.
 ANSWER_TIMEOUT_S = 30.0
-# Processes of the daemon read a large description, and cluster its tasks. On a busy machine each of both is given up
-# after 240 s (WORK_WAIT_S_MAX), of which the client is to hear.
+# Processes of the daemon read a large description and cluster its tasks. On a busy machine it gives up each of the
+# two after 240 s (WORK_WAIT_S_MAX), and the client waits for that error.
 DESCRIPTION_TIMEOUT_S = 2 * 240.0 + ANSWER_TIMEOUT_S
-# Hundreds of files leave several sites with one call.
+# One call may remove hundreds of files from several sites.
 FORGET_TIMEOUT_S = 120.0
-# Measuring a link may take longer.
+# The measurement of a link may take longer.
 PROBE_TIMEOUT_S = 90.0
 OUTPUT_BYTES_DEFAULT = 65_536
 
@@ -79,8 +79,8 @@ Value = TypeVar("Value")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call(Generic[Value]):
-    """One call. A ``repeatable`` one may be sent again after a lost connection, since sent twice it does no more than
-    sent once. ``timeout_s`` is how long the answer may take, None where that depends on the size of a file."""
+    """One call. A ``repeatable`` call may be sent again after a lost connection, because a second one changes
+    nothing. ``timeout_s`` is the time for the answer, None where that depends on the size of a file."""
 
     method: Literal["GET", "POST", "PUT", "DELETE"]
     path: str
@@ -93,18 +93,18 @@ class Call(Generic[Value]):
 
 
 def _parameters(**given: Any) -> tuple[tuple[str, str], ...]:
-    """The parameters of a query: None is left out, and a list gives one parameter for each value."""
+    """Return the parameters of a query: None is left out, and a list gives one parameter for each value."""
     pairs: list[tuple[str, str]] = []
     for name, value in given.items():
         several = value if isinstance(value, list) else [] if value is None else [value]
         pairs += [(name, str(each)) for each in several]
     for _, text in pairs:
-        text.encode()  # what is not UTF-8 cannot be asked for
+        text.encode()  # raises for text that UTF-8 cannot represent
     return tuple(pairs)
 
 
 def _path_of(name: str) -> str:
-    """A name with slashes as a path of a URL; a step of dots, which would name a directory, is escaped."""
+    """Return a name with slashes as a path of a URL; a step of dots, which would name a directory, is escaped."""
     steps = (quote(step, safe="") for step in name.split("/"))
     return "/".join(step.replace(".", "%2E") if step in (".", "..") else step for step in steps)
 
@@ -114,7 +114,7 @@ def _nothing(_: bytes) -> None:
 
 
 def _reader(kind: type[Value]) -> Callable[[bytes], Value]:
-    """Read an answer of this kind; fields that it does not know are left out."""
+    """Return a reader of this kind of answer, which ignores unknown fields."""
     return msgspec.json.Decoder(kind).decode
 
 
@@ -122,17 +122,17 @@ def _reader(kind: type[Value]) -> Callable[[bytes], Value]:
 
 
 def _described(path: str, wish: Submission | SpawnWish, read: Callable[[bytes], Value]) -> Call[Value]:
-    """A call whose description the daemon has to read."""
+    """Make a call with a description, which takes the daemon time to read."""
     return Call(method="POST", path=path, body=wish, read=read, timeout_s=DESCRIPTION_TIMEOUT_S)
 
 
 def submit(
     description: str, *, source: str = "job", client_token: str | None = None, manifest: str | None = None
 ) -> Call[Submitted]:
-    """Submit a job; when this returns it is durable. ``source`` is a file name, whose ending tells the format.
+    """Submit a job; it is durable when this returns. ``source`` is a file name, whose ending selects the format.
 
-    A client token makes the call safe to repeat: the same one again gives the same job. Without one it gets one
-    of its own, so that a lost connection never makes two jobs. ``manifest`` lists files that were sent before.
+    A client token makes the call safe to repeat: the same token gives the same job. Without one the client makes a
+    token, so that a lost connection never makes two jobs. ``manifest`` lists files that were sent before.
     """
     token = uuid.uuid4().hex if client_token is None else client_token
     wish = Submission(description=description, source=source, client_token=token, files=manifest)
@@ -140,7 +140,7 @@ def submit(
 
 
 def dry_run(description: str, *, source: str = "job", manifest: str | None = None) -> Call[DryRun]:
-    """Where the job would go now, or why it cannot; nothing is submitted."""
+    """Return where the job would go now, or why it cannot; nothing is submitted."""
     wish = Submission(description=description, source=source, files=manifest)
     return _described("/v1/dry-runs", wish, _reader(DryRun))
 
@@ -148,26 +148,26 @@ def dry_run(description: str, *, source: str = "job", manifest: str | None = Non
 def submit_graph(
     description: str, *, source: str = "graph.yaml", client_token: str | None = None, manifest: str | None = None
 ) -> Call[SubmittedGraph]:
-    """Submit several jobs that wait for each other, all or none; as ``submit`` otherwise."""
+    """Submit several jobs that wait for each other, all or none; otherwise like ``submit``."""
     token = uuid.uuid4().hex if client_token is None else client_token
     wish = Submission(description=description, source=source, client_token=token, files=manifest)
     return _described("/v1/graphs", wish, _reader(SubmittedGraph))
 
 
 def dry_run_graph(description: str, *, source: str = "graph.yaml", manifest: str | None = None) -> Call[DryRunGraph]:
-    """Where the jobs of a graph would go now; nothing is submitted."""
+    """Return where the jobs of a graph would go now; nothing is submitted."""
     wish = Submission(description=description, source=source, files=manifest)
     return _described("/v1/graph-dry-runs", wish, _reader(DryRunGraph))
 
 
 def missing_contents(manifest: str) -> Call[MissingContents]:
-    """Which contents of a list of files are still to be sent, and how much of each is there."""
+    """Return the contents of a list of files that are still to be sent, and how much of each has arrived."""
     question = ContentQuestion(files=manifest)
     return Call(method="POST", path="/v1/missing-contents", body=question, read=_reader(MissingContents))
 
 
 def send_content(checksum: str, size_bytes: int, offset: int, data: bytes) -> Call[ContentState]:
-    """Send one piece of a content; the last one is answered when all of it was verified."""
+    """Send one piece of a content; the last piece is answered after the whole content was verified."""
     return Call(
         method="PUT",
         path=f"/v1/contents/{quote(checksum, safe='')}",
@@ -189,9 +189,9 @@ def jobs(
     from_at: float | None = None,
     to_at: float | None = None,
 ) -> Call[Page[JobSummary]]:
-    """The newest jobs first, those that have ended included, an array as one; with ``array`` its elements instead.
-    Of one ``name``, or of all that begin so where it ends with ``*``; submitted from one time on, and before another.
-    ``each_job`` asks for page after page."""
+    """Return one page of jobs, the newest first, ended ones included, an array as one job; with ``array`` its
+    elements instead. ``name`` selects jobs of this name, or with this prefix if it ends with ``*``; ``from_at`` and
+    ``to_at`` limit the time of submission. ``each_job`` asks for page after page."""
     asked = _parameters(
         state=sorted(states),
         owner=owner,
@@ -206,17 +206,17 @@ def jobs(
 
 
 def job(job: int) -> Call[JobDetail]:
-    """Everything about one job but its story."""
+    """Return everything about one job but its story."""
     return Call(method="GET", path=f"/v1/jobs/{job}", read=_reader(JobDetail))
 
 
 def explain(job: int) -> Call[Explanation]:
-    """Where the job stands and why, with its story."""
+    """Return where the job stands and why, with its story."""
     return Call(method="GET", path=f"/v1/jobs/{job}/explanation", read=_reader(Explanation))
 
 
 def wait(job: int, *, timeout_s: float = WAIT_S_MAX) -> Call[JobSummary]:
-    """The job when it has ended, or as it is after the timeout (WAIT_S_MAX at most); see ``wait_ended``."""
+    """Return the job when it has ended, or after the timeout (at most WAIT_S_MAX); see ``wait_ended``."""
     return Call(
         method="GET",
         path=f"/v1/jobs/{job}/wait",
@@ -227,31 +227,31 @@ def wait(job: int, *, timeout_s: float = WAIT_S_MAX) -> Call[JobSummary]:
 
 
 def cancel(job: int, *, reason: str = "") -> Call[JobSummary]:
-    """Ask for the job's end; when this returns the wish is durable. An ended job stays as it is. As of every change,
-    a ``reason`` is for the record and for whom it concerns."""
+    """Ask for the job's end; the wish is durable when this returns. An ended job stays as it is. As in every change,
+    ``reason`` is for the record and for the job's owner."""
     return _changed(job, "cancel", reason)
 
 
 def requeue(job: int, *, hold: bool = False, reason: str = "") -> Call[JobSummary]:
-    """Put a job that has places, runs or is in quarantine back into its placement queue, and ``hold`` it there; when
-    this returns the wish is durable."""
+    """Put a job that has places, runs or is in quarantine back into its placement queue, and ``hold`` it there; the
+    wish is durable when this returns."""
     return _changed(job, "requeue", reason, hold="true" if hold else None)
 
 
 def hold(job: int, *, reason: str = "") -> Call[JobSummary]:
-    """Keep a job that has not started from being tried; when this returns the wish is durable."""
+    """Keep a job that has not started from being tried; the wish is durable when this returns."""
     return _changed(job, "hold", reason)
 
 
 def release(job: int, *, reason: str = "") -> Call[JobSummary]:
-    """Let a job go that was held; when this returns the wish is durable."""
+    """End the hold of a job; the wish is durable when this returns."""
     return _changed(job, "release", reason)
 
 
 def change(
     job: int, *, walltime_s: float | None = None, priority: str | None = None, reason: str = ""
 ) -> Call[JobSummary]:
-    """Another walltime or priority for a job that waits for a place; when this returns it is durable."""
+    """Change the walltime or priority of a job that waits for a place; the change is durable when this returns."""
     wish = JobChange(walltime_s=walltime_s, priority=None if priority is None else Priority(priority))
     return _changed(job, "change", reason, wish)
 
@@ -267,8 +267,8 @@ def _changed(job: int, verb: str, reason: str, body: JobChange | None = None, **
 
 
 def spawn(job: int, description: str, *, source: str = "spawn") -> Call[Spawned]:
-    """More tasks for a job of tasks that runs, by a text with ``tasks`` and ``edges``; they have places when this
-    returns, near those that they exchange with. The same tasks again change nothing."""
+    """Add tasks to a running job of tasks, given as a text with ``tasks`` and ``edges``. When this returns they have
+    places, near the tasks that they exchange data with. A repeated call with the same tasks changes nothing."""
     wish = SpawnWish(description=description, source=source)
     return _described(f"/v1/jobs/{job}/spawn", wish, _reader(Spawned))
 
@@ -282,7 +282,7 @@ def output(
     offset: int = 0,
     limit: int = OUTPUT_BYTES_DEFAULT,
 ) -> Call[Output]:
-    """What a component wrote, from a byte on: in the job's last run, or in run 1, 2, ..."""
+    """Return the output of a component from a byte on: of the job's last run, or of run 1, 2, ..."""
     asked = _parameters(part=part, run=run, stream=stream, offset=offset, limit=limit)
     return Call(method="GET", path=f"/v1/jobs/{job}/output", parameters=asked, read=_reader(Output))
 
@@ -291,39 +291,39 @@ def output(
 
 
 def overview() -> Call[Overview]:
-    """The whole grid now."""
+    """Return the whole grid as it is now."""
     return Call(method="GET", path="/v1/grid", read=_reader(Overview))
 
 
 def network() -> Call[NetworkInfo]:
-    """What is known of the links between sites."""
+    """Return what Koala knows of the links between sites."""
     return Call(method="GET", path="/v1/network", read=_reader(NetworkInfo))
 
 
 def link(source: str, target: str) -> Call[LinkHistory]:
-    """What was measured from one site to another."""
+    """Return the measurements of the link from one site to another."""
     path = f"/v1/network/{quote(source, safe='')}/{quote(target, safe='')}"
     return Call(method="GET", path=path, read=_reader(LinkHistory))
 
 
 def probe_link(source: str, target: str) -> Call[LinkHistory]:
-    """Measure the way from one site to another now."""
+    """Measure the link from one site to another now."""
     path = f"/v1/network/{quote(source, safe='')}/{quote(target, safe='')}/probe"
     return Call(method="POST", path=path, read=_reader(LinkHistory), timeout_s=PROBE_TIMEOUT_S)
 
 
 def sites() -> Call[list[SiteInfo]]:
-    """All sites."""
+    """Return all sites."""
     return Call(method="GET", path="/v1/sites", read=_reader(list[SiteInfo]))
 
 
 def site(name: str) -> Call[SiteInfo]:
-    """One site."""
+    """Return one site."""
     return Call(method="GET", path=f"/v1/sites/{quote(name, safe='')}", read=_reader(SiteInfo))
 
 
 def history(site: str, *, from_at: float, to_at: float) -> Call[SiteHistory]:
-    """Who held the site's processors over a stretch of time."""
+    """Return the use of the site's processors over a period."""
     return Call(
         method="GET",
         path=f"/v1/sites/{quote(site, safe='')}/history",
@@ -333,7 +333,7 @@ def history(site: str, *, from_at: float, to_at: float) -> Call[SiteHistory]:
 
 
 def drain(site: str, *, reason: str = "") -> Call[SiteInfo]:
-    """Send nothing new to the site; what runs there goes on."""
+    """Send nothing new to the site; its running components continue."""
     return _told(site, "drain", reason=reason or None)
 
 
@@ -343,7 +343,7 @@ def resume(site: str, *, reason: str = "") -> Call[SiteInfo]:
 
 
 def declare_lost(site: str, *, force: bool = False, reason: str = "") -> Call[SiteInfo]:
-    """Wait for the site no more: its jobs start again elsewhere. Of a site that answers only by ``force``."""
+    """Stop waiting for the site: its jobs start again elsewhere. A site that answers requires ``force``."""
     return _told(site, "lost", force="true" if force else None, reason=reason or None)
 
 
@@ -365,25 +365,25 @@ def _told(site: str, verb: str, **parameters: str | None) -> Call[SiteInfo]:
 
 
 def files(*, prefix: str = "", limit: int = PAGE_ITEMS_DEFAULT, cursor: str | None = None) -> Call[Page[FileInfo]]:
-    """The replica catalogue by name; ``each_file`` asks for page after page."""
+    """Return one page of the replica catalogue, by name; ``each_file`` asks for page after page."""
     asked = _parameters(prefix=prefix or None, limit=limit, cursor=cursor)
     return Call(method="GET", path="/v1/files", parameters=asked, read=_reader(Page[FileInfo]))
 
 
 def file(name: str) -> Call[FileInfo]:
-    """One file and where its replicas are."""
+    """Return one file and the sites of its replicas."""
     return Call(method="GET", path=f"/v1/files/{_path_of(name)}", read=_reader(FileInfo))
 
 
 def outputs(job: int, *, after: int = 0) -> Call[list[OutputInfo]]:
-    """What a job made, with the names by which ``read_file`` has the bytes. Of an array, what its first elements
-    after the job ``after`` made; ``each_output`` asks until the last one."""
+    """Return the outputs of a job, with the names that ``read_file`` takes. For an array, return the outputs of its
+    first elements after the job ``after``; ``each_output`` asks until the last one."""
     asked = _parameters(after=after or None)
     return Call(method="GET", path=f"/v1/jobs/{job}/outputs", parameters=asked, read=_reader(list[OutputInfo]))
 
 
 def read_file(name: str, *, offset: int = 0, limit: int = DOWNLOAD_BYTES_MAX) -> Call[bytes]:
-    """A piece of a file of the catalogue; ``fetch_file`` brings a whole one to this machine."""
+    """Return a piece of a file of the catalogue; ``fetch_file`` copies a whole file to this machine."""
     return Call(
         method="GET",
         path=f"/v1/file-contents/{_path_of(name)}",
@@ -394,8 +394,9 @@ def read_file(name: str, *, offset: int = 0, limit: int = DOWNLOAD_BYTES_MAX) ->
 
 
 def read_files(names: Sequence[str]) -> Call[list[tuple[ReadFile, bytes]]]:
-    """Several small files, each whole or with the problem that keeps it from being read; those of the end for which
-    the answer has no room are to be asked for again. ``fetch_files`` brings any number of them to this machine."""
+    """Return several small files, each in whole, or with the problem that keeps it from being read. Files at the end
+    that do not fit into the answer must be requested again. ``fetch_files`` copies any number of files to this
+    machine."""
     wish = Reading(names=list(names))
     return Call(method="POST", path="/v1/file-contents", body=wish, read=_files_read, timeout_s=None)
 
@@ -410,8 +411,8 @@ def _files_read(answer: bytes) -> list[tuple[ReadFile, bytes]]:
 
 
 def register(name: str, site: str, *, path: str | None = None, url: str | None = None) -> Call[FileInfo]:
-    """A new file with its first replica, or another replica of a known one: copied from a path of the daemon's
-    machine, or left at a URL."""
+    """Register a new file with its first replica, or another replica of a known file: copied from a path of the
+    daemon's machine, or left at a URL."""
     wish = Registration(name=name, site=site, path=path, url=url)
     return Call(
         method="POST",
@@ -424,7 +425,7 @@ def register(name: str, site: str, *, path: str | None = None, url: str | None =
 
 
 def replicate(name: str, site: str) -> Call[FileInfo]:
-    """Copy a replica to one more site; returns when it is there."""
+    """Copy a replica to one more site; return when it is there."""
     wish = Replication(name=name, site=site)
     return Call(
         method="POST",
@@ -445,9 +446,10 @@ def forget(
     force: bool = False,
     preview: bool = False,
 ) -> Call[Forgotten]:
-    """Forget one replica, or with no site all of them and the file: of one file, of those that fit a pattern, or of
-    what a job made. Of many some at a time: ask again while there are ``more``. ``ConflictError`` with the numbers of
-    the jobs that wait for one of them, unless it is forced; with ``preview`` it is only told what would go."""
+    """Forget one replica, or without a site all replicas and the file: of one file, of those that match a pattern, or
+    of the outputs of a job. A large number is forgotten in several calls: repeat the call while there are ``more``.
+    Raises ``ConflictError`` with the numbers of the jobs that wait for one of the files, unless ``force`` is set;
+    with ``preview`` it only returns what would be forgotten."""
     wish = Forgetting(name=name, pattern=pattern, job=job, site=site, force=force, preview=preview)
     return Call(
         method="POST",
@@ -463,7 +465,8 @@ def forget(
 
 
 def journal(*, after: int = 0, limit: int = PAGE_ITEMS_DEFAULT, job: int | None = None) -> Call[list[JournalEntry]]:
-    """What happened, oldest first, from the entry after ``after`` on; ``each_entry`` asks for page after page."""
+    """Return the journal, oldest first, from the entry after ``after`` on; ``each_entry`` asks for page after
+    page."""
     asked = _parameters(after=after, limit=limit, job=job)
     return Call(method="GET", path="/v1/events", parameters=asked, read=_reader(list[JournalEntry]))
 
@@ -472,45 +475,46 @@ def journal(*, after: int = 0, limit: int = PAGE_ITEMS_DEFAULT, job: int | None 
 
 
 def create_token(user: str, scopes: Iterable[Scope], *, note: str = "") -> Call[NewToken]:
-    """A token for a user; its secret is told this once. Only the daemon's own user may."""
+    """Create a token for a user; its secret is returned only here. Only the daemon's own user may do this."""
     wish = TokenWish(user=user, scopes=list(scopes), note=note)
     return Call(method="POST", path="/v1/tokens", body=wish, read=_reader(NewToken), repeatable=False)
 
 
 def tokens() -> Call[list[TokenInfo]]:
-    """The valid tokens and those revoked lately, without their secrets. Only the daemon's own user may."""
+    """Return the valid tokens and the recently revoked ones, without secrets. Only the daemon's own user may do
+    this."""
     return Call(method="GET", path="/v1/tokens", read=_reader(list[TokenInfo]))
 
 
 def revoke_token(token: str) -> Call[None]:
-    """End a token by its id, at once. Only the daemon's own user may."""
+    """Revoke a token at once, by its id. Only the daemon's own user may do this."""
     return Call(method="DELETE", path=f"/v1/tokens/{quote(token, safe='')}", read=_nothing)
 
 
 def login() -> Call[Login]:
-    """A link that opens the dashboard once. Only the daemon's own user may."""
+    """Return a link that opens the dashboard once. Only the daemon's own user may do this."""
     return Call(method="POST", path="/v1/logins", read=_reader(Login), repeatable=False)
 
 
 def whoami() -> Call[Whoami]:
-    """Who the daemon takes the caller for."""
+    """Return the caller as the daemon has identified it."""
     return Call(method="GET", path="/v1/whoami", read=_reader(Whoami))
 
 
 def ready() -> Call[Health]:
-    """Whether the daemon can work; ``UnavailableError`` with the reason when it cannot."""
+    """Return the daemon's health. Raises ``UnavailableError`` with the reason if the daemon cannot work."""
     return Call(method="GET", path="/readyz", read=_reader(Health), repeatable=False)
 
 
 def metrics() -> Call[str]:
-    """The daemon's numbers in the OpenMetrics format."""
+    """Return the daemon's metrics in the OpenMetrics format."""
     return Call(method="GET", path="/metrics", read=bytes.decode)
 
 
 # ---------------------------------------------------------------------------------------- wrong arguments
 
 
-_NOT_UTF8 = "it holds bytes that are not UTF-8; rename it, or write it in UTF-8"
+_NOT_UTF8 = "it contains bytes that are not UTF-8; rename it, or write it in UTF-8"
 _WHAT = {
     "user": "write 1 to 64 letters, digits, '.', '_', '@' and '-', beginning with a letter or a digit",
     "scopes": "give at least one of read, submit and operate",
@@ -519,8 +523,8 @@ _WHAT = {
 
 
 def checked(describe: Callable[P, Value], *args: P.args, **kwargs: P.kwargs) -> Value:
-    """The call that a function describes. Raises ``InvalidError`` or ``TooLargeError`` with the argument that the
-    API's schema refuses and what to write instead."""
+    """Return the call that a function describes. Raises ``InvalidError`` or ``TooLargeError`` with the argument that
+    the API's schema refuses and what to write instead."""
     try:
         return describe(*args, **kwargs)
     except ValidationError as error:

@@ -1,8 +1,8 @@
 """The typed clients: ``Client`` for plain code and ``AsyncClient`` for asyncio, with the same methods.
 
-What a call sends is written once, as a function of ``koala.client.calls``; what is repeated and which error an answer
-becomes, in ``koala.client.exchange``. Here are the two classes, each with its own kind of sending. Annotations are
-evaluated in this module, so that ``help`` and ``inspect`` tell the types of arguments and answers.
+``koala.client.calls`` has one function for the request of each call; ``koala.client.exchange`` repeats calls and
+turns answers into errors. This module has the two classes, each with its own way of sending. Annotations are
+evaluated here, so that ``help`` and ``inspect`` show the types of arguments and answers.
 """
 
 import asyncio
@@ -47,12 +47,12 @@ Value = TypeVar("Value")
 Item = TypeVar("Item")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-# What httpx shall verify where there is no TLS. Otherwise it would read the authorities of the system first.
+# The verification that httpx performs where there is no TLS. By default it would read the system's authorities first.
 NO_TLS = False
 
 
 def _call(describe: Callable[P, Call[Value]]) -> Callable[Concatenate["Client", P], Value]:
-    """The method of ``Client`` that makes a call."""
+    """Make the method of ``Client`` for a call."""
 
     def method(self: "Client", /, *args: P.args, **kwargs: P.kwargs) -> Value:
         return self._take(self.exchange.perform(checked(describe, *args, **kwargs)))
@@ -61,7 +61,7 @@ def _call(describe: Callable[P, Call[Value]]) -> Callable[Concatenate["Client", 
 
 
 def _async_call(describe: Callable[P, Call[Value]]) -> Callable[Concatenate["AsyncClient", P], Awaitable[Value]]:
-    """The method of ``AsyncClient`` that makes a call."""
+    """Make the method of ``AsyncClient`` for a call."""
 
     def method(self: "AsyncClient", /, *args: P.args, **kwargs: P.kwargs) -> Awaitable[Value]:
         return self._take(self.exchange.perform(checked(describe, *args, **kwargs)))
@@ -73,7 +73,7 @@ def _async_call(describe: Callable[P, Call[Value]]) -> Callable[Concatenate["Asy
 def _each(
     item: type[Item], name: str, describe: Callable[P, Call[Any]]
 ) -> Callable[Concatenate["Client", P], Iterator[Item]]:
-    """The method of ``Client`` that gives every item of a long list, asking for page after page."""
+    """Make the method of ``Client`` that yields every item of a long list, page after page."""
     page: Callable[..., Call[Any]] = describe
     paging = {"limit": PAGE_ITEMS_MAX} if "limit" in inspect.signature(describe).parameters else {}
 
@@ -91,7 +91,7 @@ def _each(
 def _async_each(
     item: type[Item], name: str, describe: Callable[P, Call[Any]]
 ) -> Callable[Concatenate["AsyncClient", P], AsyncIterator[Item]]:
-    """As ``_each``, for ``AsyncClient``."""
+    """Do the same as ``_each``, for ``AsyncClient``."""
     page: Callable[..., Call[Any]] = describe
     paging = {"limit": PAGE_ITEMS_MAX} if "limit" in inspect.signature(describe).parameters else {}
 
@@ -108,7 +108,7 @@ def _async_each(
 
 
 def _page_of(answer: Page[Any] | list[JournalEntry] | list[OutputInfo]) -> tuple[list[Any], dict[str, Any] | None]:
-    """The items of one page, and what to ask the next page with; None after the last page."""
+    """Return the items of one page, and the parameters for the next page; None after the last page."""
     if isinstance(answer, Page):
         return answer.items, None if answer.next is None else {"cursor": answer.next}
     if not answer:
@@ -118,12 +118,12 @@ def _page_of(answer: Page[Any] | list[JournalEntry] | list[OutputInfo]) -> tuple
 
 
 def _answer_of(describe: Callable[..., Call[Any]]) -> Any:
-    """The type of what a call gives."""
+    """Return the type of a call's answer."""
     return typing.get_args(describe.__annotations__["return"])[0]
 
 
 def _described(method: Function, owner: str, name: str, describe: Callable[..., Any], returns: Any) -> Function:
-    """The method with the docstring and the arguments of the function that describes its call."""
+    """Give the method the docstring and the arguments of the function that describes its call."""
     signature = inspect.signature(describe)
     own = inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY)
     method.__name__ = name
@@ -131,19 +131,19 @@ def _described(method: Function, owner: str, name: str, describe: Callable[..., 
     method.__doc__ = describe.__doc__
     method.__annotations__ = {**describe.__annotations__, "return": returns}
     shown = signature.replace(parameters=[own, *signature.parameters.values()], return_annotation=returns)
-    setattr(method, "__signature__", shown)  # noqa: B010 -- inspect looks for it, and the type does not know it
+    setattr(method, "__signature__", shown)  # noqa: B010 -- inspect looks for it, and the type does not have it
     return method
 
 
 class _Sender:
-    """What both clients know: the daemon's address, and how its calls are repeated."""
+    """The common part of both clients: the daemon's address, and the repetition of calls."""
 
     def __init__(self, server: str | None, patience_s: float) -> None:
         self.address = find_address(server)
         self.exchange = Exchange(self.address, patience_s)
 
     def _options(self, token: str | None, ca_file: str | Path | None) -> dict[str, Any]:
-        """The arguments for httpx. Over its socket the daemon knows who calls, so no token is sent there."""
+        """Return the arguments for httpx. No token goes over the socket, where the daemon sees who calls."""
         headers = {"User-Agent": f"koala/{__version__}"}
         if self.address.socket is None:
             secret = find_token() if token is None else checked_token(token, "token")
@@ -158,11 +158,11 @@ class _Sender:
 
 
 class Client(_Sender):
-    """A daemon to talk to. Every method raises a ``ClientError`` when it does not succeed.
+    """A connection to a daemon. Every method raises a ``ClientError`` when it fails.
 
-    ``server`` is ``unix:PATH`` or ``http(s)://HOST:PORT``; without one, KOALA_SERVER, or the socket of the default
-    state directory. A call that may be repeated survives a daemon that is away for up to ``patience_s``. Use it as a
-    context, or call ``close``.
+    ``server`` is ``unix:PATH`` or ``http(s)://HOST:PORT``; the default is KOALA_SERVER, or else the socket of the
+    default state directory. A repeatable call survives an absence of the daemon of up to ``patience_s``. Use the
+    client as a context manager, or call ``close``.
 
     >>> from koala import Client
     >>> text = "{application: {executable: echo, arguments: [hello]}, processors: 1}"
@@ -252,14 +252,14 @@ class Client(_Sender):
         files: Files = (),
         progress: SendProgress | None = None,
     ) -> Submitted:
-        """Submit a job; when this returns it is durable. ``source`` is a file name, whose ending tells the format.
+        """Submit a job; it is durable when this returns. ``source`` is a file name, whose ending selects the format.
 
-        A client token makes the call safe to repeat: the same one again gives the same job. Without one it gets one
-        of its own, so that a lost connection never makes two jobs.
+        A client token makes the call safe to repeat: the same token gives the same job. Without one the client makes
+        a token, so that a lost connection never makes two jobs.
 
         ``files`` travel with the job: paths of this machine, each of which appears under its last name where the
-        components start, or names there with their paths here. Directories travel whole. ``progress`` hears of the
-        bytes.
+        components start, or names there with their paths here. Directories travel as a whole. ``progress`` receives
+        the number of bytes sent and in total.
         """
         parcel = gather(files)
         self._take(send(self.exchange, parcel, progress))
@@ -267,7 +267,7 @@ class Client(_Sender):
         return self._take(self.exchange.perform(call))
 
     def dry_run(self, description: str, *, source: str = "job", files: Files = ()) -> DryRun:
-        """Where the job would go now, or why it cannot; nothing is submitted and nothing sent."""
+        """Return where the job would go now, or why it cannot; nothing is submitted or sent."""
         call = checked(calls.dry_run, description, source=source, manifest=gather(files).listed)
         return self._take(self.exchange.perform(call))
 
@@ -280,8 +280,8 @@ class Client(_Sender):
         files: Files = (),
         progress: SendProgress | None = None,
     ) -> SubmittedGraph:
-        """Submit several jobs that wait for each other, all or none of them; as ``submit`` otherwise. ``files``
-        travel with each of them."""
+        """Submit several jobs that wait for each other, all or none; otherwise like ``submit``. ``files`` travel with
+        each job."""
         parcel = gather(files)
         self._take(send(self.exchange, parcel, progress))
         call = checked(
@@ -290,30 +290,31 @@ class Client(_Sender):
         return self._take(self.exchange.perform(call))
 
     def dry_run_graph(self, description: str, *, source: str = "graph.yaml", files: Files = ()) -> DryRunGraph:
-        """Where the jobs of a graph would go now; nothing is submitted and nothing sent."""
+        """Return where the jobs of a graph would go now; nothing is submitted or sent."""
         call = checked(calls.dry_run_graph, description, source=source, manifest=gather(files).listed)
         return self._take(self.exchange.perform(call))
 
     def fetch_file(self, name: str, path: str | Path, *, progress: FetchProgress | None = None) -> FileInfo:
-        """Bring a file of the catalogue to a path of this machine: piece by piece, from where it was left, verified
-        by its checksum. ``progress`` hears of the bytes."""
+        """Copy a file of the catalogue to a path of this machine: piece by piece, continuing an interrupted copy,
+        verified by its checksum. ``progress`` receives the number of bytes here and in total."""
         return self._take(fetch(self.exchange, name, Path(path), progress))
 
     def fetch_files(
         self, wanted: Iterable[tuple[FileInfo | OutputInfo, str | Path]], *, progress: FetchProgress | None = None
     ) -> dict[Path, str]:
-        """Bring files of the catalogue to paths of this machine, small ones many at a time, each verified by its
-        checksum; one that is there already is not brought again. What could not be had, by its path, and why."""
+        """Copy files of the catalogue to paths of this machine, many small ones at a time, each verified by its
+        checksum. A file that is there already is not copied again. Return the paths of the files that failed, each
+        with the reason."""
         return self._take(fetch_all(self.exchange, wanted, progress))
 
     def wait_ended(self, job: int, timeout_s: float | None = None) -> JobSummary:
-        """The job when it has ended, or as it is when the time is up (None: however long it takes)."""
+        """Return the job when it has ended, or at the timeout (None: however long it takes)."""
         return self._take(self.exchange.wait_ended(job, timeout_s))
 
     def follow(self, *, after: int | None = None, job: int | None = None) -> Iterator[JournalEntry]:
-        """The journal from the entry after ``after`` on (None: from now on), as it happens and without an end.
+        """Yield the journal from the entry after ``after`` on (None: from now on), as it happens and without end.
 
-        After a lost connection it goes on where it was; ``UnreachableError`` when the daemon stays away.
+        After a lost connection it continues where it was. Raises ``UnreachableError`` when the daemon stays away.
         """
         if after is None:
             # A connection lost before the first entry must not leave a gap, so "now" gets a number.
@@ -354,7 +355,7 @@ class Client(_Sender):
 
 
 class AsyncClient(_Sender):
-    """The same as ``Client`` for asyncio: every method is awaited, every list and ``follow`` is an async iterator.
+    """``Client`` for asyncio: every method is awaited, every list and ``follow`` is an async iterator.
 
     >>> import asyncio
     >>> from koala import AsyncClient
@@ -444,7 +445,7 @@ class AsyncClient(_Sender):
         files: Files = (),
         progress: SendProgress | None = None,
     ) -> Awaitable[Submitted]:
-        """As ``Client.submit``. Files are measured in a thread."""
+        """Do the same as ``Client.submit``; files are measured in a thread."""
         return self._submit(description, source, client_token, files, progress)
 
     async def _submit(
@@ -461,7 +462,7 @@ class AsyncClient(_Sender):
         return await self._take(self.exchange.perform(call))
 
     def dry_run(self, description: str, *, source: str = "job", files: Files = ()) -> Awaitable[DryRun]:
-        """As ``Client.dry_run``."""
+        """Do the same as ``Client.dry_run``."""
         return self._dry_run(description, source, files)
 
     async def _dry_run(self, description: str, source: str, files: Files) -> DryRun:
@@ -478,7 +479,7 @@ class AsyncClient(_Sender):
         files: Files = (),
         progress: SendProgress | None = None,
     ) -> Awaitable[SubmittedGraph]:
-        """As ``Client.submit_graph``. Files are measured in a thread."""
+        """Do the same as ``Client.submit_graph``; files are measured in a thread."""
         return self._submit_graph(description, source, client_token, files, progress)
 
     async def _submit_graph(
@@ -499,7 +500,7 @@ class AsyncClient(_Sender):
     def dry_run_graph(
         self, description: str, *, source: str = "graph.yaml", files: Files = ()
     ) -> Awaitable[DryRunGraph]:
-        """As ``Client.dry_run_graph``."""
+        """Do the same as ``Client.dry_run_graph``."""
         return self._dry_run_graph(description, source, files)
 
     async def _dry_run_graph(self, description: str, source: str, files: Files) -> DryRunGraph:
@@ -510,21 +511,21 @@ class AsyncClient(_Sender):
     def fetch_file(
         self, name: str, path: str | Path, *, progress: FetchProgress | None = None
     ) -> Awaitable[FileInfo]:
-        """As ``Client.fetch_file``."""
+        """Do the same as ``Client.fetch_file``."""
         return self._take(fetch(self.exchange, name, Path(path), progress))
 
     def fetch_files(
         self, wanted: Iterable[tuple[FileInfo | OutputInfo, str | Path]], *, progress: FetchProgress | None = None
     ) -> Awaitable[dict[Path, str]]:
-        """As ``Client.fetch_files``."""
+        """Do the same as ``Client.fetch_files``."""
         return self._take(fetch_all(self.exchange, wanted, progress))
 
     def wait_ended(self, job: int, timeout_s: float | None = None) -> Awaitable[JobSummary]:
-        """As ``Client.wait_ended``."""
+        """Do the same as ``Client.wait_ended``."""
         return self._take(self.exchange.wait_ended(job, timeout_s))
 
     async def follow(self, *, after: int | None = None, job: int | None = None) -> AsyncIterator[JournalEntry]:
-        """As ``Client.follow``."""
+        """Do the same as ``Client.follow``."""
         if after is None:
             after = (await self.overview()).last_seq
         stream = JournalStream(self.exchange, after, job)
@@ -564,7 +565,7 @@ class AsyncClient(_Sender):
 
 
 class _SocketTransport(httpx.HTTPTransport):
-    """Connections to the daemon's unix socket. httpcore leaves its socket open where nobody listens."""
+    """Connections to the daemon's unix socket. Closes the socket that httpcore leaves open where nobody listens."""
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         request.extensions = {**request.extensions, "trace": _close_unconnected}
@@ -572,7 +573,7 @@ class _SocketTransport(httpx.HTTPTransport):
 
 
 def _close_unconnected(event: str, details: dict[str, Any]) -> None:
-    """Close the socket of a connection that failed: only the frames that the failure came through still know it."""
+    """Close the socket of a failed connection, which only the frames of the exception's traceback still refer to."""
     if event != "connection.connect_unix_socket.failed":
         return
     failure = details["exception"]
@@ -600,7 +601,7 @@ def _request(http: httpx.Client | httpx.AsyncClient, step: Send) -> httpx.Reques
 
 
 def _verification(address: Address, ca_file: str | Path | None) -> ssl.SSLContext | bool:
-    """Whom to trust: the authorities of the system, or the one in a file, by argument or KOALA_CA_FILE."""
+    """Return the trusted authorities: those of the system, or the one in a file, by argument or KOALA_CA_FILE."""
     if not address.url.startswith("https:"):
         return NO_TLS
     named = ca_file or os.environ.get(CA_FILE_VARIABLE)

@@ -1,4 +1,4 @@
-"""The errors of the client: those that the daemon answers with (``koala.model.errors``), and those of no answer."""
+"""The errors of the client: those that the daemon sends (``koala.model.errors``), and those of a missing answer."""
 
 from __future__ import annotations
 
@@ -41,19 +41,19 @@ __all__ = [
 
 
 class WrongAddressError(ClientError):
-    """The address of the server, or the token for it, cannot be used as it is written."""
+    """The address of the server, or the token for it, is not valid as written."""
 
     default_code = "wrong_address"
 
 
 class UnreachableError(ClientError):
-    """No daemon answers there, or the connection was lost and did not come back."""
+    """No daemon answers at the address, or the connection was lost and did not come back."""
 
     default_code = "unreachable"
 
 
 class BadAnswerError(ClientError):
-    """Something answers there, but not as Koala's daemon does, or the daemon broke down over the call."""
+    """The answer is not one of Koala's daemon, or the daemon broke down over the call."""
 
     default_code = "bad_answer"
 
@@ -69,17 +69,17 @@ _KINDS = (
     UnavailableError,
 )
 _BY_STATUS: dict[int, type[ClientError]] = {400: InvalidError} | {kind.http_status: kind for kind in _KINDS}
-# Said before what the daemon says, since that is about HTTP.
+# Stands in front of the daemon's message, which is about HTTP.
 _NO_TOKEN = "set KOALA_TOKEN to a token, or write one into ~/.config/koala/token; the daemon says: "  # noqa: S105
-# What the daemon's words about lists are on the command line, where most readers are.
+# The daemon's words about lists, with the commands that stand for them: most readers are at the command line.
 _LISTS = {
-    "look at the list of jobs": "koala jobs lists those that there are",
-    "look at the list of files": "koala files lists those that there are",
+    "look at the list of jobs": "koala jobs lists the existing ones",
+    "look at the list of files": "koala files lists the existing ones",
 }
 
 
 def error_of(status: int, code: str, message: str, problems: Sequence[ProblemAt]) -> ClientError:
-    """The error for an answer that is not a success."""
+    """Return the error for an answer that is not a success."""
     kind = _BY_STATUS.get(status, BadAnswerError)
     if status == HTTPStatus.UNAUTHORIZED and "KOALA_TOKEN" not in message:
         message = _NO_TOKEN + message

@@ -1,7 +1,8 @@
-"""What a call does, without input or output: it yields steps, takes replies, and ends with a value or an error.
+"""The steps of a call, without input or output: a generator yields steps, takes replies, and ends with a value or an
+error.
 
-``Client`` and ``AsyncClient`` perform the steps; what is repeated, when, and what an answer means is decided here for
-both.
+``Client`` and ``AsyncClient`` perform the steps. For both, this module decides what is repeated, when, and what an
+answer means.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ from koala.client.errors import (
 from koala.model.api import WAIT_S_MAX, ErrorAnswer, Health, JobSummary
 from koala.model.messages import JobOutcome
 
-# How long a call that may be repeated is repeated while the daemon is away, unless the client says otherwise.
+# How long a repeatable call is repeated while the daemon is away, unless the client sets another time.
 PATIENCE_S = 20.0
 PAUSE_FIRST_S = 0.1
 PAUSE_S_MAX = 2.0
 CONNECT_TIMEOUT_S = 5.0
-# A server that never answered and ends so many connections in a row without a word is not a daemon that restarts.
+# A server that never answered and closes this many connections in a row is not a restarting daemon.
 SILENCES_MAX = 3
-# How much of an answer that is not Koala's is shown.
+# An error shows at most this much of an answer that is not Koala's.
 SHOWN_CHARACTERS_MAX = 200
 
 ENDED_STATES = frozenset(map(str, JobOutcome))
@@ -62,15 +63,15 @@ Step: TypeAlias = Send | Pause
 Reply: TypeAlias = httpx.Response | httpx.TransportError | None
 Steps: TypeAlias = Generator[Step, Reply, Value]
 
-# The connection failed before anything was sent on it.
+# The connection failed before anything was sent.
 _NOTHING_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.ProxyError)
 
 
 class Exchange:
-    """What a client knows of its daemon: where it is, and whether it has answered before.
+    """A client's knowledge of its daemon: its address, and whether it has answered before.
 
-    A daemon that never answered is reported at once. One that went away, or cannot work now, is waited for up to
-    ``patience_s``, by calls that may be repeated; ``on_wait`` is told of the first such wait of an absence.
+    A daemon that never answered is reported at once. For a daemon that went away, or cannot work now, repeatable
+    calls wait up to ``patience_s``; ``on_wait`` is called at the first wait of an absence.
     """
 
     def __init__(self, address: Address, patience_s: float) -> None:
@@ -81,7 +82,7 @@ class Exchange:
         self._waits = False
 
     def perform(self, call: Call[Value]) -> Steps[Value]:
-        """Make one call, repeated where that is safe and may help."""
+        """Make one call, and repeat it where that is safe and may help."""
         sent = False
         silences = 0
         pauses = Pauses(self.patience_s)
@@ -116,7 +117,7 @@ class Exchange:
         self._waits = True
 
     def wait_ended(self, job: int, timeout_s: float | None = None) -> Steps[JobSummary]:
-        """The job when it has ended, or as it is when the time is up (None: however long it takes)."""
+        """Return the job when it has ended, or at the timeout (None: however long it takes)."""
         end = None if timeout_s is None else time.monotonic() + timeout_s
         while True:
             left_s = WAIT_S_MAX if end is None else max(0.0, min(WAIT_S_MAX, end - time.monotonic()))
@@ -125,7 +126,7 @@ class Exchange:
                 return seen
 
     def value(self, call: Call[Value], response: httpx.Response) -> Value:
-        """What an answer says, or the error that it tells."""
+        """Return the value of an answer, or raise its error."""
         self.raise_for(response)
         try:
             return call.read(response.content)
@@ -137,7 +138,7 @@ class Exchange:
             ) from None
 
     def raise_for(self, response: httpx.Response) -> None:
-        """Raises the error that an answer tells; an answer that tells none passes."""
+        """Raise the error of an answer, unless the answer is a success."""
         if response.is_success:
             return
         try:
@@ -146,14 +147,14 @@ class Exchange:
             self._raise_unready(response)
             text = " ".join(response.text.split())[:SHOWN_CHARACTERS_MAX]
             raise BadAnswerError(
-                f"{self.address} answers with status {response.status_code}, and not as Koala does"
+                f"{self.address} answers with status {response.status_code}, but not as Koala does"
                 f"{': ' if text else ''}{text}; check the address",
                 status=response.status_code,
             ) from None
         raise error_of(response.status_code, error.code, error.message, error.problems)
 
     def _raise_unready(self, response: httpx.Response) -> None:
-        """The answer about the daemon's own health has a form of its own."""
+        """Raise the error in an answer about the daemon's own health, which has a form of its own."""
         try:
             health = msgspec.json.decode(response.content, type=Health)
         except (msgspec.DecodeError, UnicodeDecodeError):
@@ -162,15 +163,15 @@ class Exchange:
         raise UnavailableError(f"the daemon at {self.address} cannot work now: {reason}", status=response.status_code)
 
     def lost(self, error: httpx.TransportError, call: Call[Any] | None, sent: bool) -> UnreachableError:
-        """What to tell about a connection that failed, or was lost after something was sent on it."""
+        """Return the error for a connection that failed, or was lost after something was sent on it."""
         detail = _detail(error)
         cure = tls_cure(error, self.address.url)
         if cure:
-            message = f"{self.address} cannot be spoken to{detail}; {cure}"
+            message = f"the connection to {self.address} failed{detail}; {cure}"
         elif sent and not self._met and self._may_speak_tls(error):
             message = (
-                f"{self.address} takes the connection and ends it without an answer{detail}; if it speaks TLS, write "
-                f"https:{self.address.url.removeprefix('http:')}, else see whether a Koala daemon runs there"
+                f"{self.address} accepts the connection and closes it without an answer{detail}; if it speaks TLS, "
+                f"write https:{self.address.url.removeprefix('http:')}, else see whether a Koala daemon runs there"
             )
         elif isinstance(error, httpx.ReadTimeout):
             message = f"the daemon at {self.address} did not answer in time; look at its log, and try again"
@@ -182,7 +183,7 @@ class Exchange:
         else:
             message = f"the connection to {self.address} was lost{detail}; see whether the daemon runs, and try again"
         if sent and call is not None and not call.repeatable:
-            message += ". Whether it did what was asked is not known: look before you ask again"
+            message += ". It is not known whether the call was carried out: check before you repeat it"
         return UnreachableError(message)
 
     def _may_speak_tls(self, error: httpx.TransportError) -> bool:
@@ -199,7 +200,7 @@ class Pauses:
         self._pause_s = PAUSE_FIRST_S
 
     def next(self) -> float | None:
-        """How long to pause before the next try; None where there should be none."""
+        """Return how long to pause before the next try; None if there should be none."""
         now = time.monotonic()
         if self._end is None:
             self._end = now + self._patience_s
@@ -211,24 +212,24 @@ class Pauses:
 
 
 def timeout_of(call: Call[Any]) -> httpx.Timeout:
-    """How long each part of a call may take."""
+    """Return how long each part of a call may take."""
     return httpx.Timeout(call.timeout_s, connect=CONNECT_TIMEOUT_S, pool=CONNECT_TIMEOUT_S)
 
 
 def _is_hopeless(error: httpx.TransportError) -> bool:
-    """Whether another try would end the same way."""
+    """Return True if another try would end the same way."""
     return isinstance(error, httpx.ReadTimeout | httpx.UnsupportedProtocol) or bool(tls_cure(error, ""))
 
 
 _ERROR_NUMBER = re.compile(r"^\[Errno -?\d+\] ")
 _TLS_NUMBER = re.compile(r" \(_ssl\.c:\d+\)$")
-# What the library says of a server that does not answer a TLS greeting with TLS.
+# Signs in the library's message that a server does not answer a TLS greeting with TLS.
 _NOT_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "record layer failure", "UNKNOWN_PROTOCOL")
 _OTHER_NAME = ("Hostname mismatch", "IP address mismatch", "not valid for")
 
 
 def tls_cure(error: httpx.TransportError, url: str) -> str:
-    """What to do about a connection that failed over TLS; empty where TLS is not the trouble."""
+    """Return the cure for a connection that failed over TLS; empty where TLS is not the cause."""
     said = str(error)
     if any(sign in said for sign in _NOT_TLS):
         return f"it does not speak TLS; write http:{url.removeprefix('https:')}"

@@ -1,6 +1,6 @@
-"""Files of the catalogue on their way to this machine: piece by piece, gone on with after an interruption, verified.
+"""Downloads of catalogue files: piece by piece, continued after an interruption, verified.
 
-What has come so far lies beside the file under a hidden name, and becomes the file when all of it is there and right.
+A partial file lies beside its path under a hidden name, and gets its name when it is complete and verified.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from koala.client.exchange import Exchange, Steps
     from koala.model.api import FileInfo, OutputInfo
 
-# Hears how many bytes of how many are here.
+# Receives the number of bytes that are here, and of all bytes.
 FetchProgress: TypeAlias = Callable[[int, int], None]
 _READ_BYTES = 1_048_576
-# A file of up to so many bytes comes together with others.
+# A file of at most this size shares an answer with others.
 SMALL_BYTES_MAX = 1_048_576
-_CHANGED = "what came is not what the catalogue knows; fetch it again"
-# A file of the catalogue, and the path that it is to have here.
+_CHANGED = "its content differs from the catalogue; fetch it again"
+# A file of the catalogue, and its path here.
 _Wanted: TypeAlias = "tuple[FileInfo | OutputInfo, Path]"
 
 
 def fetch(exchange: Exchange, name: str, path: Path, progress: FetchProgress | None = None) -> Steps[FileInfo]:
-    """Bring a file of the catalogue to this path, which it replaces. Raises ``InvalidError`` for what this machine's
-    disk refuses, and ``ConflictError`` when what came is not what the catalogue knows."""
+    """Copy a file of the catalogue to this path, which it replaces. Raises ``InvalidError`` for errors of this
+    machine's disk, and ``ConflictError`` when the content differs from the catalogue."""
     from koala.client import calls
 
     info = yield from exchange.perform(calls.file(name))
@@ -43,8 +43,9 @@ def fetch_all(
     wanted: Iterable[tuple[FileInfo | OutputInfo, str | Path]],
     progress: FetchProgress | None = None,
 ) -> Steps[dict[Path, str]]:
-    """Bring files of the catalogue to paths of this machine: small ones many at a time, larger ones piece by piece.
-    A file that is there already is not brought again. What could not be had, by its path, and why."""
+    """Copy files of the catalogue to paths of this machine: small ones many at a time, larger ones piece by piece. A
+    file that is there already is not copied again. Return the paths of the files that failed, each with the
+    reason."""
     left: list[_Wanted] = [(info, Path(path)) for info, path in wanted]
     problems: dict[Path, str] = {}
     total, done = sum(info.size_bytes for info, _ in left), 0
@@ -81,7 +82,7 @@ def _bring_some(
     problems: dict[Path, str],
     came: Callable[[FileInfo | OutputInfo], None],
 ) -> Steps[list[_Wanted]]:
-    """Bring as many files as one answer has room for; the others."""
+    """Copy as many files as fit into one answer; return the others."""
     from koala.client import calls
     from koala.model.api import DOWNLOAD_BYTES_MAX, DOWNLOAD_FILES_MAX
 
@@ -107,7 +108,7 @@ def _bring_some(
                 part.replace(path)
         came(info)
     if not read:
-        problems |= {path: "the daemon does not give it" for _, path in asked.values()}
+        problems |= {path: "the daemon does not provide it" for _, path in asked.values()}
         asked.clear()
     return [*asked.values(), *left]
 
@@ -115,7 +116,7 @@ def _bring_some(
 def _bring(
     exchange: Exchange, info: FileInfo | OutputInfo, path: Path, progress: FetchProgress | None
 ) -> Steps[None]:
-    """Bring one file piece by piece, on from where an attempt before this one was left."""
+    """Copy one file piece by piece, from where an earlier attempt stopped."""
     from koala.client import calls
 
     part = _part_of(path, info)
@@ -146,12 +147,12 @@ def _bring(
 
 
 def _part_of(path: Path, info: FileInfo | OutputInfo) -> Path:
-    """Where a file lies until all of it is there."""
+    """Return the path of a file until it is complete."""
     return path.with_name(f".{path.name}.{info.checksum[:16]}.part")
 
 
 def _is_here(info: FileInfo | OutputInfo, path: Path) -> bool:
-    """Whether the file is at its path already, as it came before."""
+    """Return True if the file is complete at its path already."""
     try:
         if not path.is_file() or path.stat().st_size != info.size_bytes:
             return False
@@ -162,7 +163,8 @@ def _is_here(info: FileInfo | OutputInfo, path: Path) -> bool:
 
 
 def _so_far(file: BinaryIO, size_bytes: int) -> tuple[Any, int]:
-    """The digest of what has come, and how much that is; what can be no beginning of the file is thrown away."""
+    """Return the digest and the size of what has arrived; content that cannot be the start of the file is
+    discarded."""
     digest, offset = hashlib.sha256(), file.seek(0, os.SEEK_END)
     if offset > size_bytes:
         file.truncate(0)
@@ -175,7 +177,7 @@ def _so_far(file: BinaryIO, size_bytes: int) -> tuple[Any, int]:
 
 @contextlib.contextmanager
 def told_of(path: Path) -> Iterator[None]:
-    """What this machine's disk refuses, as the user's error."""
+    """Turn errors of this machine's disk into errors for the user."""
     try:
         yield
     except OSError as error:

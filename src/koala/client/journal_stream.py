@@ -1,4 +1,4 @@
-"""The journal as it happens, over server-sent events: reading the stream, and going on after a lost connection.
+"""The live journal over server-sent events: reading the stream, and continuing after a lost connection.
 
 ``Client.follow`` and ``AsyncClient.follow`` feed the bytes in; the entries come out in order, each once.
 """
@@ -12,14 +12,14 @@ from koala.client.errors import BadAnswerError, UnavailableError
 from koala.client.exchange import CONNECT_TIMEOUT_S, Exchange, Pauses
 from koala.model.api import JournalEntry
 
-# The daemon says something at least every 15 s; silence for so long is a dead connection.
+# The daemon sends something at least every 15 s; after a silence this long the connection is dead.
 SILENCE_S_MAX = 45.0
-# One entry is a few kilobytes at most; a line of this many is not Koala's.
+# One entry has a few kilobytes at most; a line of this size is not Koala's.
 LINE_BYTES_MAX = 16 * 1024 * 1024
 
 
 class JournalStream:
-    """One reader's position in the journal, over as many connections as it takes."""
+    """One reader's position in the journal, over any number of connections."""
 
     path = "/v1/events/stream"
     timeout = httpx.Timeout(SILENCE_S_MAX, connect=CONNECT_TIMEOUT_S, pool=CONNECT_TIMEOUT_S)
@@ -35,17 +35,17 @@ class JournalStream:
 
     @property
     def parameters(self) -> dict[str, str]:
-        """What to ask for on the next connection."""
+        """The parameters of the next connection."""
         asked = {"after": self._last_id, "job": self._job}
         return {name: str(value) for name, value in asked.items() if value is not None}
 
     @property
     def headers(self) -> dict[str, str]:
-        """The header that tells the daemon where to go on."""
+        """The headers with the position to continue from."""
         return {"Accept": "text/event-stream", "Last-Event-ID": str(self._last_id)}
 
     def opened(self, response: httpx.Response) -> None:
-        """A connection has answered; raises what it tells if it is not the stream."""
+        """Note that a connection has answered. Raises its error if the answer is not the stream."""
         self._exchange.raise_for(response)
         self._connected = True
         self._pauses = Pauses(self._exchange.patience_s)
@@ -53,7 +53,7 @@ class JournalStream:
         self._data.clear()
 
     def feed(self, piece: bytes) -> list[JournalEntry]:
-        """The entries that are complete with this piece of the stream."""
+        """Return the entries that this piece of the stream completes."""
         self._buffer += piece
         if b"\n" not in piece:
             if len(self._buffer) > LINE_BYTES_MAX:
@@ -65,7 +65,7 @@ class JournalStream:
         return [entry for entry in entries if entry is not None]
 
     def _line(self, line: str) -> JournalEntry | None:
-        """Take in a line; an empty one ends an event."""
+        """Process a line; an empty one ends an event."""
         if line:
             name, _, value = line.partition(":")
             if name == "data":
@@ -85,8 +85,8 @@ class JournalStream:
         return entry
 
     def broken(self, error: httpx.TransportError | UnavailableError | None) -> float:
-        """The connection ended (None: the daemon closed it); how long to pause before the next. Raises an error when
-        there never was one, or none came back in time."""
+        """Note the end of a connection (None: the daemon closed it); return how long to pause before the next. Raises
+        an error when there never was a connection, or none came back in time."""
         if isinstance(error, httpx.TransportError):
             problem: Exception = self._exchange.lost(error, None, sent=self._connected)
         else:

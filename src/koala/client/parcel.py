@@ -1,6 +1,6 @@
-"""Files of this machine that travel with a job: what is sent, gathered and measured, and the steps that send it.
+"""Files of this machine that travel with a job: how they are gathered and measured, and the steps that send them.
 
-Reading is here, sending in ``koala.client.client``. What was sent before an interruption is not sent again.
+``koala.client.client`` does the sending. Content that was sent before an interruption is not sent again.
 """
 
 from __future__ import annotations
@@ -30,30 +30,30 @@ if TYPE_CHECKING:
 
 # Paths, each of which appears under its last name where the job runs; or names there, with the paths here.
 Files: TypeAlias = Iterable[str | Path] | Mapping[str, str | Path]
-# Hears how many bytes of how many are at the daemon.
+# Receives the number of bytes that are at the daemon, and of all bytes.
 SendProgress: TypeAlias = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class FileParcel:
-    """What travels, and where each content is here, by checksum."""
+    """The files that travel, and the path of each content here, by checksum."""
 
     files: tuple[TravellingFile, ...]
     sources: Mapping[str, Path]
 
     @property
     def listed(self) -> str | None:
-        """The list for a submission; None where there is nothing to list."""
+        """The list for a submission; None if it is empty."""
         return self.manifest if self.files else None
 
     @property
     def manifest(self) -> str:
-        """The list of files as a submission brings it."""
+        """The list of files as a submission sends it."""
         return write_manifest(self.files)
 
 
 def gather(files: Files) -> FileParcel:
-    """Measure files and directories of this machine. Raises ``InvalidError`` for what cannot travel."""
+    """Measure files and directories of this machine. Raises ``InvalidError`` for a file that cannot travel."""
     named = files.items() if isinstance(files, Mapping) else ((_last_name(path), path) for path in files)
     try:
         return _gathered([(name, Path(path)) for name, path in named])
@@ -74,7 +74,7 @@ def _gathered(named: list[tuple[str, Path]]) -> FileParcel:
     for name, path in named:
         for place, entry in _entries(name, path):
             if place in found and found[place][1] != entry:
-                raise TravellingError(place, "is there twice; rename one")
+                raise TravellingError(place, "is listed twice; rename one")
             if place in found:
                 continue
             if len(found) >= TRAVELLING_FILES_MAX:
@@ -94,7 +94,7 @@ def _gathered(named: list[tuple[str, Path]]) -> FileParcel:
 
 
 def _entries(name: str, path: Path) -> Iterator[tuple[str, Path]]:
-    """The path itself, and all that is below it where it is a directory. Links below it are not followed."""
+    """Yield the path itself, and everything below it if it is a directory. Links below it are not followed."""
     plain = name.rstrip("/")
     yield plain, path
     if path.is_dir():
@@ -110,7 +110,7 @@ def _entries(name: str, path: Path) -> Iterator[tuple[str, Path]]:
 
 
 def _measured(place: str, path: Path, *, named_itself: bool, left: int) -> TravellingFile:
-    """One entry. A link that was named stands for what it leads to; one in a directory stays a link."""
+    """Measure one entry. A link that was named stands for its target; a link in a directory stays a link."""
     try:
         seen = path.stat() if named_itself else path.lstat()
     except OSError as error:
@@ -121,7 +121,7 @@ def _measured(place: str, path: Path, *, named_itself: bool, left: int) -> Trave
     if stat.S_ISDIR(seen.st_mode):
         return TravellingFile(path=place, directory=True, mode=mode)
     if not stat.S_ISREG(seen.st_mode):
-        raise TravellingError(place, f"{path} is no file, directory or link; leave it out")
+        raise TravellingError(place, f"{path} is not a file, directory or link; leave it out")
     if seen.st_size > left:
         raise TravellingError(
             place,
@@ -145,7 +145,7 @@ def _read(place: str, path: Path) -> tuple[int, str]:
 
 
 def send(exchange: Exchange, parcel: FileParcel, progress: SendProgress | None = None) -> Steps[None]:
-    """Send what the daemon does not have of the caller yet, piece by piece, each from where it was left."""
+    """Send the contents that the daemon does not have from the caller, piece by piece, each from where it stopped."""
     from koala.client import calls
 
     if not parcel.sources:

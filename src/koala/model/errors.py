@@ -27,7 +27,7 @@ class ClientError(ValueError):
     ...         koala.job(1000)
     ...     except ClientError as error:
     ...         print(error.code, error.status, error.for_user())
-    not_found 404 there is no job 1000; koala jobs lists those that there are
+    not_found 404 there is no job 1000; koala jobs lists the existing ones
     """
 
     default_code: ClassVar[str] = "error"
