@@ -128,13 +128,13 @@ def test_a_missing_text_or_request_is_an_error_that_names_the_job(store: Store, 
     engine = engine_of(url)
     with engine.begin() as connection:
         connection.execute(text("DELETE FROM texts"))
-    with pytest.raises(StoreError, match=r"a request refers to what is not there.*restore the database"):
+    with pytest.raises(StoreError, match=r"a request refers to a missing part.*restore the database"):
         store.request(1)
     with engine.begin() as connection:
         connection.execute(text("UPDATE jobs SET request_key = NULL"))
         connection.execute(text("DELETE FROM requests"))
     engine.dispose()
-    with pytest.raises(StoreError, match="what job 1 asks for is missing"):
+    with pytest.raises(StoreError, match=r"the request .* of job 1 is missing"):
         store.journal()
     assert store.request(1) is None
 

@@ -1,6 +1,6 @@
-"""What the daemon must not forget: jobs, components, transfers, files, tokens and the journal.
+"""The daemon's durable data: jobs, components, transfers, files, tokens and the journal.
 
-It is kept in SQLite or PostgreSQL. A batch is kept whole or not at all. The core decides; nothing here does.
+SQLite or PostgreSQL stores it. A batch is stored as a whole or not at all. The core decides; nothing here does.
 """
 
 from __future__ import annotations

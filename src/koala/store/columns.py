@@ -1,6 +1,6 @@
 """How values become columns: text that operators can read in ``psql`` and ``sqlite3``, and that comes back exactly.
 
-Neither database keeps NUL in its text, nor half of a surrogate pair, which comes with file names that are not UTF-8.
+Neither database stores NUL in its text, nor half of a surrogate pair, which file names contain that are not UTF-8.
 JSON writes both as escapes, ``\\u0000`` and ``\\udc80``; so does plain text here, where a backslash is doubled.
 """
 
@@ -17,9 +17,9 @@ from sqlalchemy.types import TypeEngine
 
 T = TypeVar("T")
 
-# 64 bits in both; SQLite makes a key of this type the row's own number.
+# 64 bits in both databases; SQLite makes a key of this type the row's own number.
 Whole = BigInteger().with_variant(Integer(), "sqlite")
-# Compared and ordered by its UTF-8 bytes, whatever the language of the server is.
+# Compared and ordered by its UTF-8 bytes, whatever the language of the server.
 PlainText = Text().with_variant(Text(collation="C"), "postgresql")
 
 _KEPT_AS_ESCAPE = re.compile("[\\\\\0\ud800-\udfff]")
@@ -27,20 +27,20 @@ _ESCAPE = re.compile(r"\\(?:\\|u([0-9a-f]{4}))")
 
 
 def escaped(value: str) -> str:
-    """The text as it is kept."""
+    """Return the stored form of a text."""
     return _KEPT_AS_ESCAPE.sub(lambda found: r"\\" if found[0] == "\\" else f"\\u{ord(found[0]):04x}", value)
 
 
 def unescaped(value: str) -> str:
-    """The text that was kept so."""
+    """Return the text of a stored form."""
     return _ESCAPE.sub(lambda found: "\\" if found[1] is None else chr(int(found[1], 16)), value)
 
 
 class ExactJson(Generic[T]):
     """The JSON form of one type: ``decode(encode(value)) == value``.
 
-    msgspec does nearly everything, fast. It refuses halves of surrogate pairs and writes null for infinity; such a
-    value goes through the standard library, which keeps both.
+    msgspec handles nearly all values, fast. It refuses halves of surrogate pairs and writes null for infinity; the
+    standard library handles such a value, and keeps both.
     """
 
     def __init__(self, form: Any) -> None:
@@ -49,7 +49,7 @@ class ExactJson(Generic[T]):
         self._decoder: msgspec.json.Decoder[T] = msgspec.json.Decoder(form)
 
     def encode(self, value: T) -> str:
-        """Text without NUL and halves of surrogate pairs."""
+        """Return a text without NUL and halves of surrogate pairs."""
         try:
             data = self._encoder.encode(value)
         except UnicodeEncodeError:
@@ -57,7 +57,7 @@ class ExactJson(Generic[T]):
         return data.decode() if b"null" not in data or self._is(data, value) else self._encode_slowly(value)
 
     def decode(self, data: str) -> T:
-        """Raises ``ValueError`` for what is not this type's JSON."""
+        """Return the value. Raises ``ValueError`` if the text is not this type's JSON."""
         try:
             return self._decoder.decode(data)
         except msgspec.DecodeError:
@@ -75,7 +75,7 @@ class ExactJson(Generic[T]):
 
 
 class TextColumn(TypeDecorator[str]):
-    """Any Python text; members of enumerations are kept as their values."""
+    """Any Python text; members of enumerations are stored as their values."""
 
     impl = PlainText
     cache_ok = True
@@ -106,14 +106,16 @@ class JsonColumn(TypeDecorator[Any]):
 
 
 def _checked(value: object) -> str:
-    """SQLite keeps what it is given in a column of any type."""
+    """Return a text of the database. Raises ``ValueError`` for other values, which SQLite accepts in a column of any
+    type."""
     if not isinstance(value, str):
         raise ValueError(f"a column of text holds {type(value).__name__}")
     return value
 
 
 def columns_of(row: type[msgspec.Struct], *, key: str) -> list[Column[Any]]:
-    """A column for each field, of the field's name, type and default. What is no text, number or truth is JSON."""
+    """Return a column for each field, with its name, type and default. Values other than text, numbers and booleans
+    are JSON."""
     return [_column(field, is_key=field.name == key) for field in msgspec.structs.fields(row)]
 
 

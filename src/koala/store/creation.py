@@ -1,7 +1,7 @@
 """Creates the tables of a new database, in one transaction: all of them or none.
 
 There is one schema. Its version is a digest of the statements that create it, so that no change can go unnoticed. A
-database of another version is refused: nothing here brings one over.
+database of another version is refused; nothing here converts one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _version = Table(VERSION_TABLE, MetaData(), Column("version", String(_VERSION_CH
 
 
 def create_tables(connection: Connection, database: str) -> None:
-    """Create the tables where there are none. The caller's transaction holds them all.
+    """Create the tables if there are none, in the caller's transaction.
 
     Raises ``StoreError`` for a database with the tables of another version of Koala, and changes nothing there.
     """
@@ -53,15 +53,15 @@ def create_tables(connection: Connection, database: str) -> None:
 
 
 def schema_version() -> str:
-    """The digest of the statements that create the tables in SQLite."""
-    # SQLAlchemy keeps the indexes of a table in a set.
+    """Return the digest of the statements that create the tables in SQLite."""
+    # The statements are sorted, because SQLAlchemy keeps the indexes of a table in a set.
     return hashlib.sha256("\n".join(sorted(_statements("sqlite"))).encode()).hexdigest()[:_VERSION_CHARACTERS]
 
 
 @functools.cache
 def _statements(driver: str) -> tuple[str, ...]:
-    """The statements that create the tables. Compiling them takes longer than running them, and a process may open
-    many databases."""
+    """Return the statements that create the tables. Compiling them takes longer than running them, and a process may
+    open many databases."""
     found: list[str] = []
 
     def keep(made: ExecutableDDLElement, *_: object) -> None:

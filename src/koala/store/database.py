@@ -1,7 +1,7 @@
-"""What differs between the two databases: how to connect, how to be the only daemon, how a transaction begins.
+"""The differences between the two databases: how to connect, how to be the only daemon, how a transaction begins.
 
 Everything else in this package is the same for both. A reader's transaction sees one moment of the database
-throughout; a writer's is durable once it has been committed, whatever then happens to the process or the machine.
+throughout. A writer's is durable once it has been committed, whatever then happens to the process or the machine.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, exc, make_
 
 from koala.store.errors import StoreError, explained
 
-# How long a connection waits for another one that writes, and an opening daemon for one that is just ending.
+# How long a connection waits for another one that writes, and a starting daemon for one that is ending.
 BUSY_TIMEOUT_S = 30
 LOCK_TIMEOUT_S = 5
-# A server that cannot be reached is given up after so long.
+# Timeouts for a server that cannot be reached.
 CONNECT_TIMEOUT_S = 10
 SILENCE_TIMEOUT_S = 30
-# Callers that read at the same time; more of them wait for each other.
+# At most this many callers read at the same time; others wait.
 READERS_MAX = 40
-# What a write-ahead log is cut back to after it had to grow.
+# The size that a write-ahead log is cut back to after it had to grow.
 WAL_BYTES_KEPT = 67_108_864
-# The first half of the advisory lock's key; the second is the schema that holds the tables.
+# The first half of the advisory lock's key; the second half is the schema that holds the tables.
 _LOCK_CLASS = 0x6B6F616C  # "koal"
 _WRITES = "koala_writes"
-# Encodings of a PostgreSQL database that hold every text.
+# Encodings of a PostgreSQL database that can store every text.
 _ENCODINGS = ("UTF8", "SQL_ASCII")
 
 
@@ -43,23 +43,24 @@ class Database(abc.ABC):
 
     @abc.abstractmethod
     def acquire(self) -> None:
-        """Make sure that no other daemon uses it, or raise ``StoreError``."""
+        """Make sure that no other daemon uses the database, or raise ``StoreError``."""
 
     def check(self) -> None:
-        """Raise ``StoreError`` where what is written now would be lost, however well it seems to go."""
+        """Raise ``StoreError`` if present writes would be lost although they seem to succeed."""
         return
 
     def connect_writer(self) -> Connection:
-        """A connection for writing, of which there must be one at a time."""
+        """Return a connection for writing. There must be only one at a time."""
         return self.engine.connect().execution_options(**{_WRITES: True})
 
     def release(self) -> None:
-        """Close all connections, and let another daemon in."""
+        """Close all connections, and let another daemon use the database."""
         self.engine.dispose()
 
 
 def database_of(url: str | Path) -> Database:
-    """The database at an address: a path or ``sqlite:///PATH`` is a file, ``postgresql://...`` a server's."""
+    """Return the database at an address: a path or ``sqlite:///PATH`` is a file, ``postgresql://...`` is on a
+    server."""
     if isinstance(url, Path):
         return SqliteDatabase(url)
     advice = "write sqlite:///PATH or postgresql://USER@HOST/NAME"
@@ -80,7 +81,7 @@ def database_of(url: str | Path) -> Database:
 
 
 class SqliteDatabase(Database):
-    """A file, its write-ahead log beside it, and a lock file that belongs to the daemon that uses them."""
+    """A file, the write-ahead log beside it, and a lock file that belongs to the daemon that uses them."""
 
     def __init__(self, path: Path) -> None:
         self._path = path.absolute()
@@ -100,14 +101,14 @@ class SqliteDatabase(Database):
         if self._lock is not None:
             return
         try:
-            # Two ways to one file must meet at one lock.
+            # Two paths to one file must lead to one lock.
             self._path = self._path.resolve()
             lock = os.open(f"{self._path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
             raise explained(self.name, "open it", error) from None
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # What users submit is nobody else's business, so the file is private from its first moment on.
+            # Submissions are private, so the file is readable only by its owner from the start.
             os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
             self._file = self._found()
         except BlockingIOError:
@@ -125,7 +126,8 @@ class SqliteDatabase(Database):
             self._lock = None
 
     def check(self) -> None:
-        """A file that was removed or replaced goes on taking what is written, and nobody ever finds it again."""
+        """Raise ``StoreError`` if the file was removed or replaced: it would still accept writes, which nobody would
+        ever find."""
         try:
             found = self._found()
         except OSError as error:
@@ -141,13 +143,13 @@ class SqliteDatabase(Database):
         return found.st_dev, found.st_ino
 
     def _connect(self) -> sqlite3.Connection:
-        """Never makes a file: one that has gone is to be missed."""
+        """Connect without creating a file, so that a missing file is noticed."""
         self.check()
         address = f"file:{quote(str(self._path))}?mode=rw"
         return sqlite3.connect(address, uri=True, timeout=BUSY_TIMEOUT_S, check_same_thread=False)
 
     def _set_up(self, connection: sqlite3.Connection, record: Any) -> None:
-        connection.isolation_level = None  # transactions begin where _begin_sqlite says, and nowhere else
+        connection.isolation_level = None  # transactions begin only in _begin_sqlite
         mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
         if mode != "wal":
             connection.close()
@@ -160,13 +162,14 @@ class SqliteDatabase(Database):
 
 
 def _begin_sqlite(connection: Connection) -> None:
-    """A writer takes the write lock at once, since a transaction that has read cannot wait for it any more."""
+    """Begin a transaction. A writer takes the write lock at once, because a transaction that has read can no longer
+    wait for it."""
     writes = connection.get_execution_options().get(_WRITES, False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
 
 
 class PostgresDatabase(Database):
-    """A database of a PostgreSQL server. The writing connection holds the lock: who lost one has lost both."""
+    """A database of a PostgreSQL server. The writing connection holds the lock: a lost connection loses both."""
 
     def __init__(self, url: URL) -> None:
         url = url.set(drivername="postgresql+psycopg")
@@ -186,7 +189,7 @@ class PostgresDatabase(Database):
             ) from None
 
     def acquire(self) -> None:
-        """Nothing yet: ``connect_writer`` takes the lock."""
+        """Do nothing: ``connect_writer`` takes the lock."""
 
     def connect_writer(self) -> Connection:
         connection = super().connect_writer()
@@ -200,8 +203,8 @@ class PostgresDatabase(Database):
         return connection
 
     def _lock(self, connection: Connection) -> None:
-        """Hold the lock for as long as the connection lives. The server may take a while to see that a killed daemon
-        has gone, so wait a little."""
+        """Hold the lock while the connection lives. The server may take a while to notice the end of a killed daemon,
+        so wait a little."""
         connection.execute(text(f"SET lock_timeout = '{LOCK_TIMEOUT_S}s'"))
         try:
             connection.execute(
@@ -217,7 +220,7 @@ class PostgresDatabase(Database):
         if encoding not in _ENCODINGS:
             message = f"its encoding {encoding} cannot hold every text; create it again with ENCODING 'UTF8'"
             raise StoreError(self.name, message)
-        # What is acknowledged must be on disk, whatever the server's default is.
+        # Acknowledged data must be on disk, whatever the server's default is.
         connection.execute(
             text(
                 "SELECT set_config('synchronous_commit', 'on', false) "

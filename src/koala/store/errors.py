@@ -1,4 +1,4 @@
-"""Why the store could not do what it was asked: the database by its name, what is wrong with it and what to do."""
+"""Errors of the store: the name of the database, what is wrong with it and what to do."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from sqlalchemy import exc
 
 
 class StoreError(ValueError):
-    """The store did not do it, and nothing of it was kept. It may be asked again when the cause is gone."""
+    """A call of the store failed, and nothing of it was stored. It may be repeated when the cause is gone."""
 
     def __init__(self, database: str, message: str) -> None:
         super().__init__(f"database {database}: {message}")
@@ -16,11 +16,11 @@ class StoreError(ValueError):
         self.message = message
 
     def for_user(self) -> str:
-        """The database, what is wrong with it and what to do."""
+        """Return the database, what is wrong with it and what to do."""
         return str(self)
 
 
-# What a message of a database contains, in lower case, and what then helps; the first that fits is taken.
+# Parts of a database's messages, in lower case, each with its cure; the first match counts.
 _CURES = (
     ("disk is full", "free some space on its disk"),
     ("no space left", "free some space on the server's disk"),
@@ -43,7 +43,7 @@ _CURES = (
 
 
 def explained(database: str, doing: str, error: Exception) -> StoreError:
-    """The error of a driver or of the system, in words for whoever runs the daemon."""
+    """Turn the error of a driver or of the system into one for the daemon's operator."""
     cause = error.orig if isinstance(error, exc.StatementError) and error.orig is not None else error
     lines = str(cause).strip().splitlines()
     said = lines[0].strip().rstrip(".;") if lines else type(cause).__name__

@@ -1,6 +1,5 @@
-"""What an operator does with the database of a stopped daemon: see how large its jobs are, take one out, write all of
-it out. Each function works in its caller's transaction.
-"""
+"""An operator's work on the database of a stopped daemon: list the sizes of its jobs, remove a job, export
+everything. Each function works in its caller's transaction."""
 
 from __future__ import annotations
 
@@ -19,12 +18,12 @@ from koala.store import schema as tables
 from koala.store.requests import decode_body
 from koala.store.writes import BODY
 
-# So many rows are read at once when all are.
+# Reading a whole table fetches this many rows at once.
 ROWS_AT_ONCE = 500
 
 
 class JobSize(msgspec.Struct, frozen=True, kw_only=True):
-    """How much of the database is a job's, in characters. ``request`` counts what other jobs share with it, too."""
+    """The share of a job in the database, in characters. ``request`` includes what other jobs share with it."""
 
     job: JobId
     owner: str
@@ -38,7 +37,7 @@ class JobSize(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def job_sizes(connection: Connection) -> list[JobSize]:
-    """All jobs, the newest first."""
+    """Return the sizes of all jobs, the newest first."""
     jobs, journal, components = tables.jobs, tables.journal, tables.components
     texts = {row.key: row.size for row in connection.execute(_lengths(tables.texts))}
     requests = {
@@ -72,7 +71,7 @@ def job_sizes(connection: Connection) -> list[JobSize]:
 
 
 def _texts_of(body: str) -> list[str]:
-    """None for a damaged request: it is to be seen, and to be removed."""
+    """Return the keys of a request's texts; none for a damaged request, which must be visible and removable."""
     try:
         return decode_body(body).texts
     except ValueError:
@@ -87,9 +86,9 @@ def _lengths(table: Table) -> Any:
 
 
 def remove_job(connection: Connection, job: JobId) -> None:
-    """All rows of a job, the commands for it that are still to be performed, and what only it asked for.
+    """Delete all rows of a job, its commands that are still to be performed, and the requests that only it made.
 
-    Entries about files stay in the journal as those of no job: others may share the transfer.
+    Journal entries about files stay, without a job, because other jobs may share the transfer.
     """
     journal, outbox, jobs = tables.journal, tables.outbox, tables.jobs
     of_files = journal.c.what.in_(("StartTransfer", "CancelTransfer", "TransferEnded"))
@@ -108,7 +107,7 @@ def remove_job(connection: Connection, job: JobId) -> None:
 
 
 def _forget_transfers_to_start(connection: Connection, job: JobId) -> None:
-    """The transfers that are for this job alone are not to be started."""
+    """Delete the commands to start transfers that are for this job alone."""
     shared = tables.transfer_jobs
     its = {row.id: row for row in queries.transfers(connection, job)}
     others = select(shared.c.transfer).where(shared.c.transfer.in_(its), shared.c.job != job)
@@ -139,7 +138,7 @@ def _remove_from_transfers(connection: Connection, job: JobId) -> None:
 
 
 def _remove_request(connection: Connection, key: str) -> None:
-    """The request goes when nobody asked for the same, and each of its texts when it is in no other request."""
+    """Delete a request that no other job made, and each of its texts that no other request contains."""
     requests, texts = tables.requests, tables.texts
     for table in (tables.jobs, tables.journal):
         if connection.execute(select(table.c.request_key).where(table.c.request_key == key).limit(1)).first():
@@ -158,8 +157,8 @@ def _remove_request(connection: Connection, key: str) -> None:
 
 
 def exported(connection: Connection) -> Iterator[dict[str, Any]]:
-    """Everything but access tokens, one value a row, each under the name of its kind: what others
-    refer to comes first."""
+    """Yield everything but access tokens, one value for each row, under the name of its kind. Rows that others refer
+    to come first."""
     yield from _plain(connection, "text", tables.texts)
     yield from _plain(connection, "request", tables.requests, parsed="body")
     for kind, table in (

@@ -1,6 +1,6 @@
-"""Reading: the questions that the store answers, each in its caller's transaction, which sees one moment.
+"""Queries: the questions that the store answers, each in its caller's transaction, which sees one moment.
 
-Every question that may be asked often finds its rows by an index; see ``schema``.
+Every frequent query finds its rows by an index; see ``schema``.
 """
 
 from __future__ import annotations
@@ -49,29 +49,29 @@ from koala.store.rows import (
 )
 from koala.store.writes import BODY, SUBMISSION, file_head, file_key
 
-# Of the numbers of entries and the offsets in outputs it is the largest, too.
+# The largest number of an entry, and the largest offset in an output.
 NUMBER_MAX = JOB_ID_MAX
-# So many keys are asked for in one question.
+# At most this many keys are in one query.
 KEYS_AT_ONCE = 5_000
-# So many steps of a site's use are told, unless it is said otherwise.
+# The use of a site has at most this many steps, unless the caller sets another limit.
 STEPS_MAX = 2_000
-# So many ends of components are looked at for the jobs that ended last.
+# At most this many ends of components are examined for the recently ended jobs.
 ENDS_LOOKED_AT_MAX = 2_000
-# So many entries of the journal are looked at for the story of a job.
+# At most this many entries of the journal are read for the story of a job.
 STORY_ENTRIES_MAX = 10_000
-# No character has these numbers.
+# The range of code points that are no characters.
 FIRST_SURROGATE, LAST_SURROGATE = 0xD800, 0xDFFF
 
 R = TypeVar("R")
 
 
 def _columns(table: Table, form: type[Any]) -> list[Any]:
-    """The columns that are fields of a row."""
+    """Return the columns that are fields of a row."""
     return [table.c[field] for field in form.__struct_fields__]
 
 
 _JOB = _columns(tables.jobs, StoredJob)
-# Made once: to build a statement costs more than to run it.
+# Made once, because building a statement costs more than running it.
 _BY_ID = select(*_JOB).where(tables.jobs.c.id == bindparam("number"))
 _BY_CLIENT_TOKEN = select(*_JOB).where(
     and_(tables.jobs.c.owner == bindparam("owner"), tables.jobs.c.client_token == bindparam("client_token"))
@@ -104,7 +104,7 @@ def _entry(row: Row[Any], asked: dict[str, Request]) -> JournalRow:
     if key is None:
         values["body"] = BODY[values["kind"]].decode(values["body"])
     elif key not in asked:
-        raise ValueError(f"what job {row.job} asks for is missing, the request {key}")
+        raise ValueError(f"the request {key} of job {row.job} is missing")
     else:
         fields = SUBMISSION.decode(values["body"])
         fields["ended"] = msgspec.convert(fields.get("ended", ()), tuple[EndedJob, ...])
@@ -113,19 +113,19 @@ def _entry(row: Row[Any], asked: dict[str, Request]) -> JournalRow:
 
 
 def _some(keys: Collection[R]) -> Iterator[Sequence[R]]:
-    """The keys, as many at a time as one question may have."""
+    """Yield the keys, split into as many as one query may have."""
     ordered = list(keys)
     for start in range(0, len(ordered), KEYS_AT_ONCE):
         yield ordered[start : start + KEYS_AT_ONCE]
 
 
 def clamped(number: int) -> int:
-    """The nearest number that the databases know; nothing is beyond it."""
+    """Return the nearest number that the databases can store; no row is beyond it."""
     return max(-NUMBER_MAX, min(number, NUMBER_MAX))
 
 
 def is_whole(number: int) -> bool:
-    """Whether a row could have this number at all."""
+    """Return True if a row could have this number at all."""
     return clamped(number) == number
 
 
@@ -133,7 +133,7 @@ def is_whole(number: int) -> bool:
 
 
 def recover(connection: Connection) -> Recovered:
-    """What a restart begins with."""
+    """Return the state that a restart begins with."""
     journal, outbox = tables.journal, tables.outbox
     to_perform = select(*_ENTRY).join(outbox, outbox.c.seq == journal.c.seq).order_by(journal.c.seq)
     newest = connection.execute(select(journal.c.seq, journal.c.at).order_by(journal.c.seq.desc()).limit(1)).first()
@@ -147,7 +147,7 @@ def recover(connection: Connection) -> Recovered:
 
 
 def live_record(connection: Connection, states: Collection[str]) -> LiveRecord:
-    """The jobs in these states, in order of their ids, with all their components and transfers."""
+    """Return the jobs in these states, in order of their ids, with all their components and transfers."""
     jobs, components, shared = tables.jobs, tables.components, tables.transfer_jobs
     lives = jobs.c.state.in_(sorted(states))
     live_transfers = select(shared.c.transfer).join(jobs, jobs.c.id == shared.c.job).where(lives)
@@ -170,12 +170,12 @@ def live_record(connection: Connection, states: Collection[str]) -> LiveRecord:
 
 
 def newest_seq(connection: Connection) -> int:
-    """The highest sequence number in the journal, 0 when it is empty."""
+    """Return the highest sequence number in the journal, 0 if it is empty."""
     return connection.scalar(select(func.max(tables.journal.c.seq))) or 0
 
 
 def newest_at(connection: Connection) -> float:
-    """The time of the newest entry of the journal, 0 when it is empty."""
+    """Return the time of the newest entry of the journal, 0 if it is empty."""
     journal = tables.journal
     return connection.scalar(select(journal.c.at).order_by(journal.c.seq.desc()).limit(1)) or 0.0
 
@@ -184,12 +184,12 @@ def newest_at(connection: Connection) -> float:
 
 
 def job(connection: Connection, number: int) -> StoredJob | None:
-    """The job with this id."""
+    """Return the job with this id."""
     return _row(connection, _BY_ID, StoredJob, number=number)
 
 
 def requests(connection: Connection, keys: Collection[str]) -> dict[str, Request]:
-    """What was asked for, by key; each is made once, and long texts are shared."""
+    """Return the requests with these keys; each is made once, and long texts are shared."""
     rows = tables.requests
     found = {
         row.key: decode_body(row.body)
@@ -206,7 +206,7 @@ def requests(connection: Connection, keys: Collection[str]) -> dict[str, Request
 
 
 def requests_of(connection: Connection, numbers: Collection[int]) -> dict[JobId, Request]:
-    """What jobs ask for, as far as it is on record."""
+    """Return the requests of jobs, as far as they are on record."""
     columns = tables.jobs.c
     key_of: dict[JobId, str] = {}
     for some in _some(numbers):
@@ -217,7 +217,7 @@ def requests_of(connection: Connection, numbers: Collection[int]) -> dict[JobId,
 
 
 def jobs_of(connection: Connection, owner: str, numbers: Collection[int]) -> set[JobId]:
-    """Which of these jobs are the owner's."""
+    """Return the jobs among these that belong to the owner."""
     columns = tables.jobs.c
     found: set[JobId] = set()
     for some in _some(numbers):
@@ -235,8 +235,8 @@ def jobs(
     array: int | None = None,
     which: ChosenJobs = ALL_JOBS,
 ) -> list[StoredJob]:
-    """The newest first: all but the elements of arrays, or the elements of one array. Each state is looked up by
-    itself, so that a rare one is found among very many jobs."""
+    """Return the newest jobs: all but the elements of arrays, or the elements of one array. Each state is looked up
+    separately, so that a rare state is found quickly among many jobs."""
     table = tables.jobs
     newest = select(table.c.id).order_by(table.c.id.desc()).limit(limit)
     newest = newest.where(table.c.array.is_(None) if array is None else table.c.array == clamped(array))
@@ -261,12 +261,12 @@ def jobs(
 
 
 def job_by_client_token(connection: Connection, owner: str, client_token: str) -> StoredJob | None:
-    """The job that the owner submitted with this token."""
+    """Return the job that the owner submitted with this token."""
     return _row(connection, _BY_CLIENT_TOKEN, StoredJob, owner=owner, client_token=client_token)
 
 
 def counts(connection: Connection, owner: str | None) -> dict[str, int]:
-    """How many jobs, of one owner or of all, are in each state that any is in, an array by its elements."""
+    """Count the jobs, of one owner or of all, in each state that occurs; an array counts by its elements."""
     state = tables.jobs.c.state
     found = select(state, func.count()).where(tables.jobs.c.elements.is_(None)).group_by(state).order_by(state)
     if owner is not None:
@@ -278,7 +278,7 @@ def counts(connection: Connection, owner: str | None) -> dict[str, int]:
 
 
 def components(connection: Connection, number: int) -> list[ComponentRow]:
-    """All starts of all components of a job: by run, then by component, the oldest first."""
+    """Return all starts of all components of a job: by run, then by component, the oldest first."""
     table = tables.components
     found = select(*_COMPONENT).where(table.c.job == number)
     return _rows(
@@ -287,12 +287,12 @@ def components(connection: Connection, number: int) -> list[ComponentRow]:
 
 
 def component(connection: Connection, token: str) -> ComponentRow | None:
-    """The component with this token."""
+    """Return the component with this token."""
     return _row(connection, select(*_COMPONENT).where(tables.components.c.token == token), ComponentRow)
 
 
 def components_by_token(connection: Connection, tokens: Collection[str]) -> list[ComponentRow]:
-    """The components with these tokens."""
+    """Return the components with these tokens."""
     table = tables.components
     return [
         row
@@ -304,8 +304,8 @@ def components_by_token(connection: Connection, tokens: Collection[str]) -> list
 def ended_lately(
     connection: Connection, *, site: str | None, owner: str | None, from_at: float, ends_max: int
 ) -> list[RecentlyEnded]:
-    """The jobs that are over of which a component ended after a time, at one site or anywhere, the last first. Of all
-    such components the last ``ends_max`` are looked at."""
+    """Return the ended jobs with a component that ended after a time, at one site or anywhere, the last first. Only
+    the last ``ends_max`` such components are examined."""
     table, of = tables.components, tables.jobs
     last = select(table.c.job, table.c.ended_at).where(table.c.ended_at >= from_at)
     last = last.order_by(table.c.ended_at.desc()).limit(ends_max)
@@ -325,8 +325,8 @@ def ended_lately(
 def held_processors(
     connection: Connection, site: str, from_at: float, to_at: float, steps_max: int
 ) -> list[tuple[float, int]]:
-    """How many more or fewer processors of a site were held from when on, from ``from_at`` to ``to_at``, in order.
-    What was held before counts at ``from_at``. Of more steps, those of one of the equal stretches of time are one."""
+    """Return the changes in the number of held processors of a site, as (time, more or fewer), in order. What was
+    held before counts at ``from_at``. With more than ``steps_max`` changes, each of the equal periods has one."""
     table = tables.components
     of_site = and_(table.c.site == site, table.c.claimed_at <= to_at)
     begins = case((table.c.claimed_at < from_at, from_at), else_=table.c.claimed_at)
@@ -345,15 +345,16 @@ def held_processors(
 
 
 def _stretch(at: Any, from_at: float, to_at: float, steps_max: int) -> Any:
-    """The number of the stretch of time in which a moment is, of no more than so many; databases round as they do."""
+    """Return the number of the period that contains a moment, among at most ``steps_max``; databases differ in
+    rounding."""
     return cast((at - from_at) * ((steps_max - 1) / (to_at - from_at)), Whole)
 
 
 def ended_components(
     connection: Connection, before: float, limit: int, now: float | None = None
 ) -> list[ComponentRow]:
-    """Those that ended before a time and are not marked as pruned, the first to end first. With ``now``, those whose
-    job says how long they are kept are those for which that is over."""
+    """Return components that ended before a time and are not marked as pruned, the first to end first. With ``now``,
+    a component whose job sets its own time to keep it is returned when that time is over."""
     table = tables.components
     is_due = table.c.ended_at < before
     if now is not None:
@@ -364,7 +365,7 @@ def ended_components(
 
 
 def ended_components_count(connection: Connection) -> int:
-    """How many have ended and are not marked as pruned."""
+    """Count the components that have ended and are not marked as pruned."""
     found = select(func.count()).where(_is_kept(), tables.components.c.ended_at.is_not(None))
     return connection.scalar(found) or 0
 
@@ -374,7 +375,7 @@ def _is_kept() -> Any:
 
 
 def transfers(connection: Connection, number: int) -> list[TransferRow]:
-    """Every transfer that was ever recorded for a job, the oldest first."""
+    """Return every transfer that was ever recorded for a job, the oldest first."""
     table, shared = tables.transfers, tables.transfer_jobs
     found = select(*_TRANSFER).join(shared, shared.c.transfer == table.c.id).where(shared.c.job == number)
     return _rows(connection, found.order_by(table.c.started_at, table.c.id), TransferRow)
@@ -384,8 +385,8 @@ def transfers(connection: Connection, number: int) -> list[TransferRow]:
 
 
 def files(connection: Connection, *, after: str | None, prefix: str, limit: int | None) -> list[CatalogueEntry]:
-    """Files in the order of their names as they are kept. What is said of heads follows from what is said of names;
-    an index knows it."""
+    """Return files in the order of their stored names. The conditions on heads follow from those on names, and let
+    the index be used."""
     table = tables.files
     found = select(*_FILE).order_by(table.c.head, table.c.name).limit(limit)
     if after is not None:
@@ -399,7 +400,7 @@ def files(connection: Connection, *, after: str | None, prefix: str, limit: int 
 
 
 def _beyond(prefix: str) -> str | None:
-    """The first text after all that begin with ``prefix``; None when there is none."""
+    """Return the first text after all that begin with ``prefix``; None if there is none."""
     prefix = prefix.rstrip("\U0010ffff")
     if not prefix:
         return None
@@ -408,12 +409,12 @@ def _beyond(prefix: str) -> str | None:
 
 
 def file(connection: Connection, name: str) -> CatalogueEntry | None:
-    """The file with this name."""
+    """Return the file with this name."""
     return _row(connection, select(*_FILE).where(tables.files.c.key == file_key(name)), CatalogueEntry)
 
 
 def state_directory(connection: Connection) -> StateDirectory | None:
-    """The state directory that the database belongs to."""
+    """Return the state directory that the database belongs to."""
     return _row(connection, select(tables.state_directory), StateDirectory)
 
 
@@ -423,7 +424,8 @@ def state_directory(connection: Connection) -> StateDirectory | None:
 def journal(
     connection: Connection, *, after: int, limit: int, number: int | None, owner: str | None
 ) -> list[JournalRow]:
-    """The entries after one, in order: of one job, or of one owner's jobs and of no job, or all."""
+    """Return the entries after a sequence number, in order: of one job, or of one owner's jobs and of no job, or
+    all."""
     table = tables.journal
     found = select(*_ENTRY).where(table.c.seq > clamped(after))
     if number is not None:
@@ -439,7 +441,7 @@ def journal(
 
 
 def story(connection: Connection, number: int, kinds: Collection[str]) -> StoryRows:
-    """The entries of these types about a job, in order, or the first and the last of very many."""
+    """Return the entries of these types about a job, in order; for a very long story the first and the last."""
     table = tables.journal
     of_job = and_(table.c.job == number, table.c.what.in_(sorted(kinds)))
     count = connection.scalar(select(func.count()).where(of_job)) or 0
@@ -453,8 +455,8 @@ def story(connection: Connection, number: int, kinds: Collection[str]) -> StoryR
 
 
 def site_reports(connection: Connection, site: str, from_at: float, to_at: float, steps_max: int) -> list[JournalRow]:
-    """The site's reports from ``from_at`` to ``to_at``, and the last one before: what it said when that began. Where
-    there are more of them, the last of each of equal stretches of time."""
+    """Return the site's reports from ``from_at`` to ``to_at``, and the last one before, which was valid at the
+    beginning. With more than ``steps_max`` reports, return the last of each of the equal periods."""
     table = tables.journal
     of_site = and_(table.c.site == site, tables.IS_SITE_REPORT)
     within = and_(of_site, table.c.at >= from_at, table.c.at <= to_at)
@@ -472,7 +474,7 @@ def site_reports(connection: Connection, site: str, from_at: float, to_at: float
 
 
 def tokens(connection: Connection, revoked_since: float | None) -> list[TokenRow]:
-    """All tokens, or all but those that were revoked before a time; the oldest first."""
+    """Return all tokens, or all but those that were revoked before a time; the oldest first."""
     table = tables.tokens
     found = select(*_TOKEN).order_by(table.c.created_at, table.c.id)
     if revoked_since is not None:
@@ -481,5 +483,5 @@ def tokens(connection: Connection, revoked_since: float | None) -> list[TokenRow
 
 
 def token_by_hash(connection: Connection, secret_hash: str) -> TokenRow | None:
-    """The token whose secret has this hash, revoked or not."""
+    """Return the token whose secret has this hash, revoked or not."""
     return _row(connection, select(*_TOKEN).where(tables.tokens.c.secret_hash == secret_hash), TokenRow)

@@ -1,4 +1,4 @@
-"""The records of the scheduler: rows that it wants kept, which nobody here understands.
+"""The records of the scheduler: rows that the store keeps without interpreting them.
 
 Each function works in its caller's transaction.
 """
@@ -14,11 +14,11 @@ from koala.store import schema as tables
 from koala.store.columns import escaped
 from koala.store.rows import DamagedRow, RecordRow
 
-# A longer name is found by its digest: databases bound what an index may hold.
+# The key of a longer name is its digest, because databases limit the size of an index entry.
 KEY_CHARACTERS_MAX = 200
 
 
-# Each batch writes records: the driver gets them as they are, which costs half of what SQLAlchemy's parameters do.
+# Each batch writes records, so they bypass SQLAlchemy's parameters, which would double the cost.
 _MARKS = {"sqlite": "?", "postgresql": "%s"}
 _WRITE = (
     "INSERT INTO records (kind, key, name, body) VALUES ({0}, {0}, {0}, {0}) "
@@ -28,7 +28,7 @@ _FORGET = "DELETE FROM records WHERE kind = {0} AND key = {0}"
 
 
 def write(connection: Connection, rows: Iterable[tuple[str, str, bytes | None]]) -> None:
-    """Keep these records, and forget those without a body."""
+    """Store these records, and delete those without a body."""
     kept, gone = [], []
     for kind, name, body in rows:
         key = key_of(name)
@@ -57,7 +57,7 @@ def rewrite(
     damaged: Sequence[tuple[str, str, str]],
     at: float,
 ) -> None:
-    """Keep these records and no others. The ``damaged`` ones (kind, key, problem) are set aside."""
+    """Store these records and delete all others. The ``damaged`` ones (kind, key, problem) are set aside."""
     table, aside = tables.records, tables.damaged_records
     for kind, name, problem in damaged:
         its = and_(table.c.kind == str(kind), table.c.key == key_of(name))
@@ -85,7 +85,7 @@ def damaged_rows(connection: Connection) -> list[DamagedRow]:
 
 
 def forget(connection: Connection, kind: str, name: str) -> int:
-    """Remove one record, also one that was set aside; how many there were."""
+    """Remove one record, even one that was set aside; return how many there were."""
     return sum(
         connection.execute(delete(table).where(table.c.kind == kind, table.c.key == key_of(name))).rowcount
         for table in (tables.records, tables.damaged_records)
@@ -93,14 +93,14 @@ def forget(connection: Connection, kind: str, name: str) -> int:
 
 
 def forget_job(connection: Connection, job: int, kinds: Collection[str]) -> None:
-    """Remove the records of these kinds that have the number of the job as their key, or begin with it."""
+    """Remove the records of these kinds whose key is the number of the job, or begins with it."""
     for table in (tables.records, tables.damaged_records):
         of_job = or_(table.c.key == str(job), table.c.key.like(f"{job}.%"))
         connection.execute(delete(table).where(table.c.kind.in_(kinds), of_job))
 
 
 def key_of(name: str) -> str:
-    """Return what a record with this name is found by: the name itself where it is short."""
+    """Return the key of a record: the name itself if it is short."""
     plain = escaped(name)
     if plain == name and len(name) <= KEY_CHARACTERS_MAX:
         return name

@@ -1,8 +1,8 @@
-"""What users ask for, as it is kept: each different request once, and each long text in it once for all requests.
+"""The stored form of requests: each different request once, and each of its long texts once for all requests.
 
-The components of a job often run the same application and read the same files, so a kept request has each different
-application and list of files once, and its components refer to them by number. What is kept therefore grows with what
-was sent, and not with the number of components.
+The components of a job often run the same application and read the same files, so a stored request has each different
+application and list of files once, and its components refer to them by number. The stored size therefore grows with
+the size of the submission, and not with the number of components.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import msgspec
 from koala.model.request import Application, Component, InputFile, Request
 from koala.store.columns import ExactJson
 
-# A text of so many characters or more has a row of its own.
+# A text of this length or more has a row of its own.
 TEXT_CHARACTERS_MIN = 256
-# What stands for such a text: an object with its number in the list of texts. No field of a request has this name.
+# Marks the place of such a text: an object with its number in the list of texts. No field of a request has this name.
 TEXT_NUMBER = "$text"
 
 _FIELDS = msgspec.structs.fields(Request)
@@ -26,7 +26,8 @@ _COMPONENT_FIELDS = msgspec.structs.fields(Component)
 
 
 class KeptRequest(NamedTuple):
-    """A request as it is kept. ``key`` is the SHA-256 of ``body``; ``texts`` are its long texts by theirs."""
+    """The stored form of a request. ``key`` is the SHA-256 of ``body``; ``texts`` are its long texts by their
+    SHA-256."""
 
     key: str
     body: str
@@ -34,8 +35,8 @@ class KeptRequest(NamedTuple):
 
 
 class RequestBody(msgspec.Struct, frozen=True, kw_only=True):
-    """``body``: the keys of the long texts, the different applications and lists of input files, and the rest, whose
-    components have numbers in place of both."""
+    """The content of ``body``: the keys of the long texts, the different applications and lists of input files, and
+    the rest, in which components have numbers in place of both."""
 
     texts: list[str]
     applications: list[Any]
@@ -47,14 +48,14 @@ _JSON: ExactJson[RequestBody] = ExactJson(RequestBody)
 
 
 def keep(request: Request) -> KeptRequest:
-    """The request as it is kept; equal requests are kept equally."""
+    """Return the stored form of a request; equal requests have equal forms."""
     body, texts = _Keeping().parts(request)
     text = _JSON.encode(body)
     return KeptRequest(hashlib.sha256(text.encode()).hexdigest(), text, texts)
 
 
 def is_utf8(request: Request) -> bool:
-    """Whether UTF-8 can write every text in it; each different one is looked at once."""
+    """Return True if UTF-8 can represent every text in the request; each different text is examined once."""
     body, texts = _Keeping().parts(request)
     try:
         msgspec.json.encode((body, texts))
@@ -64,12 +65,12 @@ def is_utf8(request: Request) -> bool:
 
 
 def decode_body(body: str) -> RequestBody:
-    """What is in a row. Raises ``ValueError`` for what is no kept request."""
+    """Return the content of a row. Raises ``ValueError`` if it is not a stored request."""
     return _JSON.decode(body)
 
 
 def restored(body: RequestBody, texts: Mapping[str, str]) -> Request:
-    """The request that was kept. Raises ``ValueError`` where it makes no sense, or a text is missing."""
+    """Return the request of a stored form. Raises ``ValueError`` if it makes no sense, or a text is missing."""
     try:
         found = [texts[key] for key in body.texts]
         applications = [msgspec.convert(_with_texts(each, found), Application) for each in body.applications]
@@ -84,11 +85,11 @@ def restored(body: RequestBody, texts: Mapping[str, str]) -> Request:
             components.append(msgspec.convert(whole, Component))
         return msgspec.convert(body.request | {"components": components}, Request)
     except (LookupError, TypeError) as error:
-        raise ValueError(f"a request refers to what is not there: {error!r}") from None
+        raise ValueError(f"a request refers to a missing part: {error!r}") from None
 
 
 class _Keeping:
-    """Gathers what is different in one request."""
+    """Collects the different parts of one request."""
 
     def __init__(self) -> None:
         self._texts: dict[str, int] = {}
@@ -96,7 +97,7 @@ class _Keeping:
         self._inputs = _Numbered()
 
     def parts(self, request: Request) -> tuple[RequestBody, dict[str, str]]:
-        """The body, and the long texts by key."""
+        """Return the body, and the long texts by key."""
         components = []
         for component in request.components:
             fields = _given(component, _COMPONENT_FIELDS)
@@ -129,7 +130,7 @@ class _Keeping:
 
 
 class _Numbered:
-    """Different values in the order in which they came. Most are the very same object, which is found by that."""
+    """Different values in the order in which they came. Most are the same object, which its identity finds."""
 
     def __init__(self) -> None:
         self.values: list[Any] = []
@@ -146,12 +147,12 @@ class _Numbered:
 
 
 def text_key(text: str) -> str:
-    """What a long text is found by."""
+    """Return the key of a long text."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def _given(value: msgspec.Struct, fields: tuple[msgspec.structs.FieldInfo, ...]) -> dict[str, Any]:
-    """The fields that are not as usual; components are left for the caller to put in."""
+    """Return the fields that differ from their defaults, without the components, which the caller adds."""
     found = {field.name: getattr(value, field.name) for field in fields if field.name != "components"}
     usual = {field.name: field.default for field in fields}
     return {name: given for name, given in found.items() if given != usual[name]}

@@ -1,6 +1,5 @@
-"""What the store keeps, as frozen values: jobs, components, transfers, tokens and journal entries, each the row of a
-table, and the batch that is recorded as a whole. Nothing here knows of a database.
-"""
+"""The rows of the store, as frozen values: jobs, components, transfers, tokens and journal entries, and the batch
+that is recorded as a whole. Nothing here uses a database."""
 
 from __future__ import annotations
 
@@ -19,13 +18,13 @@ from koala.model.request import JobId, SiteName
 
 
 class StoredJob(JobOnRecord, frozen=True, kw_only=True):
-    """A job as it stands, or as it ended, with what ``JobCounts`` tells; what it asks for is stored once, beside it.
+    """A job as it stands, or as it ended, with its ``JobCounts``. Its request is stored separately, once.
 
-    ``places`` are where it is or was last placed, ``since`` is when it came into its state. ``explanation`` is the
-    core's explanation as builtins, kept once the job has ended; what happened to it is in the journal. An owner uses
-    a ``client_token`` for one job only. An element of an array has the number of its ``array``, and its
-    ``array_index`` there; ``elements`` is how those of an array stand. ``stderr_line`` is what the component whose
-    failure ended it wrote last to its standard error.
+    ``places`` are its places, or its last ones; ``since`` is when it entered its state. ``explanation`` is the core's
+    explanation as builtins, kept once the job has ended; the journal has its story. An owner uses a ``client_token``
+    for one job only. An element of an array has the number of its ``array``, and its ``array_index`` there;
+    ``elements`` counts the elements of an array by state. ``stderr_line`` is the last line that the component whose
+    failure ended the job wrote to standard error.
     """
 
     placement_tries: int = 0
@@ -39,15 +38,15 @@ class StoredJob(JobOnRecord, frozen=True, kw_only=True):
 
 
 class ChosenJobs(NamedTuple):
-    """Which jobs are meant: of this ``name``, or all whose names begin so where it ends with ``*``; submitted from
-    one time on, and before another. Without a name, or a time, all."""
+    """A choice of jobs: with this ``name``, or with this prefix if it ends with ``*``; submitted from one time on,
+    and before another. Without a name, or a time, all jobs."""
 
     name: str = ""
     from_at: float | None = None
     to_at: float | None = None
 
     def has(self, job: StoredJob) -> bool:
-        """Whether the job is one of them."""
+        """Return True if the job is chosen."""
         begins, head = self.name.endswith("*"), self.name[:-1]
         named = job.name.startswith(head) if begins else self.name in ("", job.name)
         after = self.from_at is None or job.submitted_at >= self.from_at
@@ -58,7 +57,7 @@ ALL_JOBS = ChosenJobs()
 
 
 class RecentlyEnded(NamedTuple):
-    """A job that is over, and the array of which it is an element."""
+    """An ended job, and its array if it is an element of one."""
 
     id: JobId
     array: JobId | None
@@ -66,10 +65,10 @@ class RecentlyEnded(NamedTuple):
 
 
 class ComponentRow(ComponentOnRecord, frozen=True, kw_only=True):
-    """One start of one component. ``run`` counts from 1: which opening of the job's barrier it belongs to.
-    ``keep_for_s`` is how long its workspace is kept after its end, where its job says so; ``stderr_line`` is what one
-    that failed wrote last to its standard error, ``fault`` whose its failure is (``Fault``), where that is known;
-    ``processor_s`` and ``peak_memory_bytes`` are what its application has used, None where that could not be
+    """One start of one component. ``run`` counts from 1: the opening of the job's barrier that it belongs to.
+    ``keep_for_s`` is how long its workspace is kept after its end, if its job sets that. ``stderr_line`` is the last
+    line that a failed component wrote to standard error; ``fault`` is who caused its failure (``Fault``), where that
+    is known. ``processor_s`` and ``peak_memory_bytes`` are what its application used, None where that could not be
     measured."""
 
     job: JobId
@@ -85,14 +84,14 @@ class TransferRow(TransferOnRecord, frozen=True, kw_only=True):
 
 
 class JournalRow(EntryOnRecord, frozen=True, kw_only=True):
-    """One line of the journal: an event that was handled, or a command or a fact that it led to. ``what`` is the
-    type of ``body``; ``job`` and ``site`` are whom it is about."""
+    """One line of the journal: an event, or a command or a fact that followed from it. ``what`` is the type of
+    ``body``; ``job`` and ``site`` are its subjects."""
 
     body: AnyEvent | TurnEntry
 
 
 class RecordRow(NamedTuple):
-    """One record of the scheduler; without a body it is gone."""
+    """One record of the scheduler; without a body it is deleted."""
 
     kind: str
     key: str
@@ -100,7 +99,7 @@ class RecordRow(NamedTuple):
 
 
 class DamagedRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A record that was set aside, since when and why."""
+    """A record that was set aside, with the time and the problem."""
 
     kind: str
     key: str
@@ -110,8 +109,8 @@ class DamagedRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StoryRows(NamedTuple):
-    """The lines of the journal that tell the story of a job, in order: its first, how many are left out, and its last
-    where some are."""
+    """The journal's lines of a job's story, in order. A long story has its first lines, the number of lines left out,
+    and its last lines."""
 
     first: list[JournalRow]
     left_out: int = 0
@@ -125,7 +124,8 @@ class TokenRow(TokenOnRecord, frozen=True, kw_only=True):
 
 
 class StateDirectory(msgspec.Struct, frozen=True, kw_only=True):
-    """The directory of a daemon, where its embedded sites are: its name for good, and where it was last used."""
+    """The directory of a daemon with its embedded sites: its permanent identity, and the host and path of its last
+    use."""
 
     identity: str
     host: str
@@ -133,14 +133,14 @@ class StateDirectory(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
-    """What is recorded together or not at all.
+    """Changes that are recorded together or not at all.
 
-    ``entries`` have increasing sequence numbers, above all that were recorded before. ``outbox`` are those of
-    commands, in this batch or before, that are to be performed from now on; ``settled`` those that no longer are.
-    Rows replace the ones with the same key; a file without replicas is forgotten. ``before`` are rows as they are on
-    record: of one that replaces such a row only what differs is written. ``records`` are those of the scheduler that
-    have changed: kind, key and body, without a body where it is gone. The entry of a job's submission is in one
-    batch with the job's first row: its request is taken from there.
+    ``entries`` have increasing sequence numbers, above all recorded ones. ``outbox`` are the numbers of commands, in
+    this batch or earlier, that are to be performed from now on; ``settled`` are those that no longer are. Rows
+    replace the ones with the same key; a file without replicas is forgotten. ``before`` are the recorded versions of
+    rows: a row that replaces one of them is written only where it differs. ``records`` are the changed records of the
+    scheduler: kind, key and body, without a body if it is deleted. The entry of a job's submission is in the same
+    batch as the job's first row, which takes its request from there.
     """
 
     entries: tuple[JournalRow, ...] = ()
@@ -155,8 +155,8 @@ class Batch(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LiveRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """The rows of jobs that have not ended, as of one moment: with all starts of their components, and all transfers
-    that were ever recorded for them."""
+    """The rows of jobs that have not ended, at one moment, with all starts of their components and all transfers that
+    were ever recorded for them."""
 
     jobs: list[StoredJob]
     components: list[ComponentRow]
@@ -164,10 +164,10 @@ class LiveRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Recovered(msgspec.Struct, frozen=True, kw_only=True):
-    """All that a restart begins with, as of one moment.
+    """The state that a restart begins with, at one moment.
 
     ``records`` are the state of the scheduler, ``outbox`` the commands still to be performed, in order. The last
-    three are the highest ever recorded, 0 where nothing was.
+    three fields are the highest values ever recorded, 0 if there are none.
     """
 
     records: tuple[RecordRow, ...]

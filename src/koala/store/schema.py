@@ -1,6 +1,6 @@
 """The tables. Their columns are the fields of their rows, and a few more that only queries need.
 
-All text is readable in ``psql`` and ``sqlite3``: plain, or JSON. See ``koala.store.columns`` for what is escaped.
+All text is readable in ``psql`` and ``sqlite3``: plain, or JSON. ``koala.store.columns`` describes the escapes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from koala.files import CatalogueEntry
 from koala.store.columns import PlainText, TextColumn, Whole, columns_of
 from koala.store.rows import ComponentRow, StateDirectory, StoredJob, TokenRow, TransferRow
 
-# PostgreSQL indexes keys of up to 2,700 bytes and file names may be longer, so an index has only the head of a name.
+# PostgreSQL indexes keys of up to 2,700 bytes. File names may be longer, so an index has only the head of a name.
 NAME_HEAD_CHARACTERS = 512
 
 metadata = MetaData(
@@ -23,7 +23,7 @@ metadata = MetaData(
     }
 )
 
-# Long texts of requests, each different one once. ``key`` is the SHA-256 of the text.
+# Long texts of requests, without duplicates. ``key`` is the SHA-256 of the text.
 texts = Table(
     "texts",
     metadata,
@@ -31,8 +31,7 @@ texts = Table(
     Column("body", TextColumn, nullable=False),
 )
 
-# What users asked for in JSON, each different request once; see ``koala.store.requests``. ``key`` is the SHA-256 of
-# ``body``.
+# Requests of users in JSON, without duplicates; see ``koala.store.requests``. ``key`` is the SHA-256 of ``body``.
 requests = Table(
     "requests",
     metadata,
@@ -57,7 +56,7 @@ components = Table(
     "components",
     metadata,
     *columns_of(ComponentRow, key="token"),
-    # Its site has forgotten it; not part of the row.
+    # True once its site has forgotten it; not part of the row.
     Column("pruned", Boolean, nullable=False, server_default=false()),
     Index(None, "job"),
     Index(None, "site", "ended_at"),
@@ -74,8 +73,8 @@ transfer_jobs = Table(
     Column("transfer", TextColumn, ForeignKey("transfers.id"), primary_key=True),
 )
 
-# ``key`` is the SHA-256 of the name, ``head`` the first NAME_HEAD_CHARACTERS of the name as it is kept: ordering by
-# (head, name) orders by name.
+# ``key`` is the SHA-256 of the name, ``head`` the first NAME_HEAD_CHARACTERS of the stored name: ordering by (head,
+# name) orders by name.
 files = Table(
     "files",
     metadata,
@@ -84,8 +83,8 @@ files = Table(
     *columns_of(CatalogueEntry, key="key"),
 )
 
-# ``owner`` is that of the job at the time, empty when the job is not known; NULL for an entry of no job. ``body`` is
-# the message in JSON; that of a submission lacks its request, which ``request_key`` names.
+# ``owner`` is the owner of the job at the time, empty for an unknown job, and NULL for an entry of no job. ``body``
+# is the message in JSON; a submission lacks its request, which ``request_key`` names.
 journal = Table(
     "journal",
     metadata,
@@ -107,16 +106,16 @@ Index(
     "ix_journal_site_at", journal.c.site, journal.c.at, sqlite_where=IS_SITE_REPORT, postgresql_where=IS_SITE_REPORT
 )
 
-# Commands that are on record and still to be performed.
+# The recorded commands that are still to be performed.
 outbox = Table(
     "outbox",
     metadata,
     Column("seq", Whole, ForeignKey("journal.seq"), primary_key=True, autoincrement=False),
 )
 
-# The state of the scheduler: one row for each job that lives, each claim, site, queue and so on, and one for the
-# grid. ``key`` tells the rows of a kind apart, and is short; ``name`` is the whole one where that is longer. ``body``
-# is JSON.
+# The state of the scheduler: one row for each live job, each claim, site, queue and so on, and one for the grid.
+# ``key`` identifies a row among those of its kind, and is short; ``name`` is the whole key where that is longer.
+# ``body`` is JSON.
 records = Table(
     "records",
     metadata,
@@ -127,7 +126,7 @@ records = Table(
     sqlite_with_rowid=False,
 )
 
-# Records that could not be read, or that contradicted others: set aside at a start, for an operator to look at.
+# Records that could not be read, or that contradicted others: set aside at a start for an operator.
 damaged_records = Table(
     "damaged_records",
     metadata,

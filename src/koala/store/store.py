@@ -1,8 +1,8 @@
-"""The store: everything that the daemon must not forget, in one database that it alone uses.
+"""The store: the daemon's durable data, in one database that it alone uses.
 
-All calls are synchronous and may come from any thread. Those that write go one after the other through one
-connection; those that read have their own and see no half of a batch. Every call raises ``StoreError`` when the
-database does not do it; a later call connects anew.
+All calls are synchronous and may come from any thread. Writing calls follow one another on one connection; reading
+calls have their own connections and never see part of a batch. Every call raises ``StoreError`` when the database
+fails; a later call connects anew.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ class Store:
         self._reading = threading.Condition()
         self._readers = 0
         self._closed = False
-        self._last_seq: int | None = None  # of the journal, as its only writer knows it
+        self._last_seq: int | None = None  # of the journal, whose only writer this is
 
     @classmethod
     def open(cls, url: str | Path) -> Store:
-        """The store at a path, ``sqlite:///PATH`` or ``postgresql://...``; a new database gets its tables.
+        """Open the store at a path, ``sqlite:///PATH`` or ``postgresql://...``; a new database gets its tables.
 
         Refuses a database that another daemon uses, and one with the tables of another version of Koala.
         """
@@ -74,18 +74,18 @@ class Store:
         return store
 
     def check(self) -> None:
-        """Raise ``StoreError`` where the database is not the one any more that was opened."""
+        """Raise ``StoreError`` if the database is no longer the one that was opened."""
         self._check_open()
         self._database.check()
 
     @property
     def name(self) -> str:
-        """The database in words for people, without a password."""
+        """The name of the database for people, without a password."""
         return self._database.name
 
     def close(self) -> None:
-        """Let go of the database when the calls under way are done: a connection in use would outlive it. Idempotent;
-        every later call raises ``StoreError``."""
+        """Release the database after the calls under way: a connection in use would outlive it. Idempotent; every
+        later call raises ``StoreError``."""
         with self._reading:
             self._closed = True
             self._reading.wait_for(lambda: self._readers == 0)
@@ -96,7 +96,8 @@ class Store:
     # ------------------------------------------------------------------------------------- the engine's calls
 
     def recover(self) -> Recovered:
-        """What a restart begins with: the records of the scheduler, and the commands still to be performed."""
+        """Return the state that a restart begins with: the records of the scheduler, and the commands still to be
+        performed."""
         self._last_seq = None
         with self._write("recover") as connection:
             recovered = queries.recover(connection)
@@ -104,10 +105,11 @@ class Store:
         return recovered
 
     def record(self, batch: Batch) -> None:
-        """Keep the whole batch; when this returns it survives any crash, and after an error nothing of it is there.
+        """Record the whole batch. When this returns the batch survives any crash; after an error nothing of it is
+        stored.
 
-        One exception: when the connection breaks during the commit itself nobody knows. The next call then finds
-        out, and refuses until ``recover`` was called when the batch is there after all.
+        There is one exception: when the connection breaks during the commit, the result is unknown. The next call
+        finds out, and if the batch is stored after all, it fails until ``recover`` has been called.
         """
         last = self._last_seq
         for entry in batch.entries:
@@ -120,7 +122,7 @@ class Store:
             self._last_seq = last
 
     def live_record(self, states: Collection[str]) -> LiveRecord:
-        """The jobs in these states with their components and transfers, in a few questions however many there are."""
+        """Return the jobs in these states with their components and transfers, in a fixed small number of queries."""
         with self._read("read live jobs") as connection:
             return queries.live_record(connection, states)
 
@@ -131,41 +133,41 @@ class Store:
         batch: Batch | None = None,
         at: float = 0.0,
     ) -> None:
-        """Keep these records of the scheduler and no others, with what ``batch`` says of callers' rows. The
-        ``damaged`` records (kind, key, problem) are set aside."""
+        """Store these records of the scheduler and delete all others, together with the callers' rows in ``batch``.
+        The ``damaged`` records (kind, key, problem) are set aside."""
         with self._write("write the records of the scheduler") as connection:
             records.rewrite(connection, rows, damaged, at)
             if batch is not None:
                 writes.record(connection, batch)
 
     def write_records(self, rows: Iterable[tuple[str, str, bytes | None]]) -> None:
-        """Keep these records of the scheduler beside the others."""
+        """Store these records of the scheduler beside the others."""
         with self._write("write records of the scheduler") as connection:
             records.write(connection, rows)
 
     def records(self) -> list[RecordRow]:
-        """The records of the scheduler."""
+        """Return the records of the scheduler."""
         with self._read("read the records of the scheduler") as connection:
             return records.read(connection)
 
     def damaged_records(self) -> list[DamagedRow]:
-        """The records that were set aside."""
+        """Return the records that were set aside."""
         with self._read("read damaged records") as connection:
             return records.damaged_rows(connection)
 
     def forget_record(self, kind: str, key: str) -> bool:
-        """Remove one record of the scheduler, also one that was set aside; False where there is none."""
+        """Remove one record of the scheduler, even one that was set aside; return False if there is none."""
         with self._write("remove a record of the scheduler") as connection:
             return records.forget(connection, kind, key) > 0
 
     def job_sizes(self) -> list[offline.JobSize]:
-        """All jobs with how much of the database is theirs, the newest first."""
+        """Return all jobs with their shares of the database, the newest first."""
         with self._read("read jobs") as connection:
             return offline.job_sizes(connection)
 
     def remove_job(self, job: JobId, rows: Iterable[tuple[str, str, bytes | None]], kinds: Collection[str]) -> None:
-        """All that is on record of a job goes, in one transaction: its rows, and its records of these kinds. ``rows``
-        are records that others have without it."""
+        """Remove a job in one transaction: its rows, and its records of these kinds. ``rows`` are the changed records
+        of others."""
         with self._write("remove a job") as connection:
             offline.remove_job(connection, job)
             records.forget_job(connection, job, kinds)
@@ -173,62 +175,62 @@ class Store:
         self._last_seq = None  # the newest entry may have been the job's
 
     def exported(self) -> Iterator[dict[str, Any]]:
-        """Everything but access tokens, row by row as plain values."""
+        """Yield everything but access tokens, row by row as plain values."""
         with self._read("export it") as connection:
             yield from offline.exported(connection)
 
     def prune_journal(self, below: int) -> bool:
-        """Entries below that one go, at most ``PRUNED_ENTRIES_MAX`` a call.
+        """Remove entries below this number, at most ``PRUNED_ENTRIES_MAX`` in a call; return True if more may remain.
 
-        Commands still to be performed stay, and so do the first and the last entries about a job that has not ended,
-        for its story, and the newest entry. Says whether another call would find more.
+        Commands still to be performed stay. So do the newest entry, and the first and the last entries about each job
+        that has not ended, for its story.
         """
         with self._write("prune the journal") as connection:
             return writes.prune_journal(connection, below)
 
     def mark_pruned(self, tokens: Iterable[Token]) -> None:
-        """Their sites have forgotten these ended components; their rows stay."""
+        """Note that the sites of these ended components have forgotten them; the rows stay."""
         with self._write("mark components as pruned") as connection:
             writes.mark_pruned(connection, tokens)
 
     def state_directory(self) -> StateDirectory | None:
-        """The state directory that the database belongs to; None for one that is new."""
+        """Return the state directory that the database belongs to; None for a new database."""
         with self._read("read whose it is") as connection:
             return queries.state_directory(connection)
 
     def give_to(self, directory: StateDirectory) -> None:
-        """From now on the database belongs to this state directory."""
+        """Make the database belong to this state directory from now on."""
         with self._write("note whose it is") as connection:
             writes.give_to(connection, directory)
 
     def last_at(self) -> float:
-        """The time of the newest entry of the journal; 0 where there is none."""
+        """Return the time of the newest entry of the journal; 0 if there is none."""
         with self._read("read the journal") as connection:
             return queries.newest_at(connection)
 
     # --------------------------------------------------------------------------------------------------- jobs
 
     def job(self, id: JobId) -> StoredJob | None:  # noqa: A002
-        """The job with this id."""
+        """Return the job with this id."""
         if not queries.is_whole(id):
             return None
         with self._read("read a job") as connection:
             return queries.job(connection, id)
 
     def request(self, job: JobId) -> Request | None:
-        """What the job asks for; None when its submission is not on record."""
+        """Return the request of a job; None if its submission is not on record."""
         if not queries.is_whole(job):
             return None
         with self._read("read a request") as connection:
             return queries.requests_of(connection, [job]).get(job)
 
     def requests_of(self, jobs: Collection[JobId]) -> dict[JobId, Request]:
-        """What jobs ask for, as far as their submissions are on record. Jobs with the same request share it."""
+        """Return the requests of jobs whose submissions are on record. Jobs with the same request share it."""
         with self._read("read requests") as connection:
             return queries.requests_of(connection, jobs)
 
     def jobs_of(self, owner: str, jobs: Collection[JobId]) -> set[JobId]:
-        """Which of these jobs are the owner's."""
+        """Return the jobs among these that belong to the owner."""
         with self._read("read jobs") as connection:
             return queries.jobs_of(connection, owner, jobs)
 
@@ -242,39 +244,39 @@ class Store:
         array: JobId | None = None,
         which: ChosenJobs = ALL_JOBS,
     ) -> list[StoredJob]:
-        """The newest first: of one owner, in one of some states, with ids below one, and of ``which``; whatever is
-        given. Elements of an array are told only where that is asked for."""
+        """Return the newest jobs: of one owner, in certain states, with ids below ``before``, and of ``which``, as
+        far as given. Elements of an array are included only with ``array``."""
         with self._read("read jobs") as connection:
             return queries.jobs(
                 connection, owner=owner, states=states, before=before, limit=limit, array=array, which=which
             )
 
     def job_by_client_token(self, owner: str, client_token: str) -> StoredJob | None:
-        """The job that the owner submitted with this token."""
+        """Return the job that the owner submitted with this token."""
         with self._read("read a job") as connection:
             return queries.job_by_client_token(connection, owner, client_token)
 
     def counts(self, owner: str | None = None) -> dict[str, int]:
-        """How many jobs, of one owner or of all, are in each state that any is in."""
+        """Count the jobs, of one owner or of all, in each state that occurs."""
         with self._read("count jobs") as connection:
             return queries.counts(connection, owner)
 
     # ------------------------------------------------------------------------------- components and transfers
 
     def components(self, job: JobId) -> list[ComponentRow]:
-        """All starts of all components of a job: by run, then by component, the oldest first."""
+        """Return all starts of all components of a job: by run, then by component, the oldest first."""
         if not queries.is_whole(job):
             return []
         with self._read("read components") as connection:
             return queries.components(connection, job)
 
     def component(self, token: Token) -> ComponentRow | None:
-        """The component with this token."""
+        """Return the component with this token."""
         with self._read("read a component") as connection:
             return queries.component(connection, token)
 
     def components_by_token(self, tokens: Collection[Token]) -> list[ComponentRow]:
-        """The components with these tokens, in any order."""
+        """Return the components with these tokens, in any order."""
         with self._read("read components") as connection:
             return queries.components_by_token(connection, tokens)
 
@@ -286,31 +288,31 @@ class Store:
         owner: str | None = None,
         ends_max: int = queries.ENDS_LOOKED_AT_MAX,
     ) -> list[RecentlyEnded]:
-        """The jobs, and elements of arrays, that are over and of which a component ended after a time, at one site or
-        anywhere, the last first. Of all such components the last ``ends_max`` are looked at."""
+        """Return the ended jobs, elements of arrays included, with a component that ended after a time, at one site
+        or anywhere, the last first. Only the last ``ends_max`` such components are examined."""
         with self._read("read jobs") as connection:
             return queries.ended_lately(connection, site=site, owner=owner, from_at=from_at, ends_max=ends_max)
 
     def held_processors(
         self, site: SiteName, from_at: float, to_at: float, steps_max: int = queries.STEPS_MAX
     ) -> list[tuple[float, int]]:
-        """How many more or fewer processors of a site were held from when on, in order; what was held before counts
-        at ``from_at``. Where there are more steps, those of equal stretches of time are one."""
+        """Return the changes in the number of held processors of a site, as (time, more or fewer), in order. What was
+        held before counts at ``from_at``. With more than ``steps_max`` changes, each of the equal periods has one."""
         with self._read("read components") as connection:
             return queries.held_processors(connection, site, from_at, to_at, steps_max)
 
     def ended_components(self, before: float, limit: int, now: float | None = None) -> list[ComponentRow]:
-        """Those that ended before a time and are not marked as pruned, the first to end first."""
+        """Return components that ended before a time and are not marked as pruned, the first to end first."""
         with self._read("read components") as connection:
             return queries.ended_components(connection, before, limit, now)
 
     def ended_components_count(self) -> int:
-        """How many components have ended and are not marked as pruned."""
+        """Count the components that have ended and are not marked as pruned."""
         with self._read("count components") as connection:
             return queries.ended_components_count(connection)
 
     def transfers(self, job: JobId) -> list[TransferRow]:
-        """Every transfer that was ever recorded for a job, the oldest first."""
+        """Return every transfer that was ever recorded for a job, the oldest first."""
         if not queries.is_whole(job):
             return []
         with self._read("read transfers") as connection:
@@ -321,18 +323,18 @@ class Store:
     def files(
         self, *, after: FileName | None = None, prefix: str = "", limit: int = PAGE_DEFAULT
     ) -> list[CatalogueEntry]:
-        """Files after a name whose names begin with ``prefix``, in the order of their names as they are kept: by
-        their UTF-8 bytes, escapes as written."""
+        """Return files after a name whose names begin with ``prefix``, in the order of their stored names: by their
+        UTF-8 bytes, escapes as written."""
         with self._read("read files") as connection:
             return queries.files(connection, after=after, prefix=prefix, limit=limit)
 
     def all_files(self) -> list[CatalogueEntry]:
-        """The whole replica catalogue, in the same order."""
+        """Return the whole replica catalogue, in the same order."""
         with self._read("read files") as connection:
             return queries.files(connection, after=None, prefix="", limit=None)
 
     def file(self, name: FileName) -> CatalogueEntry | None:
-        """The file with this name."""
+        """Return the file with this name."""
         with self._read("read a file") as connection:
             return queries.file(connection, name)
 
@@ -341,51 +343,53 @@ class Store:
     def journal(
         self, *, after: int = 0, limit: int = PAGE_DEFAULT, job: JobId | None = None, owner: str | None = None
     ) -> list[JournalRow]:
-        """Entries after a sequence number, in order. With ``job`` only that job's; with ``owner`` only those of the
-        owner's jobs, and without ``job`` also those of no job."""
+        """Return entries after a sequence number, in order. ``job`` selects the entries of that job; ``owner`` those
+        of the owner's jobs, and without ``job`` also those of no job."""
         if job is not None and not queries.is_whole(job):
             return []
         with self._read("read the journal") as connection:
             return queries.journal(connection, after=after, limit=limit, number=job, owner=owner)
 
     def story(self, job: JobId, kinds: Collection[str]) -> StoryRows:
-        """The entries of these types about a job, in order; of more than ``STORY_ENTRIES_MAX`` the first and the
-        last."""
+        """Return the entries of these types about a job, in order; with more than ``STORY_ENTRIES_MAX`` the first and
+        the last."""
         with self._read("read the journal") as connection:
             return queries.story(connection, job, kinds)
 
     def site_reports(
         self, site: SiteName, from_at: float, to_at: float, steps_max: int = queries.STEPS_MAX
     ) -> list[JournalRow]:
-        """The site's reports from ``from_at`` to ``to_at``, and the last one before, all in order; where there are
-        more, the last of each of equal stretches of time."""
+        """Return the site's reports from ``from_at`` to ``to_at``, and the last one before, in order. With more than
+        ``steps_max`` reports, return the last of each of the equal periods."""
         with self._read("read a site's reports") as connection:
             return queries.site_reports(connection, site, from_at, to_at, steps_max)
 
     # ------------------------------------------------------------------------------------------------- tokens
 
     def add_token(self, row: TokenRow) -> None:
-        """Keep a new token; neither its id nor its hash may be known already."""
+        """Add a new token; neither its id nor its hash may exist already."""
         with self._write("add a token") as connection:
             writes.add_token(connection, row)
 
     def tokens(self, *, revoked_since: float | None = None) -> list[TokenRow]:
-        """All tokens, the oldest first: the revoked ones too, or of them only those revoked at a time or later."""
+        """Return all tokens, the oldest first; ``revoked_since`` leaves out those that were revoked before that
+        time."""
         with self._read("read tokens") as connection:
             return queries.tokens(connection, revoked_since)
 
     def token_by_hash(self, secret_hash: str) -> TokenRow | None:
-        """The token whose secret has this hash, revoked or not."""
+        """Return the token whose secret has this hash, revoked or not."""
         with self._read("read a token") as connection:
             return queries.token_by_hash(connection, secret_hash)
 
     def revoke_token(self, id: str, at: float) -> bool:  # noqa: A002
-        """Mark the token as revoked, once; False when there is no such token."""
+        """Mark the token as revoked, once; return False if there is no such token."""
         with self._write("revoke a token") as connection:
             return writes.revoke_token(connection, id, at)
 
     def touch_token(self, id: str, at: float) -> None:  # noqa: A002
-        """Note when the token was used last. It is a write like any other, so not for every single call."""
+        """Note the time of the token's last use. This is a write like any other, so callers must not do it at every
+        call."""
         with self._write("note a token's use") as connection:
             writes.touch_token(connection, id, at)
 
@@ -393,7 +397,7 @@ class Store:
 
     @contextlib.contextmanager
     def _read(self, doing: str) -> Iterator[Connection]:
-        """A transaction of its own that sees one moment."""
+        """Open a transaction that sees one moment."""
         with self._errors(doing):
             with self._reading:
                 self._check_open()
@@ -408,7 +412,8 @@ class Store:
 
     @contextlib.contextmanager
     def _write(self, doing: str) -> Iterator[Connection]:
-        """The one writing transaction, committed at its end. After an error the connection is not used again."""
+        """Open the one writing transaction, and commit it at its end. After an error the connection is not used
+        again."""
         with self._errors(doing), self._writing:
             self._check_open()
             try:
@@ -423,7 +428,8 @@ class Store:
                 raise
 
     def _check_position(self, connection: Connection) -> None:
-        """On a new connection: has anybody written since the last one, or was a commit done that seemed to fail?"""
+        """Check on a new connection that nobody has written meanwhile, and that no commit succeeded that seemed to
+        fail."""
         if self._last_seq is None:
             return
         with connection.begin():

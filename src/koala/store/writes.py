@@ -1,4 +1,4 @@
-"""Writing: how a batch and tokens go into their tables. Each function works in its caller's transaction.
+"""Writes: how a batch and tokens get into their tables. Each function works in its caller's transaction.
 
 The statements are built once; the database driver gets all rows of a table in one call.
 """
@@ -39,20 +39,21 @@ from koala.store.columns import ExactJson, TextColumn, escaped
 from koala.store.requests import KeptRequest, keep
 from koala.store.rows import Batch, ComponentRow, JournalRow, StateDirectory, StoredJob, TokenRow, TransferRow
 
-# So many entries are pruned in one transaction at most, so that nobody waits long for it to end.
+# At most this many entries are pruned in one transaction, so that nobody waits long for its end.
 PRUNED_ENTRIES_MAX = 20_000
-# Of the entries about a job that has not ended so many of the first and of the last stay.
+# This many of the first and of the last entries about a job that has not ended are kept.
 STORY_FIRST_KEPT = 20
 STORY_LAST_KEPT = 200
-# What a journal entry of each kind holds; facts stand among the commands.
+# The content of a journal entry, by kind; facts have the kind of commands.
 BODY: dict[str, ExactJson[Any]] = {"event": ExactJson(AnyEvent), "command": ExactJson(TurnEntry)}
-# A submission without its request, which is kept elsewhere.
+# A submission without its request, which is stored separately.
 SUBMISSION: ExactJson[dict[str, Any]] = ExactJson(dict[str, Any])
 _SUBMISSION_FIELDS = [field for field in msgspec.structs.fields(JobSubmitted) if field.name != "request"]
 
 
 def _upsert(make: Callable[[Table], Any], table: Table, *, kept: Iterable[str] = ()) -> Insert:
-    """Insert, or replace the row with the same key but for its ``kept`` columns."""
+    """Return the statement that inserts a row, or replaces the row with the same key except for its ``kept``
+    columns."""
     statement = make(table)
     key = list(table.primary_key.columns)
     named = {*(column.name for column in key), *kept}
@@ -62,7 +63,7 @@ def _upsert(make: Callable[[Table], Any], table: Table, *, kept: Iterable[str] =
 
 
 class _Statements:
-    """The statements that each database writes in its own way."""
+    """The statements that differ between the databases."""
 
     def __init__(self, make: Callable[[Table], Any]) -> None:
         self.text: Insert = make(tables.texts).on_conflict_do_nothing()
@@ -96,7 +97,7 @@ _mark_pruned = (
 
 
 def record(connection: Connection, batch: Batch) -> None:
-    """Everything in the batch. Jobs come first: a journal entry takes the owner of its job from there."""
+    """Write a whole batch. Jobs come first, because a journal entry takes the owner of its job from there."""
     records.write(connection, batch.records)
     statements = _STATEMENTS[connection.dialect.name]
     kept = _record_requests(connection, statements, batch.entries)
@@ -114,7 +115,7 @@ def record(connection: Connection, batch: Batch) -> None:
     _execute(connection, statements.transfer, [_values(row) for row in started])
     shared = [{"job": job, "transfer": row.id} for row in batch.transfers for job in row.jobs]
     _execute(connection, statements.transfer_job, shared)
-    # A file may be in the batch more than once: its last entry counts.
+    # A file may be in the batch more than once; its last entry counts.
     last = {entry.name: entry for entry in batch.files}.values()
     _execute(connection, statements.file, [_file_values(entry) for entry in last if entry.replicas])
     _execute(connection, _forget_file, [{"its_key": file_key(entry.name)} for entry in last if not entry.replicas])
@@ -123,7 +124,7 @@ def record(connection: Connection, batch: Batch) -> None:
 def _element_keys(
     connection: Connection, rows: Sequence[StoredJob], keys: dict[int | None, str]
 ) -> dict[int | None, str]:
-    """An element of an array asks for what its array asks for."""
+    """Return the request keys of elements of arrays, which have the requests of their arrays."""
     elements = [row for row in rows if row.array is not None and row.id not in keys]
     unknown = sorted({row.array for row in elements if row.array is not None and row.array not in keys})
     found: dict[int | None, str | None] = dict(keys)
@@ -137,9 +138,10 @@ def _element_keys(
 def _record_requests(
     connection: Connection, statements: _Statements, entries: Iterable[JournalRow]
 ) -> dict[int, KeptRequest]:
-    """What the submitted jobs ask for, each different request and each long text once; by the entry's number."""
+    """Write the requests of submitted jobs and their long texts, without duplicates; return them by the entry's
+    number."""
     kept: dict[int, KeptRequest] = {}
-    made: dict[int, KeptRequest] = {}  # by identity: the same object is looked at once
+    made: dict[int, KeptRequest] = {}  # by identity, so that each object is examined once
     for entry in entries:
         if isinstance(entry.body, JobSubmitted):
             request = entry.body.request
@@ -161,10 +163,10 @@ def _key(row: _AnyRow) -> tuple[type[_AnyRow], str | int]:
 
 
 def _update(connection: Connection, table: Table, rows: Iterable[_AnyRow], before: dict[Any, _AnyRow]) -> list[Any]:
-    """Write what differs in the rows that are on record; those that are not are left over.
+    """Write the differences of recorded rows; return the rows that are not on record.
 
-    Rows that differ in the same columns go together. A column that is not named is not written, and neither are the
-    indexes that have none of the columns.
+    Rows that differ in the same columns go together. The statement names only these columns, so the others are not
+    written, nor any index without them.
     """
     left: list[Any] = []
     changed: dict[tuple[str, ...], list[dict[str, Any]]] = defaultdict(list)
@@ -187,7 +189,7 @@ def _update(connection: Connection, table: Table, rows: Iterable[_AnyRow], befor
 
 @functools.lru_cache(maxsize=1_000)
 def _update_of(table: Table, key: str, columns: tuple[str, ...]) -> Update:
-    """The statement is built once for the columns that rows differ in."""
+    """Return the statement that updates these columns; each set of columns has one."""
     values = {name: bindparam(f"its_{name}", type_=table.c[name].type) for name in columns}
     return update(table).where(table.c[key] == bindparam(f"its_{key}", type_=table.c[key].type)).values(values)
 
@@ -196,8 +198,8 @@ def _update_of(table: Table, key: str, columns: tuple[str, ...]) -> Update:
 
 
 def prune_journal(connection: Connection, below: int) -> bool:
-    """Remove the oldest entries that may go; whether more may. The outbox stays, and so do the first and the last
-    entries about each job that lives, and the newest entry."""
+    """Remove the oldest entries that may go; return True if more may. The outbox stays, and so do the newest entry
+    and the first and the last entries about each live job."""
     journal = tables.journal
     newest = connection.scalar(select(func.max(journal.c.seq))) or 0
     bound = min(below, newest)
@@ -213,7 +215,7 @@ def prune_journal(connection: Connection, below: int) -> bool:
 
 
 def _has_others(count: int, *, before: bool) -> ColumnElement[bool]:
-    """Whether so many entries about the same job come before an entry, or after it."""
+    """Return the condition that this many entries about the same job come before an entry, or after it."""
     journal, other = tables.journal, tables.journal.alias()
     beyond = other.c.seq < journal.c.seq if before else other.c.seq > journal.c.seq
     nearest = other.c.seq.desc() if before else other.c.seq
@@ -222,17 +224,17 @@ def _has_others(count: int, *, before: bool) -> ColumnElement[bool]:
 
 
 def mark_pruned(connection: Connection, tokens: Iterable[str]) -> None:
-    """The components' sites have forgotten them."""
+    """Note that the components' sites have forgotten them."""
     _execute(connection, _mark_pruned, [{"its_token": token} for token in tokens])
 
 
 def add_token(connection: Connection, row: TokenRow) -> None:
-    """A new token."""
+    """Add a new token."""
     connection.execute(insert(tables.tokens), _values(row))
 
 
 def revoke_token(connection: Connection, token: str, at: float) -> bool:
-    """The time of the first revocation stays."""
+    """Revoke a token; the time of the first revocation stays. Return False if there is no such token."""
     found = connection.scalar(select(tables.tokens.c.id).where(tables.tokens.c.id == token))
     is_it = (tables.tokens.c.id == token) & tables.tokens.c.revoked_at.is_(None)
     connection.execute(update(tables.tokens).where(is_it).values(revoked_at=at))
@@ -240,17 +242,17 @@ def revoke_token(connection: Connection, token: str, at: float) -> bool:
 
 
 def touch_token(connection: Connection, token: str, at: float) -> None:
-    """The token was used."""
+    """Note the use of a token."""
     connection.execute(update(tables.tokens).where(tables.tokens.c.id == token).values(used_at=at))
 
 
 def file_key(name: str) -> str:
-    """What a file is found by: short, however long its name is."""
+    """Return the key of a file, which is short even for a long name."""
     return hashlib.sha256(escaped(name).encode()).hexdigest()
 
 
 def file_head(name: str) -> str:
-    """What files are ordered by first."""
+    """Return the first sort key of a file."""
     return escaped(name)[: tables.NAME_HEAD_CHARACTERS]
 
 
@@ -285,6 +287,6 @@ def _file_values(entry: CatalogueEntry) -> dict[str, Any]:
 
 
 def give_to(connection: Connection, directory: StateDirectory) -> None:
-    """From now on the database belongs to this state directory."""
+    """Make the database belong to this state directory from now on."""
     connection.execute(delete(tables.state_directory))
     connection.execute(insert(tables.state_directory), _values(directory))
