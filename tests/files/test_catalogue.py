@@ -60,7 +60,7 @@ def test_what_is_no_file_is_not_registered() -> None:
     with pytest.raises(FilesError, match="TEXT_CHARACTERS_MAX"):
         register("x" * (TEXT_CHARACTERS_MAX + 1), replica("delft"), at=1.0)
     register("x" * TEXT_CHARACTERS_MAX, replica("delft"), at=1.0)
-    with pytest.raises(FilesError, match="-1 bytes is no size"):
+    with pytest.raises(FilesError, match="-1 bytes is not a size"):
         register("data", replica("delft", size=-1), at=1.0)
     with pytest.raises(FilesError, match="'abc' is not a SHA-256"):
         register("data", replica("delft", checksum="abc"), at=1.0)

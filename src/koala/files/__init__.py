@@ -1,6 +1,6 @@
-"""Input files: what the catalogue knows of them, and how they get to the sites where components read them.
+"""Input files: the catalogue's knowledge of them, and how they reach the sites where components read them.
 
-Which file goes where and when is decided in the core; here an order is performed, or refused with a reason.
+The core decides which file goes where and when; here an order is performed, or refused with a reason.
 """
 
 from __future__ import annotations

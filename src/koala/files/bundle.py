@@ -1,7 +1,7 @@
 """The files of a job as one archive, which every site with a ``tar`` unpacks.
 
-The same list gives the same archive, byte for byte, at any time: it is made when it is needed, and after a restart a
-copy at a site is recognised by its checksum.
+The same list always gives the same archive, byte for byte: it is made when it is needed, and after a restart its
+checksum identifies a copy at a site.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from koala.files.errors import FilesError
 from koala.model.errors import Fault
 from koala.model.travelling import TravellingFile, write_manifest
 
-# Whoever runs a job must be able to read, write and remove what travelled with it.
+# The user that runs a job must be able to read, write and remove the files that travelled with it.
 _OWNER_FILE = stat.S_IRUSR | stat.S_IWUSR
 _OWNER_DIRECTORY = _OWNER_FILE | stat.S_IXUSR
 
@@ -33,16 +33,16 @@ class Bundle(NamedTuple):
 
 
 def bundle_key(files: Sequence[TravellingFile]) -> str:
-    """What the archive of these files is found by."""
+    """Return the key of the archive of these files."""
     return hashlib.sha256(write_manifest(files).encode()).hexdigest()
 
 
 def make_bundle(files: Sequence[TravellingFile], content: Callable[[str], Path], path: Path) -> Bundle:
-    """Write the archive: as a whole or not at all. ``content`` says where a content is, by its checksum. Raises a
-    ``FilesError`` for one that is not there as it should be."""
+    """Write the archive as a whole or not at all. ``content`` returns the path of a content by its checksum. Raises
+    ``FilesError`` for a content that is missing or has changed."""
     fresh = path.with_name(f".{path.name}.new")
     try:
-        # Long names are told as GNU's tar does, which all others read; whatever the daemon's locale is, in UTF-8.
+        # Long names are stored as in GNU tar, which all others read, and in UTF-8, whatever the daemon's locale is.
         with (
             fresh.open("wb") as file,
             tarfile.open(fileobj=file, mode="w", format=tarfile.GNU_FORMAT, encoding="utf-8") as archive,

@@ -1,7 +1,7 @@
-"""The replica catalogue as values: what a logical file is, and where replicas of it are.
+"""The replica catalogue as values: logical files and the sites of their replicas.
 
-Every change gives a new entry and the event that tells the scheduler. Nothing is read or written here: the driver
-keeps the entries, and has measured size and checksum before it calls.
+Every change gives a new entry and the event for the scheduler. Nothing is read or written here: the driver keeps the
+entries, and has measured size and checksum before it calls.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from koala.files.errors import FilesError
 from koala.model.messages import FileChanged
 from koala.model.request import TEXT_CHARACTERS_MAX, FileName, SiteName
 
-# One file has at most so many replicas.
+# One file has at most this many replicas.
 REPLICAS_MAX = 1_000
 
 
 class Replica(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A whole copy of a file at a site, as it was measured there.
 
-    Without ``url`` it is in the site's own file area; with it, at that address, read as if from that site.
+    Without ``url`` it is in the site's own file area; with ``url`` it is at that address, and is read as if from that
+    site.
     """
 
     site: SiteName
@@ -30,8 +31,8 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class CatalogueEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A logical file. All its replicas have its size and its checksum; without replicas it is forgotten, as
-    it is after ``kept_until``."""
+    """A logical file. All its replicas have its size and its checksum. A file without replicas is forgotten, and so
+    is a file after ``kept_until``."""
 
     name: FileName
     size_bytes: int
@@ -41,22 +42,22 @@ class CatalogueEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
     @property
     def sites(self) -> tuple[SiteName, ...]:
-        """Where replicas are, the oldest first."""
+        """The sites of its replicas, the oldest first."""
         return tuple(replica.site for replica in self.replicas)
 
     def replica_at(self, site: SiteName) -> Replica | None:
-        """The replica at a site, if there is one."""
+        """Return the replica at a site; None if there is none."""
         return next((replica for replica in self.replicas if replica.site == site), None)
 
 
 def register(name: FileName, replica: Replica, *, at: float) -> tuple[CatalogueEntry, FileChanged]:
-    """A file that the catalogue does not have yet, with its first replica."""
+    """Return the entry of a new file with its first replica, and the event."""
     if not name or len(name) > TEXT_CHARACTERS_MAX:
         raise FilesError(
             name[:80], replica.site, f"a name has 1 to {TEXT_CHARACTERS_MAX} characters (TEXT_CHARACTERS_MAX)"
         )
     if replica.size_bytes < 0:
-        raise FilesError(name, replica.site, f"{replica.size_bytes} bytes is no size; measure the file again")
+        raise FilesError(name, replica.site, f"{replica.size_bytes} bytes is not a size; measure the file again")
     if not is_checksum(replica.checksum):
         raise FilesError(
             name, replica.site, f"{replica.checksum[:80]!r} is not a SHA-256; write its 64 hexadecimal digits"
@@ -66,7 +67,8 @@ def register(name: FileName, replica: Replica, *, at: float) -> tuple[CatalogueE
 
 
 def replicate(entry: CatalogueEntry, replica: Replica, *, at: float) -> tuple[CatalogueEntry, FileChanged]:
-    """One replica more, or a new measurement of one that is known. It must be the same file, byte for byte."""
+    """Return the entry with one more replica, or a new measurement of a known one, and the event. The replica must be
+    the same file, byte for byte."""
     if replica.size_bytes != entry.size_bytes:
         raise FilesError(
             entry.name,
@@ -96,7 +98,8 @@ def replicate(entry: CatalogueEntry, replica: Replica, *, at: float) -> tuple[Ca
 def forget(
     entry: CatalogueEntry, site: SiteName | None = None, *, at: float, by: str = "", reason: str = ""
 ) -> tuple[CatalogueEntry, FileChanged]:
-    """One replica less, or none left at all when no site is named: then the file itself is forgotten."""
+    """Return the entry with one replica less, or without any if no site is named, which forgets the file itself; and
+    the event."""
     if site is not None and entry.replica_at(site) is None:
         known = ", ".join(entry.sites) or "nowhere"
         raise FilesError(entry.name, site, f"there is no replica here to forget; replicas are at: {known}")
@@ -106,7 +109,7 @@ def forget(
 
 
 def expired(entry: CatalogueEntry, *, at: float) -> FileChanged:
-    """The time of a file is over."""
+    """Return the event that the time of a file is over."""
     return FileChanged(at=at, file=entry.name, size_bytes=entry.size_bytes, replicas=(), time_is_over=True)
 
 

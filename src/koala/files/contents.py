@@ -1,9 +1,9 @@
-"""What users have sent for their jobs, kept once by content in the daemon's state directory.
+"""The files that users have sent for their jobs, stored once by content in the daemon's state directory.
 
-Files only, no clock: who calls says what time it is. A user's bytes gather in a part of the user's own, and become a
-content under their SHA-256 when all are there and the checksum is right; so nobody reaches what another has sent. A
-mark says that a user has sent a content: only then may a job of the user refer to it. Each answer comes when what it
-tells is on disk.
+Files only, no clock: callers pass the time. The bytes of a user gather in a part that belongs to that user. When the
+part is complete and its checksum is right, it becomes a content under its SHA-256; so nobody can reach what another
+user has sent. A mark notes that a user has sent a content, and only then may a job of the user refer to it. Each
+answer comes after its result is on disk.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from typing import Any
 from koala.files.area.layout import encode
 from koala.files.checksums import of_path
 
-# What no live job refers to is kept for so long after it was last sent or referred to.
+# A content that no live job refers to is kept this long after it was last sent or referred to.
 CONTENT_GRACE_S = 3_600.0
-# What one user may have here, in bytes and in number, what is on its way included; and a guest.
+# The limits of one user, and of a guest, in bytes and in number, incomplete contents included.
 USER_CONTENT_BYTES_MAX = 8_589_934_592
 GUEST_CONTENT_BYTES_MAX = 2_147_483_648
 USER_CONTENTS_MAX = 20_000
 
 
 class WrongOffsetError(ValueError):
-    """A piece does not begin where the bytes so far end; ``received_bytes`` says where that is."""
+    """A piece does not begin where the bytes so far end; ``received_bytes`` is that place."""
 
     def __init__(self, received_bytes: int) -> None:
         super().__init__(f"{received_bytes} bytes are here")
@@ -34,7 +34,7 @@ class WrongOffsetError(ValueError):
 
 
 class WrongContentError(ValueError):
-    """All bytes are there, and they are not what the checksum says; they are gone."""
+    """All bytes have arrived and do not match the checksum; they are deleted."""
 
     def __init__(self, checksum: str) -> None:
         super().__init__(checksum)
@@ -42,8 +42,8 @@ class WrongContentError(ValueError):
 
 
 class ContentStore:
-    """The contents below a directory that is the store's alone. Calls may come from several threads where ``alone``
-    is a lock of theirs; pieces of one content of one user come one after the other."""
+    """The contents below a directory that belongs to the store alone. Threads may share it if ``alone`` is their
+    lock; the pieces of one content of one user must come one after the other."""
 
     def __init__(self, root: Path, alone: contextlib.AbstractContextManager[Any] | None = None) -> None:
         self.root = root
@@ -53,14 +53,14 @@ class ContentStore:
         self._alone = contextlib.nullcontext() if alone is None else alone
 
     def open(self) -> None:
-        """Make the directories. What was on its way stays, to be gone on with."""
+        """Make the directories. Incomplete contents stay, to be continued."""
         for directory in (self.root, self._data, self._users, self.bundles):
             directory.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     # ---------------------------------------------------------------------------------------- sending
 
     def received_bytes(self, user: str, checksum: str, size_bytes: int) -> int | None:
-        """How much of a content this user has sent; None when it is all here and right."""
+        """Return how much of a content this user has sent; None if it is complete and verified."""
         if self._is_sent(user, checksum):
             return None
         try:
@@ -69,16 +69,16 @@ class ContentStore:
             return 0
 
     def append(self, user: str, checksum: str, size_bytes: int, offset: int, data: bytes, now: float) -> int | None:
-        """Take one piece; how much is here, or None when it is complete. Raises ``WrongOffsetError``, and
-        ``WrongContentError`` for what is complete and wrong."""
+        """Append one piece; return how much has arrived, or None when the content is complete. Raises
+        ``WrongOffsetError``, and ``WrongContentError`` for a complete content that does not match its checksum."""
         if self._is_sent(user, checksum):
             return None
         part = self._part(user, checksum, size_bytes)
         received = self.received_bytes(user, checksum, size_bytes) or 0
-        if offset + len(data) <= received:  # the same piece again; the checksum of all tells whether it was
+        if offset + len(data) <= received:  # a repeated piece; the checksum of the whole will verify it
             if received < size_bytes:
                 return received
-            offset, data = received, b""  # all was here when a kill came before the checksum was looked at
+            offset, data = received, b""  # a kill came after the last piece and before the check
         if offset != received or offset + len(data) > size_bytes:
             raise WrongOffsetError(received)
         made = not part.exists()
@@ -99,7 +99,8 @@ class ContentStore:
         return None
 
     def _complete(self, user: str, checksum: str, size_bytes: int, part: Path, now: float) -> None:
-        """First the mark, then the name: a kill in between leaves a complete part, which is asked for once more."""
+        """Write the mark first, then the name: a kill in between leaves a complete part, which is requested once
+        more."""
         with self._alone:
             mark = self._mark(user, checksum)
             mark.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -120,11 +121,11 @@ class ContentStore:
     # ------------------------------------------------------------------------------------- what is here
 
     def path(self, checksum: str) -> Path:
-        """Where a content is, if it is here."""
+        """Return the path of a content, whether it exists or not."""
         return self._data / checksum
 
     def used(self, user: str) -> tuple[int, int]:
-        """The bytes and the number of what a user has sent or is sending."""
+        """Return the bytes and the number of the contents that a user has sent or is sending."""
         bytes_, count = 0, 0
         for mark in _names(self._users / encode(user) / "sent"):
             with contextlib.suppress(OSError, ValueError):
@@ -137,8 +138,9 @@ class ContentStore:
         return bytes_, count
 
     def refer(self, user: str, contents: Mapping[str, int], now: float) -> list[str]:
-        """A job of the user is about to refer to these contents, by checksum with their sizes: from now on each is
-        kept for the grace time at least. Those that the user has not sent, or that have another size, come back."""
+        """Note that a job of the user will refer to these contents, given by checksum with their sizes: each is kept
+        for at least the grace time from now on. Return those that the user has not sent, or that have another
+        size."""
         with self._alone:
             missing = [
                 checksum
@@ -153,7 +155,7 @@ class ContentStore:
     def sweep(
         self, live: Mapping[str, Collection[str]], now: float, *, grace_s: float = CONTENT_GRACE_S
     ) -> list[str]:
-        """Remove what nobody needs; the contents that went. ``live`` are the checksums that the live jobs of each
+        """Remove contents that nobody needs, and return them. ``live`` has the checksums that the live jobs of each
         user refer to."""
         wanted = {checksum for checksums in live.values() for checksum in checksums}
         owners = {encode(user): set(checksums) for user, checksums in live.items()}
@@ -181,7 +183,7 @@ class ContentStore:
         return self._users / encode(user) / "sent" / checksum
 
     def _part(self, user: str, checksum: str, size_bytes: int) -> Path:
-        """The size is in the name, so that a wrong one spoils nothing."""
+        """Return the path of a part. The size is in the name, so that a wrong one does no harm."""
         return self._users / encode(user) / "parts" / f"{checksum}.{size_bytes}"
 
 

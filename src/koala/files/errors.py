@@ -1,4 +1,4 @@
-"""What can go wrong with a file: each error names the file, the site, what is wrong there and what to do about it."""
+"""Errors of files: each names the file, the site, what is wrong there and what to do about it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from koala.model.request import FileName, SiteName
 
 
 class FilesError(ValueError):
-    """A file cannot be had as asked. What was begun has left nothing behind, unless a subclass says so. ``fault`` is
-    whose that is: most often of whoever registered, altered or removed the file."""
+    """A file operation failed. It has left nothing behind, unless a subclass says so. ``fault`` is who caused the
+    failure: usually the person who registered, altered or removed the file."""
 
     usual_fault: ClassVar[Fault] = Fault.USER
 
@@ -23,7 +23,7 @@ class FilesError(ValueError):
         self.fault = self.usual_fault if fault is None else fault
 
     def for_user(self) -> str:
-        """The file, the site, what is wrong and what to do."""
+        """Return the file, the site, what is wrong and what to do."""
         return str(self)
 
 
@@ -32,11 +32,11 @@ class MissingReplicaError(FilesError):
 
 
 class ChangedFileError(FilesError):
-    """The source is not the file that the catalogue knows, or did not stay the same while it was read."""
+    """The source differs from the file in the catalogue, or changed while it was read."""
 
 
 class ChecksumError(FilesError):
-    """The bytes are not the ones that the catalogue knows, or not the ones that were read."""
+    """The bytes differ from the file in the catalogue, or from the bytes that were read."""
 
 
 class NoSpaceError(FilesError):
@@ -46,44 +46,44 @@ class NoSpaceError(FilesError):
 
 
 class UnwritableError(FilesError):
-    """The target cannot be written, for another reason than room."""
+    """The target cannot be written, for a reason other than space."""
 
     usual_fault = Fault.SITE
 
 
 class UnreachableSiteError(FilesError):
-    """The bytes do not get from the source to the target, though both may be well."""
+    """The bytes do not get from the source to the target, although both may be fine."""
 
     usual_fault = Fault.SITE
 
 
 class TransferCancelledError(FilesError):
-    """The transfer was cancelled while it was awaited."""
+    """The transfer was cancelled while somebody waited for it."""
 
     usual_fault = Fault.OURS
 
 
 class TransferInterruptedError(FilesError):
-    """The mover was closed. What has arrived stays, and the same order later continues there."""
+    """The mover was closed. What has arrived stays, and a later order for the same continues from there."""
 
     usual_fault = Fault.OURS
 
 
 class LargeOutputError(Exception):
-    """An output is too large to be collected at once, in between: whoever collects it waits for a turn first."""
+    """An output is too large to be collected immediately: the caller must wait for its turn first."""
 
 
 class PathError(ValueError):
-    """The path that a file is to be taken from names no file that can be read."""
+    """The path that a file is to be copied from is not a readable file."""
 
     def for_user(self) -> str:
-        """The path, what is wrong and what to do."""
+        """Return the path, what is wrong and what to do."""
         return str(self)
 
 
-# What is said of a file in more than one place.
+# Errors that several modules raise.
 
-# What goes wrong with one file because of its name or what stands there, and not because of the site's disk.
+# Errors of one file that come from its name or its entry, and not from the site's disk.
 _OF_THE_FILE = frozenset(
     {
         errno.EACCES,
@@ -99,7 +99,7 @@ _OF_THE_FILE = frozenset(
 
 
 def unreadable(file: FileName, site: SiteName, error: OSError) -> MissingReplicaError:
-    """What a failure to read a file at a site means for its user."""
+    """Return the user's error for a failure to read a file at a site."""
     if isinstance(error, FileNotFoundError):
         return MissingReplicaError(file, site, "it is not there; forget this replica or bring it back")
     why = f"it cannot be read: {error.strerror or error}; check this site's disk"
@@ -107,12 +107,12 @@ def unreadable(file: FileName, site: SiteName, error: OSError) -> MissingReplica
 
 
 def of_another_size(file: FileName, site: SiteName, there_bytes: int, wanted_bytes: str) -> ChangedFileError:
-    """A file that has so many bytes and should have others, told by its size alone."""
+    """Return the error for a file with a wrong size, which needs no checksum."""
     why = f"it has {there_bytes} bytes and should have {wanted_bytes}; register it again or forget this replica"
     return ChangedFileError(file, site, why)
 
 
 def damaged(file: FileName, site: SiteName, there: str, known: str) -> ChecksumError:
-    """A file that has one checksum where the catalogue knows another."""
+    """Return the error for a file whose checksum differs from the one in the catalogue."""
     why = f"its SHA-256 is {there} and the catalogue says {known}; forget this replica, it is damaged"
     return ChecksumError(file, site, why)

@@ -1,23 +1,23 @@
 # shellcheck shell=sh
-# A process that moves bytes and outlives whoever started it. The working directory is the process's own; in it are:
-#   process    the machine, the process and its start time; there from the start to the end, and after a kill
+# A process that moves bytes and survives the process that started it. The working directory is its own; in it are:
+#   process    the machine, the process and its start time; from the start to the end, and after a kill
 #   heartbeat  touched every second while it runs
 #   exit_code  how it ended
-#   output     what it said
+#   output     its output
 #   stop       asks it to end
 
-# A sign of life is this old at most.
+# The largest age of a sign of life.
 KOALA_SILENT_MINUTES=1
 
-# The name of this machine, in koala_host.
+# Put the name of this machine into koala_host.
 koala_find_host() {
   koala_host=
   if [ -r /proc/sys/kernel/hostname ]; then read -r koala_host </proc/sys/kernel/hostname || :; fi
   : "${koala_host:=$(uname -n)}"
 }
 
-# The start time of a process, in koala_born; of none for one that is gone. A process is the one that was started only
-# if it also began at the same time, and a zombie is none.
+# Put the start time of a process into koala_born; empty for a process that is gone, or is a zombie. A process is the
+# one that was started only if its start time is also the same.
 koala_find_born() {
   koala_born=
   { read -r koala_stat <"/proc/$1/stat"; } 2>/dev/null || return 0
@@ -43,7 +43,7 @@ koala_rest() {
   sleep 0.1 2>/dev/null || sleep 1
 }
 
-# End the process, if there is one, with all that it started.
+# End the process, if there is one, with all its children.
 koala_stop() {
   [ -s process ] || return 0
   : >stop
@@ -52,7 +52,7 @@ koala_stop() {
   koala_find_host
   if [ "$host" = "$koala_host" ]; then
     koala_find_born "$pid"
-    # A group whose leader was killed has its number still, and nobody else can have that meanwhile.
+    # A group whose leader was killed still has its number, which nobody else can get meanwhile.
     if [ -z "$koala_born" ] || [ "$koala_born" = "$started" ]; then
       kill -TERM -- "-$pid" 2>/dev/null || :
       while koala_lives && [ $tries -gt 0 ]; do koala_rest; tries=$((tries - 1)); done
@@ -64,8 +64,8 @@ koala_stop() {
   rm -f process stop
 }
 
-# Be the process of the directory $1: run its file ``script``. When the directory is taken away, or somebody puts the
-# file ``stop`` there, it ends with all that it started.
+# Be the process of the directory $1: run its file ``script``. When the directory is removed, or somebody puts the file
+# ``stop`` there, end it with all its children.
 koala_run() {
   LC_ALL=C
   export LC_ALL
@@ -95,7 +95,7 @@ koala_run() {
   kill -TERM 0
 }
 
-# Run a script ($1) unless one runs here already, and return once it has begun. $2 are the functions of this file.
+# Run a script ($1) unless one runs here already, and return once it has begun. $2 contains the functions of this file.
 koala_start() {
   if koala_lives && ! [ -e exit_code ]; then return 0; fi
   command -v setsid >/dev/null || { echo 'setsid is missing; install util-linux' >&2; exit 1; }
@@ -109,7 +109,7 @@ koala_start() {
   [ -e process ] || { echo 'the process did not begin' >&2; exit 1; }
 }
 
-# The size of a file ($1), if one is named; whether the process runs; the last $2 bytes of what it said.
+# Print the size of a file ($1), if one is named; whether the process runs; the last $2 bytes of its output.
 koala_look() {
   koala_size_or_none "$1"
   if [ -s exit_code ]; then
@@ -121,7 +121,7 @@ koala_look() {
   tail -c "$2" output 2>/dev/null || :
 }
 
-# How large a file is, 0 where there is none.
+# Print the size of a file, 0 if there is none.
 koala_size_or_none() {
   if [ -e "$1" ]; then wc -c <"$1"; else echo 0; fi
 }

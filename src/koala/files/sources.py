@@ -1,7 +1,7 @@
-"""What a file is read from: a replica in a site's area, or a URL through fsspec, loaded only when one is used.
+"""The source of a file: a replica in a site's area, or a URL through fsspec, which is loaded only when it is used.
 
-A source is read by position and keeps nothing open, so that reading may stop and go on at any byte. Everything here
-blocks and raises ``OSError``; who reads wraps it into an error that names the file.
+A source is read by position and keeps nothing open, so that reading may stop and continue at any byte. Everything
+here blocks and raises ``OSError``; the caller turns it into an error that names the file.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ from koala.files.errors import FilesError
 from koala.model.errors import Fault
 from koala.model.request import FileName, SiteName
 
-# Others may read the files of the machine that the driver runs on, past every site's area, as archives do.
+# Other schemes could read the files of the driver's machine, past every site's area, as archives do.
 REMOTE_SCHEMES = (
     "http", "https", "ftp", "sftp", "ssh", "smb", "s3", "s3a", "gs", "gcs", "abfs", "adl", "az", "oci",
     "hdfs", "webhdfs", "memory",
 )  # fmt: skip
-# What is written would fill the daemon's own memory there, and servers of the web take nothing.
+# A write to memory would fill the daemon, and web servers accept none.
 WRITABLE_SCHEMES = tuple(scheme for scheme in REMOTE_SCHEMES if scheme not in ("http", "https", "memory"))
 
 
 class Stamp(msgspec.Struct, frozen=True, kw_only=True):
-    """What tells that a source is still the file it was: where it is, its size, and its time or version there."""
+    """The identity of a source's file: its location, its size, and its time or version there. A change shows in
+    it."""
 
     location: str
     size_bytes: int
@@ -44,11 +45,11 @@ class ByteSource(Protocol):
     """A file that can be read from any byte on."""
 
     def stamp(self) -> Stamp:
-        """What the file is now. Raises ``OSError`` when it is not there or not a regular file."""
+        """Return the present stamp. Raises ``OSError`` if the file is missing or not a regular file."""
         ...
 
     def read(self, offset: int, size_bytes: int) -> bytes:
-        """The bytes from ``offset`` on; fewer only at the end of the file."""
+        """Return the bytes from ``offset`` on; fewer only at the end of the file."""
         ...
 
 
@@ -59,7 +60,7 @@ class PathSource:
         self._path = path
 
     def stamp(self) -> Stamp:
-        """Size and time of last change. See ``ByteSource.stamp``."""
+        """Return size and time of last change. See ``ByteSource.stamp``."""
         found = self._path.stat()
         if not stat.S_ISREG(found.st_mode):
             # Opening a pipe would wait for ever.
@@ -69,7 +70,7 @@ class PathSource:
         )
 
     def read(self, offset: int, size_bytes: int) -> bytes:
-        """See ``ByteSource.read``."""
+        """Return bytes. See ``ByteSource.read``."""
         descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             pieces = []
@@ -83,12 +84,12 @@ class PathSource:
 
 
 def is_writable(url: str) -> bool:
-    """Whether outputs may be written to this URL, by its scheme."""
+    """Return True if outputs may be written to this URL, judged by its scheme."""
     return "://" in url and url.partition("://")[0] in WRITABLE_SCHEMES and "::" not in url
 
 
 class _Url:
-    """A URL that fsspec knows how to open."""
+    """A URL that fsspec can open."""
 
     def __init__(
         self,
@@ -109,7 +110,7 @@ class _Url:
             )
         self._url = url
         try:
-            # Looked up by name, since without the extra there is no such module to check against.
+            # Imported by name, because without the extra there is no such module to check types against.
             fsspec: Any = importlib.import_module("fsspec")
             self._system, self._path = fsspec.core.url_to_fs(url)
         except ModuleNotFoundError as error:
@@ -123,17 +124,17 @@ class _Url:
             raise FilesError(file, site, f"{url!r} cannot be {done} ({error}); check its scheme") from None
 
     def _missing(self, file: FileName, site: SiteName, error: ImportError) -> FilesError:
-        """What fsspec says that this scheme needs, which is with no extra of ours."""
+        """Return the error for a library that fsspec needs for this scheme and no extra of Koala installs."""
         scheme = self._url.partition("://")[0]
-        message = f"{self._url!r} needs what fsspec has no {scheme} without: {error}; install that beside Koala"
+        message = f"{self._url!r} needs a library that fsspec uses for {scheme}: {error}; install it beside Koala"
         return FilesError(file, site, message, Fault.OURS)
 
 
 class UrlSource(_Url):
-    """A file at a URL that fsspec knows how to read."""
+    """A file at a URL that fsspec can read."""
 
     def stamp(self) -> Stamp:
-        """Size and whatever version the server tells. See ``ByteSource.stamp``."""
+        """Return the size, and the version that the server reports. See ``ByteSource.stamp``."""
         info = self._system.info(self._path)
         if info.get("type") != "file" or info.get("size") is None:
             raise OSError(errno.EINVAL, "is not a file of known size", self._url)
@@ -142,15 +143,15 @@ class UrlSource(_Url):
         return Stamp(location=self._url, size_bytes=int(info["size"]), version=version)
 
     def read(self, offset: int, size_bytes: int) -> bytes:
-        """See ``ByteSource.read``."""
+        """Return bytes. See ``ByteSource.read``."""
         return bytes(self._system.cat_file(self._path, start=offset, end=offset + size_bytes))
 
 
 class UrlTarget(_Url):
-    """A file that is being written to a URL, a piece after the other. Whatever goes wrong is a ``FilesError``.
+    """A file that is being written to a URL, piece after piece. All errors are ``FilesError``.
 
-    It is written beside its place and takes it when it is whole; what was there before stays until then. ``lock``
-    keeps those apart who finish it and who give it up, which may be in several threads.
+    It is written beside its place and moved there when it is complete; until then an older file stays. ``lock``
+    separates the calls that finish it and that give it up, which may come from several threads.
     """
 
     def __init__(self, file: FileName, site: SiteName, url: str, lock: AbstractContextManager[object]) -> None:
@@ -164,12 +165,12 @@ class UrlTarget(_Url):
             self._stream: Any = self._system.open(self._aside, "wb")
 
     def write(self, piece: bytes) -> None:
-        """Write what comes next."""
+        """Write the next piece."""
         with self._told():
             self._stream.write(piece)
 
     def finish(self, size_bytes: int) -> None:
-        """Nothing comes any more: look whether all of it is there, and let it take its place."""
+        """Check that the file is complete, and move it to its place."""
         with self._told(), self._finishing:
             if self._given_up:
                 raise OSError(errno.ECANCELED, "it was given up")
@@ -180,7 +181,7 @@ class UrlTarget(_Url):
             self._take_place()
 
     def give_up(self) -> None:
-        """Remove what was written, as far as the server allows it. What was in its place before stays."""
+        """Remove what was written, as far as the server allows it. An older file stays in its place."""
         with self._finishing:
             self._given_up = True
             with contextlib.suppress(Exception):
@@ -191,7 +192,7 @@ class UrlTarget(_Url):
     def _take_place(self) -> None:
         try:
             self._move(self._aside, self._path)
-        except Exception:  # some servers do not let a file take the place of another
+        except Exception:  # some servers do not let a file replace another
             if not self._system.exists(self._path):
                 raise
             before = f"{self._aside}.before"
@@ -206,7 +207,7 @@ class UrlTarget(_Url):
     def _move(self, old: str, new: str) -> None:
         general: Any = importlib.import_module("fsspec").AbstractFileSystem
         if type(self._system).mv is general.mv:
-            # The general one takes paths for patterns; a store of objects shows the copy at once and whole.
+            # The general method treats paths as patterns; a store of objects shows the copy as a whole and at once.
             self._system.cp_file(old, new)
             self._system.rm_file(old)
         else:

@@ -187,7 +187,9 @@ def test_an_archive_that_is_bad_is_made_once_more_and_a_bad_disk_elsewhere_loses
     ) -> str:
         tried.append(made)
         if len(tried) <= times:
-            raise ChecksumError(file, source if at == "source" else target, "what was written is not what was read")
+            raise ChecksumError(
+                file, source if at == "source" else target, "the bytes written differ from the bytes read"
+            )
         return await checkpoint(worker, token, file, source, target, made)
 
     async def scenario() -> None:

@@ -474,7 +474,7 @@ def flip_first_byte(world: World) -> None:
 
 @pytest.mark.parametrize("chunk", [None, (0, PIECE_BYTES + 5)], ids=["whole", "chunk"])
 def test_a_byte_that_turns_at_the_target_is_noticed(tmp_path: Path, chunk: tuple[int, int] | None) -> None:
-    with pytest.raises(ChecksumError, match="at leiden: what was written is not what was read"):
+    with pytest.raises(ChecksumError, match="at leiden: the bytes written differ from the bytes read"):
         meddling(tmp_path, flip_first_byte, chunk)
 
 
@@ -530,7 +530,7 @@ def test_what_a_scheme_needs_beside_fsspec_is_named(tmp_path: Path, monkeypatch:
     monkeypatch.setitem(sys.modules, "paramiko", None)
     monkeypatch.delitem(sys.modules, "fsspec.implementations.sftp", raising=False)
     refused(
-        tmp_path, untouched, FilesError, r"needs what fsspec has no sftp without: .*paramiko", url="sftp://host/x"
+        tmp_path, untouched, FilesError, r"needs a library that fsspec uses for sftp: .*paramiko", url="sftp://host/x"
     )
 
 

@@ -216,7 +216,7 @@ def test_bytes_that_turn_at_the_target_are_never_used(remote: FileGrid) -> None:
                     spoilt.append(arrived)
 
         async with remote.mover() as mover:
-            with pytest.raises(ChecksumError, match="at beta: what was written is not what was read"):
+            with pytest.raises(ChecksumError, match="at beta: the bytes written differ from the bytes read"):
                 await mover.transfer(remote.order("data", "alpha", "beta"), spoil)
         assert spoilt != []
         assert remote.left("beta") == []

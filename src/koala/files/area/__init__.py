@@ -1,1 +1,1 @@
-"""A site's file area: where replicas and the copies for jobs are, on this machine or at a site."""
+"""A site's file area: the place of replicas and of copies for jobs, on this machine or at a site."""

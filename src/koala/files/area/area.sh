@@ -1,17 +1,17 @@
 # shellcheck shell=sh
-# What is done in a file area at its site; the working directory is the area's. The names of its directories are those
-# of koala.files.area.layout. Needs the functions of koala/files/process.sh.
+# The steps in a file area at its site; the working directory is the area's. koala.files.area.layout defines the names
+# of its directories. Needs the functions of koala/files/process.sh.
 
-# Print the SHA-256 of the standard input, in 64 digits. Where the processor helps with it, openssl is several times as
-# fast as the others; an old one does not know the option.
+# Print the SHA-256 of the standard input, in 64 digits. openssl is several times as fast as the others where the
+# processor supports it; an old openssl does not know the option.
 koala_digest() {
   if openssl dgst -sha256 -r </dev/null >/dev/null 2>&1; then openssl dgst -sha256 -r
   elif command -v sha256sum >/dev/null; then sha256sum
   else shasum -a 256; fi | cut -c1-64
 }
 
-# The same of a file ($1). Each reads it from its beginning, so that openssl need not be tried out before. An empty line
-# where there is none of them.
+# Print the SHA-256 of a file ($1). Each program reads it from its beginning, so openssl need not be tested before.
+# Print an empty line if there is no program.
 koala_digest_of() {
   if koala_sum=$(openssl dgst -sha256 -r <"$1" 2>/dev/null); then :
   elif command -v sha256sum >/dev/null; then koala_sum=$(sha256sum <"$1")
@@ -19,32 +19,32 @@ koala_digest_of() {
   printf '%.64s\n' "$koala_sum"
 }
 
-# Let a finished file ($1) take its name ($2): its bytes are on disk before.
+# Give a finished file ($1) its name ($2), after its bytes are on disk.
 koala_appear() {
   chmod 444 "$1"
   sync "$1" >/dev/null 2>&1 || sync
   mv -f "$1" "$2"
 }
 
-# Size, inode and time of change of a file.
+# Print size, inode and time of change of a file.
 koala_stamp_file() {
   stat -L -c '%s %i.%y' "$1" 2>/dev/null || stat -L -f '%z %i.%m' "$1"
 }
 
-# The same of what may not be there, or be no regular file.
+# Do the same for a path that may be missing, or not be a regular file.
 koala_stamp() {
   if [ -f "$1" ]; then koala_stamp_file "$1"
   elif [ -e "$1" ]; then echo other; fi
 }
 
-# Make the directories, remove what was left by a kill, and list copies with their holders.
+# Make the directories, remove what a kill has left, and list copies with their holders.
 koala_prepare() {
   mkdir -p replicas copies trash doubts
   rm -f replicas/.[!.]*
   for home in copies/*; do
     [ -d "$home" ] || continue
     set -- "$home"/holders/*
-    # One that nobody holds loses its place, and with it the process that still writes it ends.
+    # A copy without holders loses its place, which ends a process that still writes it.
     if ! [ -e "$1" ]; then
       mv "$home" "trash/${home##*/}.$$"
       continue
@@ -64,8 +64,8 @@ koala_read() {
   if [ "$2" -eq 0 ]; then cat "$1"; else tail -c "+$(($2 + 1))" "$1"; fi | head -c "$3"
 }
 
-# Print whole files, each after a line that says that it is here and as large as it should be: for each its path and its
-# size. Of another the line is empty.
+# Print whole files, given by path and size, each after a line that says that it is here and has this size. The line is
+# empty for any other file.
 koala_read_whole() {
   while [ $# -gt 0 ]; do
     if [ -f "$1" ] && [ -r "$1" ] && [ "$(wc -c <"$1")" -eq "$2" ]; then
@@ -89,7 +89,7 @@ koala_take_in() {
   koala_appear "$2" "$3"
 }
 
-# How many units of 1,024 bytes the files below a directory have, holes included where du can tell.
+# Print the size of the files below a directory in units of 1,024 bytes, holes included where du can tell.
 koala_extent() {
   size=$(du -sk --apparent-size "$1" 2>/dev/null | cut -f1)
   [ -n "$size" ] || size=$(du -skA "$1" 2>/dev/null | cut -f1)
@@ -97,8 +97,8 @@ koala_extent() {
   echo "$size"
 }
 
-# How many bytes of holes the files below $1 have more than they have data; 0 where nobody can tell. What was given room
-# is no hole, and a compressed file may have less room than data.
+# Print how many bytes of holes the files below $1 have more than data; 0 where that is unknown. Allocated space is not
+# a hole, and a compressed file may have less space than data.
 koala_holes() {
   # shellcheck disable=SC2016  # for perl to read
   find "$1" -type f -exec perl -e '
@@ -118,7 +118,8 @@ koala_holes() {
     printf "%.0f\n", $surplus' {} + 2>/dev/null | awk '{ sum += $1 } END { printf "%.0f\n", sum }'
 }
 
-# What could not be written, by what was said of it: for want of room, or for another reason, which is passed on.
+# Report why something could not be written, by the program's message: for lack of space, or for another reason, which
+# is passed on.
 koala_no_room() {
   case $problem in
   *'No space left'* | *'quota exceeded'* | *'File too large'* | *'Wrote only'*) echo full ;;
@@ -129,8 +130,8 @@ koala_no_room() {
   esac
 }
 
-# Run a command ($3...) that may take long, from a file ($1) to another ($2), as long as the file $fresh is there: whoever
-# gives it up removes that. What the command complains of is in $problem.
+# Run a command ($3...) that may take long, from a file ($1) to another ($2), while the file $fresh is there: a caller
+# that gives up removes that file. The command's complaint is in $problem.
 koala_while_wanted() {
   input=$1 output=$2
   shift 2
@@ -148,7 +149,7 @@ koala_while_wanted() {
   return $code
 }
 
-# The SHA-256 of the file $fresh, in $koala_sum.
+# Put the SHA-256 of the file $fresh into $koala_sum.
 koala_digest_fresh() {
   for program in 'openssl dgst -sha256 -r' sha256sum 'shasum -a 256'; do
     command -v "${program%% *}" >/dev/null || continue
@@ -163,9 +164,9 @@ koala_digest_fresh() {
   return 1
 }
 
-# Make the replica $4, by way of a fresh name ($3), of what is at the path $2 in the workspace $1: a file, or a
-# directory as one archive. No more than $5 bytes, nor $6 entries, nor $8 bytes of holes more than data, and now no more
-# than $7 bytes. Print what it is and what it has become, or why not.
+# Make the replica $4, by way of a fresh name ($3), from the path $2 in the workspace $1: a file, or a directory as one
+# archive. The limits are $5 bytes, $6 entries, $8 bytes of holes more than data, and at present $7 bytes. Print the
+# result, or why there is none.
 koala_collect() {
   if [ -L "$1" ] || [ -L "${1%/*}" ] || ! [ -d "$1" ]; then echo gone; return 0; fi
   root=$(cd "$1" && pwd -P)
@@ -175,7 +176,7 @@ koala_collect() {
   if ! [ -r "$found" ]; then echo closed; return 0; fi
   fresh=$3
   trap 'rm -f "$fresh" "$fresh.said" "$fresh.sum"' EXIT
-  rm -f "${3%@*}@"* # an attempt before this one that still goes on fails without its fresh file
+  rm -f "${3%@*}@"* # an earlier attempt that still runs fails without its fresh file
   if [ -f "$found" ]; then
     size=$(koala_stamp_file "$found")
     size=${size%% *}
@@ -193,7 +194,7 @@ koala_collect() {
     if [ "$size" -gt "$(($5 / 1024))" ]; then echo large; return 0; fi
     if [ "$size" -gt "$(($7 / 1024))" ]; then echo later; return 0; fi
     if [ "$(koala_holes "$found")" -gt "$8" ]; then echo holes; return 0; fi
-    # Sockets stay out: tar says so and goes on.
+    # Sockets are left out: tar reports them and goes on.
     if ! { : >"$3" && koala_while_wanted /dev/null "$3" tar -cf - -C "$found" .; }; then
       koala_no_room
       return
@@ -205,7 +206,7 @@ koala_collect() {
   fi
   [ -e "$3" ] || return 1
   koala_digest_fresh || return
-  rm -f "$4" # nobody reads it before it is told of, and mv refuses a link to the same file
+  rm -f "$4" # nobody reads it before it is reported, and mv refuses a link to the same file
   koala_appear "$3" "$4"
   echo "$what"
   koala_stamp_file "$4"
@@ -213,7 +214,7 @@ koala_collect() {
   if [ -d "$found" ]; then koala_last_change "$found"; fi
 }
 
-# When the last of the files below a directory was changed, in seconds; nothing where there are none.
+# Print when the last of the files below a directory was changed, in seconds; nothing if there are no files.
 koala_last_change() {
   find "$1" -type f -exec sh -c 'stat -c %Y "$@" 2>/dev/null || stat -f %m "$@"' stat {} + | sort -n | tail -n 1
 }
@@ -224,14 +225,14 @@ koala_promote() {
   linked=yes
   ln "$1/data" "$2" 2>/dev/null || { linked=; cp "$1/data" "$2"; }
   koala_appear "$2" "$3"
-  # Only what is the file of the copy itself was verified when it came.
+  # Only the file of the copy itself was verified when it arrived.
   if [ -n "$linked" ] && [ -s "$1/checksum" ]; then
     koala_stamp_file "$3"
     cat "$1/checksum"
   fi
 }
 
-# Put a mark ($1) whose text is $2, with every byte as an octal escape, since it may be any text.
+# Write a mark ($1) with the text $2, whose bytes are all octal escapes, because it may be any text.
 koala_doubt() {
   mkdir -p doubts
   # shellcheck disable=SC2059  # the escapes are for printf to read

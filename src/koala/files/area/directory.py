@@ -1,6 +1,6 @@
 """A site's file area in a directory of this machine: replicas, and the copies for jobs while they are needed.
 
-A file appears under its name at once and whole, or not at all. Everything here blocks;
+A file appears under its name as a whole and at once, or not at all. Everything here blocks;
 ``koala.files.area.local`` offers it to event loops.
 """
 
@@ -27,12 +27,12 @@ from koala.files.area.layout import (
 from koala.model.messages import TransferId
 from koala.model.request import FileName, SiteName
 
-# Replicas and copies are read by many: nobody writes to them by accident.
+# Replicas and copies have many readers: nobody must write to them by accident.
 _READ_ONLY = 0o444
 
 
 def flush_directory(path: Path) -> None:
-    """Make what was created, renamed or removed in a directory outlast a power failure."""
+    """Make files that were created, renamed or removed in a directory survive a power failure."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -41,43 +41,44 @@ def flush_directory(path: Path) -> None:
 
 
 class Gate:
-    """Whether a file is still wanted, between one who makes it in a thread and one who has given it up."""
+    """The agreement on whether a file is still wanted, between the thread that makes it and the caller that may give
+    it up."""
 
     def __init__(self, fresh: Path) -> None:
         self._fresh = fresh
         self._closed = False
 
     def close(self) -> None:
-        """From now on nothing goes through. One who has just looked finds no file to rename."""
+        """Let nothing through from now on. A thread that has just checked finds no file to rename."""
         self._closed = True
         self._fresh.unlink(missing_ok=True)
 
     def check(self) -> None:
-        """Raises ``OSError`` once nobody wants the file any more."""
+        """Raise ``OSError`` if nobody wants the file any more."""
         if self._closed:
             raise OSError(errno.ECANCELED, "nobody wants it any more", str(self._fresh))
 
     def rename(self, final: Path) -> None:
-        """Let the file take its name, unless it is not wanted any more."""
+        """Give the file its name, unless it is no longer wanted."""
         self.check()
         self._fresh.replace(final)
 
 
 class WantedStream:
-    """A file that is read as long as the gate of what is made of it is open."""
+    """A stream that can be read while the gate of the file made from it is open."""
 
     def __init__(self, stream: BinaryIO, gate: Gate) -> None:
         self._stream = stream
         self._gate = gate
 
     def read(self, size_bytes: int = -1, /) -> bytes:
-        """So many bytes; fewer only at the end."""
+        """Read this many bytes; fewer only at the end."""
         self._gate.check()
         return self._stream.read(size_bytes)
 
 
 def appear(fresh: Path, final: Path, gate: Gate | None = None) -> None:
-    """Let a finished file take its name: its bytes are on disk before the name is, and nobody sees half of it."""
+    """Give a finished file its name: its bytes are on disk before the name is, and nobody sees half of it."""
     fresh.chmod(_READ_ONLY)
     with fresh.open("rb") as file:
         os.fsync(file.fileno())
@@ -86,7 +87,7 @@ def appear(fresh: Path, final: Path, gate: Gate | None = None) -> None:
 
 
 class Copy:
-    """Where one copy for jobs lives: the finished file, the unfinished one and who holds it."""
+    """The files of one copy for jobs: the finished file, the unfinished one and its holders."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
@@ -97,11 +98,11 @@ class Copy:
 
     @property
     def relative(self) -> str:
-        """The finished file, relative to the site's file area, as a component's links name it."""
+        """The path of the finished file in the site's file area, as the links of components name it."""
         return copy_path(self.home.name)
 
     def hold(self, transfer: TransferId) -> None:
-        """Note that a transfer needs this copy. Noted twice it is held once."""
+        """Note that a transfer needs this copy; a repeated note changes nothing."""
         assert decode(encode(transfer)) == transfer, "the scheduler's transfer ids are short"
         holders = self.home / HOLDERS
         holders.mkdir(parents=True, exist_ok=True)
@@ -111,18 +112,18 @@ class Copy:
         flush_directory(self.home.parent)
 
     def let_go(self, transfer: TransferId) -> None:
-        """Note that a transfer needs it no more."""
+        """Note that a transfer no longer needs it."""
         (self.home / HOLDERS / encode(transfer)).unlink(missing_ok=True)
 
     def holders(self) -> set[TransferId]:
-        """All transfers that need it."""
+        """Return all transfers that need it."""
         with contextlib.suppress(FileNotFoundError):
             return {text for each in (self.home / HOLDERS).iterdir() if (text := decode(each.name)) is not None}
         return set()
 
 
 class AreaDirectory:
-    """The file area of one site in a directory ``root`` of this machine; one process at a time may use it."""
+    """The file area of one site in a directory ``root`` of this machine; only one process at a time may use it."""
 
     def __init__(self, site: SiteName, root: Path) -> None:
         self.site = site
@@ -130,7 +131,7 @@ class AreaDirectory:
         self._discarded = 0
 
     def open(self) -> None:
-        """Make the directories, and remove what a process that was killed was about to remove or had begun to add."""
+        """Make the directories, and remove what a killed process was about to remove or had begun to add."""
         for name in (REPLICAS, COPIES, TRASH):
             (self.root / name).mkdir(parents=True, exist_ok=True)
         for fresh in (self.root / REPLICAS).glob(".*"):
@@ -144,18 +145,19 @@ class AreaDirectory:
     # ---------------------------------------------------------------------------------------- replicas
 
     def replica(self, file: FileName) -> Path:
-        """Where the replica of a file is, or would be."""
+        """Return the path of a file's replica, whether it exists or not."""
         return self.root / REPLICAS / encode(file)
 
     def size_bytes(self, path: str) -> int | None:
-        """How large a file is, by its path relative to the area; None where there is none."""
+        """Return the size of a file, given by its path relative to the area; None if there is none."""
         try:
             return (self.root / path).stat().st_size
         except FileNotFoundError:
             return None
 
     def adopt(self, file: FileName, path: Path) -> Path:
-        """Copy a file from anywhere on this machine into the area, as the replica of that name. The old one goes."""
+        """Copy a file from anywhere on this machine into the area, as the replica of that name, replacing the old
+        one."""
         final = self.replica(file)
         fresh = final.with_name(f".{final.name}")
         try:
@@ -166,7 +168,7 @@ class AreaDirectory:
         return final
 
     def promote(self, file: FileName, copy: Copy) -> Path:
-        """Make a finished copy of the whole file a replica; it takes no more room while both are there."""
+        """Make a finished copy of the whole file a replica; the two share their space on disk."""
         final = self.replica(file)
         fresh = final.with_name(f".{final.name}")
         fresh.unlink(missing_ok=True)
@@ -179,7 +181,7 @@ class AreaDirectory:
         self.replica(file).unlink(missing_ok=True)
 
     def take_name(self, incoming: FileName, file: FileName) -> None:
-        """Let a replica that came in under one name have another, at once and whole."""
+        """Rename a replica that arrived under a temporary name, as a whole and at once."""
         final = self.replica(file)
         self.replica(incoming).replace(final)
         flush_directory(final.parent)
@@ -187,29 +189,29 @@ class AreaDirectory:
     # ------------------------------------------------------------------------------------------ doubts
 
     def doubt(self, *files: FileName) -> None:
-        """Put marks that outlast a kill: the replicas of these names may be ones that nobody knows."""
+        """Write marks that survive a kill: replicas of these names may be unknown to the catalogue."""
         doubts = self.root / DOUBTS
         doubts.mkdir(parents=True, exist_ok=True)
         for file in files:
             mark = self._mark(file)
             fresh = mark.with_name(f".{mark.name}")
-            # The name itself, as a long one is cut in the name of the mark.
+            # The mark contains the name itself, because a long name is cut in the name of the mark.
             fresh.write_bytes(file.encode("utf-8", "surrogatepass"))
             fresh.replace(mark)
         flush_directory(doubts)
 
     def settle(self, *files: FileName, keep: bool) -> None:
-        """Take the marks away, and the replicas too unless they are to be kept."""
+        """Remove the marks, and the replicas too unless they are to be kept."""
         if not keep:
             for file in files:
                 self.forget(file)
-            # The marks go last, so that a kill in between leaves them to be settled again.
+            # The marks are removed last, so that a kill in between leaves them to be settled again.
             flush_directory(self.root / REPLICAS)
         for file in files:
             self._mark(file).unlink(missing_ok=True)
 
     def doubts(self) -> list[FileName]:
-        """Remove what never got its name; the names of all replicas in doubt."""
+        """Remove files that never got their names; return the names of all replicas in doubt."""
         for came in (self.root / REPLICAS).glob(f"{encode(INCOMING)}*"):
             came.unlink()
         doubts = self.root / DOUBTS
@@ -224,15 +226,15 @@ class AreaDirectory:
     # ------------------------------------------------------------------------------------------ copies
 
     def copy_named(self, name: str) -> Copy:
-        """The copy whose directory has this name."""
+        """Return the copy whose directory has this name."""
         return Copy(self.root / COPIES / name)
 
     def copies(self) -> list[Copy]:
-        """All copies, finished or not."""
+        """Return all copies, finished or not."""
         return [Copy(home) for home in sorted((self.root / COPIES).iterdir())]
 
     def discard(self, copy: Copy) -> Path | None:
-        """Take a copy out of its place at once; ``empty`` then removes it. None when there is nothing."""
+        """Move a copy to the trash at once, for ``empty`` to remove; return None if there is nothing."""
         while True:
             self._discarded += 1
             trash = self.root / TRASH / f"{copy.home.name}.{self._discarded}"
@@ -245,5 +247,5 @@ class AreaDirectory:
             return trash
 
     def empty(self, trash: Path) -> None:
-        """Remove what was discarded."""
+        """Remove a discarded copy."""
         shutil.rmtree(trash, ignore_errors=True)

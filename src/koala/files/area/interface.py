@@ -1,8 +1,8 @@
 """A site's file area as the daemon and the mover use it, whether this machine sees the files or not.
 
-Here is what all areas share: which replicas have been read to their end and are unchanged since.
-``koala.files.area.local`` is the area in a directory of this machine, ``koala.files.area.remote`` the one of a site
-whose files this machine does not see.
+This class has the common part of all areas: the knowledge of which replicas have been read completely and have not
+changed since. ``koala.files.area.local`` is the area in a directory of this machine, ``koala.files.area.remote`` the
+area of a site whose files this machine does not see.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FileArea(ABC):
-    """The file area of one site; one daemon at a time may use it. Scripts about its files run on ``host``.
+    """The file area of one site; only one daemon at a time may use it. Scripts about its files run on ``host``.
 
-    Every call may be repeated. One that raised ``OSError`` may have happened or not: the site's disk failed, or the
-    site cannot be reached. Paths are relative to the area; copies are named by ``copy_name``.
+    Every call may be repeated. A call that raises ``OSError`` may have been performed or not: the site's disk failed,
+    or the site cannot be reached. Paths are relative to the area; ``copy_name`` names copies.
     """
 
     def __init__(self, site: SiteName, host: Host, limits: CollectLimits | None = None) -> None:
@@ -47,43 +47,44 @@ class FileArea(ABC):
 
     @abstractmethod
     async def root(self) -> str:
-        """The area's directory, as an absolute path at the site."""
+        """Return the area's directory, as an absolute path at the site."""
 
     @abstractmethod
     async def prepare(self) -> dict[str, set[TransferId]]:
-        """Make the directories, and remove what a daemon that was killed was about to remove or had begun to add.
+        """Make the directories, and remove what a killed daemon was about to remove or had begun to add.
 
-        Returns the copies that are there, and the transfers that hold them.
+        Returns the existing copies, and the transfers that hold them.
         """
 
     async def close(self) -> None:
-        """Read replicas no further. Everything may be called again."""
+        """Stop reading replicas. All methods may be called again."""
         await self._known.close()
 
     # ---------------------------------------------------------------------------------------- replicas
 
     @abstractmethod
     async def size_bytes(self, path: str) -> int | None:
-        """How large a file is; None where there is none."""
+        """Return the size of a file; None if there is none."""
 
     @abstractmethod
     async def stamp(self, path: str) -> Stamp:
-        """What a file of the area is now. Raises ``FileNotFoundError`` where there is none."""
+        """Return the present stamp of a file in the area. Raises ``FileNotFoundError`` if there is none."""
 
     @abstractmethod
     async def digest(self, path: str, size_bytes: int) -> str:
-        """SHA-256 of a whole file of this size."""
+        """Return the SHA-256 of a whole file of this size."""
 
     async def measure(self, file: FileName) -> Measured:
-        """Read the replica of a file to its end."""
+        """Read the whole replica of a file."""
         path = replica_path(file)
         size_bytes = (await self.stamp(path)).size_bytes
         return Measured(size_bytes=size_bytes, checksum=await self.digest(path, size_bytes))
 
     async def verified_checksum(self, file: FileName, size_bytes: int | None = None) -> str:
-        """SHA-256 of the replica of a file as it is now. It is read only if it has changed since it was last read.
+        """Return the SHA-256 of the replica of a file as it is now. The replica is read only if it has changed since
+        the last reading.
 
-        Raises ``ChangedFileError`` when it changed while it was read, or is not of the size that is asked for.
+        Raises ``ChangedFileError`` if it changes while it is read, or does not have the given size.
         """
         path = replica_path(file)
         whole = WholeFile(file, self.site, path, partial(self.stamp, path), partial(self.digest, path))
@@ -92,7 +93,7 @@ class FileArea(ABC):
     async def take_in(self, file: FileName, path: str) -> Measured:
         """Copy a file from an absolute path at the site into the area, as the replica of that name.
 
-        Raises ``PathError`` when it is no file that can be read.
+        Raises ``PathError`` if the path is not a readable file.
         """
         stamp, checksum = await self._take_in(file, path)
         self._known.note(replica_path(file), stamp, checksum)
@@ -107,10 +108,11 @@ class FileArea(ABC):
         at_once_bytes: int | None = None,
     ) -> CollectedFile | None:
         """Make what a component of this site left at ``path``, below its workspace, the replica of that name: a file,
-        or a directory as one archive. None where there is nothing.
+        or a directory as one archive. Return None if there is nothing.
 
-        Raises ``PathError`` for what leads out of the workspace, is no file or directory, is too large or takes too
-        long, and ``LargeOutputError`` for more than ``at_once_bytes``. Whoever gives up waiting ends the work.
+        Raises ``PathError`` for a path that leads out of the workspace, is not a file or directory, is too large or
+        takes too long, and ``LargeOutputError`` for more than ``at_once_bytes``. A caller that stops waiting ends the
+        work.
         """
         limits = self._limits
         try:
@@ -127,21 +129,22 @@ class FileArea(ABC):
 
     @abstractmethod
     async def read(self, path: str, offset: int, size_bytes: int) -> bytes:
-        """The bytes of a file of the area from ``offset`` on; fewer only at its end."""
+        """Return the bytes of a file of the area from ``offset`` on; fewer only at its end."""
 
     @abstractmethod
     async def read_whole(self, files: Mapping[FileName, int]) -> dict[FileName, bytes]:
-        """The bytes of these replicas, of which each has this size. One that is not there, cannot be read or has
-        another size is left out."""
+        """Return the bytes of these replicas, each of the given size. A replica that is missing, cannot be read or
+        has another size is left out."""
 
     async def promote(self, file: FileName, copy: str) -> None:
-        """Make a finished copy of the whole file a replica; where the disk has hard links it takes no more room."""
+        """Make a finished copy of the whole file a replica; where the disk has hard links, the two share their
+        space."""
         promoted = await self._promote(file, copy)
         if promoted is not None and is_checksum(promoted[1]):
             self._known.note(replica_path(file), *promoted)
 
     async def take_name(self, incoming: FileName, file: FileName) -> None:
-        """Rename a replica that came in under a temporary name, at once and whole."""
+        """Rename a replica that arrived under a temporary name, as a whole and at once."""
         await self._take_name(incoming, file)
         self._known.rename(replica_path(incoming), replica_path(file))
 
@@ -155,7 +158,7 @@ class FileArea(ABC):
 
     @abstractmethod
     async def _promote(self, file: FileName, copy: str) -> tuple[Stamp, str] | None:
-        """The replica's stamp and the checksum that the copy was verified with; None when it is another file now."""
+        """Return the replica's stamp and the verified checksum of the copy; None if it is another file now."""
 
     @abstractmethod
     async def _take_name(self, incoming: FileName, file: FileName) -> None: ...
@@ -166,7 +169,7 @@ class FileArea(ABC):
 
     @abstractmethod
     async def doubt(self, *files: FileName) -> None:
-        """Put marks that outlast a kill: the replicas of these names may be ones that nobody knows."""
+        """Write marks that survive a kill: replicas of these names may be unknown to the catalogue."""
 
     @abstractmethod
     async def settle(self, *files: FileName, keep: bool) -> None:
@@ -174,18 +177,18 @@ class FileArea(ABC):
 
     @abstractmethod
     async def doubts(self) -> list[FileName]:
-        """Remove replicas that still have a temporary name; the names of all replicas in doubt."""
+        """Remove replicas that still have a temporary name; return the names of all replicas in doubt."""
 
     # ------------------------------------------------------------------------------------------ copies
 
     @abstractmethod
     async def hold(self, copy: str, transfer: TransferId) -> None:
-        """Note that a transfer needs a copy, which need not be there yet. Noted twice it is held once."""
+        """Note that a transfer needs a copy, which need not exist yet; a repeated note changes nothing."""
 
     @abstractmethod
     async def let_go(self, copy: str, transfer: TransferId) -> None:
-        """Note that a transfer needs it no more."""
+        """Note that a transfer no longer needs a copy."""
 
     @abstractmethod
     async def remove(self, copy: str) -> None:
-        """End the process that writes a copy, move the copy to the trash at once, and then off the disk."""
+        """End the process that writes a copy, move the copy to the trash at once, and then delete it."""

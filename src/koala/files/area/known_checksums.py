@@ -1,7 +1,7 @@
-"""The checksums of files that were read to their end, so that a large one is not read again for every job.
+"""The checksums of files that were read completely, so that a large file is not read again for every job.
 
-A checksum holds as long as the file has the same size, the same place on its disk and the same time of change. What a
-file should be is not known here: whoever asks compares.
+A checksum is valid while the file has the same size, the same place on its disk and the same time of change. This
+module does not know what a file should be: callers compare.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from koala.files.errors import ChangedFileError, of_another_size
 from koala.files.sources import Stamp, UrlSource
 from koala.model.request import FileName, SiteName
 
-# Of so many files it is remembered what they are; of those beyond, what was asked for longest ago is forgotten.
+# The number of files whose checksums are remembered; beyond it, the least recently requested one is forgotten.
 KNOWN_CHECKSUMS_MAX = 10_000
-# So many files of one area are read at a time: its disk and its login host are there for others too.
+# At most this many files of one area are read at a time, because others use its disk and its login host too.
 READINGS_AT_A_TIME_MAX = 2
 
 
 class WholeFile(NamedTuple):
-    """A file at a site: how its stamp is taken, and how all of its bytes are read for their SHA-256.
+    """A file at a site: the functions that take its stamp, and that read all of its bytes for their SHA-256.
 
-    ``key`` tells it from the others of its area. Both calls raise ``OSError``.
+    ``key`` identifies it among the files of its area. Both functions raise ``OSError``.
     """
 
     file: FileName
@@ -36,7 +36,7 @@ class WholeFile(NamedTuple):
 
 
 class _Found(NamedTuple):
-    """What a file was found to be, and what told it from another then."""
+    """The result of a reading, with the version of the file at that time."""
 
     size_bytes: int
     version: str
@@ -44,7 +44,7 @@ class _Found(NamedTuple):
 
 
 class KnownChecksums:
-    """Checksums of the files of one area, each read once as long as it does not change."""
+    """Checksums of the files of one area, each read once while it does not change."""
 
     def __init__(self, known_max: int = KNOWN_CHECKSUMS_MAX) -> None:
         self._known_max = known_max
@@ -53,10 +53,11 @@ class KnownChecksums:
         self._turns = asyncio.Semaphore(READINGS_AT_A_TIME_MAX)
 
     async def checksum(self, whole: WholeFile, size_bytes: int | None = None) -> str:
-        """SHA-256 of a file as it is now. All who ask at a time wait for one reading, which goes on without them.
+        """Return the SHA-256 of a file as it is now. Simultaneous callers share one reading, which continues without
+        them.
 
-        Raises ``OSError`` when it cannot be read, and ``ChangedFileError`` when it did not stay the same meanwhile;
-        that too, and at once, when it has another size than it should have.
+        Raises ``OSError`` if the file cannot be read, and ``ChangedFileError`` if it changes meanwhile, or, at once,
+        if it does not have the given size.
         """
         stamp = await whole.stamp()
         if size_bytes is not None and stamp.size_bytes != size_bytes:
@@ -73,7 +74,7 @@ class KnownChecksums:
         return await asyncio.shield(reading)
 
     def note(self, key: str, stamp: Stamp, checksum: str) -> None:
-        """Remember what a file is, found by somebody who had it read. One that tells no change is not remembered."""
+        """Remember the checksum of a file that a caller has read, unless its stamp cannot show a change."""
         self._found.pop(key, None)
         if not stamp.version:
             return
@@ -82,18 +83,18 @@ class KnownChecksums:
             del self._found[next(iter(self._found))]
 
     def rename(self, before: str, after: str) -> None:
-        """A file has taken the place of another."""
+        """Note that a file has taken the place of another."""
         self._found.pop(after, None)
         if (found := self._found.pop(before, None)) is not None:
             self._found[after] = found
 
     async def close(self) -> None:
-        """Read no further. What was found stays known."""
+        """Stop reading. The known checksums stay."""
         readings = list(self._readings.values())
         for reading in readings:
             reading.cancel()
         await asyncio.gather(*readings, return_exceptions=True)
-        self._readings.clear()  # one that was ended before it began has not done this itself
+        self._readings.clear()  # a task that was cancelled before it began has not done this itself
 
     async def _read(self, whole: WholeFile) -> str:
         try:
@@ -104,20 +105,22 @@ class KnownChecksums:
                     why = "it changed while it was read; leave it alone and register it again"
                     raise ChangedFileError(whole.file, whole.site, why)
         finally:
-            # At once, and not when the task is known to be done: nobody who asks from now on may join it.
+            # At once, and not when the task is done, because a later caller must not join this reading.
             self._readings.pop(whole.key, None)
         self.note(whole.key, stamp, checksum)
         return checksum
 
 
 def _heard(reading: asyncio.Task[str]) -> None:
-    """All who waited for it may have given up; then nobody hears of its failure, and nobody need."""
+    """Retrieve the error of a reading that everybody may have stopped waiting for, so that asyncio does not log
+    it."""
     if not reading.cancelled():
         reading.exception()
 
 
 def whole_at_url(file: FileName, site: SiteName, url: str) -> WholeFile:
-    """A file at a URL, read by this machine. Blocks while what reads such URLs is loaded; see ``UrlSource``."""
+    """Return a file at a URL, read by this machine. Blocks while the library for such URLs is loaded; see
+    ``UrlSource``."""
     source = UrlSource(file, site, url)
 
     async def read(offset: int, size_bytes: int) -> bytes:

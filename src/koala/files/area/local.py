@@ -1,7 +1,8 @@
 """The file area of a site whose files this machine sees, for event loops.
 
-It stays beside ``koala.files.area.remote`` instead of running the same scripts on this machine: here a note of who
-holds a copy is synced to disk with its directory, which POSIX sh cannot do, and takes no process of its own.
+It exists beside ``koala.files.area.remote``, which could run the same scripts on this machine, for two reasons: it
+syncs the note of a copy's holder to disk with its directory, which POSIX sh cannot do, and it needs no process for
+that.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ T = TypeVar("T")
 
 
 class Offload(Protocol):
-    """Runs blocking work beside the event loop."""
+    """Run blocking work beside the event loop."""
 
     async def __call__(self, work: Callable[P, T], /, *arguments: P.args, **named: P.kwargs) -> T: ...
 
 
 class LocalArea(FileArea):
-    """An area that this machine sees. What reads or copies whole files is run by ``offload``."""
+    """An area that this machine sees. ``offload`` runs the work that reads or copies whole files."""
 
     def __init__(
         self,
@@ -103,7 +104,7 @@ class LocalArea(FileArea):
         try:
             return await self._offload(collect)
         except asyncio.CancelledError:
-            gate.close()  # the thread goes on to its next look at it
+            gate.close()  # the thread continues until it next checks the gate
             raise
 
     async def read(self, path: str, offset: int, size_bytes: int) -> bytes:
@@ -123,7 +124,7 @@ class LocalArea(FileArea):
 
     async def _promote(self, file: FileName, copy: str) -> tuple[Stamp, str]:
         def promote() -> tuple[Stamp, str]:
-            """The replica is the file of the copy itself, which was verified when it came."""
+            """Link the replica to the file of the copy, which was verified when it arrived."""
             verified = self.directory.copy_named(copy)
             stamp = PathSource(self.directory.promote(file, verified)).stamp()
             return stamp, verified.checksum.read_text().strip() if verified.checksum.exists() else ""
@@ -146,7 +147,7 @@ class LocalArea(FileArea):
         return await asyncio.to_thread(self.directory.doubts)
 
     async def hold(self, copy: str, transfer: TransferId) -> None:
-        self.directory.copy_named(copy).hold(transfer)  # too short for a thread, as is all that only changes names
+        self.directory.copy_named(copy).hold(transfer)  # too short for a thread, like all that only changes names
 
     async def let_go(self, copy: str, transfer: TransferId) -> None:
         self.directory.copy_named(copy).let_go(transfer)
@@ -161,7 +162,7 @@ class LocalArea(FileArea):
 
 
 def size_of(path: Path) -> int:
-    """How large a file of this machine is. Raises ``PathError`` when it is no file that can be read."""
+    """Return the size of a file of this machine. Raises ``PathError`` if it is not a readable file."""
     try:
         found = path.stat()
     except OSError as error:

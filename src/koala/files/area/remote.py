@@ -1,7 +1,7 @@
 """The file area of a site whose files this machine does not see: every step is one shell script run at the site.
 
-Nothing is installed there; SHA-256 comes from whichever of the usual programs the site has. The functions that the
-scripts call are in ``area.sh``. How bytes get there is in ``koala.files.transfer.remote_piece``.
+Nothing is installed there; SHA-256 comes from the usual program that the site has. The scripts call functions in
+``area.sh``. ``koala.files.transfer.remote_piece`` moves the bytes there.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from koala.model.messages import Token, TransferId
 from koala.model.outputs import CollectLimits
 from koala.model.request import FileName, SiteName
 
-# What stands in front of the bytes of a file in ``koala_read_whole``.
+# Stands in front of the bytes of a file in the output of ``koala_read_whole``.
 _HERE = b"here"
-# Copies into the area at a site may take so long: nobody knows how large they are before.
+# The time limit of copies into the area at a site, whose sizes are not known before.
 TAKE_IN_S = 6 * 3600.0
 AREA_FUNCTIONS = PROCESS_FUNCTIONS + shell_functions(__package__, "area.sh")
 
 
 class RemoteArea(FileArea):
-    """An area below the directory ``root`` of a site: an absolute path there, or one from '~/' on."""
+    """An area below the directory ``root`` of a site: an absolute path there, or one that begins with '~/'."""
 
     def __init__(self, site: SiteName, host: Host, root: str, *, limits: CollectLimits | None = None) -> None:
         super().__init__(site, host, limits)
@@ -82,7 +82,8 @@ class RemoteArea(FileArea):
         return _digits(await self.run(f"koala_digest_of {shlex.quote(path)}\n", timeout_s=read_limit_s(size_bytes)))
 
     async def checksum(self, path: str, offset: int, size_bytes: int) -> str:
-        """SHA-256 of a piece of a file, computed at the site; the path is absolute or relative to the area."""
+        """Return the SHA-256 of a piece of a file, computed at the site; the path is absolute or relative to the
+        area."""
         read = shlex.join(["koala_read", path, str(offset), str(size_bytes)])
         return _digits(await self.run(f"{read} | koala_digest\n", timeout_s=read_limit_s(size_bytes)))
 
@@ -105,7 +106,7 @@ class RemoteArea(FileArea):
         sizes = (limits.bytes_max, limits.entries_max, limits.bytes_max if at_once_bytes is None else at_once_bytes)
         words = ("koala_collect", workspace, path, fresh, final, *map(str, sizes), str(limits.holes_bytes_max))
         try:
-            # It ends at its own time limit where nobody can tell it to.
+            # It ends at its own time limit if the order to stop cannot reach it.
             printed = (await self.call(*words, timeout_s=limits.time_s + SCRIPT_S)).strip()
         except asyncio.CancelledError:
             self._give_up(fresh)
@@ -131,13 +132,13 @@ class RemoteArea(FileArea):
         return stamp, made
 
     def _give_up(self, fresh: str) -> None:
-        """What still makes a replica at the site ends when it misses the fresh file."""
+        """Remove the fresh file, whose absence ends the script that may still make a replica at the site."""
         task = asyncio.create_task(self._remove_fresh(fresh), name=f"give up {fresh} at {self.site}")
         self._given_up.add(task)
         task.add_done_callback(self._given_up.discard)
 
     async def _remove_fresh(self, fresh: str) -> None:
-        with contextlib.suppress(OSError):  # it goes when its doubt is settled, or when the area is opened
+        with contextlib.suppress(OSError):  # the file goes when its doubt is settled, or when the area is opened
             await self.run(f"rm -f {shlex.quote(fresh)}*\n")
 
     async def close(self) -> None:
@@ -148,7 +149,7 @@ class RemoteArea(FileArea):
 
     async def read(self, path: str, offset: int, size_bytes: int) -> bytes:
         read = shlex.join(["koala_read", path, str(offset), str(size_bytes)])
-        # What it prints is any bytes, which come as text from which they can be had again.
+        # The output may be any bytes; they come as text that can be converted back.
         return (await self.run(f"{read}\n", timeout_s=read_limit_s(size_bytes))).encode(errors="surrogateescape")
 
     async def read_whole(self, files: Mapping[FileName, int]) -> dict[FileName, bytes]:
@@ -179,14 +180,14 @@ class RemoteArea(FileArea):
         await self.call("rm", "-f", replica_path(file))
 
     async def doubt(self, *files: FileName) -> None:
-        # The name itself, as a long one is cut in the name of the mark.
+        # The mark contains the name itself, because a long name is cut in the name of the mark.
         names = ["".join(f"\\{byte:03o}" for byte in file.encode("utf-8", "surrogatepass")) for file in files]
         marks = zip(files, names, strict=True)
         await self.run("".join(_line("koala_doubt", _mark(file), name) for file, name in marks))
 
     async def settle(self, *files: FileName, keep: bool) -> None:
-        # The mark goes last, so that a kill in between leaves it to be settled again.
-        # A script that still makes the replica, though nobody waits for it, fails without its fresh file.
+        # The mark is removed last, so that a kill in between leaves it to be settled again. A script that still makes
+        # the replica, although nobody waits for it, fails without its fresh file.
         script = ""
         for file in files:
             replica = "" if keep else f"{shlex.quote(_fresh(file))}@* {shlex.quote(replica_path(file))} "
@@ -220,7 +221,7 @@ class RemoteArea(FileArea):
         return await self.host.run(f"{self._enter}{AREA_FUNCTIONS}{script}", timeout_s=timeout_s)
 
     def _stamp(self, printed: str, path: str) -> Stamp:
-        """A stamp that a script printed. Raises ``OSError`` where there is no file or no regular one."""
+        """Return a stamp that a script printed. Raises ``OSError`` if there is no file or no regular one."""
         location = f"{self.site}:{path}"
         size, _, version = printed.strip().partition(" ")
         if not size:
@@ -231,7 +232,7 @@ class RemoteArea(FileArea):
 
 
 def _digits(printed: str) -> str:
-    """A checksum that a script printed. Raises ``OSError`` for anything else."""
+    """Return a checksum that a script printed. Raises ``OSError`` for anything else."""
     if not is_checksum(printed.strip()):
         raise OSError(f"no SHA-256 was printed, but {printed.strip()[:80]!r}; install openssl, sha256sum or shasum")
     return printed.strip()

@@ -1,7 +1,8 @@
-"""What a component left in its workspace, taken into the file area of its site as a replica: whole, or not at all.
+"""Outputs in a component's workspace, taken into the file area of its site as replicas: as a whole, or not at all.
 
-A file is linked where the disk allows it, so that a large one costs no room twice; a directory becomes one archive.
-What leads out of the workspace is refused. Here this is done on this machine; ``area.sh`` does it at a site.
+A file is linked where the disk allows it, so that a large file needs no space twice; a directory becomes one archive.
+Paths that lead out of the workspace are refused. This module works on this machine; ``area.sh`` does the same at a
+site.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ from koala.model.messages import Token
 from koala.model.outputs import CollectLimits
 from koala.model.request import SiteName
 
-# Beside an area are the directories of its site's components.
+# The directory beside an area with the directories of its site's components.
 COMPONENTS = "components"
-# What a file system counts in, as POSIX has it.
+# The block size of a file system's counts, as POSIX defines it.
 _BLOCK_BYTES = 512
-# What an archive keeps of permissions: whoever unpacks it must be able to read and remove it.
+# Permissions that every archive entry has, so that the person who unpacks it can read and remove it.
 _OWNER_FILE = stat.S_IRUSR | stat.S_IWUSR
 _OWNER_DIRECTORY = _OWNER_FILE | stat.S_IXUSR
 
 
 class CollectedFile(msgspec.Struct, frozen=True, kw_only=True):
-    """Size and SHA-256 of a replica that was collected; ``directory``: it is the archive of one, and ``changed_at``
-    is when the last of its files was changed, by the clock of the site."""
+    """Size and SHA-256 of a collected replica. ``directory`` marks the archive of a directory; ``changed_at`` is then
+    the last change of its files, by the clock of the site."""
 
     size_bytes: int
     checksum: str
@@ -44,7 +45,7 @@ class CollectedFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def refusal(site: SiteName, path: str, word: str, limits: CollectLimits) -> PathError:
-    """Why a path of a workspace is not collected, by a word that ``area.sh`` may print."""
+    """Return the error for a path of a workspace that is not collected, by a word that ``area.sh`` may print."""
     why = {
         "gone": "the workspace is not there any more",
         "outside": "it leads out of the workspace; write the file itself there",
@@ -73,14 +74,15 @@ def take_in_output(
     at_once_bytes: int | None,
     gate: Gate,
 ) -> tuple[bool, str] | None:
-    """Make ``final`` of what is at ``path`` in a workspace, by way of ``fresh``: whether it is a directory's archive,
-    and its SHA-256; None where there is nothing. Raises ``PathError`` for what is not collected, ``LargeOutputError``
-    for what is not collected at once, and ``OSError``. Once the gate is closed nothing is read any further."""
+    """Make ``final`` from ``path`` in a workspace, by way of ``fresh``. Return whether it is a directory's archive,
+    with its SHA-256; None if there is nothing. Raises ``PathError`` for a path that is not collected,
+    ``LargeOutputError`` for an output that is not collected at once, and ``OSError``. Nothing is read once the gate
+    is closed."""
     try:
         return _take_in(site, workspace, path, fresh, final, limits, at_once_bytes, gate)
     except OSError as error:
         word = {errno.EACCES: "closed", errno.EPERM: "closed", errno.ENAMETOOLONG: "long"}.get(error.errno or 0)
-        # Only what is wrong with the output is the job's: the area may be in trouble of its own.
+        # Only an error of the output itself is the job's fault: the area may have trouble of its own.
         if word is None or not error.filename or Path(error.filename).is_relative_to(final.parent):
             raise
         raise refusal(site, path, word, limits) from None
@@ -107,11 +109,12 @@ def _take_in(
             raise LargeOutputError
 
     def check_holes(files: Iterable[Path]) -> None:
-        """What is read is at most in proportion to the room that it takes, which its site may limit."""
+        """Refuse large holes, so that the bytes to read are in proportion to the space on disk, which the site may
+        limit."""
         surplus = -limits.holes_bytes_max
         for file in files:
             status = file.lstat()
-            # What was given room is no hole; a compressed file may have less room than data.
+            # Allocated space is not a hole; a compressed file may have less space than data.
             data = status.st_blocks * _BLOCK_BYTES
             if 2 * data < status.st_size:
                 data = _data_bytes(file, status.st_size, gate)
@@ -126,7 +129,7 @@ def _take_in(
         found = (root / path).resolve(strict=True)
     except (FileNotFoundError, NotADirectoryError):
         return None
-    except OSError as error:  # links that lead in a circle; older versions raise the other
+    except OSError as error:  # a cycle of links; older versions of Python raise RuntimeError
         if error.errno == errno.ELOOP:
             raise refused("outside") from None
         raise
@@ -160,18 +163,18 @@ def _take_in(
 
 
 def workspace_of(area: Path, token: Token) -> Path:
-    """The workspace of a component whose site has this file area."""
+    """Return the workspace of a component whose site has this file area."""
     return area.parent / COMPONENTS / token / WORK
 
 
 def last_change(directory: Path) -> float | None:
-    """When the last of the files below a directory was changed; None where there are none."""
+    """Return the time of the last change of a file below a directory; None if there are no files."""
     found = (each.lstat() for each in _below(directory))
     return max((each.st_mtime for each in found if stat.S_ISREG(each.st_mode)), default=None)
 
 
 def _data_bytes(file: Path, size_bytes: int, gate: Gate) -> int:
-    """How many bytes of a file are no holes."""
+    """Return how many bytes of a file are not in holes."""
     data, end = 0, 0
     with file.open("rb") as stream:
         while end < size_bytes:
@@ -179,9 +182,9 @@ def _data_bytes(file: Path, size_bytes: int, gate: Gate) -> int:
             try:
                 begin = os.lseek(stream.fileno(), end, os.SEEK_DATA)
             except OSError as error:
-                if error.errno == errno.ENXIO:  # nothing but a hole is left
+                if error.errno == errno.ENXIO:  # only a hole is left
                     break
-                return size_bytes  # nobody can tell here
+                return size_bytes  # this file system cannot tell
             end = os.lseek(stream.fileno(), begin, os.SEEK_HOLE)
             data += end - begin
     return data
@@ -199,10 +202,10 @@ def _link(found: Path, fresh: Path, gate: Gate) -> None:
 
 
 def _extent(directory: Path, entries_max: int) -> tuple[int, int]:
-    """How many entries are below a directory, and the bytes of its files; counted up to one entry too many."""
+    """Count the entries below a directory, and the bytes of its files; stop at one entry too many."""
     entries, size_bytes, left = 0, 0, [str(directory)]
     while left:
-        with os.scandir(left.pop()) as found:  # there may be millions: no list of them is made
+        with os.scandir(left.pop()) as found:  # there may be millions, so no list of them is made
             for each in found:
                 entries += 1
                 if entries > entries_max:
@@ -216,7 +219,7 @@ def _extent(directory: Path, entries_max: int) -> tuple[int, int]:
 
 
 def _below(directory: Path) -> Iterator[Path]:
-    """Everything below a directory, by name, without following links, however deep it is."""
+    """Yield everything below a directory, by name, without following links, at any depth."""
     left = [iter(sorted(directory.iterdir()))]
     while left:
         each = next(left[-1], None)
@@ -229,7 +232,7 @@ def _below(directory: Path) -> Iterator[Path]:
 
 
 def _pack(directory: Path, fresh: Path, gate: Gate) -> None:
-    """An archive of what is in the directory; the same directory gives the same one. Sockets and pipes stay out."""
+    """Write an archive of a directory; equal directories give equal archives. Sockets and pipes are left out."""
     with (
         fresh.open("wb") as file,
         tarfile.open(
@@ -240,7 +243,7 @@ def _pack(directory: Path, fresh: Path, gate: Gate) -> None:
             if stat.S_IFMT(each.lstat().st_mode) not in (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK):
                 continue
             entry = tar.gettarinfo(each, arcname=str(each.relative_to(directory)))
-            if entry.islnk():  # an archive that depends on nothing but itself
+            if entry.islnk():  # make the archive independent of other entries
                 entry.type, entry.linkname, entry.size = tarfile.REGTYPE, "", each.stat().st_size
             entry.uid = entry.gid = 0
             entry.uname = entry.gname = ""

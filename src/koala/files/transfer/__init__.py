@@ -1,1 +1,1 @@
-"""How the bytes of a file get to a site: resumed, verified, shared by all who need them."""
+"""How the bytes of a file get to a site: resumed, verified, and shared by all jobs that need them."""

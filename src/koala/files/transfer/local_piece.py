@@ -1,7 +1,7 @@
-"""A copy that this machine makes itself, piece by piece, into an area that it sees.
+"""A copy that this machine makes itself, piece by piece, in an area that it sees.
 
-Between two pieces it may be stopped, and a kill between or within them loses nothing. What is verified when is in
-``koala.files.transfer.piece``.
+It may be stopped between two pieces, and a kill at any time loses nothing. ``koala.files.transfer.piece`` decides
+what is verified when.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from koala.files.sources import ByteSource, PathSource, Stamp
 from koala.files.transfer.order import Order
 from koala.files.transfer.piece import Clock, Origin, Pause, PieceTransfer, Whole, reading_error, writing_error
 
-# How much is moved at once; in memory for each copy that runs.
+# The number of bytes moved at once; each running copy has this much in memory.
 PIECE_BYTES = 1 << 20
-# With a rate, pieces are so small that each takes about this long: the flow is even, and a stop is seen soon.
+# With a rate, a piece takes about this long: the flow is even, and a stop takes effect soon.
 PIECE_S = 0.1
 
 P = ParamSpec("P")
@@ -85,7 +85,7 @@ class LocalPieceTransfer(PieceTransfer):
         fresh = copy.stamp.with_name("stamp.fresh")
         fresh.write_bytes(wanted)
         fresh.replace(copy.stamp)
-        # Only after its origin is written, so that no byte is ever taken for one of another file.
+        # Only after its origin is written, so that no byte is ever attributed to another file.
         copy.part.touch()
         return 0
 
@@ -138,7 +138,7 @@ class LocalPieceTransfer(PieceTransfer):
         await self._writing(appear, self._copy.part, self._copy.data)
 
     async def _digest(self, attempt: _Attempt, source: ByteSource, offset: int) -> str:
-        """SHA-256 of the ordered piece, read in pieces so that a stop is seen soon."""
+        """Return the SHA-256 of the ordered piece, read in pieces so that a stop takes effect soon."""
 
         async def read(at: int, size_bytes: int) -> bytes:
             self._check_stopped()
@@ -147,14 +147,14 @@ class LocalPieceTransfer(PieceTransfer):
         return await of_pieces(read, offset, self.order.size_bytes)
 
     async def _reading(self, step: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """A step at the source, in a thread."""
+        """Perform a step at the source, in a thread."""
         try:
             return await asyncio.to_thread(step, *arguments, **named)
         except OSError as error:
             raise reading_error(self.order, error) from None
 
     async def _writing(self, step: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """A step at the target, in a thread."""
+        """Perform a step at the target, in a thread."""
         try:
             return await asyncio.to_thread(step, *arguments, **named)
         except OSError as error:

@@ -1,7 +1,7 @@
-"""Which method a route uses between two sites, found out by trying, and remembered for the pair for a while.
+"""The choice of a route's method between two sites, by trying, and remembered for the pair for a while.
 
-Over ssh the target pulls from the source if its account reaches the source's host, by the name that it has here or at
-the address that this machine's ssh configuration has for that name; if not, this machine relays.
+Over ssh the target pulls from the source if its account reaches the source's host, by the name that this machine uses
+or at the address that this machine's ssh configuration has for that name. Otherwise this machine relays.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from koala.files.transfer.route import TransferRoute
 from koala.model.errors import Fault
 from koala.model.request import SiteName
 
-# What was found out about a pair is tried again after so long, as keys and networks change.
+# The result for a pair is tested again after this time, because keys and networks change.
 REMEMBERED_S = 3600.0
 CLIENT = "globus-url-copy"
 
-# The second word says whether the source's file is on this machine, as what is only sent from here is.
+# The second item is True if the source's file is on this machine: such a file is only sent from here.
 _Pair: TypeAlias = tuple[SiteName, bool, SiteName]
 
 
 class _Tried(msgspec.Struct, frozen=True, kw_only=True):
-    """What was found out about a pair: the ssh command by which the target reaches the source, if it does, and
+    """The result for a pair: the ssh command with which the target reaches the source, None if it does not, and
     whether both ends have rsync."""
 
     at: float
@@ -48,7 +48,8 @@ class _Tried(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MethodChooser:
-    """Chooses methods. ``relays`` is a directory of this machine in which processes that run here have their own."""
+    """Chooses methods. ``relays`` is a directory of this machine with one directory for each process that runs
+    here."""
 
     def __init__(self, here: Host, relays: Path, servers: dict[SiteName, ServerDirectory], *, clock: Clock) -> None:
         self._here = here
@@ -58,8 +59,8 @@ class MethodChooser:
         self._tried: dict[_Pair, _Tried] = {}
 
     async def method(self, route: TransferRoute, endpoints: Endpoints, *, anew: bool) -> Method:
-        """The method for a piece; ``anew`` when the one of before moved nothing. Raises ``OSError``, and a
-        ``FilesError`` where there is none."""
+        """Return the method for a piece; ``anew`` means that the previous method moved nothing. Raises ``OSError``,
+        and ``FilesError`` if there is no method."""
         if route is TransferRoute.WITHIN:
             return CutMethod(endpoints)
         if route is TransferRoute.GRIDFTP:
@@ -72,7 +73,7 @@ class MethodChooser:
         return RelayMethod(endpoints, self._here, self.home(endpoints), rsync=tried.rsync)
 
     def home(self, endpoints: Endpoints) -> str:
-        """The directory of the process that writes a copy, if it runs on this machine."""
+        """Return the directory of the process that writes a copy, if it runs on this machine."""
         return str(
             self._relays / hashlib.sha256(f"{endpoints.target.site}/{endpoints.copy}".encode()).hexdigest()[:32]
         )
@@ -99,7 +100,7 @@ class MethodChooser:
         return self._tried[pair]
 
     async def _candidates(self, source: Host, target: Host) -> list[tuple[str, ...]]:
-        """The ssh commands by which the target may reach the source's host."""
+        """Return the ssh commands with which the target may reach the source's host."""
         assert source.ssh_name is not None, "other hosts are not reached by ssh"
         if target.is_local:
             return [(*self._here.ssh, source.ssh_name)]
@@ -111,7 +112,7 @@ class MethodChooser:
         return candidates
 
     async def _reaches(self, words: tuple[str, ...], endpoints: Endpoints) -> bool | None:
-        """Whether both ends have rsync; None when the target does not get at a file like the source's."""
+        """Return whether both ends have rsync; None if the target does not reach a file like the source's."""
         file = shlex.quote(await endpoints.source_file())
         there = f"wc -c <{file} && if command -v rsync >/dev/null; then echo rsync; fi"
         reaches = shlex.join(["koala_reaches", *words, shlex.join(["sh", "-c", there])])

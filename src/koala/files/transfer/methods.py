@@ -1,8 +1,8 @@
 """The methods that move bytes between sites: cut at one site, pulled, pushed, relayed, or sent by GridFTP.
 
-A method says which script runs where, and which file at the target grows meanwhile;
-``koala.files.transfer.remote_piece`` runs it. All of them write each byte at its own offset, so that a writer that
-nobody could stop changes nothing that another one wrote.
+A method determines which script runs where, and which file at the target grows meanwhile;
+``koala.files.transfer.remote_piece`` runs it. All methods write each byte at its own offset, so that a writer that
+nobody could stop changes nothing that another has written.
 """
 
 from __future__ import annotations
@@ -23,16 +23,17 @@ from koala.files.transfer.order import Order
 PART = "part"
 PIECE_FUNCTIONS = shell_functions(__package__, "piece.sh")
 _PACED_READ = " ".join(shell_functions(__package__, "paced_read.sh").split("\n")).strip()
-# Streams are written in blocks, and go on at the beginning of one.
+# Streams are written in blocks of this size, and resume at the beginning of one.
 BLOCK_BYTES = 1 << 20
-# A transfer on which nothing moves for so long counts as cut.
+# A transfer that moves nothing for this time counts as broken.
 STALL_S = 60
-# A stream with a limit of speed goes in pieces that take so long each; POSIX knows no shorter sleep.
+# A rate-limited stream goes in pieces of this duration; POSIX has no shorter sleep.
 PIECE_S = 1
 
 
 class Endpoints(msgspec.Struct, frozen=True, kw_only=True):
-    """From where to where: the two areas, the file's path in the source's, the copy's name in the target's."""
+    """Source and target of a transfer: the two areas, the file's path in the source's, the copy's name in the
+    target's."""
 
     order: Order
     source: RemoteArea
@@ -51,23 +52,24 @@ class Endpoints(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def writer(part: str, done: int) -> str:
-    """A command that writes its standard input into a file, from the beginning of a block on; see ``resumed``."""
+    """Return a command that writes its standard input into a file, from the beginning of a block on; see
+    ``resumed``."""
     return f"dd ibs=65536 obs={BLOCK_BYTES} seek={done // BLOCK_BYTES} conv=notrunc of={shlex.quote(part)}"
 
 
 def resumed(done: int) -> int:
-    """Where a stream goes on of which so much has arrived."""
+    """Return the offset at which a stream resumes after this many bytes have arrived."""
     return done // BLOCK_BYTES * BLOCK_BYTES
 
 
 def reader(path: str, offset: int, size_bytes: int) -> str:
-    """A command that prints a piece of a file."""
+    """Return a command that prints a piece of a file."""
     whole = f"cat {shlex.quote(path)}" if offset == 0 else f"tail -c +{offset + 1} {shlex.quote(path)}"
     return f"{whole} | head -c {size_bytes}"
 
 
 def paced_reader(path: str, offset: int, size_bytes: int, rate_bytes_s: float) -> str:
-    """A command that does so no faster than that: in n seconds never more than n + 1 times the rate."""
+    """Return the same command with a rate limit: in n seconds it prints at most n + 1 times the rate."""
     most = max(1, int(rate_bytes_s * PIECE_S))
     bounds = f"at={offset}; end={offset + size_bytes}; most={most}; pause_s={PIECE_S}"
     return f"file={shlex.quote(path)}; {bounds}; {_PACED_READ}"
@@ -80,8 +82,8 @@ def _stream(file: str, order: Order, done: int, rate_bytes_s: float | None) -> s
 
 
 class Method(ABC):
-    """How one piece is moved between two sites: by a process that writes the part of the copy, and runs at the target
-    unless ``at_target`` says otherwise."""
+    """A way to move one piece between two sites: a process writes the part of the copy. It runs at the target unless
+    ``at_target`` is False."""
 
     at_target = True
 
@@ -90,22 +92,22 @@ class Method(ABC):
 
     @abstractmethod
     async def script(self, done: int, rate_bytes_s: float | None) -> str:
-        """What the process runs to move all beyond the first ``done`` bytes. Raises ``OSError``."""
+        """Return the script that moves everything beyond the first ``done`` bytes. Raises ``OSError``."""
 
     async def process(self) -> RemoteProcess:
-        """The process that moves the bytes, on its host and in its directory there."""
+        """Return the process that moves the bytes, on its host and in its directory there."""
         return RemoteProcess(self._endpoints.target.host, await self._endpoints.home())
 
     async def watched(self) -> str:
-        """The file at the target that grows, by its absolute path there."""
+        """Return the absolute path of the growing file at the target."""
         return await self._endpoints.part()
 
     def arrived(self, size_bytes: int) -> int:
-        """How much of the piece has arrived when the watched file has this size."""
+        """Return how much of the piece has arrived when the watched file has this size."""
         return size_bytes
 
     async def collect(self) -> None:
-        """Put what has arrived into the copy's part, if it is not there already."""
+        """Move what has arrived into the copy's part, unless it is there already."""
         return
 
     async def clean(self) -> None:
@@ -122,8 +124,8 @@ class CutMethod(Method):
 
 
 class PullMethod(Method):
-    """Runs at the target and reads from the source over ssh: ``ssh`` are the words that lead there, the last of them
-    the host. Whole files come by rsync where both sides have it, pieces in a stream."""
+    """Runs at the target and reads from the source over ssh: ``ssh`` are the words of the command, the host last.
+    Whole files come by rsync where both sides have it, pieces as a stream."""
 
     def __init__(self, endpoints: Endpoints, ssh: tuple[str, ...], *, rsync: bool) -> None:
         super().__init__(endpoints)
@@ -139,7 +141,7 @@ class PullMethod(Method):
 
 
 class RelayMethod(Method):
-    """Runs on this machine, in the directory ``home`` that nobody else uses: a stream from the source to the target.
+    """Runs on this machine, in the private directory ``home``: a stream from the source to the target.
 
     With ``rsync`` this machine has the file itself, and pushes it.
     """
@@ -171,8 +173,8 @@ class RelayMethod(Method):
 class ServerDirectory:
     """The directory that a site's file server serves, as an absolute path at the site and as a URL.
 
-    The server may be another user there than we are: what it reads is linked into the directory, what it has written
-    is taken out of it.
+    The server may run as another user there: a file that it is to read is linked into the directory, and a file that
+    it has written is moved out of it.
     """
 
     def __init__(self, host: Host, url: str) -> None:
@@ -185,11 +187,11 @@ class ServerDirectory:
         await self.host.run(PIECE_FUNCTIONS + shlex.join(["koala_serve", file, f"{self.path}/{name}"]) + "\n")
 
     async def remove(self, *names: str) -> None:
-        """Remove what is there under these names."""
+        """Remove the files with these names."""
         await self.host.run(shlex.join(["rm", "-f", *(f"{self.path}/{name}" for name in names)]) + "\n")
 
     async def open(self) -> None:
-        """Remove links that a daemon that was killed has left. Whoever reads through one has it open."""
+        """Remove links that a killed daemon has left. A reader has its file open already."""
         await self.host.run(f"rm -f {shlex.quote(self.path)}/koala-*{SOURCE_SUFFIX}\n")
 
 
@@ -197,16 +199,16 @@ SOURCE_SUFFIX, TARGET_SUFFIX = ".from", ".to"
 
 
 def served_name(target: str, copy: str) -> str:
-    """What a copy for a site is called in the directories of both file servers."""
+    """Return the name of a copy for a site in the directories of both file servers."""
     return f"koala-{hashlib.sha256(f'{target}/{copy}'.encode()).hexdigest()[:32]}"
 
 
 class GridFtpMethod(Method):
-    """Tells the source's file server to send to the target's; the data goes straight from one to the other.
+    """Orders the source's file server to send to the target's; the data goes directly from one to the other.
 
-    The client runs at the target, or on this machine in the directory ``home``. A piece is written by the target's
-    server at the offset that it has in the whole file, and cut out afterwards. Neither the client nor the servers
-    know a limit of speed, so that an order's rate is not kept.
+    The client runs at the target, or on this machine in the directory ``home``. The target's server writes a piece at
+    its offset in the whole file, and the piece is cut out afterwards. Neither the client nor the servers have a speed
+    limit, so an order's rate has no effect.
     """
 
     def __init__(
@@ -256,7 +258,7 @@ class GridFtpMethod(Method):
 
 
 def rsync_script(ssh: tuple[str, ...], source: str, target: str, rate_bytes_s: float | None) -> str:
-    """rsync of one whole file, that goes on where the target's file ends. Whether that is right is verified later."""
+    """Return an rsync of one whole file that resumes where the target's file ends; the content is verified later."""
     limit = [] if rate_bytes_s is None else [f"--bwlimit={max(1, int(rate_bytes_s / 1024))}"]
     words = ["rsync", "-s", "--append", f"--timeout={STALL_S}", *limit, "-e", shlex.join(ssh), "--", source, target]
     return shlex.join(words) + "\n"

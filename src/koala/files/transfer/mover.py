@@ -1,7 +1,7 @@
-"""The mover of files between the sites of a grid: who shares which copy, and what becomes of one that nobody needs.
+"""The mover of files between the sites of a grid: which transfers share a copy, and when a copy is removed.
 
-How the bytes of an order are moved is in ``koala.files.transfer.piece_factory``. Who holds a copy is on disk at the
-target, so that a mover made anew after a kill finds it; times and pauses come from what the mover was built with.
+``koala.files.transfer.piece_factory`` moves the bytes of an order. The holders of a copy are on disk at the target,
+so that a new mover finds them after a kill. Times and pauses come from the mover's constructor arguments.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from koala.model.request import FileName, SiteName
 
 _log = logging.getLogger(__name__)
 
-# An area that could not be opened is tried again after so long, then ever more rarely.
+# The first and the longest pause before an area that could not be opened is tried again.
 LATE_FIRST_S = 1.0
 LATE_MOST_S = 60.0
 _UPLOAD_PREFIX = "upload."
 
 _Key: TypeAlias = tuple[SiteName, str]
-# Hears of transfers that were found to hold something, in an area that could not be reached before.
+# Receives the transfers that hold something in an area that could not be reached before.
 WhenFound: TypeAlias = Callable[[frozenset[TransferId]], None]
 
 
 class _Running:
-    """A copy on its way, and the answers that wait for it."""
+    """A copy in progress, and the answers that wait for it."""
 
     def __init__(self, work: PieceWork) -> None:
         self.work = work
@@ -58,7 +58,7 @@ class _Running:
 
 
 class _Queued:
-    """An order that is not yet on its way: it waits for a copy to leave, or for its target to note it."""
+    """An order that has not started: it waits for an unwanted copy to go, or for its target to note it."""
 
     def __init__(self, transfer: TransferId, key: _Key) -> None:
         self.transfer = transfer
@@ -69,16 +69,16 @@ class _Queued:
 class FileMover:
     """Transfers files between the sites of a grid, and from URLs and this machine to them.
 
-    - ``transfer`` returns when the file is there, and raises a ``FilesError`` when it cannot be; then nothing of it
-      is left. The same order again, also after a kill of the driver, joins or continues what is there.
+    - ``transfer`` returns when the file is there, and raises a ``FilesError`` when it cannot be transferred; then
+      nothing of it is left. A repeated order, also after a kill of the driver, joins or continues what is there.
     - Orders for the same piece of the same file to the same site share one copy, which stays until each of them is
       cancelled.
-    - ``cancel`` may come at any time, and for a transfer never heard of; when it returns, what no other order needs
-      is gone, and a ``transfer`` that waits has raised ``TransferCancelledError``. When it raises ``OSError``
+    - ``cancel`` may come at any time, even for an unknown transfer. When it returns, everything that no other order
+      needs is gone, and a waiting ``transfer`` has raised ``TransferCancelledError``. When it raises ``OSError``
       something of the transfer is left: call it again.
 
-    ``relays`` is a directory of this machine that is the mover's alone; ``tries_max`` tries in a row that move no
-    byte end a transfer.
+    ``relays`` is a directory of this machine that belongs to the mover alone. A transfer ends after ``tries_max``
+    consecutive tries that move no byte.
     """
 
     def __init__(
@@ -120,10 +120,10 @@ class FileMover:
     # ------------------------------------------------------------------------------------ opening and closing
 
     async def open(self) -> None:
-        """Find again what was transferred here or is on its way. Without ``open`` nothing else may be called.
+        """Find transfers that are here or in progress. Without ``open`` nothing else may be called.
 
-        What ran on this machine is ended; the same orders go on where it was. A site that cannot be reached is tried
-        again later; ``when_found`` then hears of what is there.
+        Processes on this machine are ended; repeated orders continue where they were. A site that cannot be reached
+        is tried again later; ``when_found`` then receives its transfers.
         """
         if self._relays.exists():
             for home in self._relays.iterdir():
@@ -160,7 +160,7 @@ class FileMover:
         return await area.prepare()
 
     async def close(self) -> None:
-        """Stop all copies where they are; after the next ``open`` the same orders continue them.
+        """Stop all copies where they are; after the next ``open`` repeated orders continue them.
 
         Connections that were kept open are closed too.
         """
@@ -183,12 +183,12 @@ class FileMover:
         return frozenset(self._key_of)
 
     def path_of(self, transfer: TransferId) -> str | None:
-        """Where a transfer's copy is in its site's file area, or will be."""
+        """Return the path of a transfer's copy in its site's file area, finished or not."""
         key = self._key_of.get(transfer)
         return None if key is None else copy_path(key[1])
 
     async def send(self, order: Order, path: Path, progress: Progress | None = None) -> TransferResult:
-        """Transfer a file of this machine, which must stay as it is, in place of one of the order's source."""
+        """Transfer a file of this machine, which must not change, in place of the file at the order's source."""
         self._uploads[order.transfer] = path
         try:
             return await self.transfer(order, progress)
@@ -196,7 +196,7 @@ class FileMover:
             self._uploads.pop(order.transfer, None)
 
     async def transfer(self, order: Order, progress: Progress | None = None) -> TransferResult:
-        """Transfer a file, or the chunk of it that is ordered, or join those who do."""
+        """Transfer a file, or the ordered chunk of it, or join a running transfer of the same."""
         area = self._area(order)
         key = (order.target, copy_name(order.file, order.chunk, order.checksum))
         if self._key_of.get(order.transfer, key) != key:
@@ -210,7 +210,7 @@ class FileMover:
         if progress is not None:
             running.work.listeners.append(progress)
         answer = running.answers.setdefault(order.transfer, asyncio.get_running_loop().create_future())
-        # Shielded, since the same transfer may be awaited twice: giving up the wait is not cancelling the transfer.
+        # Shielded, because the same transfer may be awaited twice: the end of one wait must not cancel the transfer.
         result = await asyncio.shield(answer)
         return msgspec.structs.replace(result, transfer=order.transfer)
 
@@ -245,7 +245,7 @@ class FileMover:
     async def upload(self, site: SiteName, file: FileName, path: Path, name: FileName) -> Measured:
         """Transfer a file from a path of this machine into a site's area, as the replica ``name``.
 
-        Raises ``PathError`` when it is no file that can be read, and a ``FilesError`` when it does not get there.
+        Raises ``PathError`` if it is not a readable file, and ``FilesError`` if it does not arrive.
         """
         size_bytes = await asyncio.to_thread(size_of, path)
         checksum = await of_file(path)
@@ -257,7 +257,7 @@ class FileMover:
             await self.send(order, path)
             await self._areas[site].promote(name, copy_name(file, None, checksum))
         finally:
-            # At a site that is out of reach it is found, and removed, at the next start.
+            # At an unreachable site it is found, and removed, at the next start.
             with contextlib.suppress(OSError):
                 await self.cancel(transfer)
         return Measured(size_bytes=size_bytes, checksum=checksum)
@@ -265,7 +265,7 @@ class FileMover:
     # ------------------------------------------------------------------------------------ a copy's life
 
     async def _joined(self, order: Order, key: _Key, area: FileArea) -> _Running:
-        """Hold the copy for the order, and start it unless it is on its way. One that leaves is waited for; the
+        """Hold the copy for the order, and start it unless it is in progress. Wait for an unwanted copy to go; the
         order may be cancelled meanwhile."""
         queued = _Queued(order.transfer, key)
         self._queued.append(queued)
@@ -277,7 +277,7 @@ class FileMover:
                     running = self._running.get(key)
                     if running is None or not running.unwanted:
                         await self._hold(order, key, area)
-                        # It may have failed meanwhile; then all who hold it are forgotten with it.
+                        # The copy may have failed meanwhile; then all its holders are forgotten with it.
                         if running is None:
                             return self._start(order, key)
                         if not running.unwanted:
@@ -288,12 +288,12 @@ class FileMover:
 
     async def _hold(self, order: Order, key: _Key, area: FileArea) -> None:
         if area.site in self._late:
-            why = "the site has not been reached since Koala started; see what koala site check says of it"
+            why = "the site has not been reached since Koala started; see `koala site check`"
             raise UnwritableError(order.file, order.target, why)
         try:
             await area.hold(key[1], order.transfer)
         except OSError as error:
-            # If this fails too, the next ``open`` finds that nobody holds it.
+            # If this fails too, the next ``open`` finds a copy without holders.
             with contextlib.suppress(OSError):
                 if key not in self._holders:
                     await area.remove(key[1])
@@ -306,12 +306,13 @@ class FileMover:
         return running
 
     async def _finish(self, running: _Running, key: _Key) -> None:
-        """See one copy to its end and answer all who wait. When the loop itself ends, what is on disk stays."""
+        """Follow one copy to its end and answer all waiting orders. When the event loop ends, the files on disk
+        stay."""
         work = asyncio.create_task(running.work.run())
         await asyncio.wait([work])
         error = work.exception()
         if error is not None and not isinstance(error, TransferInterruptedError):
-            # From here on nobody joins: who comes now waits until it is gone, and begins anew.
+            # From here on nobody joins: a new order waits until the copy is gone, and begins anew.
             running.unwanted = True
         async with self._alone(key):
             try:
@@ -335,26 +336,27 @@ class FileMover:
             self._key_of.pop(transfer, None)
 
     async def _whole(self, order: Order) -> str:
-        """SHA-256 of all of an order's file at its source, read only if it has changed since it was known."""
+        """Return the SHA-256 of an order's whole file at its source, which is read only if it has changed."""
         if order.url is None:
             return await self._areas[order.source].verified_checksum(order.file)
         return await self._urls.checksum(await asyncio.to_thread(whole_at_url, order.file, order.source, order.url))
 
     def _sharing(self, order: Order) -> int:
-        """How many copies flow on the order's link, in both directions together, as links are described."""
+        """Return how many copies flow on the order's link, in both directions together, because links are described
+        so."""
         link = {order.source, order.target}
         works = [running.work for running in self._running.values()]
         return sum(work.flowing and {work.order.source, work.order.target} == link for work in works)
 
     async def _settled(self, *copies: _Running) -> None:
-        """Wait until these have come to their end, whatever it is."""
+        """Wait until these copies have ended, in whatever way."""
         tasks = [running.task for running in copies if running.task is not None]
         if tasks:
             await asyncio.wait(tasks)
 
     @contextlib.asynccontextmanager
     async def _alone(self, key: _Key) -> AsyncIterator[None]:
-        """Nobody else changes who holds this copy meanwhile, in the order of asking."""
+        """Have sole control over the holders of this copy, in the order of the requests."""
         lock, users = self._locks.get(key, (asyncio.Lock(), 0))
         self._locks[key] = (lock, users + 1)
         try:
@@ -366,7 +368,7 @@ class FileMover:
                 self._locks[key] = (lock, users - 1)
 
     def _area(self, order: Order) -> FileArea:
-        """The area of the order's target. Raises ``FilesError`` where the mover does not know a site."""
+        """Return the area of the order's target. Raises ``FilesError`` for a site that the mover does not know."""
         for site in (order.target, order.source):
             if site not in self._areas and (site == order.target or order.url is None):
                 known = ", ".join(sorted(self._areas)) or "none"
@@ -394,7 +396,7 @@ def _cancelled(order: Order) -> TransferCancelledError:
 
 
 def _cancel_answer(running: _Running | None, transfer: TransferId) -> None:
-    """Whoever waits for the transfer hears that it was cancelled."""
+    """Answer a waiting transfer that it was cancelled."""
     if running is not None and (answer := running.answers.pop(transfer, None)) is not None:
         _refuse(answer, _cancelled(running.work.order))
 

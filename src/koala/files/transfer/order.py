@@ -1,4 +1,4 @@
-"""The orders that the mover of files takes, and the answers that it gives."""
+"""The orders that the mover of files accepts, and its answers."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from koala.model.errors import Fault
 from koala.model.messages import StartTransfer, TransferId
 from koala.model.request import FileName, SiteName
 
-# Called with the bytes that are at the target so far, in the driver's event loop.
+# Called with the number of bytes that are at the target so far, in the driver's event loop.
 Progress: TypeAlias = Callable[[int], None]
 
 
 class Order(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Transfer ``size_bytes`` of a file to a site: all of it, or with ``chunk`` (offset, size) that piece.
 
-    ``checksum`` is the whole file's; ``url`` is where the source site has the file if not in its own area;
-    ``rate_bytes_s`` is what flows between the two sites; orders that are performed at once share it equally.
+    ``checksum`` is the checksum of the whole file. ``url`` is the source's address of the file if it is not in its
+    own area. ``rate_bytes_s`` is the speed between the two sites; simultaneous orders share it equally.
     """
 
     transfer: TransferId
@@ -40,7 +40,7 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             raise FilesError(
                 self.file,
                 self.target,
-                f"{self.size_bytes} bytes of chunk {self.chunk} make no piece of a file; check the order",
+                f"{self.size_bytes} bytes of chunk {self.chunk} are not a piece of a file; check the order",
                 Fault.OURS,
             )
         if self.rate_bytes_s is not None and not self.rate_bytes_s > 0:
@@ -53,15 +53,15 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def offset(self) -> int:
-        """Where in the file the piece begins."""
+        """The offset of the piece in the file."""
         return 0 if self.chunk is None else self.chunk[0]
 
 
 class TransferResult(msgspec.Struct, frozen=True, kw_only=True):
-    """The file, or its chunk, is at the target, whole and verified.
+    """The file, or its chunk, is at the target, complete and verified.
 
-    ``path`` is relative to the target's file area, ``copied_bytes`` what was moved now rather than found there, and
-    ``bytes_per_s`` the speed measured while bytes moved, None when nothing was moved.
+    ``path`` is relative to the target's file area. ``copied_bytes`` counts what was moved now rather than found
+    there. ``bytes_per_s`` is the speed measured while bytes moved, None when nothing was moved.
     """
 
     transfer: TransferId
@@ -73,7 +73,7 @@ class TransferResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def order_for(command: StartTransfer, entry: CatalogueEntry, rate_bytes_s: float | None = None) -> Order:
-    """The order that performs a command of the scheduler, with what the catalogue knows of the file."""
+    """Return the order that performs a command of the scheduler, completed from the catalogue's entry of the file."""
     replica = entry.replica_at(command.source)
     if replica is None:
         known = ", ".join(entry.sites) or "nowhere"

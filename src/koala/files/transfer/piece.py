@@ -1,8 +1,8 @@
 """The transfer of a piece of a file: continued where it stopped, verified, and only then named.
 
-How bytes flow, and where each step is done, is for the subclasses: ``koala.files.transfer.local_piece`` on this
-machine, ``koala.files.transfer.remote_piece`` by processes at the sites. Who shares a copy is in
-``koala.files.transfer.mover``.
+Subclasses move the bytes and perform each step: ``koala.files.transfer.local_piece`` on this machine,
+``koala.files.transfer.remote_piece`` by processes at the sites. ``koala.files.transfer.mover`` decides who shares a
+copy.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from koala.files.transfer.order import Order, Progress, TransferResult
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 Clock: TypeAlias = Callable[[], float]
 Pause: TypeAlias = Callable[[float], Awaitable[None]]
-# Gives the SHA-256 of the whole file at the source. Raises ``OSError``.
+# Returns the SHA-256 of the whole file at the source. Raises ``OSError``.
 Whole: TypeAlias = Callable[[], Awaitable[str]]
 T = TypeVar("T")
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):
-    """What an unfinished copy is a copy of. Any difference, and it is begun anew."""
+    """The origin of an unfinished copy. The copy is begun anew if any of it differs."""
 
     stamp: Stamp
     checksum: str | None
@@ -61,8 +61,8 @@ class PieceWork(Protocol):
 class PieceTransfer(ABC):
     """Transfers the piece of one order into its copy. ``run`` is called once; ``stop`` ends it soon.
 
-    The order's rate is for all that flows on its link together: ``sharing`` says how many flow there now, this
-    included. ``whole`` is asked only where a chunk is ordered.
+    The order's rate is for all transfers on its link together: ``sharing`` counts them, this one included. ``whole``
+    is called only for an order of a chunk.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class PieceTransfer(ABC):
         self._stopping.set()
 
     async def run(self) -> TransferResult:
-        """Transfer the piece. Raises a ``FilesError``; what is unfinished stays, for the caller to keep or remove."""
+        """Transfer the piece. Raises a ``FilesError``; an unfinished copy stays, for the caller to keep or remove."""
         order = self.order
         checksum = await self._finished()
         if checksum is not None:
@@ -98,12 +98,12 @@ class PieceTransfer(ABC):
         start = await self._begin(origin, True)
         checksum = await self._move_and_verify(stamp, start)
         if checksum is None and start > 0:
-            # What was there before may have been bad, so nothing of it is used.
+            # The earlier bytes may have been bad, so none of them are used.
             await self._begin(origin, False)
             checksum = await self._move_and_verify(stamp, 0)
         if checksum is None:
             raise ChecksumError(
-                order.file, order.target, "what was written is not what was read; check this site's disk"
+                order.file, order.target, "the bytes written differ from the bytes read; check this site's disk"
             )
         await self._finish(checksum)
         return self._result(checksum)
@@ -112,35 +112,35 @@ class PieceTransfer(ABC):
 
     @abstractmethod
     async def _finished(self) -> str | None:
-        """The checksum of the finished copy, if there is one and it is still what was once verified."""
+        """Return the checksum of the finished copy, if there is one and it still equals the verified one."""
 
     @abstractmethod
     async def _stamp(self) -> Stamp:
-        """What the source is now."""
+        """Return the present stamp of the source."""
 
     @abstractmethod
     async def _begin(self, origin: Origin, may_continue: bool) -> int:
-        """Prepare the copy and return from which byte on to write it."""
+        """Prepare the copy and return the byte to write from."""
 
     @abstractmethod
     async def _move_bytes(self, done: int) -> None:
-        """Move what is beyond the first ``done`` bytes. Tells of progress."""
+        """Move the bytes beyond the first ``done`` ones, and report progress."""
 
     @abstractmethod
     async def _digest_there(self) -> str:
-        """SHA-256 of what has arrived."""
+        """Return the SHA-256 of what has arrived."""
 
     @abstractmethod
     async def _digest_here(self) -> str:
-        """SHA-256 of the same piece at the source."""
+        """Return the SHA-256 of the same piece at the source."""
 
     @abstractmethod
     async def _digest_whole(self) -> str:
-        """SHA-256 of all of the file at the source, of which a chunk is ordered."""
+        """Return the SHA-256 of the whole file at the source, for an order of a chunk."""
 
     @abstractmethod
     async def _finish(self, checksum: str) -> None:
-        """Let what has arrived take its name."""
+        """Give the arrived file its name."""
 
     # --------------------------------------------------------------------------------------- shared steps
 
@@ -152,7 +152,7 @@ class PieceTransfer(ABC):
             raise of_another_size(order.file, order.source, stamp.size_bytes, wanted)
 
     async def _check_whole(self) -> None:
-        """A chunk has no checksum of its own: the file it is cut from must be the one that the catalogue knows."""
+        """Check a chunk's whole file against the catalogue, because a chunk has no checksum of its own."""
         order = self.order
         if order.chunk is None or order.checksum is None:
             return
@@ -161,7 +161,7 @@ class PieceTransfer(ABC):
             raise damaged(order.file, order.source, there, order.checksum)
 
     async def _move_and_verify(self, stamp: Stamp, start: int) -> str | None:
-        """The checksum of what is at the target, or None when that is not what the source has."""
+        """Return the checksum of the target's bytes, or None if they differ from the source's."""
         order = self.order
         self.flowing = True
         try:
@@ -182,7 +182,7 @@ class PieceTransfer(ABC):
         return there if there == here else None
 
     def _rate_bytes_s(self) -> float | None:
-        """This transfer's share of what the link allows."""
+        """Return this transfer's share of the link's rate."""
         return None if self.order.rate_bytes_s is None else self.order.rate_bytes_s / max(1, self._sharing())
 
     def _tell(self, done: int) -> None:
@@ -190,7 +190,7 @@ class PieceTransfer(ABC):
             listener(done)
 
     async def _unless_stopped(self, step: Callable[[], Awaitable[T]]) -> T:
-        """What a step gives; it is given up when the transfer is stopped meanwhile."""
+        """Return the result of a step, which is abandoned if the transfer is stopped meanwhile."""
         self._check_stopped()
         working = asyncio.ensure_future(step())
         stopping = asyncio.ensure_future(self._stopping.wait())
@@ -222,12 +222,12 @@ class PieceTransfer(ABC):
 
 
 def reading_error(order: Order, error: OSError) -> FilesError:
-    """What a failure to read at the source means for its user."""
+    """Return the user's error for a failure to read at the source."""
     return unreadable(order.file, order.source, error)
 
 
 def writing_error(order: Order, error: OSError) -> FilesError:
-    """What a failure to write at the target means for its user."""
+    """Return the user's error for a failure to write at the target."""
     if error.errno in _FULL:
         why = f"no room for its {order.size_bytes} bytes ({error.strerror}); make room at this site"
         return NoSpaceError(order.file, order.target, why)

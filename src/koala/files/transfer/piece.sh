@@ -1,15 +1,15 @@
 # shellcheck shell=sh
 # The steps of a piece's transfer at its target; the working directory is the copy's. In it are the unfinished file
-# ``part``, ``stamp``, which tells what it is a copy of, and in the end ``data`` and ``checksum``.
-# Needs the functions of process.sh and of koala/files/area/area.sh.
+# ``part``, ``stamp``, which identifies its origin, and in the end ``data`` and ``checksum``. Needs the functions of
+# process.sh and of koala/files/area/area.sh.
 
-# The checksum that the finished copy of $1 bytes was verified with, if there is one.
+# Print the verified checksum of the finished copy of $1 bytes, if there is one.
 koala_finished() {
   if [ -f data ] && [ "$(wc -c <data)" -eq "$1" ]; then cat checksum; fi
 }
 
-# Begin anew a copy of what $1 tells; $2 is the file that grows. The part comes only after the stamp, so that no byte is
-# ever taken for one of another file.
+# Begin anew a copy of the origin $1; $2 is the growing file. The part comes only after the stamp, so that no byte is
+# ever attributed to another file.
 koala_begin() {
   koala_stop
   rm -f part "$2"
@@ -18,7 +18,7 @@ koala_begin() {
   : >part
 }
 
-# The sizes of the part and of the file that grows ($2), if this is a copy of what $1 tells.
+# Print the sizes of the part and of the growing file ($2), if this is a copy of the origin $1.
 koala_found() {
   [ -e part ] && [ "$(cat stamp 2>/dev/null)" = "$1" ] || return 0
   koala_size_or_none part
@@ -36,7 +36,7 @@ koala_serve() {
   ln "$1" "$2" 2>/dev/null || ln -s "$1" "$2"
 }
 
-# Put what a file server has written ($1) into a part ($2): $4 bytes from byte $3 on. A whole file ($5 is yes) that
+# Move what a file server has written ($1) into a part ($2): $4 bytes from byte $3 on. A whole file ($5 is yes) that
 # belongs to this account is only renamed.
 koala_collect() {
   [ -e "$1" ] || return 0
@@ -48,7 +48,7 @@ koala_collect() {
   rm -f "$1"
 }
 
-# What a command that reads from another site prints, and then whether this site has rsync.
+# Print the output of a command that reads from another site, and then whether this site has rsync.
 koala_reaches() {
   "$@" 2>/dev/null </dev/null || return 0
   if command -v rsync >/dev/null; then echo rsync; fi

@@ -1,7 +1,7 @@
-"""Makes the transfer of an order's piece: by the route that the descriptions of the two sites say.
+"""Makes the transfer of an order's piece, by the route that follows from the descriptions of the two sites.
 
-Which route is in ``koala.files.transfer.route``, who shares a copy in ``koala.files.transfer.mover``. A file at a URL
-is read by this machine, and sent on where the target's files are remote.
+``koala.files.transfer.route`` chooses the route, ``koala.files.transfer.mover`` decides who shares a copy. This
+machine reads a file at a URL, and sends it on where the target's files are remote.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from koala.model.request import SiteName
 class PieceFactory:
     """Makes the transfers of pieces.
 
-    ``whole`` gives the checksum of all of an order's file at its source, ``sharing`` how many transfers share its
-    link now.
+    ``whole`` returns the checksum of an order's whole file at its source, ``sharing`` the number of transfers that
+    share its link now.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class PieceFactory:
         self._chooser = MethodChooser(here, relays, self._servers, clock=clock)
 
     def make(self, order: Order, copy: str, upload: Path | None = None) -> PieceWork:
-        """The transfer of an order's piece into a copy; with ``upload`` of a file of this machine."""
+        """Make the transfer of an order's piece into a copy; ``upload`` is a file of this machine to send instead."""
         if upload is not None and isinstance(self._areas[order.target], LocalArea):
             return self.copied(order, self._directory(order.target).copy_named(copy), upload)
         if upload is not None:
@@ -93,7 +93,7 @@ class PieceFactory:
         return self._remote(endpoints, route)
 
     def copied(self, order: Order, copy: Copy, upload: Path | None = None) -> LocalPieceTransfer:
-        """A copy that this machine makes into one of its directories, with ``upload`` of a file of its own."""
+        """Make a copy in a directory that this machine sees; ``upload`` is a file of this machine to copy instead."""
         return LocalPieceTransfer(
             order,
             partial(self._source, order) if upload is None else partial(PathSource, upload),
@@ -105,24 +105,24 @@ class PieceFactory:
         )
 
     def sent(self, order: Order, copy: str, path: Path) -> RemotePieceTransfer:
-        """A file of this machine that is sent to a site."""
+        """Make the transfer of a file of this machine to a site."""
         root = RemoteArea(order.source, self._here, "/")
         target = self._scripted[order.target]
         endpoints = Endpoints(order=order, source=root, path=str(path).lstrip("/"), target=target, copy=copy)
         return self._remote(endpoints, TransferRoute.RELAY if target.host.ssh_name is None else TransferRoute.SSH)
 
     async def open_server(self, site: SiteName) -> None:
-        """Remove what a daemon that was killed has left in the directory of a site's file server, if it has one."""
+        """Remove what a killed daemon has left in the directory of a site's file server, if it has one."""
         if site in self._servers:
             await self._servers[site].open()
 
     async def remove_served(self, site: SiteName, copy: str) -> None:
-        """Remove what a site's file server has written of a copy."""
+        """Remove what a site's file server has written for a copy."""
         if site in self._servers:
             await self._servers[site].remove(served_name(site, copy) + TARGET_SUFFIX)
 
     def _source(self, order: Order) -> ByteSource:
-        """The URL that the order names, or the replica in the source's area."""
+        """Return the URL of the order, or the replica in the source's area."""
         if order.url is not None:
             return UrlSource(order.file, order.source, order.url)
         return PathSource(self._directory(order.source).replica(order.file))
@@ -148,7 +148,8 @@ class PieceFactory:
 
 
 class _FromUrl:
-    """A file at a URL for a site whose files this machine does not see: it is copied here first, and then sent."""
+    """The transfer of a file at a URL to a site whose files this machine does not see: copied here first, then
+    sent."""
 
     def __init__(self, factory: PieceFactory, order: Order, copy: str, relays: Path) -> None:
         self.order = order
@@ -161,20 +162,20 @@ class _FromUrl:
 
     @property
     def flowing(self) -> bool:
-        """Whether bytes flow now."""
+        """True if bytes flow now."""
         return self._work.flowing
 
     def stop(self) -> None:
-        """See ``PieceTransfer.stop``."""
+        """End soon. See ``PieceTransfer.stop``."""
         self._stopped = True
         self._work.stop()
 
     async def run(self) -> TransferResult:
-        """See ``PieceTransfer.run``."""
+        """Transfer the piece. See ``PieceTransfer.run``."""
         try:
             await asyncio.to_thread(partial(self._home.mkdir, parents=True))
             here = await self._work.run()
-            # What is sent is all of what came here, be it a file or a chunk of one.
+            # Everything that arrived here is sent, be it a file or a chunk of one.
             order = msgspec.structs.replace(self.order, chunk=None, url=None, checksum=here.checksum)
             self._work = self._factory.sent(order, self._copy, self._home / "data")
             self._work.listeners = self.listeners
@@ -186,7 +187,7 @@ class _FromUrl:
 
 
 def _scripted(area: FileArea) -> RemoteArea:
-    """An area as scripts on its host use it, be it local or remote."""
+    """Return an area, local or remote, in the form that scripts on its host use."""
     if isinstance(area, RemoteArea):
         return area
     assert isinstance(area, LocalArea), "there are two kinds"

@@ -1,7 +1,7 @@
-"""A piece of a file that a process at a site transfers: begun or found again, watched, resumed when it was cut.
+"""The transfer of a piece by a process at a site: begun or found again, watched, resumed when it breaks.
 
-What is verified when is in ``koala.files.transfer.piece``; what the process runs is up to its method
-(``koala.files.transfer.methods``). The part, its stamp and the finished copy are at the target, as everywhere.
+``koala.files.transfer.piece`` decides what is verified when; the method (``koala.files.transfer.methods``) decides
+what the process runs. The part, its stamp and the finished copy are at the target, as everywhere.
 """
 
 from __future__ import annotations
@@ -25,16 +25,18 @@ from koala.files.transfer.order import Order
 from koala.files.transfer.piece import Clock, Origin, Pause, PieceTransfer, T, Whole, reading_error, writing_error
 from koala.sites.remote_shell import ShellError
 
-# The process is looked at after so long, then ever more rarely.
+# The pauses between two looks at the process: the first, the longest, and their growth.
 LOOK_FIRST_S = 0.1
 LOOK_MOST_S = 2.0
 LOOK_GROWTH = 1.3
-# So many tries in a row that move no byte end a transfer; the pause after one that failed, and the longest of them.
+# A transfer ends after this many consecutive tries that move no byte. Below: the first and the longest pause after
+# one.
 FRUITLESS_TRIES_MAX = 8
 PAUSE_FIRST_S = 0.25
 PAUSE_MOST_S = 30.0
 
-# Chooses the method for the next try. True when the last one moved nothing, so that another may be better.
+# Chooses the method for the next try. The argument is True if the last one moved nothing, so that another may be
+# better.
 ChooseMethod: TypeAlias = Callable[[bool], Awaitable[Method]]
 _ErrorOf: TypeAlias = Callable[[Order, OSError], FilesError]
 
@@ -85,11 +87,11 @@ class RemotePieceTransfer(PieceTransfer):
         return 0
 
     async def _found(self, wanted: str, method: Method, watched: str) -> int | None:
-        """How much has arrived of what is wanted; None when something else was on its way, or nothing."""
+        """Return how much of the wanted piece has arrived; None if something else was in progress, or nothing."""
         sizes = [int(word) for word in (await self._call("koala_found", wanted, watched)).split()]
         if not sizes:
             return None
-        # A part that is whole was collected already, from wherever it arrived.
+        # A complete part was collected already, wherever it arrived.
         return sizes[0] if sizes[0] == self.order.size_bytes else method.arrived(sizes[1])
 
     async def _move_bytes(self, done: int) -> None:
@@ -128,7 +130,7 @@ class RemotePieceTransfer(PieceTransfer):
     # ------------------------------------------------------------------------------------------ the flow
 
     async def _try(self, done: int, *, anew: bool) -> tuple[int, OSError]:
-        """Let bytes flow until it ends, however it does: how many have arrived then, and what was said."""
+        """Let bytes flow until the process ends; return how many have arrived, and the error that ended it."""
         try:
             method = await self._chosen(anew=anew)
             process, watched = await method.process(), await method.watched()
@@ -144,7 +146,7 @@ class RemotePieceTransfer(PieceTransfer):
                 state = await process.look(watched if method.at_target else None)
                 size = state.size_bytes if method.at_target else int(await self._call("koala_size_or_none", watched))
             except OSError as error:
-                # Whether it still flows is not known; the next try finds it, or goes on where it ended.
+                # It is unknown whether bytes still flow; the next try finds the process, or resumes where it ended.
                 return done, error
             arrived = min(method.arrived(size), self.order.size_bytes)
             if arrived > done:
@@ -157,7 +159,7 @@ class RemotePieceTransfer(PieceTransfer):
         return done, failure(0 if state.code is None else state.code, state.said)
 
     def _check_tries(self, fruitless: int, said: OSError) -> None:
-        """Raise when another try would move nothing."""
+        """Raise an error if another try would move nothing."""
         order = self.order
         meant = writing_error(order, said)
         if isinstance(meant, NoSpaceError):
@@ -179,13 +181,13 @@ class RemotePieceTransfer(PieceTransfer):
         return self._method
 
     async def _clean(self) -> None:
-        # What is left then is removed at the next start, and takes no room until then.
+        # Leftovers are removed at the next start, and take no space until then.
         with contextlib.suppress(OSError):
             if self._method is not None:
                 await self._method.clean()
 
     async def _rest(self, pause_s: float, ended: Callable[[], Awaitable[None]] | None = None) -> None:
-        """Wait, or until it is stopped: then, if need be, something else is ended first."""
+        """Wait, or until the transfer is stopped: then call ``ended`` first, if it is given."""
         pausing = asyncio.ensure_future(self._pause(pause_s))
         stopping = asyncio.ensure_future(self._stopping.wait())
         try:
@@ -209,15 +211,16 @@ class RemotePieceTransfer(PieceTransfer):
         return await self._endpoints.target.run(script, timeout_s=timeout_s)
 
     async def _reading(self, step: Callable[[], Awaitable[T]]) -> T:
-        """A step at the source."""
+        """Perform a step at the source."""
         return await self._repeatedly(step, reading_error)
 
     async def _writing(self, step: Callable[[], Awaitable[T]]) -> T:
-        """A step at the target."""
+        """Perform a step at the target."""
         return await self._repeatedly(step, writing_error)
 
     async def _repeatedly(self, step: Callable[[], Awaitable[T]], error_of: _ErrorOf) -> T:
-        """A step that is given up when the transfer is stopped, and repeated while its site does not answer."""
+        """Perform a step, which is abandoned when the transfer is stopped and repeated while its site does not
+        answer."""
         wait_s = PAUSE_FIRST_S
         for left in reversed(range(self._tries_max)):
             try:

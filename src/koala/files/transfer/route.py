@@ -1,7 +1,6 @@
-"""Which route the bytes of a file take from one site to another: one pure function of how the two are described.
+"""The route of a file's bytes from one site to another: a pure function of the two descriptions.
 
-What is done on a route is in ``koala.files.transfer.local_piece`` (copy) and ``koala.files.transfer.methods`` (the
-others).
+``koala.files.transfer.local_piece`` (copy) and ``koala.files.transfer.methods`` (the others) perform the routes.
 """
 
 from __future__ import annotations
@@ -12,25 +11,26 @@ from koala.model.grid import Site
 
 
 class TransferRoute(enum.StrEnum):
-    """How bytes get from a site to another, or to another place at the same one."""
+    """How bytes get from one site to another, or to another place at the same site."""
 
     COPY = "copy"  # this machine sees both file areas, and copies
     WITHIN = "within"  # a piece of a file is cut at the site that has it, which this machine does not see
-    GRIDFTP = "gridftp"  # from file server to file server; a client of both only tells them to
-    SSH = "ssh"  # rsync, run at the target where that reaches the source, or else through this machine
+    GRIDFTP = "gridftp"  # from file server to file server, on the orders of a client
+    SSH = "ssh"  # rsync, run at the target if that reaches the source, or else through this machine
     RELAY = "relay"  # in one stream through this machine, which alone reaches both
 
 
 def has_local_files(site: Site) -> bool:
-    """Whether this machine sees the site's files: embedded sites', and those of batch systems that it uses itself."""
+    """Return True if this machine sees the site's files: at embedded sites, and at batch systems that it uses
+    itself."""
     return site.is_here
 
 
 def route_between(source: Site, target: Site) -> TransferRoute:
-    """The route from a site to another. The first that fits, in this order:
+    """Return the route from one site to another. The first of these rules that applies:
 
     - inside one site nothing leaves it: COPY where this machine sees it, or else WITHIN;
-    - GRIDFTP where both have a file server, as whoever describes one wants it to be used;
+    - GRIDFTP where both have a file server, because an operator who describes one wants it used;
     - COPY where this machine sees both;
     - RELAY where one of them is reached only through a command (``through``);
     - SSH everywhere else.
