@@ -1,4 +1,4 @@
-"""Mapping applications of communicating tasks onto a wide-area grid: the WASE heuristics and what goes beyond them.
+"""Mapping applications of communicating tasks onto a wide-area grid: the WASE heuristics and extensions of them.
 
 First ``cluster`` puts the tasks together that communicate most, then ``map_tasks`` maps the clusters onto machines.
 Plain types and algorithms without I/O; text is read in ``koala.descriptions``.

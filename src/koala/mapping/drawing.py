@@ -1,7 +1,7 @@
 """A mapping as a picture: DOT for Graphviz, and SVG that needs no other program.
 
-Tasks have the colour of their cluster and stand in the box of their LAN, which has a tint and a frame of its own;
-lines are as thick as what they carry, and broken where they leave a LAN.
+Tasks have the colour of their cluster and stand in the box of their LAN, which has a tint and a frame of its own. The
+thickness of a line shows the traffic, and lines between LANs are dashed.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from koala.mapping.result import TaskMapping
 from koala.model.dendrogram import LAN, MAN, WAN, Dendrogram, FlatGrid
 from koala.model.task_graph import TaskGraph
 
-# Neighbouring numbers get colours far apart: each is the golden part of the circle further.
+# Neighbouring numbers get distant colours: each is a golden section of the circle further.
 _GOLDEN = (math.sqrt(5) - 1) / 2
 _CLUSTER_HUE, _LAN_HUE = 0.58, 0.08
 
-# All lengths of the SVG are in its own units, one for a pixel.
+# All lengths of the SVG are in pixels.
 _TASK_HEIGHT = 28
 _TASK_PITCH = 84
 _CHARACTER_WIDTH = 6.8
@@ -33,7 +33,7 @@ _FONT = "font-family='Helvetica, Arial, sans-serif'"
 
 
 def cluster_colour(cluster: int) -> str:
-    """The colour of a cluster's tasks, as #rrggbb."""
+    """Return the colour of a cluster's tasks, as #rrggbb."""
     return _colour(_CLUSTER_HUE + cluster * _GOLDEN, lightness=0.74, saturation=0.62)
 
 
@@ -51,7 +51,8 @@ def _colour(hue: float, *, lightness: float, saturation: float) -> str:
 
 
 class _Scene(NamedTuple):
-    """What both pictures show: the LANs in use by index, their tasks, and by task its LAN, cluster and machine."""
+    """The content of both pictures: the LANs in use by index, their tasks, and the LAN, cluster and machine of each
+    task."""
 
     graph: TaskGraph
     flat: FlatGrid
@@ -76,19 +77,19 @@ class _Scene(NamedTuple):
         return cls(graph, flat, tasks_of, lan_of, cluster_of, names, mapping.homes)
 
     def place(self, lan: int) -> str:
-        """A LAN with the MAN and WAN around it."""
+        """Return the MAN and WAN around a LAN."""
         man = self.flat.levels[LAN].father[lan]
         wan = self.flat.levels[MAN].father[man]
         return f"{self.flat.levels[MAN].names[man]}, {self.flat.levels[WAN].names[wan]}"
 
     def widths(self) -> Iterator[float]:
-        """By edge the width of its line."""
+        """Yield the width of each edge's line."""
         most = max((rqoc for _, _, rqoc in self.graph.edges), default=1.0)
         for _, _, rqoc in self.graph.edges:
             yield _LINE_MIN + (_LINE_MAX - _LINE_MIN) * rqoc / most
 
     def told(self, task: int) -> str:
-        """What is known of a task, for a pointer that rests on it."""
+        """Describe a task for a tooltip."""
         names = self.flat.levels[LAN].names
         need = self.graph.mcr * self.graph.rcr[task]
         return (
@@ -99,7 +100,7 @@ class _Scene(NamedTuple):
 
 
 def _side_by_side(graph: TaskGraph, clusters: Sequence[Sequence[int]]) -> Iterator[int]:
-    """Cluster by cluster its tasks, each followed by the one that it exchanges most with of those still to come."""
+    """Yield the tasks of each cluster in turn, each followed by the remaining one that it exchanges most with."""
     neighbours: list[list[tuple[float, int]]] = [[] for _ in graph.names]
     for one, other, rqoc in graph.edges:
         neighbours[one].append((-rqoc, other))
@@ -115,7 +116,7 @@ def _side_by_side(graph: TaskGraph, clusters: Sequence[Sequence[int]]) -> Iterat
 
 
 def dot(mapping: TaskMapping, graph: TaskGraph, dendrogram: Dendrogram) -> str:
-    """The mapping in Graphviz's language; ``fdp`` and ``dot`` draw the LANs as boxes."""
+    """Return the mapping in Graphviz's language; ``fdp`` and ``dot`` draw the LANs as boxes."""
     scene = _Scene.of(mapping, graph, dendrogram)
     lines = [
         "graph mapping {",
@@ -153,7 +154,7 @@ def _quoted(text: str) -> str:
 
 
 class _Box(NamedTuple):
-    """The box of a LAN: its corner, its size, and where its tasks stand."""
+    """The box of a LAN: its corner, its size, and the positions of its tasks."""
 
     left: float
     top: float
@@ -162,7 +163,7 @@ class _Box(NamedTuple):
 
 
 def svg(mapping: TaskMapping, graph: TaskGraph, dendrogram: Dendrogram) -> str:
-    """The mapping as an SVG document of its own, with what is known of a task where the pointer rests on it."""
+    """Return the mapping as a complete SVG document, with descriptions of the tasks as tooltips."""
     scene = _Scene.of(mapping, graph, dendrogram)
     boxes, width, height = _laid_out([len(tasks) for tasks in scene.tasks_of.values()])
     where: dict[int, tuple[float, float]] = {}
@@ -185,7 +186,7 @@ def svg(mapping: TaskMapping, graph: TaskGraph, dendrogram: Dendrogram) -> str:
 
 
 def _laid_out(counts: Sequence[int]) -> tuple[list[_Box], float, float]:
-    """Boxes for so many tasks each, in rows that make about a square; and the size of it all."""
+    """Return boxes for these numbers of tasks, in rows that make about a square, and the total size."""
     sides = [_side(count) for count in counts]
     # As wide as a square of the same area, but never narrower than the widest box.
     row_width = max(math.sqrt(sum((side + _MARGIN) ** 2 for side in sides)) * 1.7, max(sides) + _MARGIN)
@@ -202,7 +203,7 @@ def _laid_out(counts: Sequence[int]) -> tuple[list[_Box], float, float]:
 
 
 def _radius(count: int) -> float:
-    """Of the ring on which so many tasks stand a pitch apart."""
+    """Return the radius of a ring on which this many tasks stand a pitch apart."""
     return 0.0 if count == 1 else max(_TASK_PITCH * 0.55, _TASK_PITCH / 2 / math.sin(math.pi / count))
 
 
@@ -211,7 +212,7 @@ def _side(count: int) -> float:
 
 
 def _ring(count: int, x: float, y: float) -> list[tuple[float, float]]:
-    """On a ring no line between two tasks passes over a third."""
+    """Return the positions on a ring, where no line between two tasks passes over a third."""
     radius = _radius(count)
     turns = [2 * math.pi * number / count - math.pi / 2 for number in range(count)]
     return [(x + radius * math.cos(turn), y + radius * math.sin(turn)) for turn in turns]

@@ -1,7 +1,7 @@
 """The libraries of the extra ``mapping``, loaded when they are first needed.
 
-Local search and the heuristics of mapping work without any of them; the LP, the exact clustering and the optimal
-mapping do not, and say so.
+Local search and the heuristics of mapping need none of them. The LP, the exact clustering and the optimal mapping do,
+and report a missing library.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ class MissingLibraryError(ValueError):
         self.name = name
 
     def for_user(self) -> str:
-        """The library, and how to get it."""
+        """Return the library, and how to install it."""
         return f"{self}; it comes with the extra `mapping`: pip install 'koala-scheduler[mapping]'"
 
 
 def library(name: str) -> Any:
-    """The module of this name. Raises ``MissingLibraryError`` where it cannot be imported because it is not there."""
+    """Import the module of this name. Raises ``MissingLibraryError`` if it is not installed."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:

@@ -9,7 +9,7 @@ from random import Random
 
 from koala.model.task_graph import Edge, TaskGraph
 
-# RCR and RQoC are relative: somewhere there is a 1, and nothing is below it.
+# RCR and RQoC are relative: at least one value is 1, and none is lower.
 REQUIREMENT_LEAST = 1.0
 REQUIREMENT_MOST = 10.0
 EDGES_PER_TASK = 1.5
@@ -18,10 +18,10 @@ EDGES_PER_TASK = 1.5
 def random_task_graph(
     tasks: int, draws: Random, *, mcr: float = 50.0, edges_per_task: float = EDGES_PER_TASK
 ) -> TaskGraph:
-    """A connected graph with every RCR and RQoC from 1 to 10 and at least one of each equal to 1.
+    """Return a connected graph with every RCR and RQoC from 1 to 10 and at least one of each equal to 1.
 
     Tasks are named ``t0``, ``t1`` and so on. There are ``edges_per_task`` edges for each task, rounded, but at least
-    what connects all tasks and at most one for each pair. Raises ``ValueError`` for fewer than one task.
+    as many as connect all tasks and at most one for each pair. Raises ``ValueError`` for fewer than one task.
     """
     if tasks < 1:
         raise ValueError(f"a graph of {tasks} tasks: give at least 1")
@@ -35,19 +35,19 @@ def random_task_graph(
 
 
 def edges_count(tasks: int, edges_per_task: float) -> int:
-    """How many edges such a graph has."""
+    """Return the number of edges of such a graph."""
     return max(tasks - 1, min(round(edges_per_task * tasks), tasks * (tasks - 1) // 2))
 
 
 def _connected_pairs(tasks: int, count: int, draws: Random) -> list[tuple[int, int]]:
-    """Pairs of tasks in ascending order: a random tree over all tasks, and further pairs drawn evenly."""
+    """Return pairs of tasks in ascending order: a random tree over all tasks, and further pairs drawn evenly."""
     order = list(range(tasks))
     draws.shuffle(order)
     pairs: set[tuple[int, int]] = set()
     for place in range(1, tasks):
         pairs.add(_pair(order[place], order[draws.randrange(place)]))
     if count > tasks * (tasks - 1) // 4:
-        # Drawing until something new comes takes long where most pairs are there already.
+        # Drawing until a new pair comes takes long if most pairs are there already.
         left = [pair for pair in _all_pairs(tasks) if pair not in pairs]
         pairs.update(draws.sample(left, count - len(pairs)))
     while len(pairs) < count:

@@ -1,4 +1,4 @@
-"""Random wide-area grids, nested evenly: WANs of MANs of LANs, with links to match. Those of Tiers are in ``tiers``.
+"""Random wide-area grids, nested evenly: WANs of MANs of LANs, with links to match. ``tiers`` makes those of Tiers.
 
 All randomness comes from the ``Random`` that is passed in: the same state gives the same grid.
 """
@@ -17,9 +17,9 @@ Part = TypeVar("Part")
 
 
 class GridShape(msgspec.Struct, frozen=True, kw_only=True):
-    """What all grids of a study have in common; ranges are drawn from evenly.
+    """The common properties of all grids of a study; values are drawn evenly from ranges.
 
-    Powers are in MFlop/s. A MAN has ``lans_per_man`` LANs and a WAN ``mans_per_wan`` MANs, the last one what is left.
+    Powers are in MFlop/s. A MAN has ``lans_per_man`` LANs and a WAN ``mans_per_wan`` MANs; the last one has the rest.
     """
 
     power_mflop_s: Range = (600.0, 1300.0)
@@ -43,9 +43,10 @@ SHAPE = GridShape()
 
 
 def random_grid(machines: int, machines_per_lan: int, draws: Random, shape: GridShape = SHAPE) -> Dendrogram:
-    """A grid of so many machines in LANs of one size, the last one what is left; its user sits in any of the LANs.
+    """Return a grid of this many machines in LANs of one size, the rest in the last one, with its user in a random
+    LAN.
 
-    Raises ``ValueError`` for a grid without machines or a LAN without any.
+    Raises ``ValueError`` for a grid without machines or with empty LANs.
     """
     if machines < 1 or machines_per_lan < 1:
         raise ValueError(f"{machines} machines in LANs of {machines_per_lan}: give at least 1 of each")

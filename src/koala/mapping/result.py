@@ -1,6 +1,6 @@
-"""What a mapping gives: the machine of every task, or who found no place and what was missing; and its measures.
+"""The result of a mapping: the machine of every task, or which task or cluster found no place and why; and measures.
 
-Values only. Indexes are those of the task graph and of the dendrogram's flat lists.
+Values only. Indices are those of the task graph and of the dendrogram's flat lists.
 """
 
 from __future__ import annotations
@@ -13,17 +13,16 @@ import msgspec
 from koala.model.dendrogram import BEYOND, Dendrogram, FlatGrid
 from koala.model.task_graph import TaskGraph
 
-# Names of tasks that a sentence has room for.
+# A sentence names at most this many tasks.
 TASKS_NAMED = 5
 
 
 class TaskMapping(msgspec.Struct, frozen=True, kw_only=True):
     """Every task on a machine.
 
-    ``affinities`` is by task the power that its machine had left when it came, over what it needs: at least 1.
-    ``homes`` is by cluster the LAN that was chosen for it or, with a method that chooses none, the one that holds
-    most of its tasks. ``scarce`` says that the method's own search had found no place for somebody, and that the
-    tasks were packed tightly instead.
+    ``affinities`` is for each task the power that its machine had left when it came, divided by its need: at least 1.
+    ``homes`` is for each cluster its chosen LAN or, with a method that chooses none, the LAN with most of its tasks.
+    ``scarce`` means that the method's own search failed, and that the tasks were packed tightly instead.
     """
 
     method: str
@@ -34,16 +33,16 @@ class TaskMapping(msgspec.Struct, frozen=True, kw_only=True):
     scarce: bool = False
 
     def by_name(self, graph: TaskGraph, dendrogram: Dendrogram) -> dict[str, str]:
-        """Names of tasks, each with the name of its machine."""
+        """Return the names of the tasks, each with the name of its machine."""
         names = dendrogram.flat.machine_names
         return {task: names[machine] for task, machine in zip(graph.names, self.machines, strict=True)}
 
 
 class NoPlace(msgspec.Struct, frozen=True, kw_only=True):
-    """Why nothing was mapped: a cluster without a suitable LAN or, where ``task`` is given, one without a machine.
+    """Why nothing was mapped: a cluster found no suitable LAN or, where ``task`` is given, a task found no machine.
 
-    ``wanted`` is the power that was looked for, ``offered`` the most there was, in ``where``: a LAN, or a machine;
-    None in a grid without any.
+    ``wanted`` is the required power, ``offered`` the most that was available, at ``where``: a LAN, or a machine; None
+    in a grid without any.
     """
 
     method: str
@@ -55,11 +54,11 @@ class NoPlace(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def missing(self) -> float:
-        """The power that would have helped this cluster or task."""
+        """The power that this cluster or task lacked."""
         return self.wanted - self.offered
 
     def for_user(self) -> str:
-        """Who found no place, what was missing and what to do."""
+        """Return which task or cluster found no place, what it lacked and what to do."""
         return f"{self.who_lacks_what}; lower mcr, give the grid more power or try another method"
 
     @property
@@ -93,8 +92,8 @@ class MappingMeasures(msgspec.Struct, frozen=True, kw_only=True):
 
     ``lan_hit_ratio`` is the share of a cluster's tasks in its home LAN, as a mean over the clusters, and
     ``whole_share`` the share of clusters that are in one LAN. ``distances`` counts the tasks in their cluster's home
-    LAN, elsewhere in its MAN, elsewhere in its WAN, and beyond. ``inter_lan_share`` is the part of all communication,
-    by RQoC, that goes between LANs.
+    LAN, elsewhere in its MAN, elsewhere in its WAN, and beyond. ``inter_lan_share`` is the share of all
+    communication, by RQoC, between LANs.
     """
 
     affinity_mean: float
@@ -106,7 +105,7 @@ class MappingMeasures(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def measured(mapping: TaskMapping, graph: TaskGraph, dendrogram: Dendrogram) -> MappingMeasures:
-    """The measures of a mapping of this graph onto this grid."""
+    """Return the measures of a mapping of this graph onto this grid."""
     flat = dendrogram.flat
     lans = [flat.machine_lan[machine] for machine in mapping.machines]
     distances = [0] * (BEYOND + 1)
@@ -130,6 +129,6 @@ def measured(mapping: TaskMapping, graph: TaskGraph, dendrogram: Dendrogram) -> 
 
 
 def plurality_lan(flat: FlatGrid, machines: Sequence[int]) -> int:
-    """The LAN with most of these machines, one that is there twice counting twice; ties by index."""
+    """Return the LAN with most of these machines, which count as often as they occur; ties by index."""
     counts = Counter(flat.machine_lan[machine] for machine in machines)
     return min(counts, key=lambda lan: (-counts[lan], lan))

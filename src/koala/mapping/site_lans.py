@@ -1,7 +1,7 @@
 """Sites as LANs: the scheduler's grid as the mapping of tasks sees it.
 
 A site is a LAN and each of its processors a machine. The regions and wide areas around it are those that it names, or
-else the groups of the network that it is a member of. Nothing here knows what is idle.
+else the network groups that it belongs to. Idle processors are not considered here.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ import msgspec
 from koala.model.dendrogram import MACHINES_MAX, Dendrogram, InvalidDendrogramError, Lan, Machine, Man, Wan
 from koala.model.grid import NODE_POWER, Grid, LinkGroup, Site
 
-# Sites between which a byte takes no longer, one way, are in one region, and in one wide area.
+# Sites are in one region, or in one wide area, if the one-way latency between them is at most this.
 MAN_LATENCY_S_MAX = 0.002
 WAN_LATENCY_S_MAX = 0.020
-# The wide area of the sites that name none and are in no group of groups.
+# The wide area of sites that name none and are not in nested groups.
 WAN_DEFAULT = "grid"
 
 
 def dendrogram_of(grid: Grid) -> Dendrogram:
-    """The grid with all its machines, seen from its first site.
+    """Return the grid with all its machines, seen from its first site.
 
-    Nodes that a site names have the first of its processors; the others are called ``site/1``, ``site/2`` and so on.
+    Nodes that a site names are the first of its processors; the others are called ``site/1``, ``site/2`` and so on.
     Raises ``InvalidDendrogramError`` for more than MACHINES_MAX processors.
     """
     processors = sum(site.processors for site in grid.sites)
@@ -40,7 +40,7 @@ def dendrogram_of(grid: Grid) -> Dendrogram:
 
 
 def arranged(grid: Grid, machines_of: Callable[[Site], tuple[Machine, ...]]) -> Dendrogram:
-    """The sites in their regions and wide areas, with these machines each; those that come first stay first."""
+    """Return the sites in their regions and wide areas, with these machines each; the order of the sites stays."""
     around = _groups_around(grid)
     uplinks = {} if grid.network is None else {each.name: each.uplink_mbit_s for each in grid.network.groups}
     wans: dict[str, dict[str, list[Site]]] = {}
@@ -52,7 +52,7 @@ def arranged(grid: Grid, machines_of: Callable[[Site], tuple[Machine, ...]]) -> 
         lans = tuple(
             Lan(name=site.name, machines=machines_of(site), uplink_mbit_s=_site_uplink(grid, site)) for site in sites
         )
-        # A site that is a region of its own has one way out.
+        # A site that is a region of its own has only one uplink.
         alone = len(sites) == 1 and sites[0].name == name
         return Man(name=name, lans=lans, uplink_mbit_s=lans[0].uplink_mbit_s if alone else _mbit_s(uplinks.get(name)))
 
@@ -77,21 +77,22 @@ def _machines(site: Site) -> tuple[Machine, ...]:
 
 
 def region_of(grid: Grid, index: int) -> tuple[str, str, float]:
-    """The MAN and the WAN of a site, and the bandwidth of its uplink in Mbit/s, infinite where nothing limits it."""
+    """Return the MAN and the WAN of a site, and the bandwidth of its uplink in Mbit/s, infinite if nothing limits
+    it."""
     site = grid.sites[index]
     man, wan = _region(site, _groups_around(grid)[site.name])
     return man, wan, _site_uplink(grid, site)
 
 
 def _region(site: Site, groups: list[str]) -> tuple[str, str]:
-    """The MAN and the WAN of a site: named, or the innermost and the outermost of the groups around it."""
+    """Return the MAN and the WAN of a site: named, or the innermost and the outermost of the groups around it."""
     man = site.man or (groups[0] if groups else site.name)
     wan = site.wan or (groups[-1] if len(groups) > 1 else WAN_DEFAULT)
     return man, wan
 
 
 def _groups_around(grid: Grid) -> dict[str, list[str]]:
-    """By site the groups that hold it, from the inside out."""
+    """Return for each site the groups that contain it, from the inside out."""
     groups: tuple[LinkGroup, ...] = () if grid.network is None else grid.network.groups
     holder = {member: group.name for group in groups for member in group.members}
     around: dict[str, list[str]] = {}
@@ -115,7 +116,8 @@ def _mbit_s(mbit_s: float | None) -> float:
 
 
 class MachineClass(NamedTuple):
-    """Processors of a site that are alike: how many, their nominal power in MFlop/s, and the part that others use."""
+    """Processors of a site that are alike: their number, their nominal power in MFlop/s, and the fraction that others
+    use."""
 
     processors: int
     power: float
@@ -123,7 +125,7 @@ class MachineClass(NamedTuple):
 
 
 def machines_of(site: Site, measured: Sequence[MachineClass]) -> list[MachineClass]:
-    """The machines of a site by class: as the grid file has them, and for what it does not say as was measured."""
+    """Return the machines of a site by class: from the grid file, and from measurements where it sets nothing."""
     if site.nodes or not measured:
         named = [MachineClass(1, node.power, node.load) for node in site.nodes]
         rest = site.processors - len(site.nodes)
@@ -136,16 +138,16 @@ def machines_of(site: Site, measured: Sequence[MachineClass]) -> list[MachineCla
             power = site.node_power if says_power else each.power
             found.append(MachineClass(count, power, site.node_load if says_load else each.load))
             left -= count
-    last = found[-1]  # of processors that were not seen the last ones are thought to be like these
+    last = found[-1]  # processors that were not measured count as the last class
     return [*found[:-1], last._replace(processors=last.processors + left)]
 
 
 def seen_grid(
     grid: Grid, latency_s: Mapping[tuple[int, int], float], bytes_per_s: Mapping[tuple[int, int], float]
 ) -> Grid:
-    """The grid with regions, wide areas and uplinks where it names none: sites that are near each other by what was
-    measured are in one region or wide area, which has the name of its first site; the uplink of a site is the most
-    that was measured from it or to it. By pairs of indexes of sites, one direction is enough."""
+    """Return the grid with measured regions, wide areas and uplinks where it names none. Sites with low latency
+    between them are in one region or wide area, which is named after its first site; the uplink of a site is the
+    highest rate measured from it or to it. Keys are pairs of site indices; one direction is enough."""
     around = _groups_around(grid)
     free = [index for index, site in enumerate(grid.sites) if not around[site.name]]
     mans = _near(free, latency_s, MAN_LATENCY_S_MAX)
@@ -165,7 +167,7 @@ def seen_grid(
 
 
 def _near(sites: Sequence[int], latency_s: Mapping[tuple[int, int], float], most_s: float) -> dict[int, int]:
-    """By site the first one of those that it is joined with by short ways."""
+    """Return for each site the first of the sites that low latencies connect it with."""
     first = {site: site for site in sites}
     for (one, other), measured_s in sorted(latency_s.items()):
         if measured_s <= most_s and one in first and other in first:
@@ -175,7 +177,7 @@ def _near(sites: Sequence[int], latency_s: Mapping[tuple[int, int], float], most
 
 
 class NodePowers:
-    """The current powers of a site's processors, the least first, however many there are."""
+    """The current powers of a site's processors, the least first, at a cost that does not grow with their number."""
 
     def __init__(self, site: Site, measured: Sequence[MachineClass] = ()) -> None:
         counts: dict[float, int] = {}
@@ -186,9 +188,9 @@ class NodePowers:
         self._ends = list(accumulate(counts[power] for power in self._powers))
 
     def best_of_weakest(self, idle: int, count: int) -> list[float]:
-        """Of the ``idle`` processors with least power, the ``count`` with most, the most powerful first.
+        """Return the ``count`` most powerful of the ``idle`` least powerful processors, the most powerful first.
 
-        Which processors a site gives is its own batch system's choice; these it can always give.
+        A site's batch system chooses the processors that it gives; these it can always give.
         """
         position = min(idle, self._ends[-1])
         wanted = min(count, position)

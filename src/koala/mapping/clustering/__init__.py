@@ -1,1 +1,1 @@
-"""Step 1 of WASE: which tasks of an application belong together."""
+"""Step 1 of WASE: the clustering of an application's tasks."""

@@ -1,8 +1,8 @@
 """The interface of clustering: which tasks of an application belong together, by one of four methods.
 
-``region-growing`` is the paper's way, with a guarantee; ``exact`` is the best there is, for small graphs;
-``local-search`` needs no extra library and takes graphs of any size; ``lp-search`` is that with the help of the LP.
-Where the clusters go is the mapping's business.
+``region-growing`` is the paper's method, with a proven guarantee; ``exact`` finds the optimum, for small graphs;
+``local-search`` needs no extra library and handles graphs of any size; ``lp-search`` is local search helped by the
+LP. The mapping decides where the clusters go.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Clustering(msgspec.Struct, frozen=True, kw_only=True):
     """Every task in one cluster. Valid once built by ``cluster``.
 
     A cluster has its tasks by index, ascending; clusters are in the order of their first tasks. ``cost`` is the
-    weight of positive edges between clusters and negative edges inside. ``lp_bound`` is what no clustering can cost
-    less than, where the method knows it.
+    weight of positive edges between clusters and negative edges inside. ``lp_bound`` is a lower bound of every
+    clustering's cost, where the method computes one.
     """
 
     clusters: tuple[tuple[int, ...], ...]
@@ -42,12 +42,12 @@ class Clustering(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def mean_size(self) -> float:
-        """Tasks per cluster, on average."""
+        """The mean number of tasks in a cluster."""
         return sum(map(len, self.clusters)) / len(self.clusters)
 
 
 class UnknownMethodError(ValueError):
-    """A name that no method of clustering has."""
+    """No method of clustering has this name."""
 
     def __init__(self, method: str) -> None:
         super().__init__(f"there is no method of clustering {method!r}")
@@ -58,7 +58,7 @@ class UnknownMethodError(ValueError):
 
 
 class ClusterSizeError(ValueError):
-    """No theta gave clusters of the wanted mean size. ``nearest`` is the clustering that came nearest to it."""
+    """No theta gave clusters of the given mean size. ``nearest`` is the clustering that came nearest to it."""
 
     def __init__(self, wanted: tuple[float, float], nearest: Clustering) -> None:
         super().__init__(
@@ -69,7 +69,7 @@ class ClusterSizeError(ValueError):
         self.nearest = nearest
 
     def for_user(self) -> str:
-        """What was wanted, what comes nearest, and what to do."""
+        """Return what was asked for, what comes nearest, and what to do."""
         return f"{self}; ask for a range that has it, take another method or give theta itself"
 
 
@@ -81,11 +81,11 @@ def cluster(
     cluster_size: tuple[float, float] | None = None,
     seed: int = 0,
 ) -> Clustering:
-    """Cluster the tasks at ``theta`` (0 where neither is given), or at a theta that gives clusters of a mean size in
-    the range ``cluster_size``, both ends included. The same arguments give the same clusters.
+    """Cluster the tasks at ``theta`` (by default 0), or at a theta that gives clusters of a mean size in the range
+    ``cluster_size``, both ends included. The same arguments give the same clusters.
 
-    Raises ``UnknownMethodError``, ``ClusterSizeError`` for a size that was not reached, ``TooHardError`` where
-    ``exact`` gives up and ``MissingLibraryError`` where the method needs the extra ``mapping``.
+    Raises ``UnknownMethodError``, ``ClusterSizeError`` if no theta gives the size, ``TooHardError`` if ``exact``
+    gives up, and ``MissingLibraryError`` if the method needs the extra ``mapping``.
     """
     if method not in CLUSTERING_METHODS:
         raise UnknownMethodError(method)
@@ -130,8 +130,8 @@ def _clustering(
 
 
 def _of_size(graph: TaskGraph, method: str, wanted: tuple[float, float], seed: int) -> Clustering:
-    """Halve the range of theta, as larger thetas give larger clusters; then, as that is not always so, try values
-    spread evenly over it.
+    """Halve the range of theta, because larger thetas usually give larger clusters; then try evenly spread values,
+    because they do not always.
 
     Outside the range all edges have the same sign, and nothing changes any more.
     """
@@ -155,5 +155,5 @@ def _of_size(graph: TaskGraph, method: str, wanted: tuple[float, float], seed: i
 
 
 def _misses(found: Clustering, wanted: tuple[float, float]) -> float:
-    """By how many tasks the mean size is below the range, as a negative number, or above it; 0 inside."""
+    """Return how many tasks the mean size is below the range, as a negative number, or above it; 0 inside."""
     return min(found.mean_size - wanted[0], 0.0) or max(found.mean_size - wanted[1], 0.0)

@@ -1,7 +1,7 @@
 """How strongly two tasks belong together: the signed weights of a task graph's edges, and the cost of clusters.
 
-A positive edge wants its tasks in one cluster, a negative one wants them apart. Pairs without an edge want nothing.
-How clusters are found is not here.
+A positive edge favours one cluster for its tasks, a negative edge different ones. Pairs without an edge favour
+nothing. Finding clusters is not done here.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ import msgspec
 
 from koala.model.task_graph import Edge, TaskGraph
 
-# The weight is infinite at RQoCmax, so this share is added to the maximum.
+# The weight would be infinite at RQoCmax, so this share is added to the maximum.
 RQOC_MARGIN = 0.01
 
-# By task its neighbours, each with the signed weight of the edge.
+# The neighbours of each task, with the signed weights of the edges.
 Neighbours: TypeAlias = list[list[tuple[int, float]]]
 
 
 class SignedGraph(msgspec.Struct, frozen=True, kw_only=True):
-    """Tasks by index with positive and negative edges ``(i, j, size of the weight)``, i < j, in the graph's order.
+    """Tasks by index with positive and negative edges ``(i, j, absolute weight)``, i < j, in the graph's order.
 
-    An edge of weight 0 wants nothing and is in neither list.
+    An edge of weight 0 favours nothing and is in neither list.
     """
 
     tasks: int
@@ -32,12 +32,13 @@ class SignedGraph(msgspec.Struct, frozen=True, kw_only=True):
     negative: tuple[Edge, ...]
 
     def cost(self, labels: Sequence[int]) -> float:
-        """What the clusters leave unmet: positive edges between clusters and negative edges inside."""
+        """Return the weight that the clusters violate: positive edges between clusters and negative edges inside."""
         cut = sum(weight for one, other, weight in self.positive if labels[one] != labels[other])
         return cut + sum(weight for one, other, weight in self.negative if labels[one] == labels[other])
 
     def neighbours(self) -> Neighbours:
-        """By task its neighbours with signed weights: first the positive edges, then the negative."""
+        """Return the neighbours of each task with signed weights: first the positive edges, then the negative
+        ones."""
         found: Neighbours = [[] for _ in range(self.tasks)]
         for edges, sign in ((self.positive, 1.0), (self.negative, -1.0)):
             for one, other, weight in edges:
@@ -47,7 +48,7 @@ class SignedGraph(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def correlations(graph: TaskGraph, theta: float = 0.0) -> tuple[float, ...]:
-    """By edge ``log(RQoC / (RQoCmax - RQoC)) + theta``, RQoCmax being the largest of the graph and 1 % more.
+    """Return ``log(RQoC / (RQoCmax - RQoC)) + theta`` for each edge, where RQoCmax is the graph's maximum plus 1 %.
 
     A larger theta makes every edge more positive, and so the clusters larger.
     """
@@ -58,7 +59,7 @@ def correlations(graph: TaskGraph, theta: float = 0.0) -> tuple[float, ...]:
 
 
 def signed_graph(graph: TaskGraph, theta: float = 0.0) -> SignedGraph:
-    """The task graph with the weights of ``correlations``, divided into positive and negative edges."""
+    """Return the task graph with the weights of ``correlations``, split into positive and negative edges."""
     weights = correlations(graph, theta)
     ends = [(one, other) for one, other, _ in graph.edges]
     return SignedGraph(
@@ -69,7 +70,7 @@ def signed_graph(graph: TaskGraph, theta: float = 0.0) -> SignedGraph:
 
 
 def joined(tasks: int, pairs: Sequence[tuple[int, int]]) -> list[int]:
-    """Labels by task: those that chains of pairs connect have one label, the lowest of their indices."""
+    """Return labels by task: tasks that chains of pairs connect share the lowest of their indices."""
     parent = list(range(tasks))
 
     def root(task: int) -> int:

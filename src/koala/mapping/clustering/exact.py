@@ -1,7 +1,8 @@
-"""The best clustering there is, for small graphs: branch and cut on the LP of ``koala.mapping.clustering.lp``.
+"""The optimal clustering, for small graphs: branch and cut on the LP of ``koala.mapping.clustering.lp``.
 
-A length that is neither 0 nor 1 is tried as both, and what the LP says cannot beat the best known is left out. The
-graph is divided first where it hangs together at single tasks only, for such parts do not depend on each other.
+Both values are tried for a length that is neither 0 nor 1; branches that cannot beat the best known cost by the LP's
+bound are cut off. The graph is first divided at single tasks that connect its parts, because such parts are
+independent.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from koala.mapping.clustering.lp import VIOLATION, PathLp, Point
 from koala.mapping.clustering.moves import MovingClusters
 from koala.mapping.libraries import library
 
-# Two costs nearer than this are the same: what the solver's tolerances leave open.
+# Two costs nearer than this are equal within the solver's tolerances.
 COST_TOLERANCE = 1e-6
-# LPs solved for one part of a graph. Beyond it the graph is not small.
+# The most LPs solved for one part of a graph. A graph that needs more is not small.
 BRANCHES_MAX = 5_000
 
 
 class TooHardError(ValueError):
-    """The best clustering of a graph was not found, or not proven, within the limit."""
+    """The optimal clustering of a graph was not found, or not proven, within the limit."""
 
     def __init__(self, tasks: int, branches: int) -> None:
         super().__init__(
@@ -31,19 +32,20 @@ class TooHardError(ValueError):
         )
 
     def for_user(self) -> str:
-        """What was not proven, and what to use instead."""
+        """Return what was not proven, and what to use instead."""
         return f"{self}; use the method local-search or region-growing, or give the clusters by hand"
 
 
 class Exact(NamedTuple):
-    """Labels by task of a clustering that costs no more than any other, and the LP's bound before branching."""
+    """Labels by task of a clustering with the least cost, and the LP's bound before branching."""
 
     labels: list[int]
     bound: float
 
 
 def exact(signed: SignedGraph, draws: Random, branches_max: int = BRANCHES_MAX) -> Exact:
-    """Raises ``TooHardError`` when a part needs more branches, ``MissingLibraryError`` without the extra."""
+    """Find the optimal clustering. Raises ``TooHardError`` if a part needs more branches, ``MissingLibraryError``
+    without the extra."""
     pairs: list[tuple[int, int]] = []
     bound = 0.0
     for part, tasks in _parts(signed):
@@ -59,9 +61,9 @@ def exact(signed: SignedGraph, draws: Random, branches_max: int = BRANCHES_MAX) 
 
 
 def _parts(signed: SignedGraph) -> list[tuple[SignedGraph, list[int]]]:
-    """The parts that share single tasks at most, each with the tasks of the whole that its tasks are.
+    """Return the parts that share at most single tasks, each with the original indices of its tasks.
 
-    Negative edges between tasks that no positive edges connect are met in any case and left out.
+    Negative edges between tasks that no positive edges connect are satisfied in any case and left out.
     """
     together = joined(signed.tasks, [(one, other) for one, other, _ in signed.positive])
     negative = [edge for edge in signed.negative if together[edge[0]] == together[edge[1]]]
@@ -87,7 +89,8 @@ def _parts(signed: SignedGraph) -> list[tuple[SignedGraph, list[int]]]:
 
 
 class _Search:
-    """Branch and cut over one part. After ``run``, ``labels`` are the best and ``bound`` the LP's first bound."""
+    """Branch and cut over one part. After ``run``, ``labels`` are the optimum and ``bound`` is the LP's first
+    bound."""
 
     def __init__(self, signed: SignedGraph, draws: Random, branches_max: int) -> None:
         self._signed = signed
@@ -121,7 +124,7 @@ class _Search:
             open_branches += [{**fixed, edge: 1 - near}, {**fixed, edge: near}]
 
     def _round(self, point: Point) -> None:
-        """Join the ends of short edges and improve that; keep it if it is the cheapest yet."""
+        """Join the ends of short edges and improve the result; keep it if it is the cheapest yet."""
         positive = self._signed.positive
         short = [
             (one, other) for (one, other, _), length in zip(positive, point.lengths, strict=True) if length < 0.5
@@ -133,7 +136,7 @@ class _Search:
             self.labels, self._cost = clusters.labels, cost
 
     def _most_open(self, point: Point) -> int | None:
-        """The positive edge whose weight and distance from both 0 and 1 make the most of a difference."""
+        """Return the positive edge with the largest product of weight and distance from 0 and 1."""
         best, most = None, 0.0
         for edge, length in enumerate(point.lengths.tolist()):
             open_by = min(length, 1 - length)

@@ -1,7 +1,7 @@
-"""Clusters none of which is smaller or larger than asked for, made of those that some method of clustering found.
+"""Clusters within limits of size, made from those that a method of clustering has found.
 
-Clusters that are too large are divided along their weakest edges, those that are too small are joined with what they
-talk to most, and then tasks move and change places while that keeps more of the weight inside clusters.
+Clusters that are too large are divided along their weakest edges; those that are too small are joined with the
+cluster that they communicate most with. Then tasks move and swap while that keeps more of the weight inside clusters.
 """
 
 from __future__ import annotations
@@ -15,20 +15,21 @@ from koala.mapping.clustering.catalogue import Clustering
 from koala.mapping.clustering.correlation import SignedGraph, signed_graph
 from koala.model.task_graph import TaskGraph
 
-# Rounds in which tasks move; it rarely takes more than five until none wants to.
+# The most rounds in which tasks move; five are usually enough until none moves.
 SWEEPS_MAX = 50
 _GAIN_LEAST = 1e-9
 
 
 def feasible_limits(tasks: int, size: tuple[float, float]) -> tuple[int, int]:
-    """The limits in whole tasks; the lower one as low as it must be for so many tasks to be divided at all."""
+    """Return the limits in whole tasks; the lower one is reduced as far as needed to divide this many tasks at
+    all."""
     low, high = max(1, math.ceil(size[0])), max(1, math.floor(size[1]))
     clusters = math.ceil(tasks / high)
     return (low if clusters * low <= tasks else tasks // clusters), high
 
 
 def within_limits(graph: TaskGraph, found: Clustering, size: tuple[float, float]) -> Clustering:
-    """The clusters changed so that each has as many tasks as ``feasible_limits`` says."""
+    """Return the clusters, changed so that each has a size within ``feasible_limits``."""
     low, high = feasible_limits(len(graph.names), size)
     signed = signed_graph(graph, found.theta)
     work = _Limited(signed, low, high)
@@ -44,7 +45,7 @@ def within_limits(graph: TaskGraph, found: Clustering, size: tuple[float, float]
 
 
 class _Limited:
-    """Clusters by number, and by task the number of its cluster."""
+    """Clusters by number, and the number of each task's cluster."""
 
     def __init__(self, signed: SignedGraph, low: int, high: int) -> None:
         self._low = low
@@ -54,7 +55,7 @@ class _Limited:
         self._label = [0] * signed.tasks
 
     def start(self, clusters: Sequence[Sequence[int]]) -> None:
-        """Those that were found, the larger ones divided."""
+        """Begin with the given clusters, and divide those that are too large."""
         for members in clusters:
             for part in self._divided(members):
                 number = len(self.clusters)
@@ -63,7 +64,7 @@ class _Limited:
                     self._label[task] = number
 
     def _divided(self, members: Sequence[int]) -> list[list[int]]:
-        """Parts that are small enough: what the heaviest edges join, as long as there is room."""
+        """Return parts that are small enough: the heaviest edges join tasks while there is room."""
         if len(members) <= self._high:
             return [list(members)]
         part_of = {task: [task] for task in members}
@@ -81,7 +82,8 @@ class _Limited:
         return [part_of[task] for task in members if part_of[task][0] == task]
 
     def fill_up(self) -> None:
-        """Until none is too small: join it with another, else take a task from another, else give its own away."""
+        """Change clusters until none is too small: join it with another, else take a task from another, else give its
+        tasks away."""
         while True:
             small = min(self.clusters, key=lambda number: (len(self.clusters[number]), number))
             if len(self.clusters[small]) >= self._low or len(self.clusters) == 1:
@@ -119,7 +121,7 @@ class _Limited:
             self._move(task, max(others, key=lambda each: (self._attached(task, each), -each)))
 
     def improve(self) -> None:
-        """Move and exchange tasks while that gains something and keeps the limits."""
+        """Move and swap tasks while that gains weight and keeps the limits."""
         for _ in range(SWEEPS_MAX):
             if sum(self._improved(task) for task in range(len(self._label))) == 0:
                 return
@@ -146,7 +148,7 @@ class _Limited:
         return True
 
     def _gain(self, task: int, number: int) -> float:
-        """What the weight inside clusters gains by moving a task."""
+        """Return the weight that a move of a task adds inside clusters."""
         return self._attached(task, number) - self._attached(task, self._label[task])
 
     def _attached(self, task: int, number: int) -> float:

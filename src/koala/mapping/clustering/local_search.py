@@ -1,8 +1,8 @@
-"""Clustering by local search, for graphs of any size: contraction, then moves of tasks, exchanges and joins.
+"""Clustering by local search, for graphs of any size: contraction, then moves of tasks, swaps and joins.
 
-When those gain nothing more, a few clusters at a time are taken apart, contracted again under a little noise and
-mended, and the cheapest that came out is kept. Nothing here says how far from the best the result is: the bound of
-``koala.mapping.clustering.lp`` does. Where that LP can be solved, the search can also begin where it points.
+When these gain nothing more, a few clusters at a time are dissolved, contracted again with a little noise and
+improved, and the cheapest result is kept. The search does not tell how far from the optimum its result is; the bound
+of ``koala.mapping.clustering.lp`` does. Where that LP can be solved, the search can also begin from its solution.
 """
 
 from __future__ import annotations
@@ -15,31 +15,32 @@ from koala.mapping.clustering.correlation import Neighbours, SignedGraph, joined
 from koala.mapping.clustering.lp import Relaxation
 from koala.mapping.clustering.moves import GAIN_MIN, MovingClusters
 
-# What taking apart and mending may cost, counted in edges looked at: for each task, and at most in all. It bounds the
-# time whatever the graph's size; what every try costs besides counts as so many edges.
+# The effort for dissolving and improving, counted in examined edges: for each task, and in total. It bounds the time
+# for any size of graph; the fixed cost of each try counts as EFFORT_PER_TRY edges.
 EFFORT_PER_TASK = 5_000
 EFFORT = 700_000
 EFFORT_PER_TRY = 100
-# By so much a change may leave the cost above the least yet; in the course of the search it falls to nothing.
+# A change may leave the cost this far above the least yet; the slack falls to 0 in the course of the search.
 SLACK = 0.3
-# At most so many clusters are taken apart at once; one alone with at most so many tasks, several with fewer.
+# At most this many clusters are dissolved at once; a single one with at most TAKEN_TASKS_OF_ONE tasks, several with
+# TAKEN_TASKS.
 TAKEN_CLUSTERS = 5
 TAKEN_TASKS_OF_ONE = 200
 TAKEN_TASKS = 60
 TAKEN_TASKS_OF_LARGE = (10, 60)
 # The noise on the weights has a standard deviation drawn from this range.
 NOISE = (0.1, 0.7)
-# Positive edges shorter than this are joined to begin with: once only the shortest, once the shorter half.
+# The search begins with positive edges shorter than this joined: once only the shortest, once the shorter half.
 THRESHOLDS = (0.2, 0.5)
 
 
 def local_search(
     signed: SignedGraph, draws: Random, effort: int | None = None, start: Sequence[int] | None = None
 ) -> list[int]:
-    """Labels by task, none of which can change alone, and no two of which can become one, for a lower cost.
+    """Return labels by task such that no single change of a label, and no join of two clusters, lowers the cost.
 
-    It begins with the labels ``start``, each the index of some task, or with those of contraction.
-    ``effort`` is by default ``EFFORT_PER_TASK`` for each task and at most ``EFFORT``; with 0 nothing is taken apart.
+    The search begins with the labels ``start``, each the index of some task, or with those of a contraction.
+    ``effort`` is by default ``EFFORT_PER_TASK`` for each task and at most ``EFFORT``; with 0 nothing is dissolved.
     """
     neighbours = signed.neighbours()
     clusters = MovingClusters(neighbours, contracted(neighbours) if start is None else start)
@@ -52,11 +53,12 @@ def local_search(
 
 
 def lp_search(signed: SignedGraph, relaxation: Relaxation, draws: Random) -> list[int]:
-    """Where the LP's lengths are 0 and 1, as in most sparse graphs, they are the best clustering already; elsewhere
-    they are one more place to begin.
+    """Return labels by task: the cheapest result of ``local_search`` from its own beginning and from those of the LP,
+    ties to the first.
 
-    Labels by task: the cheapest of ``local_search`` from its own beginning and from those of the LP, ties to the
-    first. It never costs more than ``local_search`` with the same draws."""
+    Where the LP's lengths are 0 and 1, as in most sparse graphs, they are the optimal clustering already; elsewhere
+    they are one more place to begin. The result never costs more than ``local_search`` with the same draws.
+    """
     found = [local_search(signed, draws)]
     for threshold in THRESHOLDS:
         if signed.cost(found[-1]) <= relaxation.bound + GAIN_MIN:
@@ -67,8 +69,8 @@ def lp_search(signed: SignedGraph, relaxation: Relaxation, draws: Random) -> lis
 
 
 def _best_mended(clusters: MovingClusters, cost: float, draws: Random, effort: int) -> list[int]:
-    """Contract a few clusters anew, and take it back where that leaves the cost too far above the least, until the
-    effort is spent or nothing is left to gain; the labels that cost least."""
+    """Contract a few clusters anew, and undo it if that leaves the cost too far above the least, until the effort is
+    spent or nothing is left to gain; return the labels with the least cost."""
     linked = [task for task, each in enumerate(clusters.neighbours) if each]
     best, most = list(clusters.labels), clusters.gained
     all_there_is = clusters.gained + cost
@@ -90,7 +92,8 @@ def _best_mended(clusters: MovingClusters, cost: float, draws: Random, effort: i
 
 
 def _taken(clusters: MovingClusters, task: int, draws: Random) -> list[int]:
-    """The tasks of this one's cluster and of a few clusters that edges lead to; of a large one what is near."""
+    """Return the tasks of this one's cluster and of a few neighbouring clusters; of a large cluster only near
+    tasks."""
     label = clusters.labels[task]
     labels = {label}
     taken = clusters.members(label)
@@ -110,7 +113,7 @@ def _taken(clusters: MovingClusters, task: int, draws: Random) -> list[int]:
 
 
 def _near(clusters: MovingClusters, task: int, count: int) -> list[int]:
-    """So many tasks, the nearest to this one, whatever clusters they are in."""
+    """Return this many tasks, the nearest to this one, whatever their clusters."""
     found = {task: None}
     for each in (reached := [task]):
         near = [other for other, _ in clusters.neighbours[each] if other not in found]
@@ -123,7 +126,8 @@ def _near(clusters: MovingClusters, task: int, count: int) -> list[int]:
 
 
 def _contracted_anew(clusters: MovingClusters, taken: list[int], draws: Random) -> list[tuple[list[int], int | None]]:
-    """Groups of the tasks taken, each with the label of the cluster around that it was contracted with, if any."""
+    """Return groups of the dissolved tasks, each with the label of the outside cluster that it was contracted with,
+    if any."""
     weights, outside = _weights_around(clusters, taken)
     deviation = draws.uniform(*NOISE)
     noisy: Neighbours = [[] for _ in weights]
@@ -137,7 +141,7 @@ def _contracted_anew(clusters: MovingClusters, taken: list[int], draws: Random) 
     groups: dict[int, list[int]] = {}
     for place, task in enumerate(taken):
         groups.setdefault(found[place], []).append(task)
-    # A group that reached several clusters around goes to the first.
+    # A group that reached several outside clusters goes to the first.
     label_of: dict[int, int] = {}
     for place, label in enumerate(outside, len(taken)):
         label_of.setdefault(found[place], label)
@@ -145,7 +149,8 @@ def _contracted_anew(clusters: MovingClusters, taken: list[int], draws: Random) 
 
 
 def _weights_around(clusters: MovingClusters, taken: list[int]) -> tuple[list[dict[int, float]], list[int]]:
-    """The weights between the tasks taken and, as one place each after them, the clusters around; their labels."""
+    """Return the weights between the dissolved tasks and, as one place each after them, the outside clusters, with
+    their labels."""
     place_of = {task: place for place, task in enumerate(taken)}
     place_outside: dict[int, int] = {}
     weights: list[dict[int, float]] = [{} for _ in taken]
@@ -163,7 +168,7 @@ def _weights_around(clusters: MovingClusters, taken: list[int]) -> tuple[list[di
 
 
 def contracted(neighbours: Neighbours) -> list[int]:
-    """Labels by task, by greedy additive edge contraction: the two clusters with the most to gain are joined, until
+    """Return labels by task, by greedy additive edge contraction: join the two clusters with the largest gain until
     no join gains anything. Weights between the same two clusters add up; equal gains go to the lowest indices."""
     between = [dict(each) for each in neighbours]
     heap = [
@@ -176,7 +181,7 @@ def contracted(neighbours: Neighbours) -> list[int]:
     parent = list(range(len(neighbours)))
     while heap:
         gain, one, other = heappop(heap)
-        # What was put in before one of the two was joined or the weight changed is out of date.
+        # An entry is out of date if one of the two was joined or the weight changed since.
         if parent[one] != one or parent[other] != other or between[one].get(other) != -gain:
             continue
         if len(between[one]) < len(between[other]):

@@ -2,8 +2,8 @@
 
 Each positive edge has a length x, each negative edge f a shortfall y = 1 - x_f, and for each path P of positive edges
 between the ends of f the constraint y_f + x(P) >= 1 holds. That is enough for the whole LP over all pairs of tasks
-with all triangle inequalities: with x_uv the shortest distance over positive edges, capped at 1, no path over
-negative edges is shorter than x_uv allows, and no smaller x_f is worth having for a negative f.
+with all triangle inequalities: if x_uv is the shortest distance over positive edges, capped at 1, no path over
+negative edges is shorter than x_uv allows, and no smaller x_f improves the cost of a negative f.
 """
 
 from __future__ import annotations
@@ -14,21 +14,23 @@ from typing import Any, NamedTuple
 from koala.mapping.clustering.correlation import SignedGraph
 from koala.mapping.libraries import library
 
-# A constraint is added where it is violated by more than this; the solver keeps those it has to a tenth of it.
+# A constraint is added where it is violated by more than this; the solver's tolerance is a tenth of it.
 VIOLATION = 1e-6
-# Lengthens every step a little, so that of equally short paths the one with the fewest edges is found.
+# Lengthens every step a little, so that the path with the fewest edges wins among equally short ones.
 STEP = 1e-9
 
 
 class Relaxation(NamedTuple):
-    """The LP's optimum: a lower bound of every clustering's cost, and by pair of tasks the distance x in [0, 1]."""
+    """The LP's optimum: a lower bound of every clustering's cost, and the distance x in [0, 1] of each pair of
+    tasks."""
 
     bound: float
     distances: Any
 
 
 class Point(NamedTuple):
-    """A solution of the LP: its cost, the lengths x of the positive edges and the shortfalls y of the negative."""
+    """A solution of the LP: its cost, the lengths x of the positive edges and the shortfalls y of the negative
+    ones."""
 
     cost: float
     lengths: Any
@@ -36,9 +38,9 @@ class Point(NamedTuple):
 
 
 class PathLp:
-    """The LP over one signed graph; constraints stay once added, and each solution starts from the last one.
+    """The LP over one signed graph; constraints stay once added, and each solution starts from the previous one.
 
-    Lengths can be fixed to 0 or 1 for a while, which is what branching needs.
+    Branching can fix lengths to 0 or 1 for a while.
     """
 
     def __init__(self, signed: SignedGraph) -> None:
@@ -62,7 +64,7 @@ class PathLp:
         self._watch_paths()
 
     def _watch_paths(self) -> None:
-        """Which edges' paths are watched: the negative ones, and the positive ones that must be cut."""
+        """Select the edges whose paths are watched: the negative ones, and the positive ones that must be cut."""
         signed = self._signed
         count = len(signed.positive)
         cut = [edge for edge, length in sorted(self._fixed.items()) if length == 1]
@@ -72,7 +74,7 @@ class PathLp:
         self._paths.watch([(one, other) for one, other, _ in watched])
 
     def solve(self, enough: float = float("inf")) -> Point | None:
-        """The optimum, or None where what is fixed contradicts itself or the cost must reach ``enough``."""
+        """Return the optimum; None if the fixed lengths contradict each other, or the cost must reach ``enough``."""
         while True:
             point = self._solve_once()
             if point is None or point.cost >= enough:
@@ -86,7 +88,7 @@ class PathLp:
         solver.setOptionValue("output_flag", False)
         solver.setOptionValue("parallel", "off")
         solver.setOptionValue("solver", "simplex")
-        # Presolve would throw the last solution's basis away, from which a few steps lead to the next.
+        # Presolve would discard the last solution's basis, from which a few steps lead to the next solution.
         solver.setOptionValue("presolve", "off")
         costs = np.array([edge[2] for edge in self._signed.positive + self._signed.negative])
         nothing = np.zeros(0, np.int32)
@@ -107,7 +109,7 @@ class PathLp:
         return Point(self._solver.getObjectiveValue(), values[:count], values[count:])
 
     def _add_violated(self, point: Point) -> bool:
-        """Add the shortest path of every watched edge that violates its constraint; whether there was a new one."""
+        """Add the shortest path of every watched edge that violates its constraint; return True if one was new."""
         np = self._np
         count = len(self._signed.positive)
         wanted = np.concatenate((1.0 - point.shortfalls, np.ones(len(self._watched) - len(point.shortfalls))))
@@ -138,7 +140,7 @@ class PathLp:
 
 
 class _ShortestPaths:
-    """Shortest paths over the positive edges between the pairs of tasks that are watched."""
+    """Shortest paths over the positive edges between the watched pairs of tasks."""
 
     def __init__(self, tasks: int, positive: Sequence[tuple[int, int, float]]) -> None:
         self._np = np = library("numpy")
@@ -165,7 +167,7 @@ class _ShortestPaths:
         return self._sparse.csr_matrix(data, shape=(self._tasks, self._tasks))
 
     def shorter_than(self, lengths: Any, wanted: Any) -> list[tuple[int, list[int]]]:
-        """The places of watched pairs nearer than ``wanted``, each with the edges of its shortest path."""
+        """Return the places of watched pairs nearer than ``wanted``, each with the edges of its shortest path."""
         if not self._sources or not len(lengths):
             return []
         distances, before = self._csgraph.dijkstra(
@@ -183,13 +185,13 @@ class _ShortestPaths:
         return path
 
     def distances(self, lengths: Any) -> Any:
-        """All pairs' distances, at most 1; those that are next to nothing are 0."""
+        """Return the distances of all pairs, at most 1; tiny ones are 0."""
         np = self._np
         if not len(lengths):
             found = np.ones((self._tasks, self._tasks))
         else:
             found = np.minimum(self._csgraph.dijkstra(self._matrix(lengths), directed=True), 1.0)
-            # The same path added up from its other end may differ in the last bit.
+            # The sum of the same path from its other end may differ in the last bit.
             found = np.minimum(found, found.T)
         found[found < VIOLATION] = 0.0
         np.fill_diagonal(found, 0.0)

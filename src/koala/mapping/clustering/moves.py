@@ -1,7 +1,7 @@
-"""Clusters that change by moves: of single tasks, of chains of tasks between two clusters, and joins.
+"""Clusters that change by moves of single tasks, by chains of moves between two clusters, and by joins.
 
-What ``koala.mapping.clustering.local_search`` and the exact clustering are made of. Every change knows what it
-gains, and changes can be taken back together.
+``koala.mapping.clustering.local_search`` and the exact clustering are built on them. Every change has a known gain,
+and changes can be undone together.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from koala.mapping.clustering.correlation import Neighbours
 
 # A smaller gain than this is rounding.
 GAIN_MIN = 1e-9
-# A chain of moves between two clusters ends when this many have brought nothing new.
+# A chain of moves between two clusters ends after this many without a new best.
 CHAIN_PATIENCE = 20
 
 
 class MovingClusters:
     """Tasks with labels that change where that gains.
 
-    ``gained`` is by how much the cost has fallen since the beginning, and ``looked_at`` how many edges that took.
+    ``gained`` is the decrease of the cost since the beginning; ``looked_at`` counts the edges examined for it.
     """
 
     def __init__(self, neighbours: Neighbours, labels: Sequence[int]) -> None:
@@ -32,32 +32,32 @@ class MovingClusters:
         self._members: list[set[int]] = [set() for _ in neighbours]
         for task, label in enumerate(self.labels):
             self._members[label].add(task)
-        # Every empty label is in here, and some that are not empty any more.
+        # Contains every empty label, and some that are no longer empty.
         self._free = [label for label, tasks in enumerate(self._members) if not tasks]
         self._changes = [0] * len(neighbours)
         self._compared: dict[tuple[int, int], tuple[int, int]] = {}
         self.keep()
 
     def keep(self) -> None:
-        """Let ``undo`` come back to what is now, and not beyond."""
+        """Make the present state the one that ``undo`` returns to."""
         self._journal: list[tuple[int, int]] = []
         self._gained_kept = self.gained
 
     def undo(self) -> None:
-        """Take back every change since the last ``keep``."""
+        """Undo every change since the last ``keep``."""
         for task, label in reversed(self._journal):
             self._relabel(task, label)
         self.gained = self._gained_kept
         self.keep()
 
     def members(self, label: int) -> list[int]:
-        """The tasks with this label, in order of index."""
+        """Return the tasks with this label, in order of index."""
         return sorted(self._members[label])
 
     def regroup(self, groups: Iterable[tuple[list[int], int | None]]) -> None:
-        """Give all tasks of a group this label, or one of their own where it is None, at whatever cost.
+        """Give all tasks of a group this label, or a free one if it is None, at whatever cost.
 
-        The tasks leave their clusters first, so that a label of theirs is as free as any other.
+        The tasks leave their clusters first, so that their old labels are as free as any other.
         """
         groups = list(groups)
         for tasks, _ in groups:
@@ -71,7 +71,7 @@ class MovingClusters:
                     self._put(task, into)
 
     def _put(self, task: int, label: int) -> None:
-        """Move the task and reckon what that gains."""
+        """Move the task and compute the gain."""
         labels = self.labels
         own = labels[task]
         self.looked_at += len(self.neighbours[task])
@@ -84,7 +84,7 @@ class MovingClusters:
         self._move(task, label, gain)
 
     def improve(self, tasks: Iterable[int]) -> None:
-        """Move, exchange and join, beginning with these tasks, until nothing near what has changed gains."""
+        """Move, swap and join, beginning with these tasks, until no change near a changed task gains."""
         waiting = list(tasks)
         while waiting:
             moved: list[int] = []
@@ -94,7 +94,8 @@ class MovingClusters:
             waiting = list(dict.fromkeys([*moved, *near]))
 
     def settle(self, tasks: Iterable[int]) -> list[int]:
-        """Move single tasks to where they gain most, then their neighbours, until none gains; the labels touched."""
+        """Move single tasks to where they gain most, then their neighbours, until none gains; return the changed
+        labels."""
         neighbours, labels = self.neighbours, self.labels
         queue = deque(dict.fromkeys(tasks))
         queued = set(queue)
@@ -124,7 +125,8 @@ class MovingClusters:
         return list(touched)
 
     def _compare_around(self, label: int) -> list[int]:
-        """Exchange or join with every cluster that a positive edge leads to, and with an empty one; tasks moved."""
+        """Swap or join with every cluster that a positive edge leads to, and with an empty one; return the moved
+        tasks."""
         labels = self.labels
         others = dict.fromkeys(
             labels[other]
@@ -144,7 +146,8 @@ class MovingClusters:
         return moved
 
     def _exchange(self, one: int, other: int) -> list[int]:
-        """The best chain of moves between two clusters, or their join, if it gains; the tasks that moved."""
+        """Perform the best chain of moves between two clusters, or their join, if it gains; return the moved
+        tasks."""
         members = self._members
         side = dict.fromkeys(sorted(members[one]), one)
         side.update(dict.fromkeys(sorted(members[other]), other))
@@ -167,7 +170,7 @@ class MovingClusters:
                 best, most = len(chain), total
             for neighbour, weight in self.neighbours[task]:
                 if neighbour in gains:
-                    # It parts from a task that stood beside it, or gets one beside it.
+                    # The neighbour loses a task that was beside it, or gains one.
                     gains[neighbour] += 2 * weight if side[neighbour] == side[task] else -2 * weight
                     heappush(heap, (-gains[neighbour], neighbour))
         if between > most + GAIN_MIN:
@@ -179,7 +182,7 @@ class MovingClusters:
         return chain[:best]
 
     def _exchange_gains(self, side: dict[int, int]) -> tuple[dict[int, float], float]:
-        """By task what changing its side gains, and the weight between the two sides."""
+        """Return each task's gain from changing sides, and the weight between the two sides."""
         gains: dict[int, float] = {}
         between = 0.0
         for task, own in side.items():

@@ -1,7 +1,7 @@
 """Region growing: from the distances of the LP relaxation to clusters, at a cost within a proven factor of its bound.
 
-Balls around tasks are cut out one after another, each where few positive edges leave it in proportion to what it
-holds. The distances come from ``koala.mapping.clustering.lp``.
+Balls around tasks are cut out one after another, each where the positive edges that leave it are few in proportion to
+its volume. ``koala.mapping.clustering.lp`` computes the distances.
 """
 
 from __future__ import annotations
@@ -16,21 +16,21 @@ ORDERS = 10
 
 
 def radius_factor(tasks: int) -> float:
-    """c: a ball's radius stays below 1/c. This choice makes the two halves of the proven factor equal."""
+    """Return c: a ball's radius stays below 1/c. This choice makes the two halves of the proven factor equal."""
     return 2 + 1 / (2 * math.log(tasks + 1))
 
 
 def proven_factor(tasks: int) -> float:
-    """Region growing costs at most so many times the bound of the LP.
+    """Return the proven ratio of the cost of region growing to the bound of the LP.
 
-    Cut positive edges cost at most 2c*ln(n+1) times what they cost the LP, since the volumes of all balls together
+    Cut positive edges cost at most 2c*ln(n+1) times what they cost the LP, because the volumes of all balls together
     are at most 2F; negative edges inside a ball, no longer than 2/c, cost at most c/(c-2) times.
     """
     return 4 * math.log(tasks + 1) + 1
 
 
 def region_growing(signed: SignedGraph, relaxation: Relaxation, draws: Random, orders: int = ORDERS) -> list[int]:
-    """Labels by task: the cheapest result over this many random orders of the tasks, ties to the first."""
+    """Return labels by task: the cheapest result over this many random orders of the tasks, ties to the first."""
     grower = _Grower(signed, relaxation)
     best: list[int] = []
     least = math.inf
@@ -63,7 +63,7 @@ class _Grower:
         self._cut_per_volume = factor * math.log(signed.tasks + 1)
 
     def clusters(self, order: list[int]) -> list[int]:
-        """Labels by task: balls cut out in this order of their centres, labelled by the centre."""
+        """Return labels by task: balls cut out in this order of their centres, labelled by the centre."""
         labels = [-1] * self._tasks
         for centre in order:
             if labels[centre] < 0:
@@ -72,16 +72,16 @@ class _Grower:
         return labels
 
     def _ball(self, centre: int, labels: list[int]) -> list[int]:
-        """The smallest ball of tasks left whose cut is small against its volume, tested where each interval between
-        distances ends, for there the volume is largest.
+        """Return the smallest ball of remaining tasks whose cut is small against its volume. The test is at the end
+        of each interval between distances, where the volume is largest.
 
-        There always is one, but rounding may hide it where volumes are next to nothing: then the one nearest to it.
+        There always is one, but rounding may hide it where volumes are tiny: then return the ball nearest to it.
         """
         row = self._distances[centre].tolist()
         near = sorted((far, task) for task, far in enumerate(row) if far < self._radius_max and labels[task] < 0)
         within: set[int] = set()
         inside = self._first_volume
-        cut = reached = 0.0  # weight of the cut, and the same times the distance of its inner ends
+        cut = reached = 0.0  # the cut's weight, and the sum of its weights times the distances of the inner ends
         best, least = 1, math.inf
         place = 0
         while place < len(near):

@@ -1,7 +1,7 @@
 """The interface of mapping: clustered tasks onto the machines of a grid, by one of several methods.
 
-``wase`` and ``greedy`` are the paper's; the others go beyond it. All or nothing: one that fails leaves no trace.
-How tasks are clustered is in ``clustering``; tasks that come while the application runs are in ``spawning``.
+``wase`` and ``greedy`` are the paper's; the others go beyond it. All or nothing: a failed mapping leaves no trace.
+``clustering`` clusters the tasks; ``spawning`` places tasks that come while the application runs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from koala.mapping.result import NoPlace, TaskMapping, plurality_lan
 from koala.model.dendrogram import Dendrogram
 from koala.model.task_graph import TaskGraph
 
-# By name what a method does, in a few words.
+# Methods by name, each with a short description.
 METHODS = {
     "wase": "the paper's: each cluster into the closest LAN that is suitable on average, the rest around it",
     "greedy": "the paper's baseline: each task onto the tightest machine of the grid",
@@ -34,20 +34,21 @@ METHODS = {
 
 
 class InvalidMappingError(ValueError):
-    """A question without sense: no such method, clusters of another application, an option out of its range."""
+    """A question that makes no sense: an unknown method, clusters of another application, an option out of its
+    range."""
 
     def for_user(self) -> str:
-        """What is wrong and what to do."""
+        """Return what is wrong and what to do."""
         return str(self)
 
 
 class MappingOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """What the methods can be told. Valid once built.
+    """Options of the methods. Valid once built.
 
-    - ``lan_by_lan``: of ``wase``, when the rest of a cluster goes to another MAN or WAN: one LAN of it after the
-      other, instead of all its machines together.
-    - ``affinity_wanted``: of ``wase-far`` and ``wase-all``, the affinity that they look for.
-    - ``mbit_s_per_rqoc``: of ``wase-soft`` and ``wase-all``, the bandwidth that an edge of RQoC 1 needs.
+    - ``lan_by_lan``: for ``wase``, the rest of a cluster goes to one LAN after the other of another MAN or WAN,
+      instead of to all its machines together.
+    - ``affinity_wanted``: for ``wase-far`` and ``wase-all``, the affinity that they look for.
+    - ``mbit_s_per_rqoc``: for ``wase-soft`` and ``wase-all``, the bandwidth that an edge of RQoC 1 needs.
     """
 
     lan_by_lan: bool = False
@@ -70,11 +71,12 @@ def map_tasks(
     user_lan: str | None = None,
     left: PowerLeft | None = None,
 ) -> TaskMapping | NoPlace:
-    """A machine for every task, or who found none and why. The same arguments give the same answer.
+    """Return a machine for every task, or which task or cluster found none and why. The same arguments give the same
+    answer.
 
-    ``clusters`` has every task once. ``user_lan`` stands for the grid's own. ``left`` is what applications before
-    this one have left of the same grid: a mapping takes from it what it needs, and a failed one leaves it as it was.
-    Raises ``InvalidMappingError``, and ``InvalidDendrogramError`` for a LAN that is not there.
+    ``clusters`` contains every task once. ``user_lan`` replaces the grid's own. ``left`` is what earlier applications
+    have left of the same grid: a mapping takes what it needs from it, and a failed one leaves it unchanged. Raises
+    ``InvalidMappingError``, and ``InvalidDendrogramError`` for an unknown LAN.
     """
     if method not in METHODS:
         raise InvalidMappingError(f"there is no method of mapping {method!r}; there are: {', '.join(METHODS)}")
@@ -93,7 +95,7 @@ def map_tasks(
 def _mapped(
     placing: Placing, orders: SearchOrders, user_lan: int, method: str, options: MappingOptions
 ) -> NoPlace | bool:
-    """Place every task by this method: whether they had to be packed tightly, or who found no place."""
+    """Place every task by this method; return whether they had to be packed tightly, or what found no place."""
     if method == "wase":
         return select_lans(placing, orders, user_lan, lan_by_lan=options.lan_by_lan) or False
     if method == "greedy":
@@ -118,8 +120,8 @@ def _judge(placing: Placing, method: str, options: MappingOptions) -> Judge:
 
 
 def map_greedily(placing: Placing) -> NoPlace | None:
-    """The baseline, which knows neither clusters nor LANs: each task, those that need most first, onto the machine of
-    the whole grid that has enough, and least of those; ties by index. None means that all have one."""
+    """Map by the baseline, which ignores clusters and LANs: each task, largest need first, goes onto the machine of
+    the whole grid with the least sufficient power; ties by index. None means that all tasks have a machine."""
     left = placing.left
     by_size = powers_by_size(left, range(len(left.power)))
     for task in placing.by_need(range(len(placing.needs))):
@@ -132,7 +134,7 @@ def map_greedily(placing: Placing) -> NoPlace | None:
 
 
 def map_greedily_by_scan(placing: Placing) -> NoPlace | None:
-    """The same, looking at every machine for every task, as in the paper, to compare times with."""
+    """Do the same by looking at every machine for every task, as in the paper, to compare times."""
     power = placing.left.power
     for task in placing.by_need(range(len(placing.needs))):
         need = placing.needs[task]
@@ -158,7 +160,7 @@ def _failed(placing: Placing, method: str, task: int) -> NoPlace:
 
 
 def check_clusters(graph: TaskGraph, clusters: Sequence[Sequence[int]]) -> None:
-    """Raise ``InvalidMappingError`` unless every task is in one cluster, and no cluster is empty."""
+    """Raise ``InvalidMappingError`` unless every task is in exactly one cluster, and no cluster is empty."""
     found: set[int] = set()
     for cluster in clusters:
         if not cluster:

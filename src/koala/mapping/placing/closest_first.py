@@ -1,6 +1,6 @@
-"""In which order a search visits LANs: the nearest first, and among those equally near the best connected.
+"""The order in which a search visits LANs: the nearest first, and the best connected first among equally near ones.
 
-Facts of the grid alone, worked out no further than a search has asked for.
+It depends on the grid alone, and is computed no further than a search has requested.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from koala.model.dendrogram import LAN, MAN, WAN, FlatGrid
 
 
 def brothers_by_bandwidth(flat: FlatGrid, level: int, node: int) -> list[int]:
-    """The other nodes with the same father, by the smaller of both uplinks, decreasing; ties by index."""
+    """Return the other nodes with the same father, by the smaller of both uplinks, decreasing; ties by index."""
     uplinks = flat.levels[level].uplink_mbit_s
     own = uplinks[node]
     others = [brother for brother in flat.brothers(level, node) if brother != node]
@@ -21,7 +21,7 @@ def brothers_by_bandwidth(flat: FlatGrid, level: int, node: int) -> list[int]:
 
 
 def lans_below(flat: FlatGrid, level: int, node: int) -> Iterator[int]:
-    """The LANs below a node, coming from outside: level by level by uplink, decreasing; ties by index."""
+    """Yield the LANs below a node, as seen from outside: level by level by uplink, decreasing; ties by index."""
     if level == LAN:
         yield node
         return
@@ -35,10 +35,10 @@ def _by_uplink(flat: FlatGrid, level: int, nodes: range) -> list[int]:
 
 
 def mans_closest_first(flat: FlatGrid, lan: int) -> Iterator[tuple[int, list[int]]]:
-    """Every MAN once, each with its LANs: that of this LAN, which comes first in it, the other MANs of its WAN, those
-    of the other WANs.
+    """Yield every MAN once, each with its LANs: the MAN of this LAN, which comes first in it, the other MANs of its
+    WAN, and those of the other WANs.
 
-    Brothers of one level come by the bandwidth between them and the node that the search comes from.
+    Brothers of one level come in the order of the bandwidth between them and the node that the search comes from.
     """
     node = flat.levels[LAN].father[lan]
     yield node, [lan, *brothers_by_bandwidth(flat, LAN, lan)]
@@ -50,7 +50,7 @@ def mans_closest_first(flat: FlatGrid, lan: int) -> Iterator[tuple[int, list[int
 
 
 class ClosestFirst:
-    """The order from one LAN, to be gone through many times; each step of it is worked out once."""
+    """The order from one LAN, which can be iterated many times; each of its steps is computed once."""
 
     def __init__(self, flat: FlatGrid, lan: int) -> None:
         self._known: list[tuple[int, list[int]]] = []
@@ -58,18 +58,18 @@ class ClosestFirst:
         self._complete = False
 
     def __iter__(self) -> Iterator[int]:
-        """Every LAN once."""
+        """Yield every LAN once."""
         return chain.from_iterable(lans for _, lans in self.by_man())
 
     def by_man(self) -> Iterator[tuple[int, list[int]]]:
-        """The same LANs in the same order, with the MAN that they are in."""
+        """Yield the same LANs in the same order, with their MANs."""
         return iter(self._known) if self._complete else self._steps()
 
     def _steps(self) -> Iterator[tuple[int, list[int]]]:
         known = self._known
         place = 0
         while True:
-            # Another search may have gone further in the meantime, so its steps are taken from the list alone.
+            # Another search may have gone further meanwhile, so steps are taken only from the list.
             if place == len(known):
                 following = next(self._rest, None)
                 if following is None:
@@ -81,7 +81,7 @@ class ClosestFirst:
 
 
 class SearchOrders:
-    """The orders of one search, by the LAN that they start from, and the brothers of every node it has asked for."""
+    """The orders of one search, by the LAN that they start from, and the brothers of every node requested so far."""
 
     def __init__(self, flat: FlatGrid) -> None:
         self._flat = flat
@@ -89,14 +89,14 @@ class SearchOrders:
         self._brothers: dict[tuple[int, int], list[int]] = {}
 
     def closest_first(self, lan: int) -> ClosestFirst:
-        """All LANs, as seen from this one."""
+        """Return all LANs, as seen from this one."""
         found = self._from.get(lan)
         if found is None:
             found = self._from[lan] = ClosestFirst(self._flat, lan)
         return found
 
     def brothers(self, level: int, node: int) -> list[int]:
-        """The brothers of a node by bandwidth."""
+        """Return the brothers of a node by bandwidth."""
         found = self._brothers.get((level, node))
         if found is None:
             found = self._brothers[level, node] = brothers_by_bandwidth(self._flat, level, node)

@@ -1,8 +1,8 @@
-"""Mapping by optimisation: the best that any mapping can do, as the yardstick of those that must be quick.
+"""Mapping by optimisation: the best possible mapping, as a yardstick for the methods that must be quick.
 
-Every task goes onto one machine and no machine over its power; what is made best is the LAN hit ratio or the traffic
-between LANs, by a mixed-integer program (``highspy``). It is for small and medium instances: where time runs out, the
-best mapping found and the bound that no mapping passes are both given.
+Every task goes onto one machine and no machine over its power. A mixed-integer program (``highspy``) optimises the
+LAN hit ratio or the traffic between LANs. It is for small and medium instances: when time runs out, it returns the
+best mapping found and the bound that no mapping exceeds.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ OBJECTIVES = ("lan-hit", "inter-lan")
 OPTIMAL = "optimal"
 TIME_LIMIT = "time-limit"
 INFEASIBLE = "infeasible"
-# A program with more decisions than this is not begun: it would end with a bound that says nothing.
+# A program with more decisions than this is not started: it would end with a useless bound.
 OPTIMISED_PAIRS_MAX = 200_000
-# Powers and demands are compared with this slack, relative to the machine's power: the solver computes in floats.
+# Powers and demands are compared with this slack, relative to the machine's power, because the solver uses floats.
 POWER_SLACK = 1e-9
-# Values are shares; two that differ by less are the same.
+# Values are shares; two that differ by less are equal.
 SHARE_SLACK = 1e-6
 
 
 class Instance(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be mapped, in numbers: by task its demand, by machine its power at hand and the number of its LAN.
+    """The mapping problem in numbers: the demand of each task, the available power and the LAN of each machine.
 
     ``edges`` are ``(i, j, rqoc)``. Every task is in one of ``clusters``.
     """
@@ -43,7 +43,7 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, graph: TaskGraph, clusters: Sequence[Sequence[int]], dendrogram: Dendrogram) -> Instance:
-        """The instance of a graph with its clusters on the whole grid."""
+        """Return the instance of a graph with its clusters on the whole grid."""
         flat = dendrogram.flat
         return cls(
             demands=tuple(graph.mcr * rcr for rcr in graph.rcr),
@@ -55,13 +55,13 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Optimised(msgspec.Struct, frozen=True, kw_only=True):
-    """What optimisation found.
+    """The result of an optimisation.
 
-    ``machines`` is by task the machine of the best mapping found, and ``value`` what it reaches: a LAN hit ratio, or
-    the share of the traffic that is between LANs. ``bound`` is what no mapping passes: none has a higher hit ratio,
-    or a lower share. ``status`` is ``optimal``, where value and bound are the same; ``time-limit``; or
-    ``infeasible``, where no mapping exists. Without a mapping found there is no value, and with none in existence no
-    bound either.
+    ``machines`` has the machine of each task in the best mapping found, and ``value`` is what that reaches: a LAN hit
+    ratio, or the share of the traffic between LANs. ``bound`` is the limit of all mappings: none has a higher hit
+    ratio, or a lower share. ``status`` is ``optimal``, where value and bound are equal; ``time-limit``; or
+    ``infeasible``, where no mapping exists. There is no value if no mapping was found, and no bound either if none
+    exists.
     """
 
     machines: tuple[int, ...] | None
@@ -71,12 +71,12 @@ class Optimised(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def gap(self) -> float | None:
-        """How far the value is from the bound, or None without a value."""
+        """The distance of the value from the bound, None without a value."""
         return None if self.value is None or self.bound is None else abs(self.value - self.bound)
 
 
 class TooLargeToOptimiseError(ValueError):
-    """More tasks and machines than optimisation can say anything about."""
+    """More tasks and machines than an optimisation can handle."""
 
     def __init__(self, tasks: int, machines: int, pairs: int) -> None:
         super().__init__(
@@ -85,14 +85,14 @@ class TooLargeToOptimiseError(ValueError):
         )
 
     def for_user(self) -> str:
-        """How large it is, and what to do."""
+        """Return how large it is, and what to do."""
         return f"{self}; map it by another method, or a smaller part of it"
 
 
 def value_of(instance: Instance, machines: Sequence[int], objective: str) -> float:
-    """What a mapping reaches: the LAN hit ratio, or the share of the traffic between LANs.
+    """Return the value of a mapping: the LAN hit ratio, or the share of the traffic between LANs.
 
-    The hit ratio is the mean over clusters of the share of their tasks in the LAN that has most of them.
+    The hit ratio is the mean over clusters of the largest share of their tasks in one LAN.
     """
     lans = [instance.lan_of[machine] for machine in machines]
     if objective == "inter-lan":
@@ -107,10 +107,10 @@ def value_of(instance: Instance, machines: Sequence[int], objective: str) -> flo
 
 
 def no_mapping_exists(demands: Sequence[float], powers: Sequence[float]) -> bool:
-    """Whether it is certain, without a search, that the tasks have no place on the machines.
+    """Return True if the tasks certainly have no place on the machines, without a search.
 
-    For each demand, all tasks that ask for as much or more must find room: machines have so much power in all, and
-    each takes so many tasks at most. False says nothing.
+    For each demand, all tasks with this or a larger demand must find room: the machines have only so much power in
+    total, and each holds a limited number of such tasks. False says nothing.
     """
     left = sorted(powers, reverse=True)
     wanted = 0.0
@@ -129,10 +129,10 @@ def optimised(
     time_limit_s: float = 10.0,
     start: Sequence[int] | None = None,
 ) -> Optimised:
-    """The best mapping and the bound. ``start`` is a mapping to begin with, by task its machine.
+    """Return the best mapping and the bound. ``start`` is a mapping to begin with, given by the machine of each task.
 
-    With a start there always is a mapping in the answer, as good as the start or better. Raises ``ValueError`` for a
-    start with a machine over its power, ``TooLargeToOptimiseError`` and, without the extra ``mapping``,
+    With a start the answer always has a mapping, at least as good as the start. Raises ``ValueError`` for a start
+    with a machine over its power, ``TooLargeToOptimiseError`` and, without the extra ``mapping``,
     ``MissingLibraryError``.
     """
     if objective not in OBJECTIVES:
@@ -168,8 +168,8 @@ class _Row(NamedTuple):
 class _Program:
     """The mixed-integer program of one instance. It always maximises a share in [0, 1].
 
-    There is a column for each pair of a task and a machine that can take it alone; what is best is expressed by
-    further columns, which take the values they should by themselves once those of the pairs are whole.
+    There is a column for each pair of a task and a machine that can take it alone. Further columns express the
+    objective; they take the right values by themselves once those of the pairs are whole.
     """
 
     def __init__(self, instance: Instance, objective: str) -> None:
@@ -210,20 +210,20 @@ class _Program:
         return {pair: self._column(whole=True) for pair in pairs}
 
     def _columns_by_lan(self) -> dict[tuple[int, int], list[int]]:
-        """By task and LAN the columns that put the one into the other, where there are any."""
+        """Return for each task and LAN the columns that put the task into the LAN, if there are any."""
         found: dict[tuple[int, int], list[int]] = {}
         for (task, machine), column in self._pairs.items():
             found.setdefault((task, self._instance.lan_of[machine]), []).append(column)
         return found
 
     def _add_assignment(self) -> None:
-        """Every task onto one machine, no machine over its power."""
+        """Put every task onto one machine, and no machine over its power."""
         instance = self._instance
         of_task: list[list[int]] = [[] for _ in instance.demands]
         of_machine: list[list[tuple[int, float]]] = [[] for _ in instance.powers]
         for (task, machine), column in self._pairs.items():
             of_task[task].append(column)
-            # Shares of the machine's power, so that all rows are of one size.
+            # Shares of the machine's power, so that all rows have the same scale.
             of_machine[machine].append((column, instance.demands[task] / instance.powers[machine]))
         for columns in of_task:
             self._rows.append(_Row(1.0, 1.0, columns, [1.0] * len(columns)))
@@ -232,7 +232,7 @@ class _Program:
                 self._at_most(1.0, [column for column, _ in shares], [share for _, share in shares])
 
     def _add_hits(self) -> None:
-        """Every cluster chooses a home LAN; a task counts where it is in its cluster's home."""
+        """Let every cluster choose a home LAN; a task counts if it is in its cluster's home."""
         instance = self._instance
         power_of_lan = dict.fromkeys(self._lans, 0.0)
         for power, lan in zip(instance.powers, instance.lan_of, strict=True):
@@ -240,7 +240,7 @@ class _Program:
         each = 1.0 / len(instance.clusters)
         for tasks in instance.clusters:
             if len(tasks) == 1:
-                self._constant += each  # a task alone is at home wherever it is
+                self._constant += each  # a single task is at home anywhere
                 continue
             homes = []
             for lan in self._lans:
@@ -251,7 +251,7 @@ class _Program:
                 homes.append(home)
                 hits = [self._hit(task, lan, home, each / len(tasks)) for task in able]
                 demands = [instance.demands[task] for task in able]
-                # Without this, halves of many homes would promise what no home can hold.
+                # Without this, halves of many homes would promise more than any home can hold.
                 scale = max(power_of_lan[lan], max(demands))
                 values = [demand / scale for demand in demands]
                 self._at_most(0.0, [*hits, home], [*values, -power_of_lan[lan] / scale * (1 + POWER_SLACK)])
@@ -265,7 +265,7 @@ class _Program:
         return hit
 
     def _add_traffic(self) -> None:
-        """Traffic counts where both of its ends are in the same LAN."""
+        """Count traffic whose two ends are in the same LAN."""
         instance = self._instance
         whole = math.fsum(rqoc for _, _, rqoc in instance.edges)
         for one, other, rqoc in instance.edges:
@@ -307,7 +307,7 @@ class _Program:
         solver.setSolution(len(columns), columns, np.array([float(pair in chosen) for pair in self._pairs]))
 
     def _better(self, one: tuple[int, ...] | None, other: tuple[int, ...] | None) -> tuple[int, ...] | None:
-        """The better of two mappings, the second where they are equal or there is only that."""
+        """Return the better of two mappings; the second if they are equal or it is the only one."""
         if one is None or other is None:
             return other or one
         values = [value_of(self._instance, machines, self._objective) for machines in (one, other)]
@@ -354,7 +354,7 @@ class _Program:
         return solver
 
     def _machines(self, values: Sequence[float]) -> tuple[int, ...] | None:
-        """By task its machine; None where rounding has put more onto a machine than its power and slack."""
+        """Return the machine of each task; None if rounding has put more onto a machine than its power and slack."""
         instance = self._instance
         machines = [-1] * len(instance.demands)
         for (task, machine), column in self._pairs.items():

@@ -1,6 +1,6 @@
 """Mapping by optimisation as one more method: the best mapping that ``optimal`` finds, in the form of the others.
 
-It begins with what ``wase-whole`` finds, so it never gives less than that.
+It begins with the result of ``wase-whole``, so it never gives less than that.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ _BEGINNING = "wase-whole"
 
 
 class OptimalMapping(NamedTuple):
-    """The best mapping found, or who found no place; and what optimisation says of how good any can be."""
+    """The best mapping found, or what found no place; and the optimisation's result on how good any mapping can
+    be."""
 
     answer: TaskMapping | NoPlace
     found: Optimised
@@ -37,7 +38,7 @@ def map_optimally(
     time_limit_s: float = TIME_LIMIT_S,
     user_lan: str | None = None,
 ) -> OptimalMapping:
-    """Raises what ``map_tasks`` and ``optimised`` raise."""
+    """Find the best mapping. Raises the errors of ``map_tasks`` and ``optimised``."""
     start = map_tasks(graph, clusters, dendrogram, _BEGINNING, user_lan=user_lan)
     found = optimised(
         Instance.of(graph, clusters, dendrogram),
@@ -54,13 +55,14 @@ def map_optimally(
 def _mapping(
     graph: TaskGraph, clusters: Sequence[Sequence[int]], dendrogram: Dendrogram, machines: tuple[int, ...]
 ) -> TaskMapping:
-    """The machines as a mapping: the tasks come to them by need, and a cluster's home is where most of it is."""
+    """Turn the machines into a mapping: tasks come to them by need, and a cluster's home is where most of its tasks
+    are."""
     flat = dendrogram.flat
     left = flat.power.copy()
     affinities = [0.0] * len(machines)
     for task in sorted(range(len(machines)), key=lambda task: (-graph.rcr[task], task)):
         need = graph.mcr * graph.rcr[task]
-        # The solver computes in floats, and may fill a machine to the last bit and one more.
+        # The solver uses floats, and may overfill a machine by the last bit.
         affinities[task] = max(1.0, left[machines[task]] / need)
         left[machines[task]] -= need
     return TaskMapping(

@@ -1,6 +1,6 @@
-"""What is left of every machine while tasks are placed, and where the tasks of one application have gone so far.
+"""The power left on every machine while tasks are placed, and the places of one application's tasks so far.
 
-Everything can be taken back exactly: what was there before is kept, never added up again.
+Everything can be undone exactly: earlier values are kept, never recomputed.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ Spot: TypeAlias = tuple[int, float]
 
 
 class PowerLeft:
-    """The power that is left, by machine, and the largest in each LAN.
+    """The power left, by machine, and the largest in each LAN.
 
-    A machine that is ``exclusive`` has nothing left once it has a task; otherwise the task takes what it needs.
+    An ``exclusive`` machine has nothing left once it has a task; otherwise the task takes what it needs.
     """
 
     def __init__(self, flat: FlatGrid, *, exclusive: bool = False) -> None:
@@ -29,11 +29,11 @@ class PowerLeft:
         self.lan_best = flat.lan_best.copy()
 
     def after(self, power: float, need: float) -> float:
-        """What a task leaves of this power."""
+        """Return what a task leaves of this power."""
         return 0.0 if self.exclusive else power - need
 
     def set(self, machine: int, power: float) -> None:
-        """Let a machine have this much left."""
+        """Set the power that a machine has left."""
         lan = self.flat.machine_lan[machine]
         before = self.power[machine]
         self.power[machine] = power
@@ -44,21 +44,21 @@ class PowerLeft:
             self.lan_best[lan] = max(self.of_lan(lan))
 
     def take(self, machine: int, need: float) -> None:
-        """Take what a task needs. It must be there."""
+        """Take what a task needs, which the machine must have."""
         assert self.power[machine] >= need, "tasks go only where they fit"
         self.set(machine, self.after(self.power[machine], need))
 
     def of_lan(self, lan: int) -> list[float]:
-        """The power left of the machines of a LAN, by index."""
+        """Return the power left on the machines of a LAN, by index."""
         machines = self.flat.levels[LAN].sons[lan]
         return self.power[machines.start : machines.stop]
 
 
 class Placing:
-    """The tasks of one application on their way to machines.
+    """The tasks of one application while they are being placed.
 
-    ``needs`` is by task the power that it needs, ``machines`` the machine that has it (-1 none yet), ``affinities``
-    the power of that machine, before the task came, over the need, and ``homes`` by cluster the LAN chosen for it.
+    ``needs`` is the power that each task needs, ``machines`` its machine (-1 for none yet), and ``affinities`` the
+    power of that machine, before the task came, divided by the need. ``homes`` is the LAN chosen for each cluster.
     """
 
     def __init__(self, graph: TaskGraph, clusters: Sequence[tuple[int, ...]], left: PowerLeft) -> None:
@@ -85,11 +85,11 @@ class Placing:
             self.put(task, machine)
 
     def mark(self) -> int:
-        """Now, for ``roll_back``."""
+        """Return the present position, for ``roll_back``."""
         return len(self._put)
 
     def roll_back(self, mark: int = 0) -> None:
-        """Take back what was placed since; the machines have what they had, to the last bit."""
+        """Undo the placements since the mark; the machines have their earlier power back, to the last bit."""
         while len(self._put) > mark:
             task, power = self._put.pop()
             self.left.set(self.machines[task], power)
@@ -97,7 +97,7 @@ class Placing:
             self.affinities[task] = 0.0
 
     def mapping(self, method: str, *, scarce: bool) -> TaskMapping:
-        """Where everything is, once every task has a machine."""
+        """Return the mapping, once every task has a machine."""
         return TaskMapping(
             method=method,
             clusters=tuple(self.clusters),
@@ -108,10 +108,10 @@ class Placing:
         )
 
     def by_need(self, tasks: Iterable[int]) -> list[int]:
-        """Those that need most first; ties by index."""
+        """Return the tasks, largest need first; ties by index."""
         return sorted(tasks, key=lambda task: (-self.needs[task], task))
 
     def clusters_by_need(self) -> list[int]:
-        """The clusters that need most in all first; ties by index."""
+        """Return the clusters, largest total need first; ties by index."""
         total = [sum(self.needs[task] for task in cluster) for cluster in self.clusters]
         return sorted(range(len(total)), key=lambda cluster: (-total[cluster], cluster))

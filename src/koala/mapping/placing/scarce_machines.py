@@ -1,7 +1,7 @@
-"""Mapping when machines are scarce: clusters stay together as far as everybody else still finds a place.
+"""Mapping when machines are scarce: clusters stay together as far as all other tasks still find a place.
 
-Before a cluster is placed it is known how the tasks after it could be, as the greedy baseline would place them. A
-place for a cluster counts only if such a plan remains, so this never fails where greedy succeeds.
+Before a cluster is placed, there is a plan for the tasks after it, as the greedy baseline would place them. A place
+for a cluster counts only if such a plan remains, so this never fails where greedy succeeds.
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from koala.mapping.placing.whole_clusters import part_choice
 from koala.mapping.result import plurality_lan
 from koala.model.dendrogram import LAN
 
-# Machines with what they have left, the least first; ties by index.
+# Machines with the power they have left, the least first; ties by index.
 BySize: TypeAlias = list[tuple[float, int]]
 
-# LANs that take a cluster whole and are tried, for each cluster, until one leaves room for the tasks after it.
+# The most LANs that take a cluster whole and are tried for it, until one leaves room for the tasks after it.
 SCARCE_TRIES_MAX = 50
 
 
 def map_scarcely(placing: Placing, orders: SearchOrders, user_lan: int) -> bool:
-    """Place every task; False, with nothing placed, where greedy finds no place for one."""
+    """Place every task; return False, with nothing placed, if greedy finds no place for one."""
     later = placing.by_need(range(len(placing.needs)))
     by_size = powers_by_size(placing.left, range(len(placing.left.power)))
     plan = _plan(placing, by_size, later)
@@ -45,13 +45,13 @@ def map_scarcely(placing: Placing, orders: SearchOrders, user_lan: int) -> bool:
 
 
 def _plan(placing: Placing, by_size: BySize, tasks: Sequence[int]) -> dict[int, int] | None:
-    """A machine for each of these tasks, which need most first, on what is left; None where best fit finds none."""
+    """Return a machine for each of these tasks, largest need first, on what is left; None if best fit finds none."""
     spots = pack_tightly_onto(by_size.copy(), placing.left, [placing.needs[task] for task in tasks])
     return None if spots is None else {task: spot[0] for task, spot in zip(tasks, spots, strict=True)}
 
 
 def _resized(placing: Placing, by_size: BySize, tasks: Iterable[int]) -> BySize:
-    """The machines by size once these tasks have come: only theirs have changed."""
+    """Return the machines by size after these tasks have come; only their machines have changed."""
     machines = {placing.machines[task] for task in tasks}
     kept = [each for each in by_size if each[1] not in machines]
     for machine in machines:
@@ -62,7 +62,8 @@ def _resized(placing: Placing, by_size: BySize, tasks: Iterable[int]) -> BySize:
 def _place_whole(
     placing: Placing, orders: SearchOrders, user_lan: int, by_size: BySize, tasks: list[int], later: list[int]
 ) -> dict[int, int] | None:
-    """Place the tasks in the closest LAN that leaves room for those after them; their plan, or None."""
+    """Place the tasks in the closest LAN that leaves room for those after them; return the plan for these, or
+    None."""
     left = placing.left
     needs = [placing.needs[task] for task in tasks]
     total = sum(needs)
@@ -94,9 +95,9 @@ def _place_parts(
     later: list[int],
     plan: dict[int, int],
 ) -> dict[int, int]:
-    """Place as many of the tasks as the others allow in the LAN that has room for most, the rest as planned.
+    """Place as many of the tasks as the others allow in the LAN that has room for most, and the rest as planned.
 
-    A task that goes where the plan has it leaves the plan of all others as it was.
+    A task that goes to its planned machine leaves the plan of all others unchanged.
     """
     most = part_choice(placing, orders.closest_first(user_lan), tasks)
     machines = placing.left.flat.levels[LAN].sons[most.lan] if most is not None else range(0)

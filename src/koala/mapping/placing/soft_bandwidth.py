@@ -1,8 +1,8 @@
-"""A soft quality of service for links: what tasks exchange between LANs loads the uplinks on the way.
+"""A soft quality of service for links: the traffic of tasks between LANs loads the uplinks on the way.
 
-A LAN is preferred whose uplinks, and those on the way to the tasks that are placed already, can carry what a cluster
-exchanges with them. Where no LAN has such links the one is taken where least goes uncarried, so nothing fails for
-want of bandwidth. How well a whole mapping is carried is measured here too.
+A LAN is preferred if its uplinks, and those on the way to tasks already placed, can carry the traffic between a
+cluster and these tasks. If no LAN has such links, the one with the least uncarried traffic is taken, so nothing fails
+for lack of bandwidth. This module also measures how well a whole mapping is carried.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Link: TypeAlias = tuple[int, int]
 
 
 def links_between(flat: FlatGrid, one: int, other: int) -> Iterator[Link]:
-    """The uplinks that traffic between two LANs crosses; none within a LAN."""
+    """Yield the uplinks that traffic between two LANs crosses; none within a LAN."""
     for level in range(len(LEVELS)):
         if one == other:
             return
@@ -33,44 +33,44 @@ def links_between(flat: FlatGrid, one: int, other: int) -> Iterator[Link]:
 
 
 class LinkLoads:
-    """What placed tasks demand of each uplink, in Mbit/s."""
+    """The demand of placed tasks on each uplink, in Mbit/s."""
 
     def __init__(self, flat: FlatGrid) -> None:
         self._flat = flat
         self.mbit_s: dict[Link, float] = {}
 
     def add(self, one_lan: int, other_lan: int, mbit_s: float) -> None:
-        """Traffic between two LANs."""
+        """Add traffic between two LANs."""
         for link in links_between(self._flat, one_lan, other_lan):
             self.mbit_s[link] = self.mbit_s.get(link, 0.0) + mbit_s
 
     def capacity_mbit_s(self, link: Link) -> float:
-        """What an uplink can carry."""
+        """Return the capacity of an uplink."""
         level, node = link
         return self._flat.levels[level].uplink_mbit_s[node]
 
 
 class WantsBandwidth:
-    """The judge who wants the links to carry what a cluster exchanges with the tasks placed before it."""
+    """The judge that wants the links to carry a cluster's traffic with the tasks placed before it."""
 
     def __init__(self, graph: TaskGraph, flat: FlatGrid, mbit_s_per_rqoc: float) -> None:
         self._flat = flat
-        # By level and node what is free of its uplink; below 0 where more is asked for than it carries.
+        # The free bandwidth of each node's uplink, by level; below 0 if the demand exceeds the capacity.
         self._free_mbit_s = [level.uplink_mbit_s.copy() for level in flat.levels]
         self._exchanged: list[list[tuple[int, float]]] = [[] for _ in graph.names]
         for one, other, rqoc in graph.edges:
             self._exchanged[one].append((other, rqoc * mbit_s_per_rqoc))
             self._exchanged[other].append((one, rqoc * mbit_s_per_rqoc))
         self._lan = [-1] * len(graph.names)
-        # What the tasks in question exchange with each node of each level, and what its uplink could not carry of
-        # it, the two worst of each level.
+        # The traffic of the tasks in question with each node of each level, and the part that its uplink could not
+        # carry, for the two worst nodes of each level.
         self._mbit_s: list[dict[int, float]] = []
         self._worst: list[list[tuple[float, int]]] = []
         self._known: list[dict[int, float]] = []
         self._total_mbit_s = 0.0
 
     def begin(self, placing: Placing, tasks: Sequence[int]) -> None:
-        """Sum up what the tasks exchange with each LAN that has tasks already, and with the MANs and WANs above."""
+        """Sum up the traffic of the tasks with each LAN that has tasks already, and with the MANs and WANs above."""
         lans: dict[int, float] = {}
         for task in tasks:
             for other, mbit_s in self._exchanged[task]:
@@ -90,23 +90,25 @@ class WantsBandwidth:
         self._known = [{} for _ in self._mbit_s]
 
     def promising(self, man: int, lans: Sequence[int], enough: float) -> Sequence[int]:
-        """All LANs or, where enough cannot leave the MAN or reach others anyway, those with partners in them."""
+        """Return all LANs; or only those with partners, if enough traffic fails to leave the MAN or reach others
+        anyway."""
         wanted = enough * self._total_mbit_s
         if self._total_mbit_s == 0 or (self._worst[LAN][0][0] < wanted and self._uncarried_from(MAN, man) < wanted):
             return lans
         return [lan for lan in lans if lan in self._mbit_s[LAN]] if man in self._mbit_s[MAN] else ()
 
     def least_lack(self, placing: Placing, lan: int, enough: float) -> float:
-        """The part of the traffic that the worst link on its way cannot carry.
+        """Return the share of the traffic that the worst link on its way cannot carry.
 
-        What goes out of the LAN, its MAN and its WAN crosses their uplinks, and what others get of it crosses theirs.
+        Outgoing traffic crosses the uplinks of the LAN, its MAN and its WAN, and then those of the receivers.
         """
         return self._uncarried_from(LAN, lan) / self._total_mbit_s if self._total_mbit_s > 0 else 0.0
 
     def _uncarried_from(self, level: int, node: int) -> float:
-        """What the worst link of this level or one above cannot carry, if the tasks are below this node.
+        """Return the traffic that the worst link of this level or one above cannot carry, if the tasks are below this
+        node.
 
-        All LANs of a MAN share what is above it, so each node is worked out once.
+        All LANs of a MAN share the links above it, so each node is computed once.
         """
         known = self._known[level]
         found = known.get(node)
@@ -117,7 +119,8 @@ class WantsBandwidth:
         found = 0.0
         if len(nodes) > (inside > 0):
             worst = self._worst[level]
-            # What others of this level cannot get: the worst of them, or the second where that is the node itself.
+            # The traffic that others of this level cannot receive: at the worst node, or the second worst if that is
+            # the node itself.
             others = worst[0] if worst[0][1] != node else worst[-1]
             found = max(
                 self._uncarried(level, node, self._total_mbit_s - inside),
@@ -128,18 +131,18 @@ class WantsBandwidth:
         return found
 
     def _uncarried(self, level: int, node: int, more_mbit_s: float) -> float:
-        """How much of so much more traffic an uplink cannot carry."""
+        """Return how much of this additional traffic an uplink cannot carry."""
         free = self._free_mbit_s[level][node]
         if free <= 0:
             return more_mbit_s
         return more_mbit_s - free if more_mbit_s > free else 0.0
 
     def lack(self, placing: Placing, lan: int, spots: Sequence[Spot]) -> float:
-        """The same: which machines of the LAN they get makes no difference."""
+        """Return the same value: the choice of machines within the LAN makes no difference."""
         return self.least_lack(placing, lan, math.inf)
 
     def settled(self, placing: Placing, tasks: Sequence[int]) -> None:
-        """Load the links with what these tasks exchange with those placed before, and among themselves."""
+        """Load the links with the traffic of these tasks with those placed before, and among themselves."""
         for task in tasks:
             lan = self._lan[task] = self._flat.machine_lan[placing.machines[task]]
             for other, mbit_s in self._exchanged[task]:
@@ -151,9 +154,9 @@ class WantsBandwidth:
 class BandwidthMeasures(msgspec.Struct, frozen=True, kw_only=True):
     """How well the links carry a mapping.
 
-    ``carried_share`` is the part of all communication that goes through, within LANs and between them, every edge
-    being cut down by the most loaded uplink on its way; ``overloaded_links`` counts the uplinks with more to carry
-    than they can.
+    ``carried_share`` is the share of all communication that gets through, within LANs and between them, with every
+    edge reduced by the most loaded uplink on its way. ``overloaded_links`` counts the uplinks whose demand exceeds
+    their capacity.
     """
 
     carried_share: float
@@ -163,7 +166,7 @@ class BandwidthMeasures(msgspec.Struct, frozen=True, kw_only=True):
 def bandwidth_measured(
     mapping: TaskMapping, graph: TaskGraph, dendrogram: Dendrogram, mbit_s_per_rqoc: float
 ) -> BandwidthMeasures:
-    """What the uplinks of the grid make of this mapping's traffic."""
+    """Return how well the uplinks of the grid carry this mapping's traffic."""
     flat = dendrogram.flat
     lans = [flat.machine_lan[machine] for machine in mapping.machines]
     loads = LinkLoads(flat)

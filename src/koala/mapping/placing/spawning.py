@@ -1,7 +1,7 @@
-"""Tasks that an application spawns while it runs: they get machines, and nothing that is placed moves.
+"""Tasks that an application spawns while it runs: they get machines, and no placed task moves.
 
 A spawned task joins the cluster that it exchanges most with and goes into that cluster's LAN, or as near to it as
-there is room. Those that exchange nothing with any that is placed are clusters of their own.
+there is room. Spawned tasks that exchange nothing with any placed task form clusters of their own.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from koala.mapping.result import NoPlace, TaskMapping, plurality_lan
 from koala.model.dendrogram import Dendrogram
 from koala.model.task_graph import TaskGraph
 
-# By task whom it exchanges with, and how much.
+# The partners of each task, and how much it exchanges with each.
 Exchanged: TypeAlias = list[list[tuple[int, float]]]
 
 
 def left_by(mapping: TaskMapping, graph: TaskGraph, dendrogram: Dendrogram, *, exclusive: bool = False) -> PowerLeft:
-    """What a mapped application leaves of a grid whose loads are those before it started."""
+    """Return what a mapped application leaves of a grid whose loads are those before it started."""
     left = PowerLeft(dendrogram.flat, exclusive=exclusive)
     for task, machine in enumerate(mapping.machines):
-        # The tasks are subtracted in another order than they came, which rounding can tell.
+        # The tasks are subtracted in a different order than they came, which rounding may reveal.
         left.set(machine, max(0.0, left.after(left.power[machine], graph.mcr * graph.rcr[task])))
     return left
 
@@ -41,10 +41,10 @@ def map_spawned(
     left: PowerLeft | None = None,
     user_lan: str | None = None,
 ) -> TaskMapping | NoPlace:
-    """Machines for the tasks of ``graph`` behind those that ``mapping`` has placed, which stay where they are.
+    """Return machines for the tasks of ``graph`` after those that ``mapping`` has placed, which stay where they are.
 
-    ``left`` is what is left of the machines now, which the spawned tasks take from; without it, what the mapping
-    leaves of the grid. A failure leaves it as it was.
+    ``left`` is what the machines have left now, which the spawned tasks take from; by default, what the mapping
+    leaves of the grid. A failure leaves it unchanged.
     """
     placed = len(mapping.machines)
     if placed > len(graph.names):
@@ -65,7 +65,7 @@ def map_spawned(
 
 
 def _place_spawned(placing: Placing, mapping: TaskMapping, user_lan: int) -> NoPlace | None:
-    """The spawned tasks of each cluster, those that need most first, in and around its LAN."""
+    """Place the spawned tasks of each cluster, largest need first, in and around its LAN."""
     orders = SearchOrders(placing.left.flat)
     spawned = [[task for task in cluster if task >= len(mapping.machines)] for cluster in placing.clusters]
     total = [sum(placing.needs[task] for task in tasks) for tasks in spawned]
@@ -82,7 +82,8 @@ def _place_spawned(placing: Placing, mapping: TaskMapping, user_lan: int) -> NoP
 
 
 def _pack_spawned(placing: Placing, mapping: TaskMapping) -> bool:
-    """Pack the spawned tasks tightly over the whole grid; False, with nothing placed, where one finds no place."""
+    """Pack the spawned tasks tightly over the whole grid; return False, with nothing placed, if one finds no
+    place."""
     tasks = placing.by_need(range(len(mapping.machines), len(placing.needs)))
     left = placing.left
     spots = pack_tightly(left, range(len(left.power)), [placing.needs[task] for task in tasks])
@@ -96,8 +97,8 @@ def _pack_spawned(placing: Placing, mapping: TaskMapping) -> bool:
 
 
 def joined(graph: TaskGraph, clusters_before: Sequence[Sequence[int]]) -> tuple[tuple[int, ...], ...]:
-    """The clusters of the first tasks of the graph with the others, spawned ones, in them, and behind them those of
-    tasks that no edges lead to."""
+    """Return the clusters of the graph's first tasks with the spawned tasks that join them, followed by the clusters
+    of spawned tasks without edges to them."""
     label = [-1] * len(graph.names)
     clusters = [list(cluster) for cluster in clusters_before]
     placed = sum(map(len, clusters))
@@ -106,7 +107,7 @@ def joined(graph: TaskGraph, clusters_before: Sequence[Sequence[int]]) -> tuple[
             label[task] = index
     exchanged: Exchanged = [[] for _ in graph.names]
     for one, other, rqoc in graph.edges:
-        if other >= placed:  # its second end, which comes later; what is placed moves no more
+        if other >= placed:  # the second end of an edge comes later; placed tasks no longer move
             exchanged[one].append((other, rqoc))
             exchanged[other].append((one, rqoc))
     _join(exchanged, label, range(placed), clusters)
@@ -133,7 +134,7 @@ def _join(exchanged: Exchanged, label: list[int], sources: Iterable[int], cluste
         fresh = []
         if strongest:
             _, task, cluster = heappop(strongest)
-            # Ties only grow, so the first entry of a task to come up is its strongest.
+            # Ties only grow, so a task's first entry to come up is its strongest.
             if label[task] < 0:
                 label[task] = cluster
                 clusters[cluster].append(task)

@@ -1,7 +1,7 @@
-"""Whether a LAN is right for a cluster: the paper's function of means, and packing, which keeps a cluster whole.
+"""The suitability of a LAN for a cluster: the paper's function of means, and packing, which keeps a cluster whole.
 
-By the paper's function a LAN may be suitable that cannot take every task, and unsuitable although it can. Packing
-asks what matters itself. Both are plain functions over powers; which LANs they are asked about is not here.
+The paper's function may accept a LAN that cannot take every task, and reject one that can. Packing tests what matters
+itself. Both are plain functions over powers; callers choose the LANs.
 """
 
 from __future__ import annotations
@@ -15,30 +15,31 @@ from koala.model.dendrogram import LAN
 
 
 def wanted_power(needs: Sequence[float]) -> float:
-    """What the paper wants of a LAN's machines on average: the mean need and its standard deviation."""
+    """Return the mean power that the paper asks of a LAN's machines: the mean need plus its standard deviation."""
     mean = sum(needs) / len(needs)
     return mean + math.sqrt(sum((need - mean) ** 2 for need in needs) / len(needs))
 
 
 def offered_power(powers: Sequence[float], tasks: int) -> float:
-    """The mean of the best machines, as many as there are tasks or all; 0 where there is none.
+    """Return the mean of the best machines, as many as there are tasks or all; 0 if there are none.
 
-    A machine with nothing left is none: the paper takes it out of the grid.
+    A machine with nothing left does not count: the paper takes it out of the grid.
     """
     best = sorted([power for power in powers if power > 0], reverse=True)[:tasks]
-    # A mean is never above the largest, which rounding could make it.
+    # A mean is never above the largest value, but rounding could make it so.
     return min(sum(best) / len(best), best[0]) if best else 0.0
 
 
 def suitability(powers: Sequence[float], needs: Sequence[float]) -> float:
-    """The paper's suitability of machines with these powers for tasks with these needs; 1 and more is suitable."""
+    """Return the paper's suitability of machines with these powers for tasks with these needs; 1 and more is
+    suitable."""
     return offered_power(powers, len(needs)) / wanted_power(needs)
 
 
 def pack_loosely(left: PowerLeft, lan: int, needs: Sequence[float]) -> list[Spot] | None:
-    """Put each task onto the machine with most left; None where one finds no place. ``needs`` are decreasing.
+    """Put each task onto the machine with most power left; None if one finds no place. ``needs`` are decreasing.
 
-    This is what the paper does in a LAN that it has chosen, and gives the tasks most affinity.
+    The paper does this in a LAN that it has chosen; it gives the tasks the highest affinity.
     """
     first = left.flat.levels[LAN].sons[lan].start
     powers = left.of_lan(lan)
@@ -54,12 +55,12 @@ def pack_loosely(left: PowerLeft, lan: int, needs: Sequence[float]) -> list[Spot
 
 
 def powers_by_size(left: PowerLeft, machines: range) -> list[tuple[float, int]]:
-    """The machines with what they have left, the least first; ties by index."""
+    """Return the machines with the power they have left, the least first; ties by index."""
     return sorted(zip(left.power[machines.start : machines.stop], machines, strict=True))
 
 
 def best_fit(by_size: list[tuple[float, int]], left: PowerLeft, need: float) -> Spot | None:
-    """Put a task onto the machine that has enough, and least of those. ``by_size`` is kept in order."""
+    """Put a task onto the machine with the least sufficient power, and keep ``by_size`` in order."""
     place = bisect_left(by_size, (need, -1))
     if place == len(by_size):
         return None
@@ -69,15 +70,15 @@ def best_fit(by_size: list[tuple[float, int]], left: PowerLeft, need: float) -> 
 
 
 def pack_tightly(left: PowerLeft, machines: range, needs: Sequence[float]) -> list[Spot] | None:
-    """Put each task onto the machine that has enough, and least of those; None where one finds no place.
+    """Put each task onto the machine with the least sufficient power; None if one finds no place.
 
-    With decreasing ``needs`` this packs more than putting each onto the best machine, at little affinity.
+    With decreasing ``needs`` this packs more tasks than putting each onto the best machine, at little affinity.
     """
     return pack_tightly_onto(powers_by_size(left, machines), left, needs)
 
 
 def pack_tightly_onto(by_size: list[tuple[float, int]], left: PowerLeft, needs: Sequence[float]) -> list[Spot] | None:
-    """The same onto machines that are in order already. ``by_size`` is used up."""
+    """Do the same on machines that are in order already, and use up ``by_size``."""
     spots: list[Spot] = []
     for need in needs:
         spot = best_fit(by_size, left, need)
@@ -88,7 +89,8 @@ def pack_tightly_onto(by_size: list[tuple[float, int]], left: PowerLeft, needs: 
 
 
 def may_take(left: PowerLeft, lan: int, needs: Sequence[float], total: float) -> bool:
-    """At a glance, whether packing so much in all into a LAN is worth a try. ``needs`` are decreasing."""
+    """Return True if packing tasks of this total need into a LAN is worth a try, by a quick test. ``needs`` are
+    decreasing."""
     if left.lan_best[lan] < needs[0]:
         return False
     if left.exclusive:
@@ -97,7 +99,7 @@ def may_take(left: PowerLeft, lan: int, needs: Sequence[float], total: float) ->
 
 
 def pack_whole(left: PowerLeft, lan: int, needs: Sequence[float]) -> list[Spot] | None:
-    """Put a cluster into one LAN, loosely where that works and else tightly; None where neither does.
+    """Put a cluster into one LAN, loosely if that works and else tightly; None if neither does.
 
     ``needs`` are decreasing.
     """
@@ -105,7 +107,7 @@ def pack_whole(left: PowerLeft, lan: int, needs: Sequence[float]) -> list[Spot] 
 
 
 def pack_most(left: PowerLeft, lan: int, needs: Sequence[float]) -> list[Spot]:
-    """Put as many tasks as fit into one LAN, the smallest first, tightly. ``needs`` are increasing."""
+    """Put as many tasks as possible into one LAN, the smallest first, tightly. ``needs`` are increasing."""
     by_size = powers_by_size(left, left.flat.levels[LAN].sons[lan])
     spots: list[Spot] = []
     for need in needs:

@@ -1,6 +1,6 @@
-"""Step 2 of WASE as the paper has it: clusters onto suitable LANs, their tasks onto machines, the rest upwards.
+"""Step 2 of WASE as in the paper: clusters onto suitable LANs, their tasks onto machines, the rest upwards.
 
-Algorithms 1, 2 and 3, each as one function. Nothing here rolls back: who starts a mapping does, once it has failed.
+Algorithms 1, 2 and 3, each as one function. Nothing here rolls back: the caller does, if a mapping fails.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ NAME = "wase"
 
 
 def select_lans(placing: Placing, orders: SearchOrders, user_lan: int, *, lan_by_lan: bool) -> NoPlace | None:
-    """Algorithm 1: each cluster, those that need most first, into the first suitable LAN in closest-first order.
+    """Run algorithm 1: each cluster, largest need first, goes into the first suitable LAN in closest-first order.
 
-    What does not fit there goes into the surroundings. None means that every task has a machine.
+    Tasks that do not fit there go into the surroundings. None means that every task has a machine.
     """
     for cluster in placing.clusters_by_need():
         tasks = placing.by_need(placing.clusters[cluster])
@@ -37,21 +37,21 @@ def select_lans(placing: Placing, orders: SearchOrders, user_lan: int, *, lan_by
 
 
 def first_suitable(left: PowerLeft, orders: SearchOrders, user_lan: int, needs: Sequence[float]) -> int | None:
-    """The first LAN with a suitability of at least 1."""
+    """Return the first LAN with a suitability of at least 1."""
     wanted = wanted_power(needs)
     lan_best = left.lan_best
     for lan in orders.closest_first(user_lan):
-        # No mean is above the best machine, so most LANs that are full are passed at a glance.
+        # No mean exceeds the best machine, so most full LANs are skipped quickly.
         if lan_best[lan] >= wanted and offered_power(left.of_lan(lan), len(needs)) >= wanted:
             return lan
     return None
 
 
 def map_simply(placing: Placing, lans: range, tasks: Sequence[int]) -> list[int]:
-    """Algorithm 2: each task, in the order given, onto the machine of highest affinity in any of these LANs.
+    """Run algorithm 2: each task, in the given order, goes onto the machine of highest affinity in any of these LANs.
 
     The machine with most power left has the highest affinity for every task; ties by index. Tasks that fit nowhere
-    are given back, in their order.
+    are returned, in their order.
     """
     left = placing.left
     unplaced: list[int] = []
@@ -69,10 +69,10 @@ def map_simply(placing: Placing, lans: range, tasks: Sequence[int]) -> list[int]
 def map_by_proxy(
     placing: Placing, orders: SearchOrders, lan: int, tasks: list[int], *, lan_by_lan: bool
 ) -> list[int]:
-    """Algorithm 3: the tasks over the LAN's brothers by bandwidth, then over those of its MAN, then of its WAN.
+    """Run algorithm 3: the tasks go to the LAN's brothers by bandwidth, then to those of its MAN, then of its WAN.
 
-    The machines below a MAN or WAN are taken all together or, ``lan_by_lan``, one LAN after the other. Tasks that fit
-    nowhere in the grid are given back.
+    The machines below a MAN or WAN are taken all together or, with ``lan_by_lan``, one LAN after the other. Tasks
+    that fit nowhere in the grid are returned.
     """
     flat = placing.left.flat
     node = lan
@@ -87,7 +87,7 @@ def map_by_proxy(
 
 
 def _visits(flat: FlatGrid, level: int, node: int, *, lan_by_lan: bool) -> Iterator[range]:
-    """The LANs below a node, all at once or one by one."""
+    """Yield the LANs below a node, all at once or one by one."""
     if not lan_by_lan:
         yield flat.levels[level].lans[node]
         return
@@ -96,7 +96,7 @@ def _visits(flat: FlatGrid, level: int, node: int, *, lan_by_lan: bool) -> Itera
 
 
 def no_lan(placing: Placing, method: str, cluster: int) -> NoPlace:
-    """What a cluster without a suitable LAN wanted, and the LAN that came nearest."""
+    """Return what a cluster without a suitable LAN asked for, and the LAN that came nearest."""
     left = placing.left
     tasks = placing.clusters[cluster]
     offers = [offered_power(left.of_lan(lan), len(tasks)) for lan in range(len(left.lan_best))]
@@ -111,7 +111,7 @@ def no_lan(placing: Placing, method: str, cluster: int) -> NoPlace:
 
 
 def no_machine(placing: Placing, method: str, cluster: int, task: int) -> NoPlace:
-    """What a task without a machine needed, and the machine that has most left."""
+    """Return what a task without a machine needed, and the machine with most power left."""
     left = placing.left
     offered = max(left.power, default=0.0)
     return NoPlace(

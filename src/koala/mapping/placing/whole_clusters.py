@@ -1,8 +1,8 @@
-"""WASE with packing for its suitability: each cluster whole into one LAN wherever one can be found that takes it.
+"""WASE with packing in place of suitability: each cluster goes whole into one LAN wherever one can take it.
 
-A judge may say that a LAN lacks something else, such as affinity or bandwidth (``soft_bandwidth``);
-then the search goes on for one that lacks nothing, and takes the one that lacks least. A cluster that no LAN takes is
-divided over few LANs. What to do when machines are too scarce for this is in ``scarce_machines``.
+A judge may find that a LAN lacks something else, such as affinity or bandwidth (``soft_bandwidth``); then the search
+continues for one that lacks nothing, and takes the one that lacks least. A cluster that no LAN can take is divided
+over few LANs. ``scarce_machines`` helps when machines are too scarce for this.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from koala.mapping.placing.suitability import may_take, pack_most, pack_whole
 from koala.mapping.placing.wase import no_machine
 from koala.mapping.result import NoPlace
 
-# LANs with power enough for a cluster that are weighed for it before the best of them is taken.
+# The most LANs with enough power for a cluster that are compared before the best of them is taken.
 LANS_WEIGHED_MAX = 1_000
 
 
@@ -27,49 +27,49 @@ class Judge(Protocol):
     """What else a LAN should have for a cluster; 0 lacks nothing, and less is better."""
 
     def begin(self, placing: Placing, tasks: Sequence[int]) -> None:
-        """From now on the questions are about these tasks, which need most first."""
+        """Prepare for questions about these tasks, largest need first."""
 
     def promising(self, man: int, lans: Sequence[int], enough: float) -> Sequence[int]:
-        """These LANs of a MAN, without such as clearly lack ``enough`` or more."""
+        """Return these LANs of a MAN, without those that clearly lack ``enough`` or more."""
 
     def least_lack(self, placing: Placing, lan: int, enough: float) -> float:
-        """At a glance, what the LAN lacks at least, whichever machines the tasks get; the rest need not be looked at
-        once that is ``enough``."""
+        """Return quickly what the LAN lacks at least, whichever machines the tasks get. The computation may stop once
+        that is ``enough``."""
 
     def lack(self, placing: Placing, lan: int, spots: Sequence[Spot]) -> float:
-        """What the LAN lacks if the tasks go onto these machines of it."""
+        """Return what the LAN lacks if the tasks go onto these machines."""
 
     def settled(self, placing: Placing, tasks: Sequence[int]) -> None:
-        """These tasks have been placed."""
+        """Note that these tasks have been placed."""
 
 
 class Lenient:
-    """The judge who finds nothing lacking: the closest LAN that takes the cluster is the one."""
+    """The judge that finds nothing lacking: the closest LAN that takes the cluster is chosen."""
 
     def begin(self, placing: Placing, tasks: Sequence[int]) -> None:
-        """Nothing to prepare."""
+        """Prepare nothing."""
 
     def promising(self, man: int, lans: Sequence[int], enough: float) -> Sequence[int]:
-        """All are."""
+        """Return all LANs."""
         return lans
 
     def least_lack(self, placing: Placing, lan: int, enough: float) -> float:
-        """Nothing lacks."""
+        """Return that nothing is lacking."""
         return 0.0
 
     def lack(self, placing: Placing, lan: int, spots: Sequence[Spot]) -> float:
-        """Nothing lacks."""
+        """Return that nothing is lacking."""
         return 0.0
 
     def settled(self, placing: Placing, tasks: Sequence[int]) -> None:
-        """Nothing to remember."""
+        """Remember nothing."""
 
 
 class WantsAffinity:
-    """The judge who wants every task's machine to have so many times the power that the task needs.
+    """The judge that wants every task's machine to have a multiple of the power that the task needs.
 
-    Closest first stops at the first LAN that will do, so the affinity of the worst-off task does not gain from a
-    larger grid. With this judge the search goes on until a LAN gives each task of the cluster the affinity wanted.
+    Closest-first search stops at the first sufficient LAN, so the affinity of the worst-off task does not gain from a
+    larger grid. With this judge the search continues until a LAN gives each task of the cluster this affinity.
     """
 
     def __init__(self, affinity: float) -> None:
@@ -81,50 +81,50 @@ class WantsAffinity:
         self._needs = [placing.needs[task] for task in tasks]
 
     def promising(self, man: int, lans: Sequence[int], enough: float) -> Sequence[int]:
-        """Nothing is known of a MAN without a look at its LANs."""
+        """Return all LANs, because nothing is known of a MAN without a look at its LANs."""
         return lans
 
     def least_lack(self, placing: Placing, lan: int, enough: float) -> float:
-        """What the task that needs most would lack on the best machine."""
+        """Return what the task with the largest need would lack on the best machine."""
         lack = 1.0 - placing.left.lan_best[lan] / self._needs[0] / self._wanted
         return lack if lack > 0.0 else 0.0
 
     def lack(self, placing: Placing, lan: int, spots: Sequence[Spot]) -> float:
-        """What the worst-off task lacks, as a share of what is wanted."""
+        """Return what the worst-off task lacks, as a share of the affinity wanted."""
         affinity = min(power / need for (_, power), need in zip(spots, self._needs, strict=True))
         return max(0.0, 1.0 - affinity / self._wanted)
 
     def settled(self, placing: Placing, tasks: Sequence[int]) -> None:
-        """Nothing to remember."""
+        """Remember nothing."""
 
 
 class CombinedJudge:
-    """Two judges: what a LAN lacks by either is added up."""
+    """The sum of two judges: what a LAN lacks by each is added up."""
 
     def __init__(self, one: Judge, other: Judge) -> None:
         self._one = one
         self._other = other
 
     def begin(self, placing: Placing, tasks: Sequence[int]) -> None:
-        """Both begin."""
+        """Prepare both."""
         self._one.begin(placing, tasks)
         self._other.begin(placing, tasks)
 
     def promising(self, man: int, lans: Sequence[int], enough: float) -> Sequence[int]:
-        """Those that are promising by both, each taken alone."""
+        """Return the LANs that are promising by both, each judged alone."""
         return self._other.promising(man, self._one.promising(man, lans, enough), enough)
 
     def least_lack(self, placing: Placing, lan: int, enough: float) -> float:
-        """The sum of both, or what the first says where that will do."""
+        """Return the sum of both, or the first judge's value if that is enough."""
         lack = self._one.least_lack(placing, lan, enough)
         return lack if lack >= enough else lack + self._other.least_lack(placing, lan, enough - lack)
 
     def lack(self, placing: Placing, lan: int, spots: Sequence[Spot]) -> float:
-        """The sum of both."""
+        """Return the sum of both."""
         return self._one.lack(placing, lan, spots) + self._other.lack(placing, lan, spots)
 
     def settled(self, placing: Placing, tasks: Sequence[int]) -> None:
-        """Both remember."""
+        """Let both remember."""
         self._one.settled(placing, tasks)
         self._other.settled(placing, tasks)
 
@@ -139,7 +139,7 @@ class LanChoice:
 
 
 def map_whole(placing: Placing, orders: SearchOrders, user_lan: int, judge: Judge, method: str) -> NoPlace | None:
-    """Each cluster, those that need most first, into one LAN or few. None means that every task has a machine."""
+    """Place each cluster, largest need first, in one LAN or few. None means that every task has a machine."""
     for cluster in placing.clusters_by_need():
         unplaced = place_cluster(placing, orders, user_lan, cluster, judge)
         if unplaced:
@@ -148,9 +148,9 @@ def map_whole(placing: Placing, orders: SearchOrders, user_lan: int, judge: Judg
 
 
 def place_cluster(placing: Placing, orders: SearchOrders, origin: int, cluster: int, judge: Judge) -> list[int]:
-    """Place a cluster in the LAN that the judge likes best, and give back the tasks that found no machine.
+    """Place a cluster in the LAN that the judge prefers, and return the tasks that found no machine.
 
-    A cluster that no LAN takes whole goes where most of it fits, and its rest as near to that as possible.
+    A cluster that no LAN can take whole goes where most of it fits, and its rest as near to that as possible.
     """
     tasks = placing.by_need(placing.clusters[cluster])
     judge.begin(placing, tasks)
@@ -170,7 +170,8 @@ def place_cluster(placing: Placing, orders: SearchOrders, origin: int, cluster: 
 def whole_choice(
     placing: Placing, orders: SearchOrders, origin: int, tasks: list[int], judge: Judge
 ) -> LanChoice | None:
-    """The closest LAN that takes all tasks and lacks nothing, or the one that lacks least; ties to the closest."""
+    """Return the closest LAN that takes all tasks and lacks nothing, or the one that lacks least; ties to the
+    closest."""
     left = placing.left
     needs = [placing.needs[task] for task in tasks]
     total = sum(needs)
@@ -193,9 +194,9 @@ def whole_choice(
 
 
 def part_choice(placing: Placing, lans: Iterable[int], tasks: list[int]) -> LanChoice | None:
-    """Of these LANs the one that takes most of the tasks, the smallest first; ties to the first.
+    """Return the LAN among these that takes most of the tasks, the smallest first; ties to the first.
 
-    ``tasks`` need most first. None where no machine has room for any.
+    ``tasks`` come largest need first. None if no machine has room for any.
     """
     left = placing.left
     increasing = tasks[::-1]
@@ -215,9 +216,9 @@ def part_choice(placing: Placing, lans: Iterable[int], tasks: list[int]) -> LanC
 
 
 def near_choice(placing: Placing, orders: SearchOrders, home: int, tasks: list[int]) -> LanChoice | None:
-    """The same among the LANs at the least distance from home that have room for any of the tasks.
+    """Do the same among the LANs at the least distance from home that have room for any of the tasks.
 
-    The rest of a cluster talks to what is at home, so near comes before together.
+    The rest of a cluster communicates with the tasks at home, so near is more important than together.
     """
     flat = placing.left.flat
     for _, lans in groupby(orders.closest_first(home), key=lambda lan: flat.distance(home, lan)):

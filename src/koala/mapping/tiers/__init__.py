@@ -1,1 +1,1 @@
-"""Wide-area grids as the generator Tiers makes them, with loads that change as measured ones do."""
+"""Wide-area grids of the kind that the generator Tiers makes, with loads that vary like measured ones."""

@@ -1,7 +1,9 @@
-"""From a network in tiers to the grid that WASE sees: machines with powers and loads, and what each uplink has left.
+"""From a network in tiers to the grid that WASE sees: machines with powers and loads, and the free part of each
+uplink.
 
-A dendrogram has one uplink for each LAN and MAN. That of a LAN is the widest way from its router to a node at which
-its MAN is linked with the WAN, that of a MAN the widest from there to the middle of the WAN, its node of most links.
+A dendrogram has one uplink for each LAN and MAN. A LAN's uplink is the widest path from its router to a node that
+links its MAN with the WAN; a MAN's uplink is the widest path from there to the centre of the WAN, its node with most
+links.
 """
 
 from __future__ import annotations
@@ -21,10 +23,10 @@ Link: TypeAlias = tuple[int, int]
 
 
 class TiersShape(msgspec.Struct, frozen=True, kw_only=True):
-    """What the machines and links of such grids are: ranges are drawn from evenly, powers are in MFlop/s.
+    """The machines and links of such grids: values are drawn evenly from ranges, powers are in MFlop/s.
 
     Links inside a MAN and from its LANs have ``man_mbit_s``, those from a MAN to the WAN ``access_mbit_s``, and those
-    inside the WAN ``wan_mbit_s``, less what others use of them.
+    inside the WAN ``wan_mbit_s``, minus what others use.
     """
 
     power_mflop_s: Range = (600.0, 1300.0)
@@ -36,7 +38,7 @@ class TiersShape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TiersGrid:
-    """A network with machines at its hosts. What it is like depends on the time; what is there does not."""
+    """A network with machines at its hosts. Loads depend on the time; the network and its machines do not."""
 
     def __init__(self, parameters: TiersParameters, draws: Random, shape: TiersShape | None = None) -> None:
         self.shape = shape or TiersShape()
@@ -49,7 +51,7 @@ class TiersGrid:
         self.user_lan = draws.randrange(len(self.topology.lans))
 
     def at(self, time_s: float) -> Dendrogram:
-        """The grid as it is measured at one time."""
+        """Return the grid as it is measured at one time."""
         left = {link: mbit_s * (1 - self._link_loads[link].at(time_s)) for link, mbit_s in self._mbit_s.items()}
         topology = self.topology
         core = _most_linked(topology.wan)
@@ -74,7 +76,7 @@ class TiersGrid:
 
 
 def _ranges(topology: Topology, shape: TiersShape) -> Iterable[tuple[Link, Range]]:
-    """Every link between routers with the range of its bandwidth; inside a LAN nothing is scarce."""
+    """Yield every link between routers with the range of its bandwidth; inside a LAN nothing is scarce."""
     yield from ((link, shape.wan_mbit_s) for link in topology.wan.links)
     for man in topology.mans:
         yield from ((link, shape.access_mbit_s) for link in man.uplinks)
@@ -92,12 +94,12 @@ def _most_linked(network: TierNetwork) -> int:
 
 
 def _uplink(network: TierNetwork, left: Mapping[Link, float], ways: Mapping[int, float]) -> float:
-    """What the best of a network's links upwards has, and the way from there on."""
+    """Return the bandwidth of a network's best path upwards: a link and the way from there on."""
     return max(min(left[link], ways[link[1]]) for link in network.uplinks)
 
 
 def widest(links: Sequence[Link], mbit_s: Mapping[Link, float], ends: Iterable[int]) -> dict[int, float]:
-    """By node that links reach the bandwidth of the widest way to one of the ends; at an end it is without limit."""
+    """Return for each reachable node the bandwidth of the widest path to one of the ends; unlimited at an end."""
     at_node: dict[int, list[tuple[int, float]]] = {}
     for link in links:
         for node, other in (link, link[::-1]):

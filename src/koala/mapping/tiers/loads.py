@@ -1,9 +1,9 @@
-"""Loads that change as those of shared machines and links do: around a mean of their own, with a long memory.
+"""Loads that vary like those of shared machines and links: around a mean of their own, with a long memory.
 
 The Network Weather Service recorded processors and links every few seconds. Such series are autocorrelated over all
 scales of time, with a Hurst exponent H of about 0.7: the autocorrelation falls as the lag to the power 2H - 2. Here a
 series is a sum of waves at random rates, drawn so that it has that autocorrelation on average. So the load at any
-time is had without those before.
+time can be computed without the loads before it.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import msgspec
 
 Range: TypeAlias = tuple[float, float]
 
-# Something is always left of a machine and of a link.
+# A machine or link always has something left.
 LOAD_MOST = 0.95
 _WAVES = 16
 
 
 class LoadModel(msgspec.Struct, frozen=True, kw_only=True):
-    """The range from which the mean of each series is drawn evenly, and how far and how slowly it varies.
+    """The range for the mean of each series, drawn evenly, and how far and how slowly it varies.
 
     ``memory_s`` are the shortest and the longest times over which it forgets.
     """
@@ -53,16 +53,16 @@ class LoadSeries:
         self._waves = [(_rate(model, draws), draws.uniform(0, 2 * math.pi)) for _ in range(_WAVES)]
 
     def at(self, time_s: float) -> float:
-        """The load, from 0 to 0.95."""
+        """Return the load, from 0 to 0.95."""
         around = self._height * sum(math.cos(rate * time_s + phase) for rate, phase in self._waves)
         return min(LOAD_MOST, max(0.0, self.mean + around))
 
 
 def _rate(model: LoadModel, draws: Random) -> float:
-    """In radians a second: first how long the wave remembers, by a power law, then a rate of such a process.
+    """Draw a rate in radians a second: first the wave's memory, by a power law, then a rate of such a process.
 
-    A process that forgets as exp(-lag / memory) has its rates spread as Cauchy's distribution of that width is, and
-    such memories, drawn with the density memory ** (2H - 3), add up to lag ** (2H - 2).
+    A process that forgets as exp(-lag / memory) has rates with a Cauchy distribution of that width. Such memories,
+    drawn with the density memory ** (2H - 3), add up to lag ** (2H - 2).
     """
     power = 2 - 2 * model.hurst
     short, long = (math.pow(end, -power) for end in model.memory_s)

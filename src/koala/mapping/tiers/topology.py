@@ -1,8 +1,8 @@
 """Networks in three tiers after Doar's generator Tiers, written anew: one WAN, MANs around it, and LANs at the MANs.
 
-Nodes lie in a plane. Those of a WAN or MAN are joined by the shortest tree and, for redundancy, each with its nearest
-until it has enough links; a LAN is a star of hosts around its router. All randomness comes from the ``Random`` that
-is passed in. What the links carry and what grid follows from them is in ``grids``.
+Nodes lie in a plane. The nodes of a WAN or MAN are joined by the shortest tree and, for redundancy, each with its
+nearest until it has enough links; a LAN is a star of hosts around its router. All randomness comes from the
+``Random`` that is passed in. ``grids`` adds bandwidths and makes the grid.
 """
 
 from __future__ import annotations
@@ -22,20 +22,21 @@ LAN_SIDE_KM = 1.0
 
 
 class InvalidTiersError(ValueError):
-    """Parameters of which no network can be made."""
+    """No network can be made with these parameters."""
 
     def for_user(self) -> str:
-        """The parameter and what to write."""
+        """Return the parameter and what to write."""
         return str(self)
 
 
 class TiersParameters(msgspec.Struct, frozen=True, kw_only=True):
-    """The parameters of Tiers, which makes one WAN; in brackets its own names.
+    """The parameters of Tiers, which makes one WAN; its own names are in brackets.
 
     - ``wan_nodes`` (SW), ``mans`` (NM) and ``man_nodes`` (SM), ``lans_per_man`` (NL) and ``lan_hosts`` (SL): sizes;
-    - ``wan_redundancy`` (RW), ``man_redundancy`` (RM) and ``lan_redundancy`` (RL): how many links each node of such a
-      network has at least, as far as there are nodes to link it with; 1 is a tree;
-    - ``man_to_wan`` (RMW) and ``lan_to_man`` (RLM): with how many nodes of the tier above a network is linked.
+    - ``wan_redundancy`` (RW), ``man_redundancy`` (RM) and ``lan_redundancy`` (RL): the least number of links of each
+      node in such a network, as far as there are nodes to link it with; 1 is a tree;
+    - ``man_to_wan`` (RMW) and ``lan_to_man`` (RLM): the number of nodes of the tier above that a network is linked
+      with.
     """
 
     wan_nodes: int = 10
@@ -56,21 +57,21 @@ class TiersParameters(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def hosts(self) -> int:
-        """How many hosts the network has."""
+        """The number of hosts in the network."""
         return self.mans * self.lans_per_man * self.lan_hosts
 
 
 class NodePosition(NamedTuple):
-    """Where a node is."""
+    """The position of a node."""
 
     x_km: float
     y_km: float
 
 
 class TierNetwork(NamedTuple):
-    """One WAN, MAN or LAN: its nodes, the links between them, and those to the tier above, the own node first.
+    """One WAN, MAN or LAN: its nodes, the links between them, and the links to the tier above, own node first.
 
-    Of a LAN the first node is the router and the others are the hosts. The WAN is linked with nothing above.
+    The first node of a LAN is the router and the others are the hosts. The WAN has no uplinks.
     """
 
     nodes: range
@@ -79,7 +80,7 @@ class TierNetwork(NamedTuple):
 
 
 class Topology(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole network. The LANs of one MAN are side by side, in the order of the MANs."""
+    """A whole network. The LANs of one MAN are adjacent, in the order of the MANs."""
 
     parameters: TiersParameters
     places: tuple[NodePosition, ...]
@@ -88,18 +89,18 @@ class Topology(msgspec.Struct, frozen=True, kw_only=True):
     lans: tuple[TierNetwork, ...]
 
     def lans_of(self, man: int) -> tuple[TierNetwork, ...]:
-        """The LANs of a MAN."""
+        """Return the LANs of a MAN."""
         each = self.parameters.lans_per_man
         return self.lans[man * each : (man + 1) * each]
 
     @property
     def links(self) -> list[tuple[int, int]]:
-        """All of them."""
+        """All links of the network."""
         return [link for network in (self.wan, *self.mans, *self.lans) for link in network.links + network.uplinks]
 
 
 def tiers_topology(parameters: TiersParameters, draws: Random) -> Topology:
-    """A network of these parameters; the same state of ``draws`` gives the same one."""
+    """Return a network with these parameters; the same state of ``draws`` gives the same network."""
     places: list[NodePosition] = []
     middle = NodePosition(WAN_SIDE_KM / 2, WAN_SIDE_KM / 2)
     wan = _network(places, parameters.wan_nodes, (middle, WAN_SIDE_KM), parameters.wan_redundancy, draws)
@@ -114,7 +115,7 @@ def tiers_topology(parameters: TiersParameters, draws: Random) -> Topology:
 
 
 def distance_km(one: NodePosition, other: NodePosition) -> float:
-    """How far two places are from each other."""
+    """Return the distance between two places."""
     return math.hypot(one.x_km - other.x_km, one.y_km - other.y_km)
 
 
@@ -132,7 +133,7 @@ def _new_nodes(places: list[NodePosition], count: int, area: tuple[NodePosition,
 def _network(
     places: list[NodePosition], count: int, area: tuple[NodePosition, float], redundancy: int, draws: Random
 ) -> TierNetwork:
-    """A WAN or MAN by itself: the shortest tree over its nodes, and more links where it is to be redundant."""
+    """Return a WAN or MAN by itself: the shortest tree over its nodes, and more links where it is redundant."""
     nodes = _new_nodes(places, count, area, draws)
     return TierNetwork(nodes, _redundant(places, nodes, _shortest_tree(places, nodes), redundancy))
 
@@ -140,7 +141,7 @@ def _network(
 def _lan(
     places: list[NodePosition], parameters: TiersParameters, middle: NodePosition, man: TierNetwork, draws: Random
 ) -> TierNetwork:
-    """A star around a router somewhere in the area of the MAN, linked with the nearest of its nodes."""
+    """Return a star around a router in the area of the MAN, linked with the nearest of the MAN's nodes."""
     area = (_inside(middle, MAN_SIDE_KM, draws), LAN_SIDE_KM)
     nodes = _new_nodes(places, 1 + parameters.lan_hosts, area, draws)
     router, hosts = nodes[0], nodes[1:]
@@ -150,7 +151,7 @@ def _lan(
 
 
 def _shortest_tree(places: Sequence[NodePosition], nodes: range) -> list[tuple[int, int]]:
-    """The minimum spanning tree, by Prim's way."""
+    """Return the minimum spanning tree, by Prim's algorithm."""
     nearest = {node: (distance_km(places[nodes[0]], places[node]), nodes[0]) for node in nodes[1:]}
     tree = []
     while nearest:
@@ -166,7 +167,7 @@ def _shortest_tree(places: Sequence[NodePosition], nodes: range) -> list[tuple[i
 def _redundant(
     places: Sequence[NodePosition], nodes: range, links: Sequence[tuple[int, int]], redundancy: int
 ) -> tuple[tuple[int, int], ...]:
-    """The links, and from each node of too few more to its nearest."""
+    """Return the links, and more links from each node with too few to its nearest nodes."""
     found = list(links)
     linked: dict[int, set[int]] = {node: set() for node in nodes}
     for one, other in found:
@@ -183,7 +184,7 @@ def _redundant(
 
 
 def _uplinks(places: Sequence[NodePosition], nodes: range, above: range, count: int) -> tuple[tuple[int, int], ...]:
-    """Links from the nearest nodes to those nodes of the tier above that are nearest to any, one each."""
+    """Return links from the nearest nodes to the ``count`` nearest nodes of the tier above, one each."""
     pairs = []
     for upper in above:
         node = min(nodes, key=lambda each: distance_km(places[each], places[upper]))
