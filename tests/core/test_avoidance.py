@@ -53,7 +53,7 @@ def test_a_job_waits_for_the_other_site_while_that_is_busy_and_goes_back_when_it
     _fail(driver)
     driver.pass_time(50.0)
     assert driver.state(1) is JobState.WAITING
-    assert "it avoids a, where a run of it failed, while there is another way" in driver.story(1)
+    assert "it avoids a, where a run of it failed, while other sites have room" in driver.story(1)
     driver.pass_time(51.0)
     assert driver.state(1) is JobState.STARTING
     assert driver.job(1).places == (("a", 5),)

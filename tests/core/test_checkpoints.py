@@ -180,7 +180,9 @@ def test_the_story_tells_what_a_component_goes_on_from() -> None:
     driver = CoreDriver({"a": 4})
     (token,) = driver.run(ask(4, checkpoint=SAVES))
     driver.send(CheckpointBrought(at=1.0, token=token, source="b", size_bytes=1024, reason="c is gone"))
-    assert driver.story(1)[-1].endswith("component 0 goes on from its checkpoint of 1024 bytes, made on b; c is gone")
+    assert driver.story(1)[-1].endswith(
+        "component 0 continues from its checkpoint of 1024 bytes, made on b; c is gone"
+    )
     driver.send(CheckpointBrought(at=1.0, token=token))
     assert driver.story(1)[-1].endswith("component 0 begins anew, without a checkpoint")
 

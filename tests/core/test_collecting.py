@@ -57,14 +57,14 @@ def test_a_job_is_done_when_its_outputs_are_registered_where_they_were_made(driv
     assert (order.job, order.token, order.site, order.part, order.outputs) == (1, token, "a", 0, (RESULT, LOGS))
     assert driver.state(1) is JobState.COLLECTING
     assert driver.idle("a") == 10  # its processors are free
-    assert "not told yet by: a" in meaning(driver.scheduler.explain(1))  # type: ignore[arg-type]
+    assert "not reported yet by: a" in meaning(driver.scheduler.explain(1))  # type: ignore[arg-type]
     commands = collected(driver, token, made(), made("logs", 9))
     names = [(each.file, each.sites) for each in kind(commands, OutputRegistered)]
     assert names == [("jobs/1/result.h5", ("a",)), ("jobs/1/logs", ("a",))]
     assert driver.ended(1).outcome is JobOutcome.DONE
     assert holders(driver, "jobs/1/result.h5") == {"a"}
     assert driver.story(1)[-3:] == [
-        "every component is done; what it made is collected on a",
+        "every component is done; its outputs are collected on a",
         "component 0 on a made 2 outputs of 16 bytes",
         "done",
     ]

@@ -254,7 +254,7 @@ def test_where_the_nodes_of_all_sites_are_excluded_the_job_runs_all_the_same_and
     assert ends(driver, job, 127, "b1") == "b"
     start = started(driver, job)
     assert (start.site, start.exclude_nodes) == ("b", ()), "nobody else says anything against b"
-    assert any("it may run on every node of b this time, also where it failed" in line for line in driver.story(job))
+    assert any("it may run on every node of b this time, even where it failed" in line for line in driver.story(job))
     driver.ready(start.token)
     driver.pass_time(5.0)
     driver.end(start.token, nodes=("b1",))
@@ -362,7 +362,7 @@ def test_it_is_not_moved_to_where_it_is_and_runs_on_all_nodes_after_the_barriers
     assert started(driver, job, 0.0) is start
     explanation = driver.scheduler.explain(job)
     assert explanation is not None
-    assert "kept off nodes of a where its program failed" in meaning(explanation)
+    assert "avoids nodes of a where its program failed" in meaning(explanation)
     driver.pass_time(20.0)
     driver.end(start.token, outcome=Outcome.ABORTED)
     assert started(driver, job).exclude_nodes == ()

@@ -531,7 +531,7 @@ def story_of_a_defect() -> list[str]:
 TOLD: list[tuple[type[Any], Callable[[], list[str]], str]] = [
     (TrafficKnown, story_of_a_measured_job, "measured: it sends 6 Mbit/s between its sites"),
     (JobRefused, story_of_a_failure, "no place found (idle: a 9); it waits in its placement queue"),
-    (KeptForPlans, story_of_a_job_behind_a_plan, "enough is idle for it, and kept for the plans of jobs"),
+    (KeptForPlans, story_of_a_job_behind_a_plan, "enough is idle for it, but kept for the plans of jobs"),
     (JobPlaced, story_of_a_broken_file, "placed: 10 on a"),
     (TransfersExpected, story_of_a_broken_file, "its files take about 100 s"),
     (JobPlanned, story_of_a_plan, "planned: it starts within 100 s, if all keep to their walltimes"),
@@ -539,9 +539,9 @@ TOLD: list[tuple[type[Any], Callable[[], list[str]], str]] = [
     (
         TransfersExpected,
         story_of_a_measured_link,
-        "by what is believed of links: store to a 16 Mbit/s (last value, 1 measured), 0 ms (as the grid file says)",
+        "link forecasts: store to a 16 Mbit/s (last value, 1 measured), 0 ms (as the grid file says)",
     ),
-    (PlanLost, story_of_a_plan, "when it could start: jobs at a run longer than expected; b is drained"),
+    (PlanLost, story_of_a_plan, "its start cannot be predicted: jobs at a run longer than expected; b is drained"),
     (InputForgotten, story_of_a_file_that_is_gone, "the input file f was forgotten by anna"),
     (FileArrived, story_of_a_broken_file, "file f arrived on a"),
     (TransferBroke, story_of_a_broken_file, "the transfer of f from far to a broke: disk full"),
@@ -578,7 +578,7 @@ TOLD: list[tuple[type[Any], Callable[[], list[str]], str]] = [
         story_of_a_guest,
         "closed to it: a, which would run it under the account of the daemon, and it is a guest's",
     ),
-    (CheckpointBrought, story_of_a_checkpoint, "component 0 goes on from its checkpoint of 1024 bytes, made on b"),
+    (CheckpointBrought, story_of_a_checkpoint, "component 0 continues from its checkpoint of 1024 bytes, made on b"),
     (AskedToSave, story_of_a_checkpoint, "1 component is asked to save, and may run for 60 s more (grace)"),
     (TasksSpawned, story_of_spawned_tasks, "spawned task e; placed: 1 on a"),
     (SpawnBegan, story_of_spawned_tasks, "the spawned task e began"),
@@ -586,20 +586,20 @@ TOLD: list[tuple[type[Any], Callable[[], list[str]], str]] = [
     (
         TasksSpawned,
         story_of_spawned_tasks,
-        "the spawned tasks f, g never began, and left it: a did not start them: queue closed",
+        "the spawned tasks f, g were withdrawn before they began: a did not start them: queue closed",
     ),
     (ReleaseBarrier, story_of_a_failure, "the barrier opened: all components started together"),
-    (OutputsAwaited, story_of_outputs, "every component is done; what it made is collected on a"),
+    (OutputsAwaited, story_of_outputs, "every component is done; its outputs are collected on a"),
     (OutputsCollected, story_of_outputs, "component 0 on a made 1 output of 1,234 bytes"),
     (ComponentEnded, story_of_a_failure, "component 0 failed on a: a node died"),
     (Blamed, story_of_a_bad_job, "the job itself is to blame, as it broke a component on a and on b"),
     (JobHeld, story_of_a_held_job, "kept back: it waits for job 1 to be done; it waits for its time (begin_at)"),
-    (DependencyCame, story_of_a_held_job, "what it waited for has come: job 1 is done"),
+    (DependencyCame, story_of_a_held_job, "a dependency is satisfied: job 1 is done"),
     (ElementMade, story_of_an_element, "it is element 5 of array 1"),
     (ElementCancelled, story_of_an_array, "its element, job 4, was cancelled before it was made"),
     (BeginTimeCame, story_of_a_held_job, "its time has come (begin_at)"),
     (JobHeld, story_of_a_held_job, "held by anna: disk change"),
-    (UnholdAsked, story_of_a_held_job, "let go by anna"),
+    (UnholdAsked, story_of_a_held_job, "hold ended by anna"),
     (JobUnheld, story_of_a_held_job, "nothing keeps it back any more: it stands in line"),
     (
         ChangeAsked,
@@ -607,9 +607,9 @@ TOLD: list[tuple[type[Any], Callable[[], list[str]], str]] = [
         "its walltime is changed to 90 s and its priority is changed to high by its owner",
     ),
     (JobRests, story_of_a_restart, "it rests for 5 s before it is placed again"),
-    (SitesAvoided, story_of_a_restart, "it avoids a, where a run of it failed, while there is another way"),
+    (SitesAvoided, story_of_a_restart, "it avoids a, where a run of it failed, while other sites have room"),
     (StartComponent, story_of_a_bad_node, "not on node a1 at a, where it failed"),
-    (NodesAllowed, story_of_a_bad_node, "it may run on every node of a again, also where it failed"),
+    (NodesAllowed, story_of_a_bad_node, "it may run on every node of a again, even where it failed"),
     (
         FailsAlone,
         story_of_a_user_who_fails_alone,
@@ -624,7 +624,7 @@ TOLD: list[tuple[type[Any], Callable[[], list[str]], str]] = [
     (SiteTrusted, story_of_a_probe, "a is trusted again"),
     (JobRequeued, story_of_a_failure, "back to its placement queue: component 0 failed on a: a node died"),
     (JobQuarantined, story_of_a_quarantine, "set aside: an error inside Koala"),
-    (NotGivenBack, story_of_a_quarantine, "could not be given back in order: ArithmeticError('five')"),
+    (NotGivenBack, story_of_a_quarantine, "could not be given back properly: ArithmeticError('five')"),
     (JobRequeued, story_of_a_quarantine, "back to its placement queue: put back from quarantine"),
     (JobEnded, story_of_a_failure, "cancelled"),
     (JobSubmitted, story_of_a_defect, "set aside: an error inside Koala"),
@@ -650,9 +650,9 @@ def test_a_policy_that_goes_by_the_network_tells_what_it_believed_of_the_links_t
         )
     driver.submit(ask(8, 8, policy="NCM"))
     driver.submit(ask(1, policy="NCM"))
-    (told,) = [line for line in driver.story(1) if "believed" in line]
+    (told,) = [line for line in driver.story(1) if "link forecasts" in line]
     assert told.endswith(": a to c 16 Mbit/s (last value, 1 measured), 1 ms (last value, 1 measured)")
-    assert not any("believed" in line for line in driver.story(2)), "it is at one site"
+    assert not any("link forecasts" in line for line in driver.story(2)), "it is at one site"
 
 
 def test_the_story_is_told_in_the_order_of_time() -> None:

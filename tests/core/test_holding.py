@@ -51,7 +51,7 @@ def test_a_job_waits_until_another_is_done() -> None:
     assert kind(commands, JobUnheld) == [JobUnheld(job=2)]
     commands += driver.settle()
     assert [start.job for start in kind(commands, StartComponent)] == [2]
-    assert "what it waited for has come: job 1 is done" in driver.story(2)
+    assert "a dependency is satisfied: job 1 is done" in driver.story(2)
 
 
 @pytest.mark.parametrize(

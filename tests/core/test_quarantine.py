@@ -185,7 +185,7 @@ def test_what_raises_while_it_is_given_back_is_left_out_and_told() -> None:
     job.placed.link_demands = [(10**6, 1)]  # which no link has
     aborts = kind(driver.send(JobQuarantined(at=0.0, job=1, reason="an error of ours")), AbortComponent)
     assert len(aborts) == 2
-    assert any("could not be given back in order: IndexError" in line for line in driver.story(1))
+    assert any("could not be given back properly: IndexError" in line for line in driver.story(1))
 
 
 def test_a_step_that_raises_keeps_the_job_from_giving_back_nothing_else() -> None:

@@ -91,7 +91,7 @@ ENDED = JobEnded(
 
 EXAMPLES: list[tuple[Any, str]] = [
     (JobSubmitted(at=1, job=7, request=REQUEST), "job 7 (heat) was submitted: non-fixed request for 4 processors"),
-    (CancelAsked(at=1, job=7), "the end of job 7 was asked for"),
+    (CancelAsked(at=1, job=7), "the cancellation of job 7 was requested"),
     (JobQuarantined(at=1, job=7, reason="a defect"), "job 7 goes into quarantine: a defect"),
     (RequeueAsked(at=1, job=7), "job 7 is to leave quarantine"),
     (RequeueAsked(at=1, job=7, hold=True), "job 7 is to leave quarantine and to be held"),
@@ -126,7 +126,7 @@ EXAMPLES: list[tuple[Any, str]] = [
         "the machines of delft: 2 of 1500 MFlop/s, load 0%, 6 of 1500 MFlop/s, load 50%",
     ),
     (SiteMachines(at=1, site="delft"), "the machines of delft: as declared"),
-    (SiteReported(at=1, site="A", processors=8, others=2), "A has 8 processors, of which others hold 2"),
+    (SiteReported(at=1, site="A", processors=8, others=2), "A has 8 processors; others hold 2"),
     (SiteSilent(at=1, site="A", reason="timeout"), "A does not answer: timeout"),
     (SiteSilent(at=1, site="A", reason="no partition", answers=True), "A cannot be used: no partition"),
     (SiteLost(at=1, site="A", reason="fire"), "A is declared lost: fire; its jobs start again elsewhere"),
@@ -150,7 +150,7 @@ EXAMPLES: list[tuple[Any, str]] = [
     (OutputsCollected(at=1, job=7, token=SECOND), "component 7.2 made no output"),
     (
         OutputsCollected(at=1, job=7, token=SECOND, problem="no room"),
-        "the outputs of component 7.2 cannot be had: no room",
+        "the outputs of component 7.2 are lost: no room",
     ),
     (
         OutputRegistered(
@@ -164,7 +164,7 @@ EXAMPLES: list[tuple[Any, str]] = [
     ),
     (
         CheckpointBrought(at=0.0, token=SECOND, source="A", size_bytes=7),
-        "component 7.2 goes on from a checkpoint made at A",
+        "component 7.2 continues from a checkpoint made at A",
     ),
     (CheckpointBrought(at=0.0, token=SECOND, reason="A is gone"), "component 7.2 begins anew: A is gone"),
     (ReleaseBarrier(job=7, tokens=("7.1", "7.2")), "the barrier of job 7 opens for 7.1, 7.2"),
@@ -192,15 +192,15 @@ EXAMPLES: list[tuple[Any, str]] = [
     ),
     (
         TrafficMeasured(at=1, token=FIRST, reason="no ss there"),
-        "what component 7.1 sends to other sites is not measured: no ss there",
+        "the traffic of component 7.1 to other sites is not measured: no ss there",
     ),
     (AskSite(site="A", tokens=("7.1",)), "A is asked about 7.1"),
     (JobPlaced(job=7, places=(("A", 3), ("B", 1))), "job 7 is placed: 3 on A, 1 on B"),
     (JobRequeued(job=7, reason="preempted"), "job 7 returns to its placement queue: preempted"),
     (HoldAsked(at=1, job=7), "job 7 is to be held"),
-    (UnholdAsked(at=1, job=7, by="anna"), "job 7 is let go by anna"),
+    (UnholdAsked(at=1, job=7, by="anna"), "the hold of job 7 is ended by anna"),
     (HoldAsked(at=1, job=7, by="anna", reason="disk"), "job 7 is to be held, as anna asked: disk"),
-    (CancelAsked(at=1, job=7, by="anna", reason="disk"), "the end of job 7 was asked for by anna: disk"),
+    (CancelAsked(at=1, job=7, by="anna", reason="disk"), "the cancellation of job 7 was requested by anna: disk"),
     (RestartAsked(at=1, job=7), "job 7 is to go back to its queue"),
     (RestartAsked(at=1, job=7, hold=True), "job 7 is to go back to its queue and to be held"),
     (
@@ -217,7 +217,7 @@ EXAMPLES: list[tuple[Any, str]] = [
         JobHeld(job=7, held=True, held_by=" by anna", waits_for=(Dependency(job=3),), begins_at=9.0),
         (
             "job 7 is kept back: it waits for job 3 to be done; it waits for its time (begin_at); "
-            "it is held by anna; koala job release lets it go"
+            "it is held by anna; koala job release ends the hold"
         ),
     ),
     (ElementMade(job=9, array=7, index=3), "element 3 of array 7 is job 9"),

@@ -64,14 +64,14 @@ def test_tasks_that_were_spawned_are_withdrawn_and_others_are_refused() -> None:
     gone, refused = (TasksSpawned(job=7, tasks=(name,), reason="no room") for name in "ef")
     assert told(here, gone, refused) == [
         "spawned task e; placed: 1 on a",
-        "the spawned task e never began, and left it: no room",
+        "the spawned task e were withdrawn before they began: no room",
         "did not spawn task f: no room",
     ]
 
 
 def test_what_its_owner_did_goes_without_a_name() -> None:
-    assert told(UnholdAsked(at=1.0, job=7, by="anna"), owner="anna") == ["let go by its owner"]
-    assert told(UnholdAsked(at=1.0, job=7, by="anna"), owner="bert") == ["let go by anna"]
+    assert told(UnholdAsked(at=1.0, job=7, by="anna"), owner="anna") == ["hold ended by its owner"]
+    assert told(UnholdAsked(at=1.0, job=7, by="anna"), owner="bert") == ["hold ended by anna"]
 
 
 def test_a_very_long_story_keeps_its_beginning_and_its_end() -> None:

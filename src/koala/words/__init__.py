@@ -1,2 +1,2 @@
-"""What happened, where a job stands and when it is expected to start, in words for people: once, for the terminal,
-the pages and the API. Reads values of the core and the model; decides nothing."""
+"""Sentences for people on events, on where a job stands and on its expected start: one source for the terminal, the
+pages and the API. Reads values of the core and the model; decides nothing."""

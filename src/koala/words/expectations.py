@@ -1,5 +1,5 @@
-"""When and where a job is expected to start, in words. How a moment is written is the reader's: a terminal has the
-clock of its user, a page that of everybody."""
+"""Sentences on when and where a job is expected to start. The reader decides the form of a time: a terminal uses its
+user's clock, a page a common one."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ if TYPE_CHECKING:
     from koala.model.api import DryRun, Explanation
 
 Clock: TypeAlias = Callable[[float], str]
-# Of a job that had to start by now if every job kept to its walltime.
+# For a job that should have started by now if every job kept to its walltime.
 LATE = "it should have started by now"
-# Of one behind elements of arrays, which may have their turns in another order than is counted on.
+# For a job behind elements of arrays, whose turns may come in another order than expected.
 NOT_PUT_OFF = "no element of an array that comes before puts its plan off"
 
 
 def expected(at: float, sites: Sequence[str], now: float, clock: Clock) -> str:
-    """A plan of a job: ``expected at 14:05:10 on delft and leiden``."""
+    """Format a job's plan: ``expected at 14:05:10 on delft and leiden``."""
     return f"expected {'' if at <= now else 'at '}{planned(at, sites, now, clock)}"
 
 
 def planned(at: float, sites: Sequence[str], now: float, clock: Clock) -> str:
-    """For when and where a job has a plan: ``14:05:10 on delft and leiden``. One whose time has come waits until what
-    was to end has ended."""
+    """Format the time and places of a plan: ``14:05:10 on delft and leiden``. A job whose time has come waits for
+    jobs that should have ended."""
     when = "any moment" if at <= now else clock(at)
     return f"{when} on {listed(sites)}" if sites else when
 
 
 def with_its_time(why: str, at: float | None, clock: Clock) -> str:
-    """What keeps a job back and, where that is known, the time for which it waits."""
+    """Return the reason that keeps a job back and, if known, the time that it waits for."""
     return why if at is None else f"{why}; its time is {clock(at)}"
 
 
 def start_sentences(found: Explanation | DryRun, now: float, clock: Clock, elements_before: int = 0) -> list[str]:
-    """When a job that waits is expected to start, when at the latest, and for whose ends it waits.
-    ``elements_before`` elements of arrays, which are no jobs yet, come before it."""
+    """Return sentences on when a waiting job is expected to start, when at the latest, and whose ends it waits for.
+    ``elements_before`` elements of arrays, which are not jobs yet, come before it."""
     if found.expected_at is None:
         return []
     plan = expected(found.expected_at, found.expected_sites, now, clock)

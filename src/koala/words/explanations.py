@@ -1,4 +1,4 @@
-"""An explanation of the core in the words in which people read it."""
+"""An explanation of the core in words for people."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from koala.words.standing import meaning
 
 
 def in_words(explained: JobExplanation, more: str = "") -> dict[str, Any]:
-    """Everything about where a job stands, as it goes to callers and on record: its meaning, with what is said
-    ``more`` of it, and all else as it is."""
+    """Return the whole explanation for callers and for the record: its meaning in words, followed by ``more``, and
+    all other fields unchanged."""
     fields: dict[str, Any] = msgspec.to_builtins(explained)
     del fields["standing"]
     return fields | {"meaning": meaning(explained) + more}

@@ -1,8 +1,8 @@
-"""What happened, in sentences: the one table of words for the entries of the journal, of which the story of a job has
-those about it.
+"""Events, commands and facts in sentences: the one table of words for the entries of the journal, and for the stories
+of jobs, which consist of them.
 
 A sentence of the journal names the job, and needs only the entry itself (``sentence``). In a story the entry is about
-the job whose story it is, and goes by what came before it (``in_story``). Both of one entry stand together.
+the story's job, and depends on the lines before it (``in_story``). The two sentences of an entry stand together.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ _ENDINGS: dict[Outcome, str] = {
     Outcome.ABORTED: "was aborted",
     Outcome.REFUSED: "was refused by its site",
     Outcome.ABSENT: "is unknown to its site and will never start",
-    Outcome.UNSUITABLE: "asks for what its site will never run",
+    Outcome.UNSUITABLE: "asks for something that its site will never run",
 }
 _HAS_COME = {
     Condition.DONE: "job {} is done",
@@ -124,27 +124,27 @@ _HAS_COME = {
 
 
 class JobSoFar:
-    """What the lines of a story before the next one say of its job, and what it asked for, where that is known."""
+    """The state of a job after the earlier lines of its story, and its request, if that is known."""
 
     def __init__(self, request: Request | None = None, owner: str = "") -> None:
         self.request = request
         self.owner = owner
-        self.claims: dict[int, StartComponent] = {}  # by component what was claimed and has not ended
+        self.claims: dict[int, StartComponent] = {}  # claims that have not ended, by component
         self.done: dict[Token, StartComponent] = {}  # components of this run that returned success
-        self.begun = False  # whether the barrier of this run has opened
-        self.held: bool | None = None  # whether somebody holds it while it is kept back; None for one that is not
+        self.begun = False  # True if the barrier of this run has opened
+        self.held: bool | None = None  # True if somebody holds it; None if it is not kept back
         self.spawned: tuple[str, ...] = ()  # tasks that are on their way
 
     def over(self) -> None:
-        """The run is over, or its places are lost."""
+        """Note that the run is over, or its places are lost."""
         self.claims, self.done, self.begun, self.held, self.spawned = {}, {}, False, None, ()
 
     def claim(self, token: Token) -> StartComponent | None:
-        """What was claimed by this name and has not ended."""
+        """Return the claim with this token that has not ended."""
         return next((claim for claim in self.claims.values() if claim.token == token), None)
 
     def where(self, places: Iterable[tuple[str, int]]) -> str:
-        """How much of it is where."""
+        """Format the sizes of the job's parts and their sites."""
         request = self.request
         if request is None or not request.is_shaped:
             return ", ".join(sizes_on((size, site) for site, size in places))
@@ -154,7 +154,7 @@ class JobSoFar:
 
 
 def sentence(body: AnyEvent | TurnEntry) -> str:
-    """An entry of the journal in one sentence without its full stop."""
+    """Return an entry of the journal in one sentence without its full stop."""
     words = _WORDS[type(body)]
     if words.journal is not None:
         return words.journal(body)
@@ -164,8 +164,8 @@ def sentence(body: AnyEvent | TurnEntry) -> str:
 
 
 def in_story(body: AnyEvent | TurnEntry, job: JobSoFar) -> str | None:
-    """An entry that is about the job, in one sentence of its story without a full stop; None where it says nothing
-    that the others do not."""
+    """Return an entry about the job as one sentence of its story, without a full stop; None if it adds nothing to the
+    others."""
     words = _WORDS[type(body)].story
     return None if words is None else words(body, job)
 
@@ -216,7 +216,7 @@ def _first_places(places: Sequence[tuple[str, int]]) -> str:
 def _transfers_expected(body: TransfersExpected, _: JobSoFar) -> str:
     told = [f"its files take about {body.transfer_s:.0f} s"] if body.transfer_s > 0 else []
     if body.links:
-        told.append(f"by what is believed of links: {'; '.join(map(_believed_link, body.links))}")
+        told.append(f"link forecasts: {'; '.join(map(_believed_link, body.links))}")
     return "; ".join(told)
 
 
@@ -235,7 +235,7 @@ def _job_held(body: JobHeld) -> str:
 
 
 def _kept_back(body: JobHeld, job: JobSoFar) -> str | None:
-    """Told once: of those that it waits for each is told when it has come."""
+    """Return the sentence only once, because each dependency that is satisfied has a line of its own."""
     told, job.held = job.held is not None and job.held >= body.held, body.held
     return None if told else f"kept back: {_what_keeps_back(body, body.held_by)}"
 
@@ -263,7 +263,7 @@ def _change_asked(body: ChangeAsked) -> str:
 
 
 def _as_asked(body: Wish) -> str:
-    """Who wanted it, and why."""
+    """Format who asked for it, and why."""
     return (f", as {body.by} asked" if body.by else "") + because(body.reason)
 
 
@@ -279,7 +279,7 @@ def _spawned(body: TasksSpawned, job: JobSoFar) -> str:
     if not body.reason:
         return f"spawned {names}; placed: {', '.join(sizes_on((size, site) for site, size in body.places))}"
     if withdrawn:
-        return f"the spawned {names} never began, and left it: {body.reason}"
+        return f"the spawned {names} were withdrawn before they began: {body.reason}"
     return f"did not spawn {names}: {body.reason}"
 
 
@@ -301,7 +301,7 @@ def _preempts(body: Preempts, _: JobSoFar) -> str:
 
 
 def _ended(state: str, reason: str) -> str:
-    """How it ended and why; a reason that begins with the state says both."""
+    """Format how a job ended and why; a reason that begins with the state says both."""
     if reason.startswith(state):
         return reason
     return f"{state}: {reason}" if reason else state
@@ -320,7 +320,7 @@ def _job_ended(body: JobEnded) -> str:
 
 def _component_ended(body: ComponentEnded) -> str:
     code = "" if body.exit_code is None or body.outcome is Outcome.DONE else f" with exit code {body.exit_code}"
-    reason = "" if code.endswith(f" {body.reason}") else body.reason  # many sites say the exit code once more
+    reason = "" if code.endswith(f" {body.reason}") else body.reason  # many sites repeat the exit code
     where = f" on {cut(nodes(body.nodes))}" if body.nodes else ""
     said = f"; stderr: {cut(body.stderr_line)}" if body.stderr_line else ""
     broke = "broke" if body.fault is Fault.OURS else _ENDINGS[body.outcome]
@@ -328,7 +328,7 @@ def _component_ended(body: ComponentEnded) -> str:
 
 
 def _whose(fault: Fault | None) -> str:
-    """Whose a failure is, where that is known and not the site's, of which the sentence tells."""
+    """Format who caused a failure; empty if unknown, or if it is the site, which the sentence names already."""
     return "" if fault is None or fault is Fault.SITE else f", {fault.in_words}"
 
 
@@ -346,14 +346,14 @@ def _claimed(body: StartComponent, job: JobSoFar) -> str | None:
 
 
 def _aborted(body: AbortComponent, job: JobSoFar) -> None:
-    """What its site says of its end is no news any more."""
+    """Forget the claim: the site's report on its end is no news any more."""
     claim = job.claim(body.token)
     if claim is not None:
         del job.claims[claim.part]
 
 
 def _started(_: ReleaseBarrier, job: JobSoFar) -> str | None:
-    """The order may be repeated, and is given to spawned tasks, too."""
+    """Return the sentence only once: the command may be repeated, and spawned tasks receive it, too."""
     before, job.begun = job.begun, True
     return None if before else "the barrier opened: all components started together"
 
@@ -385,7 +385,7 @@ def _goes_on_from(body: CheckpointBrought, job: JobSoFar) -> str | None:
     told = (
         f"component {claim.part} begins anew, without a checkpoint"
         if body.source is None
-        else f"component {claim.part} goes on from its checkpoint of {body.size_bytes} bytes, made on {body.source}"
+        else f"component {claim.part} continues from its checkpoint of {body.size_bytes} bytes, made on {body.source}"
     )
     return f"{told}; {body.reason}" if body.reason else told
 
@@ -399,13 +399,13 @@ def _collected(body: OutputsCollected, job: JobSoFar) -> str | None:
 
 
 def _checkpoint_brought(body: CheckpointBrought) -> str:
-    told = "begins anew" if body.source is None else f"goes on from a checkpoint made at {body.source}"
+    told = "begins anew" if body.source is None else f"continues from a checkpoint made at {body.source}"
     return f"component {body.token} {told}{because(body.reason)}"
 
 
 def _outputs_collected(body: OutputsCollected) -> str:
     if body.problem:
-        return f"the outputs of component {body.token} cannot be had{because(body.problem)}"
+        return f"the outputs of component {body.token} are lost{because(body.problem)}"
     return f"component {body.token} made {cut(first_named([each.path for each in body.outputs])) or 'no output'}"
 
 
@@ -439,8 +439,8 @@ def _avoids(body: SitesAvoided, _: JobSoFar) -> str:
         too_few = "where its program failed on nodes and too few others are left for it"
         reasons.append(f"{', '.join(body.closed)}, {too_few}")
     if not reasons:
-        return "it may go to every site again, also where it failed"
-    return f"it avoids {'; and '.join(reasons)}, while there is another way"
+        return "it may go to every site again, even where it failed"
+    return f"it avoids {'; and '.join(reasons)}, while other sites have room"
 
 
 def _probed(body: LinkProbed) -> str:
@@ -454,7 +454,7 @@ def _probed(body: LinkProbed) -> str:
 
 def _traffic(body: TrafficMeasured) -> str:
     if body.reason:
-        return f"what component {body.token} sends to other sites is not measured{because(body.reason)}"
+        return f"the traffic of component {body.token} to other sites is not measured{because(body.reason)}"
     sent, received = (bandwidth_text(bit_s / BIT_S_PER_MBIT_S) for bit_s in (body.sent_bit_s, body.received_bit_s))
     return f"component {body.token} sends {sent} to other sites, and receives {received}"
 
@@ -463,7 +463,7 @@ def _traffic(body: TrafficMeasured) -> str:
 
 
 class _Words(NamedTuple):
-    """The words for entries of a type: in the journal, and in the story of a job that they are about."""
+    """The sentences of one type of entry: in the journal, and in the story of its job."""
 
     journal: Callable[[Any], str] | None = None
     story: Callable[[Any, JobSoFar], str | None] | None = None
@@ -482,11 +482,11 @@ _WORDS: dict[type[Any], _Words] = {
     JobHeld: _Words(_job_held, _kept_back),
     HoldAsked: _Words(lambda body: f"job {body.job} is to be held{_as_asked(body)}"),
     UnholdAsked: _Words(
-        lambda body: f"job {body.job} is let go{body.by_whom}",
-        lambda body, job: f"let go{body.asked_by(job.owner)}",
+        lambda body: f"the hold of job {body.job} is ended{body.by_whom}",
+        lambda body, job: f"hold ended{body.asked_by(job.owner)}",
     ),
     DependencyCame: _Words(
-        story=lambda body, _: f"what it waited for has come: {_HAS_COME[body.condition].format(body.other)}"
+        story=lambda body, _: f"a dependency is satisfied: {_HAS_COME[body.condition].format(body.other)}"
     ),
     BeginTimeCame: _Words(story=lambda *_: "its time has come (begin_at)"),
     JobUnheld: _Words(lambda body: f"nothing keeps job {body.job} back any more", _unheld),
@@ -495,15 +495,14 @@ _WORDS: dict[type[Any], _Words] = {
     JobRefused: _Words(story=_refused),
     KeptForPlans: _Words(
         story=lambda *_: (
-            "enough is idle for it, and kept for the plans of jobs that come before it; it waits in its placement "
-            "queue"
+            "enough is idle for it, but kept for the plans of jobs before it; it waits in its placement queue"
         )
     ),
     SitesClosed: _Words(story=lambda body, _: f"closed to it: {', '.join(body.sites)}, which {body.reason}"),
     JobPlanned: _Words(story=_planned),
     PlanPutOff: _Words(story=lambda body, _: f"its plan is put off by {long_time(body.by_s)}: {body.reason}"),
     PlanLost: _Words(
-        story=lambda body, _: f"its plan is given up, as nobody knows when it could start: {body.reason}"
+        story=lambda body, _: f"its plan is given up, because its start cannot be predicted: {body.reason}"
     ),
     JobPlaced: _Words(_job_placed, _placed),
     TransfersExpected: _Words(story=_transfers_expected),
@@ -549,7 +548,7 @@ _WORDS: dict[type[Any], _Words] = {
     SpawnBegan: _Words(story=_spawn_began),
     # What it made is collected.
     OutputsAwaited: _Words(
-        story=lambda body, _: f"every component is done; what it made is collected on {', '.join(body.sites)}"
+        story=lambda body, _: f"every component is done; its outputs are collected on {', '.join(body.sites)}"
     ),
     CollectOutputs: _Words(
         lambda body: (
@@ -587,7 +586,7 @@ _WORDS: dict[type[Any], _Words] = {
     ),
     NodesAllowed: _Words(
         story=lambda body, _: (
-            f"it may run on every node of {body.site} {'this time' if body.once else 'again'}, also where it "
+            f"it may run on every node of {body.site} {'this time' if body.once else 'again'}, even where it "
             f"failed: there {'is' if body.once else 'was'} no other way"
         )
     ),
@@ -602,21 +601,21 @@ _WORDS: dict[type[Any], _Words] = {
     ),
     JobRests: _Words(story=lambda body, _: f"it rests for {body.rest_s:g} s before it is placed again"),
     # It is over, or set aside.
-    CancelAsked: _Words(lambda body: f"the end of job {body.job} was asked for{body.by_whom}"),
+    CancelAsked: _Words(lambda body: f"the cancellation of job {body.job} was requested{body.by_whom}"),
     JobEnded: _Words(_job_ended, lambda body, _: _ended(str(body.outcome), body.reason)),
     JobQuarantined: _Words(
         lambda body: f"job {body.job} goes into quarantine{because(body.reason)}",
         lambda body, _: f"set aside: {body.reason}",
     ),
     NotGivenBack: _Words(
-        story=lambda body, _: f"something of what it held could not be given back in order: {body.error}"
+        story=lambda body, _: f"something that it held could not be given back properly: {body.error}"
     ),
     RequeueAsked: _Words(
         lambda body: f"job {body.job} is to leave quarantine{' and to be held' if body.hold else ''}{_as_asked(body)}"
     ),
     # Sites and links.
     SiteReported: _Words(
-        lambda body: f"{body.site} has {counted(body.processors, 'processor')}, of which others hold {body.others}"
+        lambda body: f"{body.site} has {counted(body.processors, 'processor')}; others hold {body.others}"
     ),
     SiteMachines: _Words(
         lambda body: (
@@ -638,7 +637,7 @@ _WORDS: dict[type[Any], _Words] = {
     LinkProbed: _Words(_probed),
     Tick: _Words(lambda _: "time has passed"),
 }
-# The types of the entries that stories are made of.
+# The types of entries that appear in stories.
 STORY_KINDS = frozenset(kind.__name__ for kind, words in _WORDS.items() if words.story is not None)
 
 

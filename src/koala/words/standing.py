@@ -1,4 +1,5 @@
-"""Where a job stands, in words: what its state means, what keeps it back, how the elements of an array stand."""
+"""Sentences on where a job stands: what its state means, what keeps it back, and the states of an array's
+elements."""
 
 from __future__ import annotations
 
@@ -12,17 +13,17 @@ from koala.model.dependency import Condition, in_words
 from koala.model.request import JobId
 from koala.words.phrases import listed
 
-# Of how many jobs that another waits for each is named.
+# At most this many of the jobs that a job waits for are named.
 WAITED_FOR_NAMED_MAX = 5
 
 MEANING: dict[JobState, str] = {
-    JobState.HELD: "not tried yet: it waits for other jobs, for its time, or for somebody to let it go",
+    JobState.HELD: "not tried yet: it waits for other jobs, for its time, or for somebody to end its hold",
     JobState.WAITING: "in its placement queue; no places have been found yet",
     JobState.PLACED: "every component has a place and files are on their way; nothing is claimed yet",
     JobState.CLAIMING: "some components hold their processors at the barrier, others are still to be claimed",
     JobState.STARTING: "every component is claimed; the barrier opens when all have reported and all files are there",
     JobState.RUNNING: "the application runs on all sites",
-    JobState.COLLECTING: "every component returned success; what the job made is brought into the sites' file areas",
+    JobState.COLLECTING: "every component returned success; the job's outputs are moved into the sites' file areas",
     JobState.UNWINDING: "the run has ended early; the job waits until every site has let go of its components",
     JobState.UNFOLDING: "an array: its elements become jobs of their own, a few ahead of those that have started",
     JobState.QUARANTINED: "set aside after an error inside Koala; it holds nothing until it is put back or cancelled",
@@ -33,7 +34,7 @@ MEANING: dict[JobState, str] = {
 
 
 def meaning(told: JobExplanation) -> str:
-    """What its state means; of one that failed, why it did, and of one that starts, for whom it waits."""
+    """Return what the job's state means; why it failed, or what it still waits for before its start."""
     return _of_state(told) + _silence(told.standing.silent)
 
 
@@ -54,11 +55,11 @@ def _of_state(told: JobExplanation) -> str:
     if state is JobState.QUARANTINED:
         return (
             f"{now.reason or MEANING[state]}. It holds nothing and is not tried; everything else goes on. Cancel it "
-            f"(koala job cancel {told.job}), or put it back once the cause is mended, as after an upgrade "
+            f"(koala job cancel {told.job}), or put it back once the cause is fixed, for example after an upgrade "
             f"(koala job requeue {told.job})"
         )
     if state is JobState.COLLECTING:
-        return f"{MEANING[state]}; not told yet by: {', '.join(now.not_collected)}"
+        return f"{MEANING[state]}; not reported yet by: {', '.join(now.not_collected)}"
     if state is JobState.UNWINDING and now.saving_at:
         return (
             f"it was asked to save its state, and has {now.grace_s:g} s for it (grace); still saving: "
@@ -78,7 +79,7 @@ def _starting(now: JobStanding) -> str:
     )
     if all(site in now.silent for _, site in now.not_there):
         return told
-    nodes = "; it is kept off nodes of {} where its program failed, and may run on all nodes after that"
+    nodes = "; it avoids nodes of {} where its program failed, and may run on all nodes after that"
     return (
         f"{told}. A cluster starts them when its own queue lets it; one that waits behind other users is "
         "claimed where there is room (queue_patience_s), and if all takes too long (barrier_timeout_s), the job "
@@ -101,7 +102,7 @@ def _by_state(counts: ElementCountsInfo) -> list[tuple[str, int]]:
 
 
 def _silence(silent: Sequence[str]) -> str:
-    """What is to be said of sites that hold something of the job and do not answer."""
+    """Format the silence of sites that hold something of the job and do not answer."""
     if not silent:
         return ""
     they, do, hold = ("they", "do", "hold") if len(silent) > 1 else ("it", "does", "holds")
@@ -115,7 +116,7 @@ def kept_back(
     more: int = 0,
     held_by: str = "",
 ) -> str:
-    """Why a job is not tried yet."""
+    """Return why a job is not tried yet."""
     shown = [in_words(condition, other) for condition, other in waits_for[:WAITED_FOR_NAMED_MAX]]
     more += max(0, len(waits_for) - WAITED_FOR_NAMED_MAX)
     if more:
@@ -124,12 +125,12 @@ def kept_back(
     if has_a_time:
         reasons.append("it waits for its time (begin_at)")
     if held:
-        reasons.append(f"it is held{held_by}; koala job release lets it go")
+        reasons.append(f"it is held{held_by}; koala job release ends the hold")
     return "; ".join(reasons)
 
 
 def would_be_kept_back(found: KeptBack) -> str:
-    """Why a new job would not be tried yet, or never; empty where nothing would keep it back."""
+    """Return why a new job would not be tried yet, or never; empty if nothing would keep it back."""
     if found.in_vain:
         return f"{found.in_vain}; it would be cancelled at once"
     return kept_back(found.held, found.waits_for, found.begins_at is not None, held_by=found.held_by)

@@ -1,4 +1,4 @@
-"""The story of a job: the lines of the journal that are about it, in words."""
+"""The story of a job: the journal's lines about it, in words."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from koala.model.messages import AnyEvent
 from koala.model.request import JobId, Request
 from koala.words.facts import STORY_KINDS, JobSoFar, in_story
 
-# The longest story that is told; beyond it the middle is left out.
+# The longest story that is shown; the middle of a longer one is left out.
 STORY_LINES_MAX = 400
 STORY_HEAD_LINES = 20
-# An event, a command or a fact, and when it was.
+# An event, a command or a fact, with its time.
 Line: TypeAlias = tuple[float, AnyEvent | TurnEntry]
 
 
 class ToldEntry(msgspec.Struct, frozen=True):
-    """An entry of a story in words: when, and what was decided and why."""
+    """An entry of a story in words: the time, the decision and the reason."""
 
     at: float
     text: str
@@ -37,8 +37,9 @@ def story(
     owner: str = "",
     goes_back: bool = True,
 ) -> list[ToldEntry]:
-    """The story of the owner's job that asked for this then. Where it is long, these are its first lines and its
-    ``last``, and so many between them are left out. Where the record does not go back to its beginning it says so."""
+    """Return the story of the owner's job with this request, submitted at this time. A long story has its first lines
+    and its ``last`` ones, with ``left_out`` lines between them. A note stands at its beginning if the record does not
+    go back that far."""
     first = [ToldEntry(submitted_at, f"submitted: {request.kind} request for {request.in_words}")]
     if not goes_back:
         first.append(ToldEntry(submitted_at, "... what came next is no longer in the journal ..."))
@@ -59,13 +60,13 @@ def _in_words(lines: Iterable[Line], job: JobSoFar) -> list[ToldEntry]:
 
 
 class Stories:
-    """The lines of stories as a scheduler that is ``recorded`` gives them, by job, for whoever keeps no journal."""
+    """Collects the lines of stories by job from a scheduler that is ``recorded``, for callers without a journal."""
 
     def __init__(self) -> None:
         self.lines: defaultdict[JobId, list[Line]] = defaultdict(list)
 
     def add(self, event: AnyEvent, turn: Turn) -> None:
-        """What happened, and what came of it."""
+        """Add an event, and the turn that followed from it."""
         for body in (event, *turn.entries):
             job = job_of(body)
             if job is not None and type(body).__name__ in STORY_KINDS:
@@ -73,7 +74,7 @@ class Stories:
 
 
 def job_of(body: AnyEvent | TurnEntry) -> JobId | None:
-    """The job that an entry names, by itself or by the token of a component."""
+    """Return the job that an entry names, directly or by the token of a component."""
     job: JobId | None = getattr(body, "job", None)
     token: str | None = getattr(body, "token", None)
     return int(token.partition(".")[0]) if job is None and token is not None else job

@@ -273,7 +273,7 @@ def test_cancelling_ends_a_running_job_and_leaves_an_ended_one_as_it_is(tmp_path
 
 
 ITS_TIME = "it waits for its time (begin_at)"
-HELD = "it is held by its owner; koala job release lets it go"
+HELD = "it is held by its owner; koala job release ends the hold"
 
 
 def test_a_job_waits_for_another_is_held_and_let_go_changed_and_put_back(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def test_the_owner_of_a_job_sees_which_operator_did_what_to_it_and_strangers_see
             await changes.requeue(OPERATOR, job, hold=True, reason="demo at ten")
             await world.in_state(job, "held")
             assert (await world.service.job(ANNA, job)).reason == (
-                "it is held by olga: demo at ten; koala job release lets it go"
+                "it is held by olga: demo at ten; koala job release ends the hold"
             )
             await changes.change(OPERATOR, job, JobChange(walltime_s=60.0, priority=Priority.HIGH), reason="short")
             await changes.unhold(OPERATOR, job)
@@ -73,13 +73,13 @@ def test_the_owner_of_a_job_sees_which_operator_did_what_to_it_and_strangers_see
             story = [line.text for line in (await world.service.explain(ANNA, job)).story]
             assert [line for line in story if "olga" in line] == [
                 "back to its placement queue: requeued by olga: demo at ten",
-                "kept back: it is held by olga: demo at ten; koala job release lets it go",
+                "kept back: it is held by olga: demo at ten; koala job release ends the hold",
                 "its walltime is changed to 60 s and its priority is changed to high by olga: short",
-                "let go by olga",
+                "hold ended by olga",
                 "cancelled by olga: it fills the disk",
             ]
             entries = [each.text for each in await world.service.journal(ANNA, job=job, limit=1_000)]
-            assert f"the end of job {job} was asked for by olga: it fills the disk" in entries
+            assert f"the cancellation of job {job} was requested by olga: it fills the disk" in entries
             with pytest.raises(NotFoundError):
                 await world.service.explain(BERT, job)
             told = [each.text for each in await world.service.journal(BERT, limit=1_000)]
