@@ -1,7 +1,7 @@
 """Real batch systems on one machine, to try Koala on: Slurm clusters and a Grid Engine cell as sites of a grid.
 
-``up(LabOptions(directory=...))`` gives a ``Lab``; ``koala lab`` is the same from the command line. Everything runs on
-loopback, or with an emulated wide area in network namespaces, as the user who calls it.
+``up(LabOptions(directory=...))`` returns a ``Lab``; ``koala lab`` does the same from the command line. Everything
+runs on loopback, or with an emulated wide area in network namespaces, as the calling user.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
-"""How the lab's daemons are started: detached, each with a directory of its own, and recorded as the process it is.
+"""Starting the lab's daemons: detached, each with its own directory, and recorded with its process.
 
-The directory holds ``script``, which becomes the daemon, and ``log`` with what it printed. Started again it is the
-same script.
+The directory holds ``script``, which becomes the daemon, and ``log`` with its output. A restart runs the same script.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class Daemons:
         self, name: str, words: Sequence[str], site: SitePlan | None, environment: Mapping[str, str] | None = None
     ) -> None:
         """Start a daemon for a site, in its namespace, or for the whole lab. It stays in the foreground of its own
-        session, so that its process is known for as long as it lives."""
+        session, so that its process is known while it lives."""
         home = self._plan.daemons / name
         home.mkdir(parents=True, exist_ok=True)
         through = site.through if site is not None else ()
@@ -42,15 +41,15 @@ class Daemons:
         self._spawn(name, site.name if site is not None else None)
 
     def start_again(self, name: str) -> None:
-        """Start a daemon that was there before, as it was started then."""
+        """Restart a daemon in the way that it was started before."""
         self._spawn(name, next(each.site for each in self._recorder.record.daemons if each.name == name))
 
     def is_alive(self, name: str) -> bool:
-        """Whether a daemon that was started still lives."""
+        """Return True if a started daemon still lives."""
         return any(each.name == name and processes.is_alive(each.process) for each in self._recorder.record.daemons)
 
     def listens(self, name: str, port: int) -> bool:
-        """Whether somebody takes connections at a port of the network that a daemon is in."""
+        """Return True if somebody accepts connections at a port of the daemon's network."""
         pids = [each.process.pid for each in self._recorder.record.daemons if each.name == name]
         for pid in pids:
             with contextlib.suppress(OSError):
@@ -59,7 +58,7 @@ class Daemons:
         return False
 
     def said(self, name: str) -> str:
-        """The last lines that a daemon printed."""
+        """Return the last lines of a daemon's output."""
         try:
             text = (self._plan.daemons / name / LOG).read_bytes()[-_LOG_BYTES:]
         except OSError:

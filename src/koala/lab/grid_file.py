@@ -1,4 +1,4 @@
-"""The grid file of a lab: what ``koala up --grid`` reads."""
+"""The grid file of a lab, which ``koala up --grid`` reads."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from koala.lab.options import LabSystem, WideAreaLink, pairs
 from koala.lab.plan import LabPlan, SitePlan
 from koala.lab.slurm import cluster_files
 
-# A lab's jobs come and go in seconds: the scheduler acts on every event.
+# A lab's jobs last only seconds, so the scheduler acts on every event.
 _SCHEDULER = {"scan_interval_s": 0}
-# The bandwidth of a machine's loopback, roughly; it is far from being what limits a job.
+# About the bandwidth of a machine's loopback, which never limits a job.
 _LOOPBACK = WideAreaLink(rate_mbit_s=10_000.0, delay_s=0.000_05)
 
 
@@ -25,7 +25,7 @@ def client_environment(site: SitePlan) -> dict[str, str]:
 
 
 def grid_text(plan: LabPlan) -> str:
-    """The YAML text: its sites in order, and the links between them."""
+    """Return the YAML text: the sites in order, and the links between them."""
     grid: dict[str, Any] = {"name": "lab", "sites": {site.name: _site(site, plan) for site in plan.sites}}
     grid["links"] = _links(plan)
     grid["scheduler"] = _SCHEDULER
@@ -48,7 +48,7 @@ def _site(site: SitePlan, plan: LabPlan) -> dict[str, Any]:
     described["host"] = site.address
     if site.through:
         described["through"] = list(site.through)
-        # All sites share this machine's memory, which would be a way around the link.
+        # All sites share this machine's memory, which would bypass the link.
         described["job_environment"] = {"UCX_TLS": "tcp,self"}
     if plan.options.gridftp:
         described["file_server"] = site.file_server

@@ -1,4 +1,4 @@
-"""A GridFTP server for each site of a lab: anonymous, in the clear, and for one directory of the site alone."""
+"""A GridFTP server for each site of a lab: anonymous, unencrypted, and limited to one directory of the site."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _NOBODY = "nobody"
 
 
 def name_of(site: SitePlan) -> str:
-    """The name of the daemon."""
+    """Return the name of the daemon."""
     return f"{site.name}-gridftp"
 
 
 def check(plan: LabPlan) -> None:
-    """LabError where the server of a lab of root, which runs as nobody, could not come to its files."""
+    """Raise LabError if the server of root's lab, which runs as nobody, could not reach its files."""
     if os.geteuid() != 0:
         return
     existing = next(each for each in (plan.directory, *plan.directory.parents) if each.is_dir())
@@ -34,8 +34,8 @@ def check(plan: LabPlan) -> None:
 
 
 def start(site: SitePlan, daemons: Daemons) -> None:
-    """Returns when it takes connections. As root it runs as nobody, and what it writes belongs to nobody; so its
-    directory is open to all there."""
+    """Start the server; return when it accepts connections. For root it runs as nobody, who owns what it writes, so
+    its directory is open to all."""
     site.files.mkdir(parents=True)
     words = [
         programs.find("globus-gridftp-server") or "globus-gridftp-server",
@@ -55,7 +55,7 @@ def start(site: SitePlan, daemons: Daemons) -> None:
 
 
 def wait(site: SitePlan, daemons: Daemons) -> None:
-    """Until it takes connections."""
+    """Wait until the server accepts connections."""
     name = name_of(site)
     programs.wait_until(
         lambda: daemons.listens(name, site.file_server_port) or not daemons.is_alive(name), programs.START_S_MAX

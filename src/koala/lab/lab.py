@@ -1,7 +1,7 @@
 """A lab: real batch systems on this machine, brought up, used and taken down.
 
-``up`` either brings all of it up or leaves nothing; ``Lab`` is one that is up, also after the process that started it
-has gone; ``down`` ends exactly what belongs to it, whatever state it is in.
+``up`` brings up the whole lab or leaves nothing. ``Lab`` is a running lab, even after the process that started it has
+ended. ``down`` ends exactly the processes of the lab, whatever its state.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ _STOP_S = 20.0
 
 
 class SiteStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """One site. ``up`` if its controller answers; ``dead`` names the daemons of it that have died.
+    """The state of one site. ``up`` is True if its controller answers; ``dead`` names its daemons that have died.
 
-    ``jobs`` wait or run; None where nobody answers. ``address`` is where other sites reach it.
+    ``jobs`` counts those that wait or run, None without an answer. Other sites reach it at ``address``.
     """
 
     name: str
@@ -53,8 +53,8 @@ class SiteStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LabStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """A lab. ``dead`` names the daemons that have died and are not of one site. ``up`` if all of it can be used,
-    ``gone`` if none of its daemons lives."""
+    """The state of a lab. ``dead`` names the dead daemons that belong to no site. ``up`` is True if the whole lab can
+    be used, ``gone`` if none of its daemons lives."""
 
     directory: str
     grid_file: str
@@ -66,7 +66,7 @@ class LabStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Lab:
-    """A lab that is up, or was: everything is asked of its directory and of the machine."""
+    """A lab, running or not: every answer comes from its directory and from the machine."""
 
     def __init__(self, plan: LabPlan, recorder: Recorder) -> None:
         self.plan = plan
@@ -75,7 +75,7 @@ class Lab:
 
     @property
     def grid_file(self) -> Path:
-        """What ``koala up --grid`` takes."""
+        """The grid file for ``koala up --grid``."""
         return self.plan.grid_file
 
     @property
@@ -84,38 +84,40 @@ class Lab:
         return self._recorder.record
 
     def environment(self, site: str) -> dict[str, str]:
-        """What commands of the site's batch system need in their environment."""
+        """Return the environment for commands of the site's batch system."""
         return grid_file.client_environment(self.plan.site(site))
 
     def command(self, site: str, *words: str) -> list[str]:
-        """A command as it is run at a site: in its namespace, if it has one."""
+        """Return a command as it runs at a site: in its namespace, if it has one."""
         return [*self.plan.site(site).through, *words]
 
     def full_environment(self, site: str, own: Mapping[str, str]) -> dict[str, str]:
-        """The environment of a user of the site: one's own, with nothing of another batch system, and the site's."""
+        """Return the environment of a site's user: ``own`` without variables of other batch systems, plus the
+        site's."""
         kept = {name: value for name, value in own.items() if not name.startswith(("SLURM_", "SGE_"))}
         return {**kept, "PATH": programs.search_path(), **self.environment(site)}
 
     def run(
         self, site: str, *words: str, text: str | None = None, timeout_s: float = programs.TIMEOUT_S
     ) -> programs.ProgramResult:
-        """Run a command at a site to its end, with the site's environment and nothing of another batch system."""
+        """Run a command at a site to its end, with the site's environment and without other batch systems'
+        variables."""
         return programs.run(self.command(site, *words), self.environment(site), text=text, timeout_s=timeout_s)
 
     def stop_controller(self, site: str, *, by_force: bool = False) -> None:
-        """Stop slurmctld or qmaster; jobs run on. It saves its state first, unless it is stopped by force."""
+        """Stop slurmctld or qmaster; jobs run on. It saves its state first, unless ``by_force`` is set."""
         self._stop(_controller(self.plan.site(site)), by_force=by_force)
 
     def start_controller(self, site: str) -> None:
-        """Start it again after it was stopped or has died; returns when it answers."""
+        """Restart the controller after it was stopped or has died; return when it answers."""
         plan = self.plan.site(site)
         if not self.daemons.is_alive(_controller(plan)):
             self.daemons.start_again(_controller(plan))
         _wait(plan, self.plan, self.daemons, [_controller(plan)])
 
     def change_link(self, pair: PairOfSites) -> None:
-        """Give the link between two sites another rate, delay and loss, while all goes on; what is on its way is
-        lost, and TCP sends it again. The grid file stays as it is. LabError without a wide area."""
+        """Give the link between two sites another rate, delay and loss during operation. Packets on their way are
+        lost, and TCP sends them again. The grid file stays unchanged. Raises LabError without a wide area."""
         before = self.record.options
         if before.wan is None:
             raise LabError("the lab has no emulated links to change; make one with koala lab up --wan LINK")
@@ -131,12 +133,12 @@ class Lab:
             namespaces.wait(self.plan, self.daemons)
 
     def kill_site(self, site: str) -> None:
-        """As if the power of its machines went: its daemons and all that its jobs started are killed at once."""
+        """Kill the site's daemons and all processes of its jobs at once, as a power failure would."""
         names = [each.name for each in self.record.daemons if each.site == site]
         leftovers.end_site(self.plan.directory, self.environment(site), names)
 
     def start_site(self, site: str) -> None:
-        """Start its daemons again after it was killed; returns when it takes jobs."""
+        """Restart the site's daemons after they were killed; return when it accepts jobs."""
         plan = self.plan.site(site)
         dead = _dead(self, site)
         for name in dead:
@@ -144,7 +146,7 @@ class Lab:
         _wait(plan, self.plan, self.daemons, dead)
 
     def down(self) -> None:
-        """End everything that belongs to it, and remove its files."""
+        """End all processes of the lab, and remove its files."""
         down(self.plan.directory)
 
     def _stop(self, name: str, *, by_force: bool) -> None:
@@ -162,11 +164,11 @@ class Lab:
 
 
 def up(options: LabOptions, say: Say | None = None) -> Lab:
-    """Bring a lab up. Each step is told to ``say``.
+    """Bring a lab up, and report each step to ``say``.
 
-    LabIsUpError if it is up already. Daemons of it that have died since are started again; one that was never
-    complete, or is from before the machine was started, is removed first. A lab that cannot be brought up leaves
-    nothing behind; LabError tells why.
+    Raises LabIsUpError if it is up already. If daemons of a running lab have died, they are restarted. A lab that was
+    never complete, or is older than the last boot of the machine, is removed first. A lab that cannot be brought up
+    leaves nothing behind; LabError has the reason.
     """
     check(options)
     say = say or _say_nothing
@@ -191,9 +193,9 @@ def up(options: LabOptions, say: Say | None = None) -> Lab:
 
 
 def down(directory: Path, *, keep: bool = False) -> int:
-    """End what belongs to the lab in a directory, in whatever state it is, and return how many processes that were.
+    """End the processes of the lab in a directory, whatever its state, and return how many there were.
 
-    Its files go too, unless they are kept; the next ``up`` removes them. LabError if there is no
+    Its files are removed too, unless they are kept; then the next ``up`` removes them. Raises LabError if there is no
     lab.
     """
     if not (directory / record.FILE).exists():
@@ -202,19 +204,19 @@ def down(directory: Path, *, keep: bool = False) -> int:
     with record.alone(directory):
         found = record.read(directory)
         ended = _remove(directory, found.options if found is not None else None, keep=keep)
-        with contextlib.suppress(OSError):  # it holds what is kept, or something of its owner
+        with contextlib.suppress(OSError):  # it contains kept files, or something of its owner
             directory.rmdir()
     return ended
 
 
 def down_command(directory: Path) -> str:
-    """What its user writes to take down the lab in a directory."""
+    """Return the command that takes down the lab in a directory."""
     where = "" if directory == default_directory() else f" --directory {directory}"
     return f"koala lab down{where}"
 
 
 def find(directory: Path) -> Lab | None:
-    """The lab in a directory, up or not; None if there is none."""
+    """Return the lab in a directory, running or not; None if there is none."""
     found = record.read(directory)
     if found is None:
         return None
@@ -222,7 +224,7 @@ def find(directory: Path) -> Lab | None:
 
 
 def status(lab: Lab) -> LabStatus:
-    """How a lab is, as its batch systems tell. It asks every site at once."""
+    """Return the state of a lab as its batch systems report it; all sites are queried at once."""
     with ThreadPoolExecutor(max_workers=len(lab.plan.sites)) as pool:
         sites = tuple(pool.map(lambda site: _site_status(lab, site), lab.plan.sites))
     dead = _dead(lab, None)
@@ -262,7 +264,7 @@ def _dead(lab: Lab, site: str | None) -> tuple[str, ...]:
 
 
 def plan_of(options: LabOptions) -> LabPlan:
-    """The lab that options ask for, on this machine and for this user."""
+    """Return the plan for these options, on this machine and for this user."""
     host = socket.gethostname()
     try:
         address = socket.gethostbyname(host)
@@ -277,7 +279,7 @@ def _say_nothing(words: str) -> None:
 
 @contextlib.contextmanager
 def _directory(directory: Path) -> Iterator[None]:
-    """The directory, made if it is not there, and held; removed if it is empty in the end."""
+    """Make the directory if it is missing, and hold it; remove it if it is empty in the end."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
@@ -291,7 +293,7 @@ def _directory(directory: Path) -> Iterator[None]:
 
 
 def _check_owner(directory: Path) -> None:
-    """Of another user's lab the processes cannot be seen; only root sees all."""
+    """Raise LabError for another user's lab, whose processes only root can see."""
     owner = directory.stat().st_uid
     if os.geteuid() not in (0, owner):
         raise LabError(f"{directory}: it belongs to the user {_user_name(owner)}; do this as that user, or as root")
@@ -310,7 +312,7 @@ def _check_empty(directory: Path) -> None:
 
 
 def _revived(before: LabRecord, options: LabOptions, say: Say) -> Lab:
-    """A lab that is up, with its dead daemons started again."""
+    """Return a running lab, with its dead daemons restarted."""
     plan = plan_of(before.options)
     lab = Lab(plan, Recorder(before))
     dead = [each.name for each in before.daemons if not processes.is_alive(each.process)]
@@ -387,7 +389,7 @@ def _controller(site: SitePlan) -> str:
 
 
 def _remove(directory: Path, options: LabOptions | None, *, keep: bool = False) -> int:
-    """End all processes, remove namespaces and files. What is in the directory and not of a lab stays."""
+    """End all processes, remove namespaces and files. Other contents of the directory stay."""
     ended = leftovers.end(directory)
     if options is not None and options.wan is not None:
         namespaces.remove(plan_of(options))

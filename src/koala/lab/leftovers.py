@@ -1,7 +1,7 @@
-"""Every process that belongs to a lab, found on this machine and ended: its daemons, and what its jobs started.
+"""Every process of a lab, found on this machine and ended: its daemons, and the processes of its jobs.
 
-A daemon is known by the directory in its environment, which no process outside the lab has; a job by the batch
-system that runs it. So nothing else is ever ended, and nothing is missed because a record was lost.
+A daemon is recognised by the directory in its environment, which no process outside the lab has; a job by the batch
+system that runs it. So no other process is ever ended, and none is missed if a record is lost.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from koala.sites import processes
 
 _PROC = Path("/proc")
 _END_S = 10.0
-# The environment of a job's processes has both: where its batch system is, and that they are a job. A shell of a
-# user that only points at the lab has the first alone.
+# The environment of a job's processes has both variables: the place of its batch system, and the job's id. A user's
+# shell that only points at the lab has the first alone.
 _JOB_MARKS = (("SLURM_CONF", "SLURM_JOB_ID"), ("SGE_ROOT", "JOB_ID"))
-# The supervisor of a job may have a session of its own and an environment that cannot be read.
+# The supervisor of a job may have its own session and an environment that cannot be read.
 _SUPERVISORS = ("slurmstepd", "sge_shepherd")
 
 
 class LabProcess(msgspec.Struct, frozen=True):
-    """A process of this machine; ``started`` tells it from a later one with its id."""
+    """A process of this machine; ``started`` distinguishes it from a later one with its id."""
 
     pid: int
     parent: int
@@ -37,7 +37,7 @@ class LabProcess(msgspec.Struct, frozen=True):
 
 
 def lab_processes(directory: Path) -> list[LabProcess]:
-    """All processes of the lab in a directory, those of jobs first."""
+    """Return all processes of the lab in a directory, those of jobs first."""
     running = {found.pid: found for found in _running()}
     belonging = {pid for pid, found in running.items() if _belongs(found, directory)}
     generation = set(belonging)
@@ -48,7 +48,8 @@ def lab_processes(directory: Path) -> list[LabProcess]:
 
 
 def end(directory: Path) -> int:
-    """End all of them, and return how many there were. LabFailedError names those that cannot be ended."""
+    """End all processes of the lab, and return how many there were. LabFailedError names those that cannot be
+    ended."""
     ended: set[tuple[int, str]] = set()
 
     def gone() -> bool:
@@ -65,8 +66,8 @@ def end(directory: Path) -> int:
 
 
 def end_site(directory: Path, environment: Mapping[str, str], daemons: Collection[str]) -> None:
-    """End the processes of one site of the lab: its daemons, those of its jobs, which have the environment of its
-    batch system, and the supervisors of these. LabFailedError names those that cannot be ended."""
+    """End the processes of one site: its daemons, those of its jobs, which have the environment of its batch system,
+    and their supervisors. LabFailedError names those that cannot be ended."""
     homes = {str(directory / "daemons" / name) for name in daemons}
 
     def left() -> list[LabProcess]:
@@ -111,7 +112,7 @@ def _process(pid: int) -> LabProcess | None:
     before, _, after = text.rpartition(")")
     fields = after.split()
     if len(fields) < 20 or fields[0] in "ZX":
-        processes.has_left(processes.Child(pid))  # a child of this process is a zombie until somebody asks
+        processes.has_left(processes.Child(pid))  # a child of this process stays a zombie until it is waited for
         return None
     return LabProcess(pid, int(fields[1]), fields[19], before.partition("(")[2])
 
@@ -140,7 +141,7 @@ def _is_supervisor(found: LabProcess, directory: Path) -> bool:
 
 
 def _environment(pid: int) -> dict[str, str]:
-    """That of another user's process cannot be read; that one is not ours."""
+    """Return a process's environment; empty for another user's process, which cannot be read and is not ours."""
     try:
         text = (_PROC / str(pid) / "environ").read_bytes()
     except OSError:
@@ -154,7 +155,7 @@ def _is_below(path: str, directory: Path) -> bool:
 
 
 def _kill(found: LabProcess) -> None:
-    """End this very process: a descriptor holds its id while we look at who has it."""
+    """End exactly this process: a descriptor holds its id while its start time is checked."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         descriptor = os.pidfd_open(found.pid)
         try:

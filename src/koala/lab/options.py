@@ -1,4 +1,4 @@
-"""What a lab consists of, as its user asks for it, and how links are written. Nothing here depends on the machine."""
+"""The options of a lab, as its user gives them, and the form of links. Nothing here depends on the machine."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FIRST_PORT_MIN = 1_024
 RATE_MBIT_S_MAX = 100_000.0
 DELAY_S_MAX = 60.0
 
-# Ports from the first one on: so many for each site, and then one for each site's file server.
+# Ports from the first one on: this many for each site, and then one for each site's file server.
 PORTS_PER_SITE = NODES_PER_CLUSTER_MAX + 1
 PORTS = PORTS_PER_SITE * len(KINDS) + len(KINDS)
 FIRST_PORT_LAST = 65_535 - PORTS + 1
@@ -42,8 +42,8 @@ _DELAYS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
 class WideAreaLink(msgspec.Struct, frozen=True, kw_only=True):
-    """The link between two sites, the same in both directions: the rate of one direction, the delay one way, and the
-    fraction of its packets that are lost."""
+    """The link between two sites, the same in both directions: the rate and the delay of one direction, and the
+    fraction of packets that are lost."""
 
     rate_mbit_s: float
     delay_s: float
@@ -58,10 +58,11 @@ class PairOfSites(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LabOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """A lab: ``nodes`` and ``processors_per_node`` are of each Slurm cluster, ``slots`` of the Grid Engine cell.
+    """The options of a lab: ``nodes`` and ``processors_per_node`` are for each Slurm cluster, ``slots`` for the Grid
+    Engine cell.
 
-    With ``wan`` each site is in a network namespace of its own, behind that link to every other one; ``links`` are
-    the pairs that differ. ``gridftp`` asks for a file server at each site.
+    With ``wan`` each site has a network namespace of its own, behind that link to every other site; ``links`` are the
+    pairs that differ. ``gridftp`` adds a file server at each site.
     """
 
     directory: Path
@@ -79,7 +80,7 @@ class LabOptions(msgspec.Struct, frozen=True, kw_only=True):
         return self.nodes * self.processors_per_node if KINDS[site] is LabSystem.SLURM else self.slots
 
     def link(self, one: str, other: str) -> WideAreaLink | None:
-        """The emulated link between two sites; None without a wide area."""
+        """Return the emulated link between two sites; None without a wide area."""
         for pair in self.links:
             if set(pair.between) == {one, other}:
                 return pair.link
@@ -87,18 +88,18 @@ class LabOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def default_directory() -> Path:
-    """Where a lab is unless its user says otherwise."""
+    """Return the default directory of a lab."""
     return Path.home() / ".koala" / "lab"
 
 
 def differing(one: LabOptions, other: LabOptions) -> list[str]:
-    """The command line's names of the options in which two labs of one directory differ."""
+    """Return the command line's names of the options in which two labs differ."""
     names = [name for name in LabOptions.__struct_fields__ if getattr(one, name) != getattr(other, name)]
     return ["--" + {"links": "link"}.get(name, name).replace("_", "-") for name in names]
 
 
 def check(options: LabOptions) -> None:
-    """LabError for options that make no lab."""
+    """Raise LabError for options that make no lab."""
     _check_sites(options.sites)
     _check_number("--nodes", options.nodes, 1, NODES_PER_CLUSTER_MAX)
     _check_number("--processors-per-node", options.processors_per_node, 1, PROCESSORS_PER_NODE_MAX)
@@ -115,14 +116,14 @@ def check(options: LabOptions) -> None:
 
 
 def parse_sites(text: str) -> tuple[str, ...]:
-    """Names of sites, separated by commas, in the order of the table."""
+    """Parse names of sites, separated by commas; return them in the order of the table."""
     named = [word.strip() for word in text.split(",")]
     _check_sites(named)
     return tuple(name for name in SITE_NAMES if name in named)
 
 
 def parse_link(text: str, option: str) -> WideAreaLink:
-    """A link as ``--wan`` writes it."""
+    """Parse a link as ``--wan`` writes it."""
     words = [word.strip() for word in text.split(",")]
     if len(words) not in (2, 3):
         raise LabError(f"{option} {text}: a link is written as {_LINK_FORM}")
@@ -139,7 +140,7 @@ def parse_link(text: str, option: str) -> WideAreaLink:
 
 
 def parse_pair(text: str, option: str = "--link") -> PairOfSites:
-    """A pair of sites and its link as ``--link`` writes them."""
+    """Parse a pair of sites and its link as ``--link`` writes them."""
     one, other, rest = (*text.split(",", 2), "", "")[:3]
     if not rest:
         raise LabError(f"{option} {text}: write SITE,SITE,{_LINK_FORM}")
@@ -147,7 +148,7 @@ def parse_pair(text: str, option: str = "--link") -> PairOfSites:
 
 
 def pairs(options: LabOptions) -> list[tuple[str, str]]:
-    """Every two sites of the lab."""
+    """Return every pair of sites of the lab."""
     return list(itertools.combinations(options.sites, 2))
 
 

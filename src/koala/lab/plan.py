@@ -1,4 +1,4 @@
-"""Where everything of a lab is: directories, ports, addresses and namespaces, worked out from its options alone."""
+"""The places of a lab: directories, ports, addresses and namespaces, computed from its options alone."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ LOOPBACK = "127.0.0.1"
 # Addresses of sites in namespaces are 10.77.N.x.
 WIDE_AREA = "10.77"
 WIDE_AREA_DEVICE = "wan0"
-# The kernel takes 107 bytes for the path of a socket. The longest one in a lab is of a step of a job at a node.
+# The kernel allows 107 bytes for the path of a socket. The longest one in a lab belongs to a job step at a node.
 DIRECTORY_BYTES_MAX = 107 - len("/spool/alpha64/alpha64_1234567.4294967294")
 
 
 class SitePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """One site of a lab. ``number`` is its place among all sites that a lab can have, from 1 on.
+    """One site of a lab. ``number`` is its place among all possible sites of a lab, from 1 on.
 
-    ``address`` is where its controller listens and where other sites reach it; ``port`` is the controller's, and the
-    nodes' follow. In a namespace the nodes have addresses of their own.
+    Its controller listens at ``address``, where other sites reach it; ``port`` is the controller's, and the nodes'
+    ports follow. In a namespace the nodes have addresses of their own.
     """
 
     name: str
@@ -42,12 +42,12 @@ class SitePlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def files(self) -> Path:
-        """What its file server serves, and all may use."""
+        """The directory of its file server, which all may use."""
         return self.work / "gridftp"
 
     @property
     def file_server(self) -> str:
-        """Where its file server serves them."""
+        """The URL of its file server."""
         return f"ftp://{self.address}:{self.file_server_port}{self.files}"
 
     @property
@@ -57,8 +57,8 @@ class SitePlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LabPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole lab. ``user`` runs it and its jobs; ``host`` is what this machine calls itself, and ``loopback`` the
-    address of its loopback that this name stands for, None if it stands for another."""
+    """A whole lab. ``user`` runs it and its jobs. ``host`` is this machine's name, and ``loopback`` is the address of
+    that name if it is on the loopback, else None."""
 
     options: LabOptions
     user: str
@@ -68,36 +68,36 @@ class LabPlan(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def directory(self) -> Path:
-        """Everything that is made is below it."""
+        """The directory that contains everything."""
         return self.options.directory
 
     @property
     def munge(self) -> Path:
-        """The lab's own munged: its key, its socket and its log."""
+        """The directory of the lab's own munged: its key, its socket and its log."""
         return self.directory / "munge"
 
     @property
     def munge_socket(self) -> Path:
-        """Where the Slurm clusters and their users reach it."""
+        """The socket of munged for the Slurm clusters and their users."""
         return self.munge / "socket"
 
     @property
     def spool(self) -> Path:
-        """Where the nodes of Slurm clusters keep their jobs; near the top, since sockets have short paths."""
+        """The directory where Slurm's nodes keep their jobs; near the top, because paths of sockets are short."""
         return self.directory / "spool"
 
     @property
     def daemons(self) -> Path:
-        """A directory for every daemon: its script and what it printed."""
+        """The directory with a directory for every daemon: its script and its output."""
         return self.directory / "daemons"
 
     @property
     def grid_file(self) -> Path:
-        """What ``koala up --grid`` takes."""
+        """The grid file for ``koala up --grid``."""
         return self.directory / "grid.yaml"
 
     def site(self, name: str) -> SitePlan:
-        """One of its sites."""
+        """Return one of its sites. Raises LabError if it has no such site."""
         for site in self.sites:
             if site.name == name:
                 return site
@@ -111,7 +111,7 @@ class LabPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def plan_lab(options: LabOptions, user: str, host: str, host_address: str | None) -> LabPlan:
-    """The lab that options ask for. LabError where its directory has a path that is too long."""
+    """Return the plan for these options. Raises LabError if the directory's path is too long."""
     loopback = host_address if host_address is not None and host_address.startswith("127.") else None
     sites = tuple(_site(options, name, loopback or LOOPBACK) for name in options.sites)
     plan = LabPlan(options=options, user=user, host=host, loopback=loopback, sites=sites)

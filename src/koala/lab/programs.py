@@ -1,6 +1,6 @@
 """The only place of the lab that runs programs and waits for them; and where it finds them.
 
-Daemons are started in ``koala.lab.daemons``, with what ``koala.sites.processes`` offers.
+``koala.lab.daemons`` starts daemons, with the functions of ``koala.sites.processes``.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from koala.lab.errors import LabFailedError
 from koala.sites import processes
 
 TIMEOUT_S = 30.0
-# Far beyond what a daemon takes to start on a busy machine; one that dies is seen at once.
+# Far more than a daemon needs to start on a busy machine; the death of one is noticed at once.
 START_S_MAX = 120.0
-# Administrators' programs are not on the path of an ordinary user.
+# Administrators' programs are not on an ordinary user's path.
 _MORE_DIRECTORIES = ("/usr/local/sbin", "/usr/sbin", "/sbin")
 _LAST_LINES = 8
 _POLL_S = 0.03
 
 
 class ProgramResult(msgspec.Struct, frozen=True):
-    """What a program returned and printed."""
+    """A program's exit code and output."""
 
     code: int
     stdout: str
@@ -36,18 +36,18 @@ class ProgramResult(msgspec.Struct, frozen=True):
 
 @functools.cache
 def search_path() -> str:
-    """The directories with programs, as PATH has them."""
+    """Return the directories with programs, in the form of PATH."""
     path = os.environ.get("PATH", os.defpath).split(os.pathsep)
     return os.pathsep.join([*path, *(each for each in _MORE_DIRECTORIES if each not in path)])
 
 
 def find(program: str) -> str | None:
-    """The path of a program; None if it is not installed."""
+    """Return the path of a program; None if it is not installed."""
     return shutil.which(program, path=search_path())
 
 
 def environment(more: Mapping[str, str]) -> dict[str, str]:
-    """An environment with nothing of another batch system in it, and with this."""
+    """Return an environment with these variables and without those of other batch systems."""
     return {**processes.own_environment(), "PATH": search_path(), **more}
 
 
@@ -58,7 +58,7 @@ def run(
     text: str | None = None,
     timeout_s: float = TIMEOUT_S,
 ) -> ProgramResult:
-    """Run a program to its end, with ``text`` as its standard input; LabFailedError if it takes too long."""
+    """Run a program to its end, with ``text`` as its standard input. Raises LabFailedError if it takes too long."""
     try:
         done = subprocess.run(  # noqa: S603 - words of the lab's own, never text of a shell
             list(words),
@@ -78,7 +78,7 @@ def run(
 
 
 def must_run(words: Sequence[str], more: Mapping[str, str] | None = None, *, text: str | None = None) -> str:
-    """What a program printed; LabFailedError with its last words if it failed."""
+    """Return a program's output. Raises LabFailedError with its last words if it failed."""
     answer = run(words, more, text=text)
     if answer.code != 0:
         said = last_lines((answer.stdout + answer.stderr).splitlines())
@@ -87,13 +87,13 @@ def must_run(words: Sequence[str], more: Mapping[str, str] | None = None, *, tex
 
 
 def last_lines(lines: Iterable[str]) -> str:
-    """The end of what a program had to say, in one line."""
+    """Return the end of a program's output, in one line."""
     told = [line.strip() for line in lines if line.strip()]
     return " | ".join(told[-_LAST_LINES:]) or "it said nothing"
 
 
 def wait_until(holds: Callable[[], bool], timeout_s: float) -> bool:
-    """Whether a condition came to hold in time; it is polled."""
+    """Poll a condition; return True if it became true in time."""
     deadline = time.monotonic() + timeout_s
     while not holds():
         if time.monotonic() > deadline:

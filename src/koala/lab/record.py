@@ -1,7 +1,7 @@
-"""What a lab has on record in its directory: its options and its daemons, so that any later call finds them.
+"""The record of a lab in its directory: its options and its daemons, so that any later call finds them.
 
-The record is written before anything is started and after every start, whole by rename. One call at a time works on
-a directory.
+The record is written before the first start and after every start, atomically by rename. Only one call at a time
+works on a directory.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ VERSION = 1
 
 
 class Daemon(msgspec.Struct, frozen=True, kw_only=True):
-    """A daemon that was started: the site that it is for (none for the whole lab), and the process that it was."""
+    """A started daemon: its site (None for the whole lab), and its process."""
 
     name: str
     site: str | None
@@ -32,7 +32,7 @@ class Daemon(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LabRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A lab as it was started; ``complete`` once all of it was up."""
+    """A lab as it was started; ``complete`` once the whole lab was up."""
 
     version: int = VERSION
     options: LabOptions
@@ -49,29 +49,29 @@ class Recorder:
 
     @property
     def record(self) -> LabRecord:
-        """As it is now."""
+        """The present record."""
         return self._record
 
     def write(self) -> None:
-        """Put it into its file."""
+        """Write the record into its file."""
         with self._lock:
             self._write()
 
     def add(self, daemon: Daemon) -> None:
-        """A daemon, in place of an earlier one of its name."""
+        """Add a daemon, in place of an earlier one with its name."""
         with self._lock:
             others = tuple(each for each in self._record.daemons if each.name != daemon.name)
             self._record = msgspec.structs.replace(self._record, daemons=(*others, daemon))
             self._write()
 
     def change(self, options: LabOptions) -> None:
-        """It has other options now."""
+        """Note other options."""
         with self._lock:
             self._record = msgspec.structs.replace(self._record, options=options)
             self._write()
 
     def complete(self) -> None:
-        """All of it is up."""
+        """Note that the whole lab is up."""
         with self._lock:
             self._record = msgspec.structs.replace(self._record, complete=True)
             self._write()
@@ -84,7 +84,7 @@ class Recorder:
 
 
 def read(directory: Path) -> LabRecord | None:
-    """The record of the lab in a directory; None if there is no lab. LabError if it cannot be read."""
+    """Return the record of the lab in a directory; None if there is no lab. Raises LabError if it cannot be read."""
     try:
         text = (directory / FILE).read_bytes()
     except (FileNotFoundError, NotADirectoryError):
@@ -104,7 +104,7 @@ def read(directory: Path) -> LabRecord | None:
 
 @contextlib.contextmanager
 def alone(directory: Path) -> Iterator[None]:
-    """Hold a directory that is there against other calls. LabFailedError if one is at work."""
+    """Hold an existing directory against other calls. Raises LabFailedError if another call is at work."""
     descriptor = os.open(directory, os.O_RDONLY | os.O_CLOEXEC)
     try:
         try:

@@ -1,4 +1,4 @@
-"""What a lab needs of this machine before anything is started: programs, free ports, rights."""
+"""Requirements of a lab on this machine, before anything is started: programs, free ports, rights."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NETWORK_PACKAGES = ("iproute2",)
 
 
 def check(plan: LabPlan) -> None:
-    """LabError that names all programs that are missing, the first port in use, or the right that is wanted."""
+    """Raise LabError that names all missing programs, the first port in use, or the missing right."""
     check_programs(plan)
     if plan.options.wan is not None:
         namespaces.check(plan)
@@ -31,7 +31,7 @@ def check(plan: LabPlan) -> None:
 
 
 def check_programs(plan: LabPlan) -> None:
-    """LabError that names all programs that are missing, and the packages that have them."""
+    """Raise LabError that names all missing programs, and the packages that contain them."""
     missing: list[str] = []
     packages: list[str] = []
     for names, of_packages in _wanted(plan):
@@ -46,7 +46,7 @@ def check_programs(plan: LabPlan) -> None:
 
 
 def _wanted(plan: LabPlan) -> Iterator[tuple[list[str], tuple[str, ...]]]:
-    """For every part of the lab, the programs that are missing and the packages that have them."""
+    """Yield for every part of the lab the missing programs and the packages that contain them."""
     kinds = {site.kind for site in plan.sites}
     if LabSystem.SLURM in kinds:
         yield _missing((*munge.PROGRAMS, *cluster.PROGRAMS)), _SLURM_PACKAGES
@@ -80,7 +80,7 @@ def _ports(site: SitePlan, plan: LabPlan) -> Iterator[int]:
 
 
 def _is_free(port: int) -> bool:
-    """Whether a server could listen there; the remains of old connections do not matter."""
+    """Return True if a server could listen there; remains of old connections do not matter."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

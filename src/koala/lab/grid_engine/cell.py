@@ -1,4 +1,4 @@
-"""The Grid Engine cell of a lab: made without its installer, started from its files, and asked how it is."""
+"""The Grid Engine cell of a lab: made without its installer, started from its files, and queried for its state."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ SHARED_DIRECTORY = Path("/usr/share/gridengine")
 PROGRAMS = ("qconf", "qhost", "qstat", "qsub", "qdel")
 _DAEMON_PROGRAMS = ("sge_qmaster", "sge_execd", "sge_shepherd", "spoolinit", "spooldefaults")
 _ASK_S = 5.0
-# Without this the daemons would leave for the background, and their processes would not be known.
+# Without this the daemons would move to the background, and their processes would not be known.
 _FOREGROUND = {"SGE_ND": "1"}
 
 
 def missing_programs() -> list[str]:
-    """Those that are not installed where the packages put them."""
+    """Return the programs that are not installed where the packages put them."""
     missing = [name for name in PROGRAMS if programs.find(name) is None]
     return missing + [name for name in _DAEMON_PROGRAMS if not (cell_files.PROGRAMS_DIRECTORY / name).exists()]
 
 
 def controller(site: SitePlan) -> str:
-    """The name of the daemon that decides."""
+    """Return the name of the controlling daemon."""
     return f"{site.name}-qmaster"
 
 
 def executor(site: SitePlan) -> str:
-    """The name of the daemon that runs jobs."""
+    """Return the name of the daemon that runs jobs."""
     return f"{site.name}-execd"
 
 
 def start(site: SitePlan, plan: LabPlan, daemons: Daemons) -> None:
-    """Returns when its queue takes jobs."""
+    """Start the cell; return when its queue accepts jobs."""
     site.work.mkdir(parents=True)
     cell_files.temporary(site).mkdir()
     _make_root(site, plan)
@@ -55,7 +55,7 @@ def start(site: SitePlan, plan: LabPlan, daemons: Daemons) -> None:
 
 
 def wait_for_controller(site: SitePlan, daemons: Daemons) -> None:
-    """Until it takes commands; LabFailedError with what it said if that takes too long."""
+    """Wait until the controller accepts commands. Raises LabFailedError with its output if that takes too long."""
     name = controller(site)
     programs.wait_until(lambda: answers(site) or not daemons.is_alive(name), programs.START_S_MAX)
     if not (daemons.is_alive(name) and answers(site)):
@@ -63,7 +63,7 @@ def wait_for_controller(site: SitePlan, daemons: Daemons) -> None:
 
 
 def wait(site: SitePlan, daemons: Daemons) -> None:
-    """Until the queue takes jobs."""
+    """Wait until the queue accepts jobs."""
     wait_for_controller(site, daemons)
     name = executor(site)
     programs.wait_until(lambda: _queue_is_usable(site) or not daemons.is_alive(name), programs.START_S_MAX)
@@ -72,18 +72,18 @@ def wait(site: SitePlan, daemons: Daemons) -> None:
 
 
 def answers(site: SitePlan) -> bool:
-    """Whether the controller takes commands."""
+    """Return True if the controller accepts commands."""
     return _ask(site, "qconf", "-sh").code == 0
 
 
 def version(site: SitePlan) -> str:
-    """Name and version, such as Grid Engine 8.1.9."""
+    """Return name and version, such as Grid Engine 8.1.9."""
     first = programs.run(["qstat", "-help"], cell_files.environment(site)).stdout.partition("\n")[0]
     return "Grid Engine " + (first.split() or ["?"])[-1]
 
 
 def jobs(site: SitePlan) -> int | None:
-    """How many jobs wait or run; None if it does not answer."""
+    """Return how many jobs wait or run; None if there is no answer."""
     answer = _ask(site, "qstat", "-u", "*", "-xml")
     if answer.code != 0:
         return None
@@ -98,7 +98,7 @@ def _daemon_environment(site: SitePlan) -> dict[str, str]:
 
 
 def _make_root(site: SitePlan, plan: LabPlan) -> None:
-    """A directory tree as the installer would make it, with links to the programs."""
+    """Make a directory tree like the installer's, with links to the programs."""
     root = cell_files.root(site)
     architecture = programs.must_run([str(SHARED_DIRECTORY / "util" / "arch")]).strip()
     for name in ("bin", "lib", "utilbin"):
@@ -112,7 +112,7 @@ def _make_root(site: SitePlan, plan: LabPlan) -> None:
 
 
 def _make_state(site: SitePlan, plan: LabPlan) -> None:
-    """The state of a new cell: its configuration, its host and its parallel environment."""
+    """Make the state of a new cell: its configuration, its host and its parallel environment."""
     templates = cell_files.root(site) / "templates"
     texts = {
         "configuration": cell_files.configuration(site),
@@ -139,7 +139,7 @@ def _make_state(site: SitePlan, plan: LabPlan) -> None:
 
 
 def _queue_is_usable(site: SitePlan) -> bool:
-    """Whether the queue has slots in no state: any letter is a reason why it takes no job."""
+    """Return True if the queue's slots have no state letters: each letter is a reason to accept no job."""
     answer = _ask(site, "qstat", "-f", "-q", cell_files.QUEUE, "-xml")
     if answer.code != 0:
         return False

@@ -1,4 +1,4 @@
-"""What stands in the files of a Grid Engine cell. ``koala.lab.grid_engine.cell`` starts it from them."""
+"""The contents of a Grid Engine cell's files. ``koala.lab.grid_engine.cell`` starts the cell from them."""
 
 from __future__ import annotations
 
@@ -10,36 +10,36 @@ from koala.lab.plan import LabPlan, SitePlan
 PROGRAMS_DIRECTORY = Path("/usr/lib/gridengine")
 QUEUE = "all.q"
 PARALLEL_ENVIRONMENT = "mpi"
-# The cell knows its one host by this name, whatever the machine calls itself: it is found without a name server.
+# The cell uses this name for its one host, whatever the machine's own name is: it needs no name server.
 HOST = "localhost"
-# As many jobs can run at the same time.
+# The number of groups, which limits the jobs that can run at the same time.
 GROUPS = 2_048
 
 
 def root(site: SitePlan) -> Path:
-    """What SGE_ROOT names."""
+    """Return the directory for SGE_ROOT."""
     return site.directory / "grid_engine"
 
 
 def common(site: SitePlan) -> Path:
-    """The directory in which clients look for the cell."""
+    """Return the directory in which clients look for the cell."""
     return root(site) / site.name / "common"
 
 
 def spool(site: SitePlan) -> Path:
-    """The directory of the cell's queues, hosts and jobs."""
+    """Return the directory of the cell's queues, hosts and jobs."""
     return root(site) / "spool"
 
 
 def temporary(site: SitePlan) -> Path:
-    """Where jobs have temporary directories. They are named by job and queue alone, so that those of another cell on
-    this machine would be in the way at a common place."""
+    """Return the place of jobs' temporary directories. Their names contain only job and queue, so they would collide
+    with those of another cell on this machine in a common place."""
     return site.directory / "tmp"
 
 
 def environment(site: SitePlan) -> dict[str, str]:
-    """What clients and daemons of the cell need in their environment. Commands are found where they are themselves:
-    what Debian has in /usr/bin is a script that starts a compiler, to find out about the machine, before each."""
+    """Return the environment for clients and daemons of the cell. PATH leads to the commands themselves: Debian's
+    /usr/bin has a script in front of each, which starts a compiler to learn about the machine."""
     return {
         "PATH": f"{PROGRAMS_DIRECTORY}:{programs.search_path()}",
         "SGE_ROOT": str(root(site)),
@@ -51,12 +51,12 @@ def environment(site: SitePlan) -> dict[str, str]:
 
 
 def spooling_parameters(site: SitePlan) -> str:
-    """Where plain files hold the cell's state."""
+    """Return the place of the plain files with the cell's state."""
     return f"{common(site)};{spool(site)}/qmaster"
 
 
 def cell_files(site: SitePlan, plan: LabPlan) -> dict[str, str]:
-    """The files of the directory ``common``, by name. The name of this machine and that of the host are the same."""
+    """Return the files of the directory ``common``, by name. They make this machine's name an alias of the host's."""
     return {
         "act_qmaster": f"{HOST}\n",
         "cluster_name": f"{site.name}\n",
@@ -81,7 +81,7 @@ def cell_files(site: SitePlan, plan: LabPlan) -> dict[str, str]:
 
 
 def configuration(site: SitePlan) -> str:
-    """The cell's global configuration: jobs of any user, accounts written within a second, a clean environment."""
+    """Return the cell's global configuration: jobs of any user, accounting within a second, a clean environment."""
     return _rows(
         {
             "execd_spool_dir": f"{spool(site)}/execd",
@@ -128,12 +128,12 @@ def configuration(site: SitePlan) -> str:
 
 
 def host_entry() -> str:
-    """The host as one that may administer and submit."""
+    """Return the host as one that may administer and submit."""
     return _rows({"hostname": HOST})
 
 
 def execution_host(site: SitePlan) -> str:
-    """The host as one that runs jobs: no more at once than there are slots, in whatever queue."""
+    """Return the host as one that runs jobs: at most as many at once as there are slots, in any queue."""
     empty = ("user_lists", "xuser_lists", "projects", "xprojects", "usage_scaling", "report_variables")
     return _rows(
         {
@@ -146,7 +146,7 @@ def execution_host(site: SitePlan) -> str:
 
 
 def parallel_environment() -> str:
-    """Slots for parallel jobs, whose processes are under the cell's control."""
+    """Return slots for parallel jobs, whose processes are under the cell's control."""
     return _rows(
         {
             "pe_name": PARALLEL_ENVIRONMENT,
@@ -166,7 +166,7 @@ def parallel_environment() -> str:
 
 
 def queue(site: SitePlan) -> str:
-    """The queue for everybody. Neither the machine's load nor time limits keep a job from running."""
+    """Return the queue for all users. Neither the machine's load nor time limits keep a job from running."""
     limits = ("rt", "cpu", "fsize", "data", "stack", "core", "rss", "vmem")
     return _rows(
         {
@@ -210,7 +210,8 @@ def queue(site: SitePlan) -> str:
 
 
 def scheduler() -> str:
-    """The cell's scheduler: it runs every second and after every submission and end, and honours reservations."""
+    """Return the cell's scheduler: it runs every second and after every submission and end, and honours
+    reservations."""
     return _rows(
         {
             "algorithm": "default",
@@ -253,8 +254,8 @@ def scheduler() -> str:
 
 
 def _group_range(site: SitePlan) -> str:
-    """The groups by which the cell knows the processes of its jobs. Another cell on this machine must have others, or
-    each would end jobs of the other; its port is another too."""
+    """Return the groups that mark the processes of the cell's jobs. Another cell on this machine must have others, or
+    each would end jobs of the other; so they follow from its port."""
     first = 100_000 + site.port * GROUPS
     return f"{first}-{first + GROUPS - 1}"
 

@@ -1,8 +1,8 @@
 """The wide area between the sites of a lab: a program that forwards packets from namespace to namespace.
 
-Every site has a TUN device; what leaves it is kept for as long as the link between the two sites takes, and then
-written to the other's. It runs as a program of its own, and so uses the standard library alone. An ``EmulatedLink``
-knows no clock and no device; ``main`` is the program.
+Every site has a TUN device. A packet that leaves it is delayed as long as the link between the two sites takes, and
+then written to the other device. The emulator runs as a separate program, and so uses only the standard library. An
+``EmulatedLink`` uses no clock and no device; ``main`` is the program.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-READY = "ready"  # the file that says that packets flow
+READY = "ready"  # this file shows that packets flow
 MTU_BYTES = 1_500
-# A link keeps packets for so long before it drops some, as routers do.
+# The longest time that a link queues packets before it drops some, as routers do.
 QUEUE_S = 0.1
-# A packet never holds a link for longer than about this, so that others come in between.
+# About the longest time that a packet occupies a link, so that others can come in between.
 BURST_S = 0.001
 PACKETS_PER_TURN_MAX = 64
 
@@ -38,7 +38,7 @@ _TUNSETIFF, _TUNSETOFFLOAD = 0x400454CA, 0x400454D0
 _IFF_TUN, _IFF_NO_PI, _IFF_VNET_HDR = 0x0001, 0x1000, 0x4000
 _OFFLOAD_CHECKSUM_AND_TCP4 = 0x01 | 0x02
 
-# In front of every packet is a header of the device: whether it stands for several segments, and of what size.
+# Every packet has a header of the device in front: whether it contains several segments, and of what size.
 _HEADER = struct.Struct("=BBHHHH")
 _HEADER_BYTES = _HEADER.size
 _LARGE_BYTES = 65_536 + _HEADER_BYTES
@@ -57,7 +57,7 @@ class EmulatedLink:
         self._random = random
         self._free_at = 0.0
         self.out = out  # the device at its end
-        self.waiting: deque[tuple[float, bytes]] = deque()  # with the time at which each arrives, in order
+        self.waiting: deque[tuple[float, bytes]] = deque()  # with the arrival times, in order
         self.forwarded = 0
         self.dropped = 0
 
@@ -73,7 +73,7 @@ class EmulatedLink:
         self.waiting.append((free_at + self._delay_s, packet))
 
     def arrived(self, now: float) -> Iterator[bytes]:
-        """Take off the packets that have come to its end."""
+        """Take off the packets that have arrived at its end."""
         waiting = self.waiting
         while waiting and waiting[0][0] <= now:
             self.forwarded += 1
@@ -81,10 +81,10 @@ class EmulatedLink:
 
 
 def segment_bytes(links: Iterable[Mapping[str, float]]) -> int:
-    """How many bytes a site may hand over at once, given its links; 0 if one packet at a time.
+    """Return how many bytes a site may hand over at once, given its links; 0 for one packet at a time.
 
-    Handing over several segments of a TCP stream at once is what lets this program keep up with fast links. On slow
-    links such a heap would hold up others, and where packets are lost each must be on its own.
+    Only with several segments of a TCP stream at once can this program keep up with fast links. On slow links such a
+    burst would hold up others, and where packets are lost each must be separate.
     """
     slowest = min((link["rate_mbit_s"] for link in links), default=0.0)
     if any(link["loss"] for link in links) or not slowest:
@@ -94,7 +94,7 @@ def segment_bytes(links: Iterable[Mapping[str, float]]) -> int:
 
 
 def size_on_link(packet: bytes) -> int:
-    """The bytes that a packet takes on a link, of which its segments each have headers of their own."""
+    """Return the bytes that a packet takes on a link, where each of its segments has its own headers."""
     size_bytes = len(packet) - _HEADER_BYTES
     _, kind, _, segment, _, _ = _HEADER.unpack_from(packet)
     if not kind or not segment:
@@ -109,9 +109,9 @@ def size_on_link(packet: bytes) -> int:
 
 
 def forward(devices: Mapping[int, int], links: Mapping[tuple[int, int], EmulatedLink], read_bytes: int) -> None:
-    """Forward packets for ever. ``devices`` are by site, ``links`` by the two sites' numbers, from and to.
+    """Forward packets for ever. ``devices`` are by site number, ``links`` by the numbers of both sites, from and to.
 
-    A site's number is the third byte of its addresses. Packets to nobody are dropped.
+    A site's number is the third byte of its addresses. Packets to unknown addresses are dropped.
     """
     number_of = {device: number for number, device in devices.items()}
     watched = list(number_of)
@@ -138,12 +138,12 @@ def forward(devices: Mapping[int, int], links: Mapping[tuple[int, int], Emulated
             for packet in link.arrived(now):
                 try:
                     write(link.out, packet)
-                except OSError:  # the other side takes no more; what is lost is sent again
+                except OSError:  # the other side accepts no more; lost packets are sent again
                     link.dropped += 1
 
 
 def open_device(namespace: str, device: str, *, several: bool) -> int:
-    """The TUN device of a namespace, ready to be read and written without waiting."""
+    """Return the TUN device of a namespace, opened for non-blocking reads and writes."""
     libc = ctypes.CDLL(None, use_errno=True)
     home = os.open("/proc/self/ns/net", os.O_RDONLY)
     there = os.open(_NAMESPACES / namespace, os.O_RDONLY)
@@ -167,7 +167,7 @@ def _enter(libc: Any, namespace: int) -> None:
 
 
 def main(text: str) -> None:
-    """Forward packets as the text says: JSON with ``device``, ``sites`` (namespace by number) and ``links``."""
+    """Forward packets by these settings: JSON with ``device``, ``sites`` (namespace by number) and ``links``."""
     settings = json.loads(text)
     namespaces = {int(number): name for number, name in settings["sites"].items()}
     links: dict[tuple[int, int], dict[str, float]] = {
@@ -184,7 +184,7 @@ def main(text: str) -> None:
     }
     random = Random(settings["seed"])
     emulated = {ends: EmulatedLink(link, devices[ends[1]], random) for ends, link in links.items()}
-    # Jobs of the lab use all processors; a link that waits for them would not be the one that was asked for.
+    # Jobs of the lab use all processors; a link that waited for them would not have the requested properties.
     with contextlib.suppress(OSError):
         os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(1))
     gc.freeze()

@@ -1,8 +1,8 @@
 """Network namespaces for the sites of a lab, and the wide area between them, which ``koala.lab.network.emulator``
 emulates.
 
-A site's controller has the address 10.77.N.1 and its nodes have those that follow. Names are found in a hosts file
-that ``ip netns exec`` puts in the place of the machine's.
+A site's controller has the address 10.77.N.1 and its nodes have the following ones. Names are resolved by a hosts
+file that ``ip netns exec`` puts in the place of the machine's.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from koala.lab.slurm.cluster_files import node_names
 PROGRAMS = ("ip",)
 NAME = "wide-area"
 _NAMESPACES = Path("/run/netns")
-_FILES = Path("/etc/netns")  # where ip netns exec looks for what a namespace has in the place of files of /etc
+_FILES = Path("/etc/netns")  # where ip netns exec looks for a namespace's replacements of files of /etc
 _DEVICE_FILE = Path("/dev/net/tun")
-_OF_LAB = "# of the lab in "  # how the hosts file of a namespace begins; then comes the directory of its lab
+_OF_LAB = "# of the lab in "  # the start of a namespace's hosts file; the directory of its lab follows
 _SEED = 1
 
 
 def check(plan: LabPlan) -> None:
-    """LabError where namespaces cannot be made, or somebody has some of these names. What a lab that has died left
-    behind is nobody's."""
+    """Raise LabError if namespaces cannot be made, or somebody has one of these names. Names of a dead lab are
+    free."""
     if os.geteuid() != 0:
         raise LabError("--wan: network namespaces are for root; run it as root, or leave --wan out")
     if not _DEVICE_FILE.exists():
@@ -57,7 +57,7 @@ def _check_free(namespace: str, plan: LabPlan) -> None:
 
 
 def _owner(namespace: str) -> Path | None:
-    """The directory of the lab that made a namespace; None if it is not known."""
+    """Return the directory of the lab that made a namespace; None if it is unknown."""
     with contextlib.suppress(OSError):
         first = (_FILES / namespace / "hosts").read_text(encoding="utf-8").partition("\n")[0]
         if first.startswith(_OF_LAB):
@@ -66,10 +66,10 @@ def _owner(namespace: str) -> Path | None:
 
 
 def _is_dead(lab: Path, plan: LabPlan) -> bool:
-    """Whether nothing lives of the lab in a directory, and nobody but this plan's lab is at work on it."""
+    """Return True if the lab in a directory is dead, and nobody but this plan's lab is working on it."""
     with contextlib.suppress(LabFailedError), contextlib.ExitStack() as stack:
         if lab != plan.directory:
-            with contextlib.suppress(OSError):  # it has gone
+            with contextlib.suppress(OSError):  # the directory is gone
                 stack.enter_context(record.alone(lab))
         return not leftovers.lab_processes(lab)
     return False
@@ -77,7 +77,7 @@ def _is_dead(lab: Path, plan: LabPlan) -> bool:
 
 @contextlib.contextmanager
 def _one_at_a_time() -> Iterator[None]:
-    """Whoever looks at namespaces and then makes or removes them does so alone on this machine."""
+    """Hold a lock of this machine, so that only one process at a time checks, makes and removes namespaces."""
     descriptor = os.open(_NAMESPACES.parent, os.O_RDONLY | os.O_CLOEXEC)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -87,7 +87,7 @@ def _one_at_a_time() -> Iterator[None]:
 
 
 def start(plan: LabPlan, daemons: Daemons) -> None:
-    """Make the namespaces and forward packets between them; returns when they flow."""
+    """Make the namespaces and forward packets between them; return when packets flow."""
     with _one_at_a_time():
         for site in plan.sites:
             _make_namespace(site, plan)
@@ -103,7 +103,7 @@ def _write_settings(plan: LabPlan) -> Path:
 
 
 def wait(plan: LabPlan, daemons: Daemons) -> None:
-    """Until packets flow; LabFailedError with what the emulator said if they never do."""
+    """Wait until packets flow. Raises LabFailedError with the emulator's output if they never do."""
     ready = plan.daemons / NAME / emulator.READY
     programs.wait_until(lambda: ready.exists() or not daemons.is_alive(NAME), programs.START_S_MAX)
     if not (ready.exists() and daemons.is_alive(NAME)):
@@ -111,13 +111,13 @@ def wait(plan: LabPlan, daemons: Daemons) -> None:
 
 
 def prepare_again(plan: LabPlan) -> None:
-    """Before the emulator is started again, with the links of the plan: it has not said yet that packets flow."""
+    """Prepare a restart of the emulator with the links of the plan, and clear its sign that packets flow."""
     _write_settings(plan)
     (plan.daemons / NAME / emulator.READY).unlink(missing_ok=True)
 
 
 def remove(plan: LabPlan) -> None:
-    """Remove the namespaces and their files; none need be there. What another lab has by now stays."""
+    """Remove the namespaces and their files, as far as they exist. Those that another lab has taken over stay."""
     with _one_at_a_time():
         for site in plan.sites:
             assert site.namespace is not None, "of a lab behind a wide area"
@@ -135,7 +135,7 @@ def _remove_namespace(namespace: str) -> None:
 
 
 def emulator_settings(plan: LabPlan) -> dict[str, Any]:
-    """The settings of the emulator."""
+    """Return the settings of the emulator."""
     links = []
     for one, other in pairs(plan.options):
         link = plan.options.link(one, other)
@@ -149,7 +149,7 @@ def emulator_settings(plan: LabPlan) -> dict[str, Any]:
 
 
 def hosts_text(plan: LabPlan) -> str:
-    """The names of all addresses, the same in every namespace. This machine's own name is the loopback's."""
+    """Return the names of all addresses, the same in every namespace. This machine's own name is the loopback's."""
     lines = [f"{_OF_LAB}{plan.directory}", f"127.0.0.1 localhost {plan.host}"]
     for site in plan.sites:
         lines.append(f"{site.address} {site.name}")
@@ -171,7 +171,7 @@ def _make_namespace(site: SitePlan, plan: LabPlan) -> None:
 
 
 def _device_commands(site: SitePlan, options: LabOptions) -> str:
-    """For ip: a device with the site's addresses, that lives on while the emulator is started again."""
+    """Return commands for ip: a device with the site's addresses, which survives a restart of the emulator."""
     device = WIDE_AREA_DEVICE
     links = [options.link(site.name, other) for other in options.sites if other != site.name]
     rates = [{"rate_mbit_s": link.rate_mbit_s, "loss": link.loss} for link in links if link is not None]

@@ -1,1 +1,1 @@
-"""The Slurm clusters of a lab, and the munged by which they know their users."""
+"""The Slurm clusters of a lab, and the munged that authenticates their users."""

@@ -1,4 +1,4 @@
-"""One Slurm cluster of a lab: started from its files, and asked how it is."""
+"""One Slurm cluster of a lab: started from its files, and queried for its state."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _ASK_S = 5.0
 
 
 def controller(site: SitePlan) -> str:
-    """The name of the daemon that decides."""
+    """Return the name of the controlling daemon."""
     return f"{site.name}-slurmctld"
 
 
 def start(site: SitePlan, plan: LabPlan, daemons: Daemons) -> None:
-    """Returns when all its nodes are idle."""
+    """Start the cluster; return when all its nodes are idle."""
     home = cluster_files.configuration_file(site).parent
     for directory in (home / "state", plan.spool, site.work):
         directory.mkdir(parents=True, exist_ok=True)
@@ -35,8 +35,8 @@ def start(site: SitePlan, plan: LabPlan, daemons: Daemons) -> None:
 
 
 def wait(site: SitePlan, nodes: Sequence[str], daemons: Daemons) -> None:
-    """Until the controller answers and these nodes can be used; LabFailedError with what the daemons said if that
-    takes too long."""
+    """Wait until the controller answers and these nodes can be used. Raises LabFailedError with the daemons' output
+    if that takes too long."""
     names = [controller(site), *map(_node, nodes)]
 
     def settled() -> bool:
@@ -49,23 +49,24 @@ def wait(site: SitePlan, nodes: Sequence[str], daemons: Daemons) -> None:
 
 
 def nodes_of(site: SitePlan, plan: LabPlan, names: Collection[str]) -> list[str]:
-    """The nodes whose daemons have these names."""
+    """Return the nodes whose daemons have these names."""
     return [node for node in cluster_files.node_names(site, plan) if _node(node) in names]
 
 
 def answers(site: SitePlan) -> bool:
-    """Whether the controller takes commands."""
+    """Return True if the controller accepts commands."""
     return " is UP" in _ask(site, "scontrol", "ping").stdout
 
 
 def version(site: SitePlan) -> str:
-    """Name and version, such as Slurm 22.05.8. The daemon tells it without a configuration, its clients do not."""
+    """Return name and version, such as Slurm 22.05.8. The daemon reports it without a configuration, its clients do
+    not."""
     del site  # all clusters of a lab run the same programs
     return "Slurm " + programs.run([programs.find("slurmctld") or "slurmctld", "-V"]).stdout.partition(" ")[2].strip()
 
 
 def jobs(site: SitePlan) -> int | None:
-    """How many jobs wait or run; None if it does not answer."""
+    """Return how many jobs wait or run; None if there is no answer."""
     answer = _ask(site, "squeue", "--noheader", "--array", "--format=%i")
     return len(answer.stdout.split()) if answer.code == 0 else None
 
@@ -82,7 +83,7 @@ def _usable(site: SitePlan) -> set[str]:
 
 
 def _ask(site: SitePlan, *words: str) -> programs.ProgramResult:
-    """Clients wait for a controller that is down for up to a minute, which is too long here."""
+    """Query the cluster, with a short limit: clients wait for a dead controller for up to a minute."""
     try:
         return programs.run([*site.through, *words], cluster_files.environment(site), timeout_s=_ASK_S)
     except LabFailedError as error:

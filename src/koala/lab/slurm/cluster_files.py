@@ -1,4 +1,4 @@
-"""What stands in the files of a Slurm cluster. ``koala.lab.slurm.cluster`` starts it from them."""
+"""The contents of a Slurm cluster's files. ``koala.lab.slurm.cluster`` starts the cluster from them."""
 
 from __future__ import annotations
 
@@ -7,32 +7,32 @@ from pathlib import Path
 from koala.lab.plan import LabPlan, SitePlan
 
 QUEUE = "main"
-LOW_QUEUE = "low"  # its jobs make way for those of the other
+LOW_QUEUE = "low"  # jobs of the other partition preempt its jobs
 
-# Nodes have no memory of their own: no job asks for more than this.
+# The memory of a node in Slurm's books, which no job exceeds.
 MEMORY_MB = 64_000
 
 
 def node_names(site: SitePlan, plan: LabPlan) -> list[str]:
-    """What the nodes are called."""
+    """Return the names of the nodes."""
     return [f"{site.name}{index}" for index in range(1, plan.options.nodes + 1)]
 
 
 def configuration_file(site: SitePlan) -> Path:
-    """What SLURM_CONF names."""
+    """Return the file for SLURM_CONF."""
     return site.directory / "slurm" / "slurm.conf"
 
 
 def environment(site: SitePlan) -> dict[str, str]:
-    """What clients of the cluster need in their environment."""
+    """Return the environment for clients of the cluster."""
     return {"SLURM_CONF": str(configuration_file(site))}
 
 
 def slurm_conf(site: SitePlan, plan: LabPlan) -> str:
-    """The cluster's whole configuration.
+    """Return the cluster's whole configuration.
 
-    It runs as one user without cgroups, jobs start within about a second, and a job of the partition ``low`` makes
-    way for one of ``main``. Credentials expire soon, or a job that was put back would wait two minutes.
+    It runs as one user without cgroups, jobs start within about a second, and jobs of the partition ``main`` preempt
+    those of ``low``. Credentials expire soon, because a requeued job would otherwise wait two minutes.
     """
     home = configuration_file(site).parent
     lines = [
@@ -74,7 +74,7 @@ def slurm_conf(site: SitePlan, plan: LabPlan) -> str:
         "MessageTimeout=10",
     ]
     if site.namespace is None and plan.loopback is not None:
-        # The daemons then listen at the address of this machine's name alone.
+        # The daemons then listen only at the address of this machine's name.
         lines.append("CommunicationParameters=NoCtldInAddrAny,NoInAddrAny")
     names = node_names(site, plan)
     for index, (name, address) in enumerate(zip(names, site.node_addresses, strict=True), 1):
@@ -91,5 +91,5 @@ def slurm_conf(site: SitePlan, plan: LabPlan) -> str:
 
 
 def cgroup_conf() -> str:
-    """Without this slurmd looks for cgroups, which are not mounted in a network namespace."""
+    """Return a configuration without which slurmd looks for cgroups, which are not mounted in a network namespace."""
     return "CgroupPlugin=cgroup/v1\n"

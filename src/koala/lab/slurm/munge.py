@@ -1,4 +1,4 @@
-"""The lab's own munged, by which the Slurm clusters know their users: a key and a socket of its own."""
+"""The lab's own munged, which authenticates users for the Slurm clusters, with its own key and socket."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _KEY_BYTES = 128
 
 
 def start(plan: LabPlan, daemons: Daemons) -> None:
-    """Returns when its socket answers.
+    """Start munged; return when its socket answers.
 
-    It is told to go on (--force) where it finds its directory too open or too closed: anybody may have to pass
+    The option --force lets it continue if its directory seems too open or too closed: anybody may have to pass
     through the directories above, which are the user's own business.
     """
     plan.munge.mkdir(mode=0o755)
@@ -40,7 +40,7 @@ def start(plan: LabPlan, daemons: Daemons) -> None:
 
 
 def wait(plan: LabPlan, daemons: Daemons) -> None:
-    """Until its socket is there; it makes it when it is ready."""
+    """Wait until its socket exists, which munged makes when it is ready."""
     programs.wait_until(lambda: plan.munge_socket.is_socket() or not daemons.is_alive(NAME), programs.START_S_MAX)
     if not (plan.munge_socket.is_socket() and daemons.is_alive(NAME)):
         raise LabFailedError(f"munged did not start: {daemons.said(NAME)}")
