@@ -1,4 +1,4 @@
-"""How a co-allocated application starts: the script of each component, and what it gets when its barrier opens.
+"""The start of a co-allocated application: the script of each component, and what it receives when its barrier opens.
 
 Pure functions from values to text. Sites run the script, and the daemon relays the mail.
 """
@@ -30,8 +30,9 @@ _RUNNERS = {JobType.PLAIN: plain_go, JobType.MPI: mpi_go, JobType.TORCHRUN: torc
 
 
 def go_for(job_type: JobType, job: JobId, peers: Sequence[Peer], port: int | None = None) -> tuple[Go, ...]:
-    """What the components of a job get when their barrier opens: one ``Go`` for each of ``peers``, in their order.
+    """Return what the components of a job receive when their barrier opens: one ``Go`` for each of ``peers``, in
+    their order.
 
-    ``port`` is where the components may meet at the first one's host; by default ``rendezvous_port(job)``.
+    ``port`` is where the components may meet at the first one's host; the default is ``rendezvous_port(job)``.
     """
     return _RUNNERS[job_type](job, peers, port)

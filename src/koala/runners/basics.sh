@@ -2,9 +2,9 @@
 # The script of a component: identity, files, waiting and the application.
 #
 # It is plain POSIX sh (dash and busybox run it) and uses only files in the component's directory, so that it works
-# wherever a batch system can run a script. A head of quoted assignments says what this component is; then come this
-# file, nodes.sh, beside.sh, traffic.sh, usage.sh, mpi.sh, torchrun.sh, container.sh, checkpoint.sh and main.sh.
-# Variables that end in _tenths are times in tenths of a second.
+# wherever a batch system can run a script. A head of quoted assignments describes this component; then come this file,
+# nodes.sh, beside.sh, traffic.sh, usage.sh, mpi.sh, torchrun.sh, container.sh, checkpoint.sh and main.sh. Variables
+# that end in _tenths are times in tenths of a second.
 # shellcheck disable=SC2154,SC2034  # other parts of the script set and read them
 
 set -u
@@ -27,7 +27,8 @@ if [ -r /proc/sys/kernel/hostname ]; then
 fi
 : "${koala_host:=$(uname -n)}"
 
-# A file appears whole or not at all. Where the component is, nobody else reads before it is ready, or has ended.
+# Write a file as a whole or not at all. Nodes and addresses need no such care: nobody reads them before the component
+# is ready, or has ended.
 koala_put() {
     case $1 in
     nodes | addresses)
@@ -39,7 +40,7 @@ koala_put() {
         mv -f "$koala_home/.${1##*/}.new" "$koala_home/$1" 2>/dev/null
 }
 
-# Write a file, again and again while there is no room or no right to, for so many tenths of a second, or until the
+# Write a file, and retry while there is no space or no permission, for this many tenths of a second, or until the
 # component is aborted or its directory is gone.
 koala_keep() {
     if koala_put "$1" "$2"; then
@@ -50,7 +51,7 @@ koala_keep() {
     koala_begin_waiting
     while [ "$koala_waited" -lt "$3" ] && [ ! -e "$koala_home/abort" ] && [ -d "$koala_home" ]; do
         koala_pause
-        # The application may have taken the right to write away.
+        # The application may have removed the permission to write.
         chmod u+rwx "$koala_home" 2>/dev/null
         if koala_put "$1" "$2"; then
             return 0
@@ -59,8 +60,8 @@ koala_keep() {
     return 1
 }
 
-# End the component with a word of how. That its application has ended waits for room as long as it takes: nobody may
-# run again what has succeeded.
+# End the component with a word that describes how. The word that its application has ended waits for space as long as
+# necessary: nobody may run again what has succeeded.
 koala_finish() {
     trap '' TERM INT HUP
     koala_end_group
@@ -68,14 +69,14 @@ koala_finish() {
     exited*) koala_patience=$koala_for_ever_tenths ;;
     *) koala_patience=$koala_write_tenths ;;
     esac
-    # A part of the script that saw an abort has already said so.
+    # A part of the script that noticed an abort has reported it already.
     if [ ! -e "$koala_home/exit" ] && ! koala_keep exit "$1" "$koala_patience"; then
         exit "$koala_exit_unwritten"
     fi
     exit 0
 }
 
-# The directory cannot be written, so that nobody would hear of this component: it gives its processors back.
+# Give up the processors: the directory cannot be written, so nobody would learn of this component.
 koala_unwritten() {
     printf 'koala: it gives up, as its directory %s cannot be written\n' "$koala_home" >&2
     rm -f "$koala_home/nodes" "$koala_home/addresses" 2>/dev/null # may be cut short
@@ -83,7 +84,7 @@ koala_unwritten() {
     exit "$koala_exit_unwritten"
 }
 
-# A process id alone may be reused: its start time and the boot make it unique where /proc tells them.
+# A process id alone may be reused: its start time and the boot make it unique where /proc provides them.
 koala_identity() {
     koala_started=-
     koala_boot=-
@@ -102,7 +103,7 @@ koala_identity() {
     printf '%s %s %s\n' "$$" "$koala_started" "$koala_boot"
 }
 
-# Linking fails if the name is taken: of several starts of one token exactly one goes on.
+# Linking fails if the name is taken: of several starts of one token exactly one continues.
 koala_be_first() {
     if ! koala_identity >".pid.$$"; then
         rm -f ".pid.$$"
@@ -133,7 +134,7 @@ koala_pause() {
     if [ "$koala_slept" -eq 0 ] || [ "$koala_slept" -gt 128 ]; then
         koala_waited=$((koala_waited + 1))
     else
-        # Either it has waited long or this sleep knows only whole seconds.
+        # Either it has waited long, or this sleep only accepts whole seconds.
         koala_pause_s=1
         sleep 1
         koala_waited=$((koala_waited + 10))
@@ -143,7 +144,7 @@ koala_pause() {
     fi
 }
 
-# Wait until a file is there; an abort or the barrier's limit ends the component instead.
+# Wait until a file exists; an abort or the barrier's limit ends the component instead.
 koala_wait_for() {
     koala_begin_waiting
     while :; do
@@ -163,7 +164,7 @@ koala_wait_for() {
     done
 }
 
-# The value of one variable of go, in koala_value.
+# Put the value of one variable of go into koala_value.
 koala_go_value() {
     koala_value=
     while IFS= read -r koala_line; do
@@ -173,8 +174,8 @@ koala_go_value() {
     done <"$koala_home/go"
 }
 
-# Every line of go is a variable; they are passed on as they stand and nothing evaluates them. Arguments are more
-# variables, which win.
+# Every line of go is a variable, which is passed on unchanged and never evaluated. Arguments are further variables,
+# which take precedence.
 koala_run() {
     koala_more=$#
     while IFS= read -r koala_line; do

@@ -1,13 +1,13 @@
 # shellcheck shell=sh
-# What the script has at work beside the application: it ends when it is told to, and never outlives the script for long.
+# Background work beside the application: it ends on request, and never outlives the script for long.
 # shellcheck disable=SC2154  # other parts of the script set them
 
-# koala_beside counted WHO: follow the traffic in the background, or koala_beside measured: the memory; from here until
+# koala_beside counted WHO: follow the traffic in the background, or koala_beside measured: the memory; until
 # koala_end_beside counted, or measured, "$!".
 koala_beside() {
     koala_over=$koala_home/.$1-$koala_host-$$
     (
-        # Before the first nap the last process in the background is one of the script.
+        # Before the first nap the last background process is one of the script.
         koala_naps=
         trap 'kill ${koala_naps:+"$!"} 2>/dev/null; wait; exit 0' TERM INT HUP
         # A signal that came before the trap was lost.
@@ -20,13 +20,13 @@ koala_beside() {
 }
 
 koala_end_beside() {
-    # Where no file can be written, it gets the time to set its trap.
+    # Where no file can be written, give it the time to set its trap.
     { printf '' >"$koala_home/.$1-$koala_host-$$"; } 2>/dev/null || sleep 1
     kill -TERM "$2" 2>/dev/null
     wait "$2" 2>/dev/null
 }
 
-# koala_nap SECONDS: of what runs beside, while the script does.
+# koala_nap SECONDS: sleep in the background work, while the script lives.
 koala_nap() {
     sleep "$1" &
     koala_naps=1
@@ -34,7 +34,8 @@ koala_nap() {
     kill -0 "$$" 2>/dev/null || exit 0
 }
 
-# koala_sleep_until SECONDS: since it began; short naps, so that nothing outlives the script for long.
+# koala_sleep_until SECONDS: sleep until this long after its start, in short naps, so that nothing outlives the script
+# for long.
 koala_sleep_until() {
     while [ "$koala_counted_s" -lt "$1" ]; do
         koala_nap_s=$((koala_counted_s < 60 ? 1 : 5))
@@ -44,8 +45,8 @@ koala_sleep_until() {
     done
 }
 
-# Processes of the application that are not below the script, as those that its own launcher has started: they have the
-# variable that the application was given.
+# Print processes of the application that are not below the script, such as those of its own launcher: they have the
+# variable that marks the application.
 koala_marked() {
     if [ "$koala_job_type" != mpi ]; then
         grep -lzxF "KOALA_HOME=$koala_home" /proc/[0-9]*/environ | sed -n 's,^/proc/\([0-9]*\)/.*,marked \1,p'

@@ -1,9 +1,9 @@
 # shellcheck shell=sh
-# Checkpoints: the directory that goes with the job from run to run, and how the application is asked to save into it.
+# Checkpoints: the directory that moves with the job from run to run, and the requests to the application to save there.
 # shellcheck disable=SC2154  # other parts of the script set them
 
-# The checkpoint of the run before is an archive until here. It is unpacked aside and then takes its name, so that the
-# directory is there as a whole or not at all. What ends in .part was being written, and is left out.
+# Restore the checkpoint of the previous run, which is an archive until here. It is unpacked aside and then renamed, so
+# that the directory appears as a whole or not at all. Unfinished files, which end in .part, are left out.
 koala_restore() {
     cd "$koala_home/workspace" || return
     if [ -h .koala-checkpoint ]; then
@@ -21,7 +21,7 @@ koala_restore() {
     mkdir -p "./$koala_checkpoint"
 }
 
-# Beside the application: ask it to save every so often, when its walltime is nearly over, and when somebody says so.
+# Beside the application: ask it to save at intervals, shortly before the end of its walltime, and on request.
 koala_watch_over_saving() {
     koala_watcher=
     if [ -n "$koala_checkpoint" ]; then
@@ -57,8 +57,8 @@ koala_watch_saving() {
     done
 }
 
-# A program may look for the number in the file instead of catching the signal, also on another node. The word after it
-# tells one that is ended soon.
+# Ask the application to save. A program may watch the number in the file instead of catching the signal, also on
+# another node. The word after it shows that the program will be ended soon.
 koala_ask_to_save() {
     koala_asked=$((koala_asked + 1))
     koala_put asked "$koala_asked${1-}"
@@ -69,8 +69,8 @@ koala_ask_to_save() {
     fi
 }
 
-# Whether a process is a shell of this script, as the one that counts traffic, or runs it on a node. Such a one catches
-# signals for reasons of its own, and would end.
+# True if a process is a shell of this script, such as the counter of traffic, or runs the script on a node. Such a
+# shell catches signals for its own reasons, and would end.
 koala_is_own() {
     case $(koala_words_of "$1") in
     "$(koala_words_of "$$")" | *"sh $koala_home/script "*) true ;;
@@ -82,7 +82,8 @@ koala_words_of() {
     tr '\0' ' ' 2>/dev/null <"/proc/$1/cmdline"
 }
 
-# The processes below one that catch the signal: it would end any other, as one that has not come to catch it yet.
+# Print the processes below a process that catch the signal. It would end any other, such as one that does not catch it
+# yet.
 koala_catching() {
     cat /proc/[0-9]*/status 2>/dev/null | awk -v top="$1" -v signal="$koala_signal_number" '
         /^Pid:/ { pid = $2 }

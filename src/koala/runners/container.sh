@@ -1,15 +1,15 @@
 # shellcheck shell=sh
-# An application that runs in a container image. Inside it finds what it would find outside: its component's directory,
-# its input files, and the directory that its user chose, under the same paths, with the same variables.
+# An application that runs in a container image. Inside it has the same view as outside: its component's directory, its
+# input files, and the directory that its user chose, under the same paths, with the same variables.
 # shellcheck disable=SC2154  # other parts of the script set them
 
-# Directories that the image is to see, a line each.
+# Print the directories that the image needs to see, one a line.
 koala_seen_inside() {
     printf '%s\n' "$koala_home"
     case $koala_directory in
     /*) printf '%s\n' "$koala_directory" ;;
     esac
-    # Input files are links to where the site keeps them.
+    # Input files are links to their places at the site.
     find "$koala_home/workspace" -type l -exec readlink '{}' ';' | sed -n 's,^\(/.*\)/[^/]*$,\1,p' | sort -u
 }
 
@@ -20,7 +20,7 @@ koala_contained() {
     charliecloud) set -- "--cd=$(pwd)" "$koala_image" -- "$@" ;;
     apptainer) set -- --pwd "$(pwd)" "$koala_image" "$@" ;;
     podman) set -- --workdir "$(pwd)" "$koala_image" "$@" ;;
-    # Programs begin in a directory of the image.
+    # Programs start in a directory of the image.
     enroot) set -- "$koala_image" /bin/sh -c 'cd "$0" && exec "$@"' "$(pwd)" "$@" ;;
     esac
     while IFS= read -r koala_line; do
@@ -35,7 +35,7 @@ $(koala_seen_inside)
 EOF
     case $koala_container_tool in
     charliecloud)
-        # It wants to know who runs it, which a batch system does not always tell.
+        # It needs the user's name, which a batch system does not always provide.
         USER=${USER:-$(id -un)}
         export USER
         exec ch-run "$@"

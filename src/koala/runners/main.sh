@@ -1,8 +1,9 @@
 # shellcheck shell=sh
-# What a component does, from its start to its end.
+# The life of a component, from its start to its end.
 # shellcheck disable=SC2153,SC2154  # other parts of the script set them
 
-# Go to the application's directory: the workspace, one that the user chose below it, or one of the site.
+# Go to the application's directory: the workspace, a directory below it that the user chose, or a directory of the
+# site.
 koala_enter() {
     case $koala_directory in
     /*) cd "$koala_directory" || return ;;
@@ -12,7 +13,7 @@ koala_enter() {
     esac
 }
 
-# Most sites have made them.
+# Most sites have made these directories.
 koala_make_directories() {
     if [ ! -d workspace ] || [ ! -d inbox ] || [ ! -d outbox ]; then
         mkdir -p workspace inbox outbox
@@ -24,7 +25,7 @@ koala_put_job_script() {
     [ -z "$koala_job_script" ] || chmod 700 job-script
 }
 
-# The directory of an output file, where the user names one below that of the application.
+# Make the directory of an output file, if the user names one below that of the application.
 koala_make_room() {
     case $1 in
     /*) ;;
@@ -32,8 +33,8 @@ koala_make_room() {
     esac
 }
 
-# A second name for an output file in the usual place, where nobody else can tell its name; the other file may be on
-# another disk, and is then there alone.
+# Give an output file a second name in the usual place, if nobody else can find its name; a file on another disk has
+# only its own name.
 koala_second_name() {
     if [ -n "$koala_site_in_names" ] && [ -n "$2" ]; then
         ln -f "$2" "$koala_home/$1" 2>/dev/null
@@ -41,7 +42,7 @@ koala_second_name() {
     return 0
 }
 
-# Open the application's streams there. Two openings of one file would write over each other.
+# Open the application's streams there. A file must not be opened twice, because the two would overwrite each other.
 koala_open_streams() {
     koala_make_room "$koala_stderr" && koala_make_room "$koala_stdout"
     exec 2>"${koala_stderr:-$koala_home/stderr}"
@@ -55,9 +56,8 @@ koala_open_streams() {
     koala_second_name stdout "$koala_stdout"
 }
 
-# The variables that a batch script relies on, where the batch system has not set them: they speak of the component, as
-# the batch system's own do where there is one. The name of the job and the directory from which it came are ours
-# everywhere.
+# Set the variables that a batch script relies on, where the batch system has not set them. They describe the component,
+# like the batch system's own where there is one. The name of the job and its submission directory are always Koala's.
 koala_batch_variables() {
     [ -n "$koala_batch_system" ] || return 0
     koala_count_nodes
@@ -84,7 +84,8 @@ koala_slurm_variables() {
     fi
 }
 
-# No site is under PBS, so that these are ours. By PBS_ENVIRONMENT and PBS_NODEFILE launchers would take it for one.
+# No site runs PBS, so these are Koala's. PBS_ENVIRONMENT and PBS_NODEFILE would make launchers believe that PBS is
+# there.
 koala_pbs_variables() {
     PBS_JOBID=$koala_batch_job
     PBS_JOBNAME=$koala_job_name
@@ -104,7 +105,7 @@ koala_grid_engine_variables() {
     export JOB_NAME SGE_O_WORKDIR JOB_ID NSLOTS NHOSTS SGE_TASK_ID
 }
 
-# How many nodes there are, and how many processors the component has on the first.
+# Put the number of nodes, and the component's processors on the first one, into variables.
 koala_count_nodes() {
     koala_node_count=0
     koala_first_processors=
@@ -114,7 +115,7 @@ koala_count_nodes() {
     done <"$koala_home/nodes"
 }
 
-# The files that travel with the job are an archive until here. Owners and times are those of now.
+# Unpack the files that travel with the job, which are an archive until here. Owners and times are the present ones.
 koala_unpack() {
     cd "$koala_home/workspace" && tar -xmof .koala-files && rm -f .koala-files
 }
@@ -142,13 +143,13 @@ koala_end_of() {
     tail -c "$koala_stderr_bytes" <"$1" | tr -d '\000'
 }
 
-# The last line that is not empty.
+# Print the last line that is not empty.
 koala_last_of() {
     # shellcheck disable=SC2016  # the dollar is sed's
     LC_ALL=C sed -n -e '/[^[:space:]]/h' -e '${x;p;}' | head -c "$koala_line_bytes"
 }
 
-# What a launcher says of its tasks' end comes after their own last words, and hides them.
+# Print a launcher's messages about the end of its tasks, which come after the tasks' own last words and hide them.
 koala_without_echoes() {
     LC_ALL=C sed \
         -e '/^srun: error: .*: tasks\{0,1\} [0-9,-]*: /d' \
@@ -162,7 +163,7 @@ koala_without_echoes() {
         -e '/^Terminated$/d' -e '/^Killed$/d'
 }
 
-# koala_last_line FILE: the last line of it that is not empty and no echo, or else the last one.
+# koala_last_line FILE: print its last line that is neither empty nor an echo, or else the last line.
 koala_last_line() {
     [ -f "$1" ] || return 0
     koala_said=$(koala_end_of "$1" | koala_without_echoes | koala_last_of)
@@ -170,8 +171,8 @@ koala_last_line() {
     printf '%s' "$koala_said"
 }
 
-# The program, or the one that the last line names, that is a script whose first line ends as in DOS: then the kernel
-# looks for an interpreter whose name ends with that sign, and all that is said is that the program is not found.
+# Print the program, or the one that the last line names, if it is a script whose first line ends as in DOS: then the
+# kernel looks for an interpreter whose name ends with that sign, and the only message is that the program is not found.
 koala_dos_program() {
     if [ -n "$koala_job_script" ]; then
         ! koala_has_dos_lines "$koala_home/job-script" || printf '%s\n' "$koala_executable"
@@ -189,12 +190,12 @@ koala_has_dos_lines() {
     [ -f "$1" ] && [ -n "$(head -c 256 <"$1" | LC_ALL=C sed -n "1{/^#!.*$(printf '\r')\$/p;}")" ]
 }
 
-# What the application that failed wrote last to its standard error, for whoever reads of its end.
+# Record the last line that a failed application wrote to standard error, for readers of its end.
 koala_put_last_line() {
     koala_line=$( (koala_enter && koala_last_line "${koala_stderr:-$koala_home/stderr}") 2>/dev/null)
-    # The complaint about a file that cannot be opened stands in the usual place.
+    # The complaint about a file that cannot be opened is in the usual place.
     [ -n "$koala_line" ] || koala_line=$(koala_last_line "$koala_home/stderr" 2>/dev/null)
-    # A shell names the script of the job by its path, which is long.
+    # A shell names the job's script by its path, which is long.
     koala_line=${koala_line#"$koala_home/"}
     case $koala_code in
     126 | 127)
@@ -206,7 +207,7 @@ found: save it with Unix line ends"
     [ -z "$koala_line" ] || koala_put last-line "$koala_line"
 }
 
-# What runs on any of the nodes.
+# The commands that run on any of the nodes.
 case ${1-} in
 rank)
     koala_home=$KOALA_HOME
@@ -248,7 +249,7 @@ koala_wait_for go
 if ! printf '' >"$koala_home/stderr"; then
     koala_unwritten
 fi
-# From here on a signal is for the application; the script stays to record how it ended.
+# From here on a signal is for the application; the script survives to record how it ended.
 trap : TERM INT HUP
 koala_watch_over_saving
 koala_count_here

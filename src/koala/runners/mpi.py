@@ -1,6 +1,6 @@
 """The MPI runner: one MPI_COMM_WORLD over all components, by the manual launcher of MPICH's hydra.
 
-The first component's script runs ``mpiexec``, which prints one proxy command for each node of each component; the
+The first component's script runs ``mpiexec``, which prints one proxy command for each node of each component. The
 driver relays them to the components as mail, and each runs its own. Programs are unmodified MPICH programs.
 """
 
@@ -13,32 +13,33 @@ from koala.model.launch import MAIL_BYTES_MAX, Go, LaunchError, Peer
 from koala.model.request import JobId
 from koala.runners.plain import check_peers, common_environment, rendezvous_port, tasks_of_nodes
 
-# The mail: what the first component sends, and what each component gets.
+# The names of the mail: from the first component, and to each component.
 PROXIES = "proxies"
 PROXY = "proxy"
-# The hosts that mpiexec is given, and that the first component sends along with what mpiexec made of them.
+# The hosts that mpiexec receives, and that the first component sends along with mpiexec's output.
 HOSTS = "KOALA_MPI_HOSTS"
 
 _LAUNCH = "HYDRA_LAUNCH:"
 _LAUNCH_END = "HYDRA_LAUNCH_END"
-# The component, the index of a node among its nodes, and how many ranks the node gets.
+# The component, the index of a node among its nodes, and the number of the node's ranks.
 _HOST = re.compile(r"component([0-9]{1,9})-([0-9]{1,9}):([1-9][0-9]{0,9})")
-# A proxy command is made of paths, options, numbers and addresses; a word with anything else is not one of hydra's.
+# A proxy command contains paths, options, numbers and addresses; a word with anything else is not hydra's.
 _WORD = re.compile(r"[A-Za-z0-9_.,:/@%+=\[\]-]+")
 
 
 class HydraOutputError(LaunchError):
-    """What mpiexec printed is not a list of proxy commands."""
+    """The output of mpiexec is not a list of proxy commands."""
 
     def __init__(self, message: str) -> None:
         super().__init__("mpiexec", f"{message}; is it MPICH's mpiexec (hydra)?")
 
 
 def mpi_go(job: JobId, peers: Sequence[Peer], port: int | None = None) -> tuple[Go, ...]:
-    """The ``Go`` of each component of an MPI job; ranks are numbered in the order of components and their nodes."""
+    """Return the ``Go`` of each component of an MPI job; ranks are numbered in the order of components and their
+    nodes."""
     check_peers(peers)
     chosen = rendezvous_port(job) if port is None else port
-    # Hydra wants a name for each proxy's host and never looks it up under the manual launcher.
+    # Hydra requires a name for each proxy's host and never looks it up under the manual launcher.
     hosts = ",".join(
         f"component{peer.part}-{node}:{tasks}"
         for peer in peers
@@ -54,10 +55,11 @@ def mpi_go(job: JobId, peers: Sequence[Peer], port: int | None = None) -> tuple[
 
 
 def parse_proxies(text: str) -> tuple[tuple[str, ...], ...]:
-    """The proxy commands in what ``mpiexec -launcher manual`` printed, each as its words, in the order of proxy ids.
+    """Return the proxy commands in the output of ``mpiexec -launcher manual``, each as its words, in the order of
+    proxy ids.
 
-    Other lines are ignored. Raises ``HydraOutputError`` for commands that are not hydra's, too many or too
-    few of them, or an end that is missing.
+    Other lines are ignored. Raises ``HydraOutputError`` for commands that are not hydra's, too many or too few of
+    them, or a missing end.
     """
     if len(text) > MAIL_BYTES_MAX:
         raise HydraOutputError(f"it printed more than {MAIL_BYTES_MAX} characters (MAIL_BYTES_MAX)")
@@ -90,10 +92,10 @@ def _proxy_id(words: tuple[str, ...]) -> int:
 
 
 def proxy_mail(proxies: bytes, components: int) -> tuple[bytes, ...]:
-    """For each of the job's components the mail ``PROXY``, made from the first component's mail ``PROXIES``.
+    """Return the mail ``PROXY`` for each of the job's components, made from the first component's mail ``PROXIES``.
 
-    The mail has for each proxy the index of its node among the component's, from 0, and the words of its command, a
-    line each, with an empty line after the last: data that the script runs as it stands, not shell text.
+    For each proxy the mail has the index of its node among the component's, from 0, and the words of its command, one
+    a line, with an empty line after the last. The script runs these words unchanged; they are not shell text.
     """
     text = proxies.decode(errors="replace")
     commands = parse_proxies(text)
@@ -109,7 +111,7 @@ def proxy_mail(proxies: bytes, components: int) -> tuple[bytes, ...]:
 
 
 def _parse_hosts(text: str) -> list[tuple[int, int]]:
-    """The component and the index of the node of each proxy, from the line that the first component's script adds."""
+    """Return the component and the node index of each proxy, from the line that the first component's script adds."""
     line = text.partition("\n")[0]
     found = []
     for host in line.removeprefix(f"{HOSTS}=").split(","):

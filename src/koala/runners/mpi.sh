@@ -1,10 +1,10 @@
 # shellcheck shell=sh
-# MPI: mpiexec in the first component, and a proxy on each node of all. What the mail between the components looks like
-# is in mpi.py.
+# MPI: mpiexec in the first component, and a proxy on each node of every component. mpi.py defines the form of the mail
+# between the components.
 # shellcheck disable=SC2154  # other parts of the script set them
 
-# What mpiexec prints: first the proxies, which go to the driver with the nodes that they are for; then the
-# application's output.
+# Process the output of mpiexec: first the proxies, which go to the driver with their nodes; then the application's
+# output.
 koala_sort_output() {
     koala_proxies=KOALA_MPI_HOSTS=$koala_hosts
     while IFS= read -r koala_line; do
@@ -31,7 +31,7 @@ koala_start_mpiexec() {
     koala_hosts=$koala_value
     koala_go_value KOALA_MPI_RANKS
     exec 4<&0
-    # Each component's own script starts its ranks, so mpiexec needs to know nothing of the application.
+    # Each component's own script starts its ranks, so mpiexec needs to know nothing about the application.
     # shellcheck disable=SC2016  # for the rank's shell to expand
     mpiexec -rmk user -launcher manual -genvnone -wdir / -localhost "$koala_address" \
         -hosts "$koala_hosts" -n "$koala_value" \
@@ -43,8 +43,8 @@ koala_start_mpiexec() {
     koala_sorter=$!
 }
 
-# A rank of this node has left a note of its failure. The proxy may not have seen that it is gone; then nothing would
-# end before all other ranks do.
+# Handle a rank's note of its failure on this node, and end the proxy after a while. The proxy may not have noticed the
+# failure; then nothing would end before all other ranks do.
 # shellcheck disable=SC2317  # a signal calls it
 koala_rank_left() {
     koala_begin_waiting
@@ -58,13 +58,13 @@ koala_rank_left() {
     done
 }
 
-# koala_proxy NODE PROGRAM...: a proxy, on the node that it is for. It does not know of a rank that skipped MPI_Finalize,
-# and may leave ranks.
+# koala_proxy NODE PROGRAM...: run a proxy on its node. It does not notice a rank that skipped MPI_Finalize, and may
+# leave ranks behind.
 koala_proxy() {
     koala_node=$1
     shift
     if [ ! -x "$1" ]; then
-        # MPICH lives elsewhere on this site.
+        # MPICH is installed elsewhere on this site.
         shift
         set -- hydra_pmi_proxy "$@"
     fi
@@ -90,8 +90,8 @@ koala_proxy() {
     exit "${koala_failure:-$koala_code}"
 }
 
-# koala_say_unresolved WORDS...: of a proxy that did not come to mpiexec, whether this node knows the name of the node
-# where that is. Its own last words speak of firewalls.
+# koala_say_unresolved WORDS...: if a proxy did not reach mpiexec, report whether this node can resolve the name of
+# mpiexec's node. The proxy's own last words are about firewalls.
 koala_say_unresolved() {
     while [ "$#" -gt 1 ] && [ "$1" != --control-port ]; do
         shift
@@ -104,10 +104,10 @@ koala_say_unresolved() {
     fi
 }
 
-# The exit code of a rank that failed, of those that have left notes in these directories, or nothing, in koala_failure.
+# Put the exit code of a failed rank that has left a note in one of these directories into koala_failure, or nothing.
 koala_code_in() {
     koala_failure=
-    # No name that a trap uses, too.
+    # A name that no trap uses.
     for koala_noted in "$@"; do
         if [ -e "$koala_noted/.code" ]; then
             read -r koala_failure <"$koala_noted/.code"
@@ -116,12 +116,12 @@ koala_code_in() {
     done
 }
 
-# That of any rank of this component.
+# Do the same for any rank of this component.
 koala_rank_code() {
     koala_code_in "$koala_home"/.ranks-*
 }
 
-# The mail has for each proxy the index of its node and the words of its command, with an empty line at the end.
+# Read the mail: for each proxy the index of its node and the words of its command, with an empty line at the end.
 koala_run_proxies() {
     koala_counting collector
     exec 4</dev/null
@@ -144,7 +144,7 @@ koala_run_proxies() {
     return "$koala_code"
 }
 
-# mpiexec's exit code is the job's. It is ended if it waits for a rank that will not come back.
+# mpiexec's exit code is the job's. End mpiexec if it waits for a rank that will not come back.
 koala_await_mpiexec() {
     koala_rank_code
     if [ -z "$koala_failure" ] && [ "$1" -ne 0 ]; then
@@ -163,7 +163,7 @@ koala_await_mpiexec() {
     wait "$koala_mpiexec"
     koala_code=$?
     wait "$koala_sorter"
-    # Where ranks were ended for one that had failed, it tells of their end and not of the failure.
+    # Where ranks were ended because one had failed, mpiexec reports their end and not the failure.
     for koala_one in "$koala_home"/.ranks-*/.ended; do
         if [ -e "$koala_one" ] && [ -n "$koala_failure" ]; then
             return "$koala_failure"
@@ -172,9 +172,9 @@ koala_await_mpiexec() {
     return "$koala_code"
 }
 
-# A rank's own failure is the component's; those of other nodes may be about to end by themselves. Where ranks ran and
-# were cut off, the first component knows why: when the scheduler has heard it, it aborts us, and until then we say
-# nothing that could be taken for the cause.
+# A rank's own failure is the component's failure; ranks of other nodes may be about to end by themselves. Where ranks
+# ran and were cut off, the first component knows why. The scheduler aborts this component once it has received that,
+# and until then the component reports nothing that could be taken for the cause.
 koala_await_verdict() {
     koala_begin_waiting
     while [ "$1" -ne 0 ] && [ -z "$koala_interrupted" ]; do
@@ -208,7 +208,7 @@ koala_mpi() {
         wait "$koala_mpiexec"
         koala_code=$?
         wait "$koala_sorter"
-        # It left before any rank ran, so whatever it says it has not succeeded.
+        # It ended before any rank ran, so it has not succeeded, whatever it reports.
         [ "$koala_code" -ne 0 ] || koala_code=1
         return "$koala_code"
     fi
@@ -225,7 +225,7 @@ koala_mpi() {
     return "$koala_code"
 }
 
-# Of several ranks the first that failed tells the one who started the proxy, whose number its directory has.
+# The first of several failed ranks notifies the shell that started the proxy, whose number is in its directory.
 koala_note_failure() {
     koala_begin_waiting
     while [ ! -e "$koala_ranks/.code" ] && [ "$koala_waited" -lt "$koala_write_tenths" ]; do
@@ -238,8 +238,8 @@ koala_note_failure() {
     rm -f "$koala_ranks/.code.$$"
 }
 
-# Of the GPUs that the component sees on this node, those of this rank: as many as a task has, in the order of the ranks
-# of the node. Where the batch system gave fewer, the rank sees what all see.
+# Select the GPUs of this rank among those that the component sees on this node: as many as a task has, in the order of
+# the node's ranks. Where the batch system assigned fewer, the rank sees all of them.
 koala_rank_gpus() {
     [ "$koala_task_gpus" -gt 0 ] || return 0
     koala_local=${MPI_LOCALRANKID:-${OMPI_COMM_WORLD_LOCAL_RANK:-}}
@@ -254,7 +254,7 @@ koala_rank_gpus() {
     fi
 }
 
-# One rank: the application, and a note of a failure, which hydra forgets if the rank skipped MPI_Finalize.
+# Run one rank: the application, and a note of a failure, which hydra forgets if the rank skipped MPI_Finalize.
 koala_rank() {
     koala_ranks=$KOALA_RANKS
     unset KOALA_RANKS
@@ -264,7 +264,7 @@ koala_rank() {
     koala_rank_gpus
     koala_batch_variables
     if [ "$koala_batch_system" = slurm ]; then
-        # What the batch system said of the proxy is not true of its ranks.
+        # The batch system's variables of the proxy do not apply to its ranks.
         SLURM_PROCID=${PMI_RANK:-$SLURM_PROCID}
         SLURM_LOCALID=${MPI_LOCALRANKID:-$SLURM_LOCALID}
     fi

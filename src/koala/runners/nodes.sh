@@ -1,11 +1,11 @@
 # shellcheck shell=sh
-# Which nodes a component has, and how commands run on all of them at once.
+# The nodes of a component, and commands that run on all of them at once.
 #
-# A component without the file site has one node. Commands of several nodes are a group: the first that fails is seen
-# at once, and whoever ends the script ends them all.
+# A component without the file site has one node. Commands on several nodes are a group: the first failure is noticed at
+# once, and the end of the script ends them all.
 # shellcheck disable=SC2154,SC2034  # other parts of the script set and read them
 
-# The file site defines these anew; a component without that file has this node alone.
+# The file site redefines these; a component without that file has only this node.
 koala_nodes() {
     printf '%s %s\n' "$koala_host" "$koala_processors"
 }
@@ -15,7 +15,7 @@ koala_on_node() {
     exit 126
 }
 
-# Where the component is, for the site, which hands it on.
+# Record the component's nodes and addresses for its site, which passes them on.
 koala_put_nodes() {
     koala_found=$(koala_nodes) || return
     if [ -z "$koala_found" ]; then
@@ -66,27 +66,27 @@ koala_signal_child() {
     kill -s "$1" "$koala_child" 2>/dev/null
 }
 
-# The exit code of a command on a node, which reads from descriptor 4 and ends with us.
+# Exit with the code of a command on a node, which reads from descriptor 4 and ends with this script.
 koala_with_child() {
     trap koala_end_child TERM INT HUP
     koala_exec_at "$@" <&4 4<&- 5>&- &
     koala_child=$!
-    # The signal may have come before there was anybody to pass it on to.
+    # The signal may have come before there was a child to pass it on to.
     if [ -n "$koala_must_end" ]; then
         koala_end_child
     fi
     koala_await "$koala_child"
 }
 
-# One command of the group: its exit code becomes a line in descriptor 5. A script that ends its own child by force has
-# the time to do so: without it, that child would be left. The first node's worker is the application itself.
+# Run one command of the group: its exit code becomes a line in descriptor 5. A script that kills its own child has the
+# time to do so: otherwise that child would be left. The first node's worker is the application itself.
 koala_member() {
     [ "$koala_job_type $1" = 'torchrun 0' ] || koala_group_grace_tenths=$((2 * koala_group_grace_tenths))
     koala_with_child "$@"
     printf '%s\n' "$?" >&5 2>/dev/null
 }
 
-# The exit code of a child, also if signals come meanwhile.
+# Return the exit code of a child, even if signals come meanwhile.
 koala_await() {
     while :; do
         wait "$1"
@@ -97,7 +97,7 @@ koala_await() {
     done
 }
 
-# Reads exit codes, and is gone at the first that is not 0, or after the last.
+# Read exit codes, and end at the first that is not 0, or after the last.
 koala_first_failure() {
     while IFS= read -r koala_code; do
         if [ "$koala_code" -ne 0 ]; then
@@ -107,7 +107,7 @@ koala_first_failure() {
     exit 0
 }
 
-# From here until koala_await_group, koala_join_group adds commands to the group; descriptor 4 is what they read.
+# Open a group until koala_await_group: koala_join_group adds commands to it, which read from descriptor 4.
 koala_open_group() {
     trap koala_interrupt TERM INT HUP
     mkfifo "$koala_home/.ends" || exit 74
@@ -121,7 +121,7 @@ koala_join_group() {
     koala_group="$koala_group $!"
 }
 
-# The exit code of the first that failed, as soon as it has, or 0 when all have ended.
+# Return the exit code of the first failed command at once, or 0 when all have ended.
 koala_await_group() {
     exec 4<&- 5>&-
     if [ -n "$koala_interrupted" ]; then
@@ -135,7 +135,7 @@ koala_await_group() {
     return "$koala_code"
 }
 
-# A signal ends the whole group, also where it did not reach them; mpiexec ignores SIGTERM.
+# Let a signal end the whole group, even where it did not reach its commands; mpiexec ignores SIGTERM.
 koala_interrupt() {
     koala_interrupted=1
     if [ -n "$koala_mpiexec" ]; then
@@ -155,7 +155,7 @@ koala_group_runs() {
     return 1
 }
 
-# End all commands of the group. One that was only just started may lose a signal, so it is sent again every second.
+# End all commands of the group. A command that has just been started may lose a signal, so it is repeated every second.
 koala_end_group() {
     koala_begin_waiting
     while koala_group_runs; do

@@ -1,6 +1,7 @@
-"""The plain runner: each component runs the program once, on its first node, and gets the addresses of the others.
+"""The plain runner: each component runs the program once, on its first node, and receives the addresses of the
+others.
 
-Also here: the variables that every runner sets, and how many tasks each node of a component gets.
+Also the variables that every runner sets, and the number of tasks of each node of a component.
 """
 
 from __future__ import annotations
@@ -10,33 +11,33 @@ from collections.abc import Sequence
 from koala.model.launch import Go, LaunchError, Peer
 from koala.model.request import JobId
 
-# Below the ports that Linux gives out by itself (32768 and up), so that a free one stays free until it is used.
+# Below the ports that Linux assigns automatically (32768 and up), so that a free port stays free until it is used.
 RENDEZVOUS_PORT_FIRST = 20_000
 RENDEZVOUS_PORTS = 10_000
 
 
 def rendezvous_port(job: JobId) -> int:
-    """A port for the job's components to meet at. Jobs that run at the same time rarely share one."""
+    """Return a port where the job's components can meet. Jobs that run at the same time rarely share one."""
     return RENDEZVOUS_PORT_FIRST + job % RENDEZVOUS_PORTS
 
 
 def check_peers(peers: Sequence[Peer]) -> None:
-    """The peers are all components of one job, in order."""
+    """Check that the peers are all components of one job, in order."""
     if [peer.part for peer in peers] != list(range(len(peers))) or not peers:
         raise LaunchError("peers", "give every component of the job once, in the order of its parts")
 
 
 def address(host: str, port: int) -> str:
-    """``host:port``, with brackets where the host is an IPv6 address."""
+    """Return ``host:port``, with brackets around an IPv6 address."""
     return f"[{host}]:{port}" if ":" in host and not host.startswith("[") else f"{host}:{port}"
 
 
 def common_environment(job: JobId, peers: Sequence[Peer], port: int) -> list[tuple[tuple[str, str], ...]]:
-    """The ``KOALA_`` variables, which every runner gives to every component.
+    """Return the ``KOALA_`` variables, which every runner gives to every component.
 
-    ``KOALA_NODES`` lists the components separated by ';' and the nodes of each by ',', ``KOALA_NODE_PROCESSORS`` in
-    the same shape what the component has of each. ``KOALA_FIRST_RANK`` is the number of tasks in the components
-    before this one.
+    ``KOALA_NODES`` lists the components separated by ';' and the nodes of each by ','; ``KOALA_NODE_PROCESSORS``
+    lists in the same form the component's processors on each node. ``KOALA_FIRST_RANK`` is the number of tasks in the
+    components before this one.
     """
     nodes = ";".join(",".join(node.name for node in peer.shares) for peer in peers)
     shares = ";".join(",".join(str(node.processors) for node in peer.shares) for peer in peers)
@@ -62,11 +63,12 @@ def common_environment(job: JobId, peers: Sequence[Peer], port: int) -> list[tup
 
 
 def tasks_of_nodes(peer: Peer) -> tuple[int, ...]:
-    """How many tasks each node of a component gets, in the order of the nodes; all of them together are its tasks.
+    """Return the number of tasks of each node of a component, in the order of the nodes; the sum is its number of
+    tasks.
 
-    A node gets the whole tasks that its processors are, the first nodes first. Where processors are left on several
-    nodes that are a task only together, the nodes with most of them get one task more each. The first node has at
-    least one: the others of the job meet there.
+    A node gets as many whole tasks as its processors allow, the first nodes first. Where left-over processors make a
+    task only together with those of other nodes, the nodes with most of them get one more task each. The first node
+    has at least one task, because the other components meet there.
     """
     shares, per_task = peer.shares, peer.processors_per_task
     tasks: list[int] = []
@@ -74,7 +76,7 @@ def tasks_of_nodes(peer: Peer) -> tuple[int, ...]:
     for share in shares:
         tasks.append(min(rest, share.processors // per_task))
         rest -= tasks[-1]
-    # Sorting is stable, so that of equal nodes the first is taken; fewer are wanted than there are nodes.
+    # Sorting is stable, so the first of equal nodes is taken; fewer tasks are left than there are nodes.
     by_left_over = sorted(range(len(shares)), key=lambda node: tasks[node] * per_task - shares[node].processors)
     for node in by_left_over[:rest]:
         tasks[node] += 1
@@ -86,7 +88,7 @@ def tasks_of_nodes(peer: Peer) -> tuple[int, ...]:
 
 
 def plain_go(job: JobId, peers: Sequence[Peer], port: int | None = None) -> tuple[Go, ...]:
-    """The ``Go`` of each component of a plain job: the ``KOALA_`` variables and nothing else."""
+    """Return the ``Go`` of each component of a plain job: the ``KOALA_`` variables and nothing else."""
     check_peers(peers)
     chosen = rendezvous_port(job) if port is None else port
     return tuple(Go(environment=environment) for environment in common_environment(job, peers, chosen))

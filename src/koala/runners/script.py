@@ -1,7 +1,7 @@
 """The POSIX sh script that every component runs, on any kind of site.
 
-A head of quoted assignments says what this component is; what follows, the files ``*.sh`` of this package, is the
-same for all. Whatever comes from a user is quoted once, here, and is never pasted into a command.
+A head of quoted assignments describes this component; the rest, the files ``*.sh`` of this package, is the same for
+all. User input is quoted once, here, and is never pasted into a command.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from koala.runners.traffic import TRAFFIC_FIRST_S, TRAFFIC_REPORTS_MAX
 
 # The script's exit code when another start of the same token was first.
 EXIT_NOT_FIRST = 75
-# Its exit code when its directory cannot be written.
+# The script's exit code when its directory cannot be written.
 EXIT_UNWRITTEN = 73
-# A wait without an end of its own, as a shell's arithmetic knows it.
+# A wait without an end, within the range of a shell's arithmetic.
 FOR_EVER_TENTHS = 2**31 - 1
-# The last line of its errors is looked for in so much of the end of them.
+# The last line of standard error is searched in this many bytes at its end.
 _STDERR_BYTES = 4_096
 _FILES = (
     "basics.sh", "nodes.sh", "beside.sh", "traffic.sh", "usage.sh", "mpi.sh", "torchrun.sh", "container.sh",
@@ -38,8 +38,8 @@ _SIGNAL_NUMBERS = {
     CheckpointSignal.USR2: 12,
     CheckpointSignal.TERM: 15,
 }
-# What a site knows: the first node of a component, without its domain, the user there, and the number of
-# a batch script.
+# The parts of names that only a site knows: the first node of a component, without its domain, the user there, and
+# the number of a batch script.
 _SITE_PARTS = {
     SitePart.NODE: '"$(uname -n | sed "s/[.].*//")"',
     SitePart.USER: '"$(id -un)"',
@@ -49,25 +49,26 @@ _HEADER = "# shellcheck shell=sh\n"
 
 
 class ScriptTimings(NamedTuple):
-    """How long a component's script waits for what, in tenths of a second."""
+    """The waiting times of a component's script, in tenths of a second."""
 
-    # The barrier is polled every 0.1 s for so long, then every second.
+    # The barrier is polled every 0.1 s for this long, then every second.
     barrier_brisk_tenths: int = 300
-    # How long a file that cannot be written is tried again before the component gives up its processors.
+    # How long the script retries to write a file before the component gives up its processors.
     write_tenths: int = 300
-    # How long a command may take to end after SIGTERM before it gets SIGKILL.
+    # How long a command may take to end after SIGTERM before it receives SIGKILL.
     group_grace_tenths: int = 50
     # How long mpiexec may outlive a rank that ended without MPI_Finalize: it would wait for ever.
     mpiexec_grace_tenths: int = 50
-    # How long ranks may outlive one that failed: those that finish their work need little, and a proxy that has not
-    # seen the failure would leave the others waiting for it.
+    # How long ranks may outlive a failed one: ranks that finish their work need little, and a proxy that has not
+    # noticed the failure would leave the others waiting for it.
     ranks_grace_tenths: int = 200
-    # How long a component whose ranks were cut off waits to hear that the job is over.
+    # How long a component whose ranks were cut off waits for the end of the job.
     verdict_tenths: int = 100
 
 
 class TrafficReports(NamedTuple):
-    """When a component reports what it sends: so many seconds after its start, twice as late each time, so often."""
+    """The reports of a component's traffic: the first this many seconds after its start, each further one after twice
+    the time, and their number."""
 
     traffic_first_s: int = TRAFFIC_FIRST_S
     traffic_reports: int = TRAFFIC_REPORTS_MAX
@@ -77,7 +78,8 @@ TIMINGS = ScriptTimings()
 
 
 def component_script(launch: Launch, timings: ScriptTimings = TIMINGS) -> str:
-    """The script of one component. It is run by ``sh`` in the component's own directory and works only there."""
+    """Return the script of one component. ``sh`` runs it in the component's own directory, and it works only
+    there."""
     application = launch.application
     dialect = dialect_of(application.script)
     names = None if dialect is None else dialect.names
@@ -129,7 +131,7 @@ def _outputs(application: Application) -> tuple[str | None, str | None]:
 
 
 def _stream(name: str, number: str) -> str:
-    """The name of a stream for the shell; what its site knows comes in where the script runs."""
+    """Return the name of a stream for the shell; the script fills in what only its site knows."""
     return "".join(_stream_piece(piece, number) for piece in stream_parts(name)) or "''"
 
 
@@ -144,7 +146,7 @@ def _is_named_there(name: str | None) -> bool:
 
 
 def _container(launch: Launch) -> dict[str, str]:
-    """Where the application runs in an image: with what, and the image as that one knows it."""
+    """Return the container tool and the image in that tool's terms, for an application that runs in an image."""
     image, containers = launch.application.image, launch.containers
     if image is None or containers is None:
         return {"container_tool": "", "image": ""}
@@ -152,7 +154,7 @@ def _container(launch: Launch) -> dict[str, str]:
 
 
 def _checkpoint(launch: Launch) -> dict[str, str | int]:
-    """Where the application saves its state, and when it is asked to; in whole seconds, 0 for never."""
+    """Return where the application saves its state, and when it is asked to; in whole seconds, 0 for never."""
     checkpoint = launch.checkpoint
     if checkpoint is None:
         return {"checkpoint": "", "signal": "", "signal_number": 0, "every_s": 0, "last_save_s": 0}
@@ -174,11 +176,12 @@ def _shell_file(name: str) -> str:
 
 
 def _program(application: Application) -> str:
-    """A function that becomes the application, with the user's variables and then those that it is given.
+    """Return a function that becomes the application, with the user's variables and then those that the function
+    receives.
 
-    A task with several processors runs as many threads, unless the user says otherwise.
-    ``env`` sets them because a shell refuses to set some names; the inner ``sh`` keeps a program whose name holds a
-    '=' from being taken for a variable. What runs in an image is started by the script, with the variables set.
+    A task with several processors runs as many threads, unless the user sets another number. ``env`` sets the
+    variables because a shell refuses to set some names; the inner ``sh`` keeps a program with a '=' in its name from
+    being taken for a variable. The script itself starts an application in an image, with the variables set.
     """
     variables = "".join(f" {shlex.quote(f'{name}={value}')}" for name, value in application.environment)
     if application.processors_per_task > 1:

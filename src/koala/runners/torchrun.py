@@ -1,4 +1,4 @@
-"""The torchrun runner: the variables by which ``torchrun`` and ``torch.distributed`` find each other.
+"""The torchrun runner: the variables with which ``torchrun`` and ``torch.distributed`` find each other.
 
 Each node of each component is a node of torchrun, and the component's script starts the application on every one. The
 ``PET_`` variables are torchrun's own defaults for its options, so that ``torchrun train.py`` needs no options at all;
@@ -13,15 +13,15 @@ from koala.model.launch import Go, Peer
 from koala.model.request import JobId
 from koala.runners.plain import address, check_peers, common_environment, rendezvous_port, tasks_of_nodes
 
-# For the script of a component with several nodes: the workers of each, separated by ','.
+# For the script of a component with several nodes: the number of workers of each, separated by ','.
 WORKERS = "KOALA_TORCHRUN_WORKERS"
 
 
 def torchrun_go(job: JobId, peers: Sequence[Peer], port: int | None = None) -> tuple[Go, ...]:
-    """The ``Go`` of each component of a torchrun job. The first component's host is the master.
+    """Return the ``Go`` of each component of a torchrun job. The first component's host is the master.
 
-    ``NODE_RANK`` and ``NPROC_PER_NODE`` are those of the component's first node; the script counts on from there.
-    A node that gets no worker is no node of torchrun.
+    ``NODE_RANK`` and ``NPROC_PER_NODE`` are those of the component's first node; the script counts on from there. A
+    node without workers is not a node of torchrun.
     """
     check_peers(peers)
     chosen = rendezvous_port(job) if port is None else port

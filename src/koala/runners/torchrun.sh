@@ -1,6 +1,6 @@
 # shellcheck shell=sh
-# An application that starts once on each node, as torchrun wants it. A component with one node runs it as any other
-# application. The variables are those of torchrun.py.
+# An application that starts once on each node, as torchrun requires. A component with one node runs it like any other
+# application. torchrun.py defines the variables.
 # shellcheck disable=SC2154,SC2034  # other parts of the script set and read them
 
 koala_torchrun() {
@@ -24,7 +24,7 @@ koala_torchrun() {
             koala_join_group "$koala_node" /bin/sh "$koala_home/script" worker "$koala_node_rank" "$koala_here" \
                 "$koala_node"
             koala_node_rank=$((koala_node_rank + 1))
-            # What the user wants read, the first node reads.
+            # The first node reads the user's standard input.
             exec 4</dev/null
         fi
         koala_node=$((koala_node + 1))
@@ -38,11 +38,11 @@ koala_torchrun() {
     return "$koala_code"
 }
 
-# koala_worker RANK WORKERS NODE: the application on one node, which is told its own rank and how many workers are to
-# start there.
+# koala_worker RANK WORKERS NODE: run the application on one node, with its own rank and the number of workers to start
+# there.
 koala_worker() {
     if [ "$3" -gt 0 ]; then
-        # What is begun here is not to be left.
+        # Work that begins here must not be left behind.
         trap koala_end_child TERM INT HUP
         koala_begin_measuring
     fi
@@ -54,7 +54,7 @@ koala_worker() {
         SLURM_NODEID=$1
         export SLURM_PROCID SLURM_NODEID
     fi
-    # The application takes the place of a shell, and is not to find a child that it has not started.
+    # The application replaces a shell, and must not find a child that it has not started.
     (koala_counting counter)
     if [ "$3" -eq 0 ]; then
         koala_run_worker "$1" "$2"

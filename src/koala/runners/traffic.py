@@ -1,9 +1,9 @@
-"""What a component reports of the traffic between it and the others of its job: the mail of ``traffic.sh`` in words.
+"""The reports of the traffic between a component and the others of its job: the mail of ``traffic.sh``, parsed.
 
-The kernel counts the bytes of every TCP connection, and who has it open: so what is counted is the job's own, also
-where a site's jobs share one network. Of an application that is not MPI only connections to the other components'
-nodes count, since it may have others. Nothing is told of what goes another way, such as shared memory between two
-sites of one machine, and nothing of connections that were opened and closed between two reports.
+The kernel counts the bytes of every TCP connection, and knows which process has it open: so only the job's own
+traffic counts, even where a site's jobs share one network. For an application that is not MPI, only connections to
+the other components' nodes count, because it may have others. Other kinds of traffic are not reported, such as shared
+memory between two sites of one machine, nor connections that were opened and closed between two reports.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 from koala.model.network import BIT_S_PER_MBIT_S
 from koala.model.request import BANDWIDTH_MBIT_S_MAX
 
-# The first report comes so many seconds after the start, each further one after twice that time; so many come.
+# The first report comes this many seconds after the start, each further one after twice that time, up to the maximum.
 TRAFFIC_FIRST_S = 2
 TRAFFIC_REPORTS_MAX = 16
 _BITS = 8
@@ -31,8 +31,8 @@ _WORDS = {"missing": _MISSING, "unmeasured": _UNMEASURED, "several": _SEVERAL}
 
 
 class TrafficReport(NamedTuple):
-    """What a component has sent to the others and received from them, in bits per second, in a stretch of time that
-    ended ``elapsed_s`` after its start. With a ``reason`` nothing was measured."""
+    """What a component has sent to the others and received from them, in bits per second, in a period that ended
+    ``elapsed_s`` after its start. With a ``reason`` nothing was measured."""
 
     elapsed_s: float = 0.0
     sent_bit_s: float = 0.0
@@ -41,12 +41,12 @@ class TrafficReport(NamedTuple):
 
 
 def is_traffic_mail(name: str) -> bool:
-    """Whether a piece of mail is such a report."""
+    """Return True if a piece of mail is such a report."""
     return _NAME.fullmatch(name) is not None
 
 
 def parse_traffic(data: bytes) -> TrafficReport:
-    """The report in a piece of mail. The application can write there too, so that anything may stand in it."""
+    """Parse the report in a piece of mail. The application can write there too, so it may contain anything."""
     text = data[:200].decode(errors="replace").strip()
     if text in _WORDS:
         return TrafficReport(reason=_WORDS[text])

@@ -1,16 +1,16 @@
 # shellcheck shell=sh
-# What a component exchanges with the other components, counted by the kernel for each TCP connection.
+# The traffic of a component with the other components, which the kernel counts for each TCP connection.
 #
-# On every node a counter writes down the connections of the application there. In the component's script a collector
-# leaves out those between processes of this component, and puts what was carried by the others into the outbox, as mail
-# traffic-NN. Both do so a few times only, twice as late each time. What the mail looks like is in traffic.py.
-# Ranks of MPI talk to each other alone. Other applications may talk to anybody: of theirs only connections to the nodes
-# of the other components count.
+# On every node a counter records the connections of the application there. A collector in the component's script leaves
+# out those between processes of this component, and puts the traffic of the others into the outbox, as mail traffic-NN.
+# Both do so only a few times, at doubling intervals. traffic.py defines the form of the mail. Ranks of MPI communicate
+# only with each other. Other applications may communicate with anybody: of their connections only those to the nodes of
+# the other components count.
 # shellcheck disable=SC2154,SC2034  # other parts of the script set and read them
 
-# koala_connections DEPTH: which processes run so far below the script's, or farther, and what their connections have
-# carried: a line of both ends, bytes sent and bytes received for each. Those of processes between, as of a proxy, which
-# its ranks inherit, are the launcher's and do not count.
+# koala_connections DEPTH: find the processes this far below the script's, or farther, and print the traffic of their
+# connections: a line with both ends, bytes sent and bytes received for each. Connections of processes in between, such
+# as a proxy's, which its ranks inherit, are the launcher's and do not count.
 koala_connections() {
     {
         ps -A -o pid= -o ppid= || exit 0
@@ -60,7 +60,7 @@ koala_connections() {
         }'
 }
 
-# What one node has seen. The file begins with when the counter began and when it looked last, in seconds since the boot.
+# Read the record of one node. It begins with the start of the counter and its last look, in seconds since the boot.
 koala_count_once() {
     koala_found=$(koala_connections "$koala_depth")
     read -r koala_looked _ </proc/uptime
@@ -68,8 +68,8 @@ koala_count_once() {
         mv -f "$koala_counts.new" "$koala_counts" 2>/dev/null
 }
 
-# Where the other components are, by koala_value, the nodes of all: a line for each name of a node and each of its
-# addresses.
+# Print the places of the other components, from koala_value with the nodes of all: a line for each node name and each
+# of its addresses.
 koala_peers() {
     printf '%s\n' "$koala_value" | tr ';' '\n' | sed "$((koala_component + 1))d" | tr ',' '\n' |
         while IFS= read -r koala_peer; do
@@ -78,7 +78,7 @@ koala_peers() {
         done | sed -n 's/^\([^ ]\{1,\}\).*/peer \1/p' | sort -u
 }
 
-# What was carried since the last report, of all nodes together: seconds since the start, seconds of this report, bytes
+# Print the traffic since the last report, summed over all nodes: seconds since the start, seconds of this report, bytes
 # sent, bytes received, connections. A connection between two ranks of the component has both its ends here.
 koala_sum_traffic() {
     printf '%s\n' "$koala_with"
@@ -149,7 +149,7 @@ koala_report_once() {
     esac
 }
 
-# Components on one machine reach each other by its loopback; elsewhere that goes to nobody of the job.
+# Components on one machine reach each other by its loopback; elsewhere loopback traffic stays within the component.
 koala_prepare_report() {
     koala_loopback=
     koala_go_value KOALA_NODES
@@ -192,8 +192,8 @@ koala_has_other_components() {
     [ "$koala_components" -gt 1 ] 2>/dev/null
 }
 
-# koala_counting WHO DEPTH: follow the traffic beside the rest, where there are other components. The application's
-# processes are so far below the script.
+# koala_counting WHO DEPTH: follow the traffic in the background, if there are other components. The application's
+# processes are this far below the script.
 koala_counting() {
     koala_depth=${2-0}
     if koala_has_other_components; then
@@ -202,7 +202,8 @@ koala_counting() {
     fi
 }
 
-# Around an application that the script itself starts, on this node. What a plain one starts on others is not seen.
+# Follow the traffic of an application that the script itself starts, on this node. What a plain application starts on
+# other nodes is not seen.
 koala_count_here() {
     if [ "$koala_job_type" = mpi ] || ! koala_has_other_components; then
         return 0

@@ -1,13 +1,13 @@
 # shellcheck shell=sh
-# What the application used: processor time, as the kernel counts it for the processes that the script has waited for,
-# and the memory that its processes had at once at most, looked at from time to time. What could not be measured is
-# missing and not 0.
+# The usage of the application: processor time, as the kernel counts it for the processes that the script has waited
+# for, and the peak memory of its processes, sampled from time to time. A value that could not be measured is missing,
+# not 0.
 #
-# The file usage has milliseconds and KiB, or a '-' for what is not known. Where processes run on other nodes, the
-# script puts an empty file .usage-N for each such node there before, and what runs the processes there fills it.
+# The file usage has milliseconds and KiB, or a '-' for an unknown value. Where processes run on other nodes, the script
+# first creates an empty file .usage-N for each such node, and the starter of the processes there fills it.
 # shellcheck disable=SC2154,SC2034  # other parts of the script set and read them
 
-# koala_add_time TEXT: add a time as the shell prints it, such as 1m2.345s, to koala_ms.
+# koala_add_time TEXT: add a time in the shell's format, such as 1m2.345s, to koala_ms.
 koala_add_time() {
     koala_minutes=${1%%m*}
     koala_rest=${1#*m}
@@ -21,10 +21,11 @@ koala_add_time() {
     koala_ms=$((koala_ms + koala_minutes * 60000 + koala_seconds * 1000 + 1$koala_fraction - 1000))
 }
 
-# The processor time of all processes that this shell has waited for, in koala_ms; empty where it does not tell.
+# Put the processor time of all processes that this shell has waited for into koala_ms; empty if the shell does not
+# report it.
 koala_time_waited_for() {
     koala_ms=0
-    # In a subshell it would be that of the subshell. "command" keeps an error from ending the script.
+    # A subshell would report its own time. "command" keeps an error from ending the script.
     koala_times=$koala_home/.times-$koala_host-$$
     {
         command times >"$koala_times" && {
@@ -33,9 +34,9 @@ koala_time_waited_for() {
     } 2>/dev/null || koala_ms=
 }
 
-# What all processes below this script have in memory, without those that look; and whether there are others of the
-# application, which somebody else waits for. Those below another script of the component, which has its node on this
-# machine, are that one's.
+# Sample the memory of all processes below this script, without the samplers, and whether the application has other
+# processes, which somebody else waits for. Processes below another script of the component, which has its node on this
+# machine, belong to that script.
 koala_look_at_memory() {
     {
         for koala_one in "$koala_home/.times-$koala_host-"*; do
@@ -69,8 +70,8 @@ koala_look_at_memory() {
         }'
 }
 
-# Soon, and then twice as late each time, up to every half minute. The file has the peak in KiB and whether there were
-# others.
+# Sample soon, and then at doubling intervals, up to half a minute. The file has the peak in KiB and whether there were
+# other processes.
 koala_follow_memory() {
     read -r koala_self koala_line </proc/self/stat || exit 0
     koala_counted_s=0
@@ -93,7 +94,7 @@ koala_follow_memory() {
     done
 }
 
-# From here until koala_measured what the script waits for is the application's.
+# From here until koala_measured the script waits only for the application.
 koala_begin_measuring() {
     koala_time_waited_for
     koala_ms_before=$koala_ms
@@ -101,8 +102,8 @@ koala_begin_measuring() {
     koala_measuring_process=$!
 }
 
-# koala_read_numbers FILE: the two words of a short file, in koala_first and koala_second; '-' for what is no number. The
-# application can write there what it likes.
+# koala_read_numbers FILE: put the two words of a short file into koala_first and koala_second, '-' for a word that is
+# not a number. The application can write anything there.
 koala_read_numbers() {
     koala_first=-
     koala_second=-
@@ -115,38 +116,38 @@ koala_read_numbers() {
     koala_is_number "$koala_second" || koala_second=-
 }
 
-# Of no more digits than the shell can count with, and not octal.
+# A number has no more digits than the shell can count with, and is not octal.
 koala_is_number() {
     case $1 in
     '' | *[!0-9]* | 0?* | ????????????????*) return 1 ;;
     esac
 }
 
-# What was used on this node, in koala_used_ms and koala_used_kib.
+# Put the usage on this node into koala_used_ms and koala_used_kib.
 koala_measured() {
     koala_time_waited_for
     koala_end_beside measured "$koala_measuring_process"
     koala_read_numbers "$koala_home/.memory-$koala_host-$$"
     koala_used_kib=$koala_first
     koala_used_ms=-
-    # Of others nobody here knows how long they computed.
+    # The processor time of other processes is unknown here.
     if [ -n "$koala_ms" ] && [ -n "$koala_ms_before" ] && [ "$koala_second" != 1 ]; then
         koala_used_ms=$((koala_ms - koala_ms_before))
     fi
 }
 
-# A node from which usage is to come; where nothing comes, it is not known.
+# Expect usage from a node; without a value it is unknown.
 koala_expect_usage() {
     { printf '' >"$koala_home/.usage-$1"; } 2>/dev/null
 }
 
-# That of another node than the script's.
+# Record the usage on another node than the script's.
 koala_put_usage_of_node() {
     koala_measured
     { printf '%s %s\n' "$koala_used_ms" "$koala_used_kib" >"$koala_home/.usage-$1"; } 2>/dev/null
 }
 
-# That of the component, on all its nodes: what is missing of one is missing of all.
+# Record the usage of the component on all its nodes: a value that is missing on one node is missing for all.
 koala_put_usage() {
     koala_measured
     for koala_one in "$koala_home"/.usage-*; do
@@ -162,9 +163,9 @@ koala_put_usage() {
             esac
         fi
     done
-    # The processes of such steps are the batch system's.
+    # The processes of such steps belong to the batch system.
     [ -z "$koala_starts_steps" ] || koala_used_ms=-
-    # What a plain application starts on other nodes is not seen.
+    # Processes of a plain application on other nodes are not seen.
     if [ "$koala_job_type" = plain ] && koala_has_several_nodes; then
         koala_used_ms=-
         koala_used_kib=-
