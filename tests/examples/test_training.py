@@ -1,4 +1,4 @@
-"""Training with real torch over three sites: a component is killed, and the training goes on from its checkpoint.
+"""Training with real torch over three sites: a component is killed, and the training continues from its checkpoint.
 
 torch is large: where it is not installed (extra ``torch``) the test is skipped, or fails where the environment
 variable CI is set.

@@ -60,7 +60,7 @@ class TaskNeeds(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     constraint: str = ""
 
     def problem(self) -> tuple[str, str] | None:
-        """Return the wrong field, and what is wrong with what to write; None if nothing is wrong."""
+        """Return the wrong field, with the problem and what to write; None if nothing is wrong."""
         if not 0 <= self.memory_bytes <= TASK_MEMORY_BYTES_MAX:
             return "memory", f"{self.memory_bytes} bytes is not a size of memory; write 0 to {TASK_MEMORY_BYTES_MAX}"
         if not 0 <= self.gpus <= TASK_GPUS_MAX:
