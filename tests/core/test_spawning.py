@@ -161,7 +161,7 @@ def test_a_lost_site_takes_only_tasks_that_have_not_begun() -> None:
     (told,) = kind(driver.send(SiteLost(at=driver.now, site="C3")), TasksSpawned)
     assert told.reason.startswith("C3 is lost")
     assert driver.state(1) is JobState.RUNNING
-    assert "never began, and left it: C3 is lost" in " ".join(driver.story(1))
+    assert "were withdrawn before they began: C3 is lost" in " ".join(driver.story(1))
 
 
 def test_the_same_goes_on_after_a_restart() -> None:

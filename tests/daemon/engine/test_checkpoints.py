@@ -158,7 +158,7 @@ def test_a_checkpoint_that_cannot_be_kept_leaves_the_one_before_in_use(root: Pat
             assert await world.output(row.id) == "run 3: first\n"
             story = world.story(row.id)
             (told,) = [line for line in story if problem in line]
-            assert "goes on from" in told
+            assert "continues from" in told
             assert "saved at a cannot be had" in told
 
     asyncio.run(scenario())
