@@ -1,9 +1,9 @@
-"""Whether the machine's clock is right, before a daemon acts on it: a start with a clock that is a month ahead would
-end running jobs by their walltime and delete output, and no later start could undo that.
+"""Checks the machine's clock before a daemon acts on it.
 
-While a daemon runs it counts by a clock that nobody sets. Between two starts on the same boot of the machine that
-clock goes on, so the distance between the two must be what it was. After another boot there is only the record to
-compare with, and the clocks of sites at other machines (``koala.daemon.site_clocks``).
+A start with a clock that is a month ahead would end running jobs by their walltime and delete output, and no later
+start could undo that. While a daemon runs, it counts by a clock that nobody sets. Between two starts on the same boot
+of the machine that clock goes on, so the offset between the two clocks must be unchanged. After a reboot there are
+only the record to compare with, and the clocks of sites on other machines (``koala.daemon.site_clocks``).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from koala.daemon.engine.clock import through_sleep_s
 from koala.daemon.options import StartError
 from koala.daemon.state_directory import write_whole
 
-# What a clock may have been set by between two starts without a question.
+# At most this much may the clock be set by between two starts without a question.
 CLOCK_JUMP_S_MAX = 300.0
-# How far after the last record a start may come after the machine was booted again: as long as output is kept.
+# After a reboot, a start may come at most this long after the last record: as long as output is kept.
 CLOCK_GAP_S_MAX = 604_800.0
 CLOCK_NAME = "clock"
 BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
@@ -49,7 +49,7 @@ class ClockCheck:
         self._now = ClockRecord(_boot() if boot is None else boot, self._wall_s - steady())
 
     def check(self, last_at: float) -> None:
-        """Raises ``StartError`` where the clock may be wrong. ``last_at`` is the last time on record, 0 for none."""
+        """Raise ``StartError`` if the clock may be wrong. ``last_at`` is the last time on record, 0 for none."""
         before = self._read()
         if before is not None and before.boot and before.boot == self._now.boot:
             jump_s = self._now.offset_s - before.offset_s
@@ -64,12 +64,12 @@ class ClockCheck:
             self._ask(f"is {span(gap_s)} after the last record ({_date(last_at)})")
 
     def check_sites(self, finding: str) -> None:
-        """Raises ``StartError`` where the sites' clocks speak against this one; ``finding`` says what they say."""
+        """Raise ``StartError`` if the sites' clocks contradict this one; ``finding`` describes how."""
         if finding:
             self._ask(finding)
 
     def keep(self) -> None:
-        """The daemon goes by this clock: the next start compares with it."""
+        """Record this clock, for the next start to compare with."""
         write_whole(self._path, msgspec.json.encode(self._now))
 
     def _ask(self, finding: str) -> None:
@@ -86,7 +86,7 @@ class ClockCheck:
 
 
 def _boot() -> str:
-    """What tells one boot of the machine from another; empty where it cannot be told."""
+    """Return an identifier of this boot of the machine; empty if there is none."""
     try:
         return BOOT_ID.read_text().strip()
     except OSError:
@@ -101,7 +101,7 @@ def _date(at: float) -> str:
 
 
 def span(s: float) -> str:
-    """So many seconds, in words."""
+    """Format a duration in words."""
     for unit_s, word in ((86_400.0, "days"), (3_600.0, "hours"), (60.0, "minutes")):
         if s >= 2 * unit_s:
             return f"{s / unit_s:.0f} {word}"

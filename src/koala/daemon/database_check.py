@@ -1,8 +1,8 @@
-"""Whether a database belongs to the state directory that it is opened for.
+"""Checks that a database belongs to the state directory that it is opened for.
 
-The components of embedded sites are in the directory, what is known of them in the database. With another directory
-the same database would start every job a second time; with another database the directory's components would be ended
-as nobody's.
+The components of embedded sites are in the directory; the database records them. With another directory the same
+database would start every job a second time; with another database the directory's components would be ended as
+unknown ones.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ IDENTITY_NAME = "identity"
 
 
 class IdentityRecord(msgspec.Struct, frozen=True):
-    """What a state directory is called for good, and the database that it was last used with; empty until one is tied
-    to it."""
+    """The permanent identity of a state directory, and the database that it was last used with; empty until one is
+    tied to it."""
 
     identity: str
     database: str
 
 
 def check_database(state: Path, store: Store, *, accepted: bool) -> None:
-    """Raises ``StartError`` where the two do not belong together, unless that is accepted; else ties them."""
+    """Raise ``StartError`` if the two do not belong together and this is not accepted; otherwise tie them."""
     known = _read(state / IDENTITY_NAME)
     owner = store.state_directory()
     if not accepted:
@@ -47,7 +47,7 @@ def check_database(state: Path, store: Store, *, accepted: bool) -> None:
             )
     identity = secrets.token_hex(16) if known is None else known.identity
     ours = StateDirectory(identity=identity, host=socket.gethostname(), path=str(state))
-    # A start that ends in between must find the two as they were before, or tied.
+    # A start that is interrupted here must leave the two as they were, or tied.
     if known is None:
         _write(state, IdentityRecord(identity, ""))
     if owner != ours:

@@ -1,4 +1,4 @@
-"""The sites of a grid as the daemon uses them: each kind made from its description, with its file area beside it."""
+"""The sites of a grid as the daemon uses them: each kind is made from its description, with its file area."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from koala.sites.remote_shell import SSH_CONFIG_VARIABLE, SSH_VARIABLES, RemoteS
 
 
 class SiteMaker(Protocol):
-    """Makes a site of its description, below the daemon's directory ``root``."""
+    """Makes a site from its description, below the daemon's directory ``root``."""
 
     def __call__(
         self,
@@ -44,7 +44,7 @@ class SiteMaker(Protocol):
 
 
 def check_kinds(grid: Grid) -> None:
-    """Raises ``InvalidError`` for the first site of a kind that cannot run live."""
+    """Raise ``InvalidError`` for the first site of a kind that cannot run live."""
     for site in grid.sites:
         if site.kind == SiteKind.SIMULATED:
             raise InvalidError(
@@ -54,7 +54,7 @@ def check_kinds(grid: Grid) -> None:
 
 
 def check_ssh(grid: Grid) -> None:
-    """Raises ``InvalidError`` when sites are reached by ssh with a configuration that cannot be read."""
+    """Raise ``InvalidError`` if sites are reached by ssh and the ssh configuration cannot be read."""
     config = named_ssh_config()
     if config is None or not any(site.batch is not None and site.batch.ssh is not None for site in grid.sites):
         return
@@ -68,12 +68,12 @@ def check_ssh(grid: Grid) -> None:
 
 
 def site_root(root: Path, name: SiteName) -> Path:
-    """Where an embedded site lives."""
+    """Return the directory of an embedded site."""
     return root / "sites" / name
 
 
 def maker_for(scheduler: SchedulerParameters) -> SiteMaker:
-    """What makes the sites of a grid with these parameters."""
+    """Return the maker of sites for a grid with these parameters."""
     return partial(make_site, barrier_timeout_s=scheduler.barrier_timeout_s)
 
 
@@ -116,19 +116,19 @@ def make_site(
 
 
 def owner_of(root: Path, name: SiteName) -> str:
-    """By what a work directory tells this site of this daemon, through all its restarts, from all others: two sites
-    with one directory would take each other's components for their own."""
+    """Return the name by which a work directory distinguishes this daemon's site, across restarts, from all others:
+    two sites that share a directory would take each other's components for their own."""
     return f"{platform.node()}:{root.resolve()} site {name}"
 
 
 def workspace_of(site: Site, root: Path, token: Token) -> str:
-    """Where a component started at a site."""
+    """Return the directory in which a component started at a site."""
     home = str(site_root(root, site.name)) if site.batch is None else site.batch.work_directory.rstrip("/")
     return f"{home}/{COMPONENTS}/{token}/{WORK}"
 
 
 def make_areas(grid: Grid, root: Path) -> dict[SiteName, FileArea]:
-    """The file area of each site: ``files`` in its work directory, or where an embedded site lives."""
+    """Return the file area of each site: ``files`` in its work directory, or in an embedded site's own directory."""
     here, limits = this_machine(), grid.scheduler.collect_limits
     return {site.name: _make_area(site, root, here, limits) for site in grid.sites}
 
@@ -143,24 +143,25 @@ def _make_area(site: Site, root: Path, here: Host, limits: CollectLimits) -> Fil
 
 
 def make_mover(grid: Grid, areas: Mapping[SiteName, FileArea], root: Path, *, clock: Clock) -> FileMover:
-    """What moves files between the sites of a grid."""
+    """Return the mover of files between the sites of a grid."""
     return FileMover(grid.sites, areas, this_machine(), root / "relays", clock=clock)
 
 
 def this_machine() -> Host:
-    """Where the daemon runs, with what its ssh needs to find the user's keys."""
+    """Return the daemon's machine, with the environment in which its ssh finds the user's keys."""
     return Host(RemoteShell(environment={name: os.environ[name] for name in SSH_VARIABLES if name in os.environ}))
 
 
 class GridLinks:
-    """How fast sites are connected, as the grid says. Its latencies are for estimates: real bytes take real time."""
+    """The bandwidths between sites, as the grid gives them. Its latencies are for estimates: real transfers take real
+    time."""
 
     def __init__(self, links: Links) -> None:
         self._default = links.default
         self._pairs = {frozenset(pair.between): pair for pair in links.pairs}
 
     def rate_bytes_s(self, source: SiteName, target: SiteName) -> float | None:
-        """What flows between two sites; None inside one, where nothing holds it up."""
+        """Return the bandwidth between two sites; None within one site, where nothing limits it."""
         if source == target:
             return None
         link = self._pairs.get(frozenset((source, target)), self._default)

@@ -1,7 +1,7 @@
-"""From a command and its request to what a site is given, and the check that a request can be given at all.
+"""Turns a command and its request into what a site receives, and checks in advance that a request can be started.
 
-A request that passes ``check_launch`` never fails later because of what its user wrote. Pure but for one look at
-where this Python keeps ``mpiexec``.
+A request that passes ``check_launch`` never fails later because of what its user wrote. Pure, except that it looks
+for this Python's own ``mpiexec``.
 """
 
 from __future__ import annotations
@@ -37,34 +37,35 @@ from koala.model.travelling import ARCHIVE_NAME, TravellingFile
 from koala.runners import component_script
 from koala.sites.batch.systems import launchers
 
-# Names the tasks that a component holds, in the order of their ranks, separated by blanks.
+# The tasks that a component holds, in the order of their ranks, separated by blanks.
 TASKS_VARIABLE = "KOALA_TASKS"
-# Which run of its job the application is in, from 1: one that has written something before may go on from there.
+# The run of its job that the application is in, from 1: a later run may continue from what an earlier one wrote.
 RUN_VARIABLE = "KOALA_RUN"
 
-# Stands for the source where only the destination of an input file is looked at.
+# Replaces the source where only the destination of an input file is checked.
 _SOMEWHERE = "replicas/file"
-# So many files are named in a sentence.
+# At most this many files are named in a message.
 NAMED_MAX = 8
 
 
 @cache
 def search_path() -> tuple[str, ...]:
-    """The directory of this Python environment's own ``mpiexec``, if it has one: the extra ``mpi`` brings it."""
+    """Return the directory of this Python environment's own ``mpiexec``, if it has one: the extra ``mpi`` installs
+    it."""
     directory = Path(sys.executable).parent
     return (str(directory),) if (directory / "mpiexec").exists() and ":" not in str(directory) else ()
 
 
 def destination_of(file: InputFile) -> str:
-    """Where an input file appears, relative to where the application starts."""
+    """Return where an input file appears, relative to the application's working directory."""
     return file.name if file.path is None else file.path
 
 
 def launch_for(command: StartComponent, request: Request, site: Site) -> Launch:
-    """What ``site`` gets for a command of a job with this request. Raises ``LaunchError`` for what it cannot get.
+    """Return what ``site`` receives for a command of a job with this request. Raises ``LaunchError``.
 
-    The directory of this machine's ``mpiexec`` goes only to sites whose commands run here: elsewhere it is not there,
-    or is something else.
+    Only sites whose commands run on this machine get the directory of its ``mpiexec``: elsewhere that directory is
+    missing, or is something else.
     """
     elsewhere = site.batch is not None and site.batch.ssh is not None
     application = request.components[command.component].application
@@ -97,8 +98,8 @@ def _starts_steps(application: Application) -> bool:
 
 
 def _told(application: Application, command: StartComponent, request: Request) -> Application:
-    """What the component runs, told which run it is and which tasks it holds; these win over what the user set. The
-    names of its streams are filled in."""
+    """Return the component's application with its run and its tasks in the environment, which override what the user
+    set, and with the names of its streams filled in."""
     variables = [(RUN_VARIABLE, str(command.run))]
     dialect = dialect_of(application.script)
     names = None if dialect is None else dialect.names
@@ -142,7 +143,7 @@ def _array_variables(
 
 
 def check_launch(request: Request) -> None:
-    """Raises ``LaunchError`` when a component of the request could not be started as it stands, and says which."""
+    """Raise ``LaunchError`` with the component's name if a component of the request could not be started."""
     for index, component in enumerate(request.components):
         try:
             launch = Launch(
@@ -170,7 +171,7 @@ def check_launch(request: Request) -> None:
 
 
 def _check_checkpoint(component: Component, checkpoint: Checkpoint | None) -> None:
-    """No input file is in the place of the checkpoint, above it or below it."""
+    """Check that no input file is in the place of the checkpoint, above it or below it."""
     if checkpoint is None:
         return
     for file in component.input_files:
@@ -183,7 +184,7 @@ def _check_checkpoint(component: Component, checkpoint: Checkpoint | None) -> No
 
 
 def _check_streams(application: Application, job_name: str) -> None:
-    """The names of its streams can be filled in, and lead nowhere else then, whatever number the job gets."""
+    """Check that the names of the streams can be filled in, and stay in place, whatever number the job gets."""
     for field in ("stdin", "stdout", "stderr"):
         path: str | None = getattr(application, field)
         if path is None:
@@ -199,7 +200,8 @@ def _check_streams(application: Application, job_name: str) -> None:
 
 
 def _check_travelling(component: Component, files: tuple[TravellingFile, ...]) -> None:
-    """No input file is in the place of a file that travels, or below one; a program that travels can be run."""
+    """Check that no input file is in the place of a travelling file, or below one, and that a travelling program can
+    be run."""
     if not files:
         return
     by_path = {file.path: file for file in files}
@@ -234,7 +236,7 @@ def _check_travelling(component: Component, files: tuple[TravellingFile, ...]) -
 
 
 def _check_input_files(component: Component) -> None:
-    """Every file can have its place, and no two want the same."""
+    """Check that every file can have its place, and that no two want the same one."""
     taken: dict[str, str] = {}
     for file in component.input_files:
         try:

@@ -1,7 +1,7 @@
-"""The rows of all jobs that have not ended, of their components and transfers, as they are on record.
+"""The rows on record of all jobs that have not ended, and of their components and transfers.
 
-A draft gathers what a batch of events changes. It takes effect once the batch is on record, so that callers never see
-what a failure could undo. ``koala.daemon.engine.projection`` works out what the rows say.
+A draft gathers the changes of a batch of events. It takes effect once the batch is on record, so that callers never
+see anything that a failure could undo. ``koala.daemon.engine.projection`` derives the rows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ENDED_STATES = frozenset(str(state) for state in ENDED)
 
 
 def _stand_as(array: StoredJob) -> str:
-    """The state in which elements are counted that are no jobs yet: they are kept back where their array is."""
+    """Return the state in which an array's future elements are counted: they are held back where their array is."""
     return str(JobState.WAITING) if array.state == JobState.UNFOLDING else array.state
 
 
@@ -32,11 +32,11 @@ class LiveRows:
         transfers: Iterable[TransferRow] = (),
     ) -> None:
         self.jobs: dict[JobId, StoredJob] = {}
-        # By owner (None: whoever) and state, in the order in which they came into it.
+        # By owner (None for all) and state, in the order in which jobs entered the state.
         self._in_state: dict[tuple[str | None, str], dict[JobId, None]] = {}
-        self._arrays: set[JobId] = set()  # those of the jobs that are arrays
-        self._made: Counter[JobId] = Counter()  # by array: the elements among the jobs
-        self._ended: Counter[tuple[str | None, str]] = Counter()  # by owner and state, those of which are counted
+        self._arrays: set[JobId] = set()  # the live jobs that are arrays
+        self._made: Counter[JobId] = Counter()  # by array: its elements among the live jobs
+        self._ended: Counter[tuple[str | None, str]] = Counter()  # by owner and state, for counted owners
         self._counted: set[str | None] = set()  # the owners whose ended jobs are counted
         for job in jobs:
             self._put_job(job)
@@ -47,32 +47,33 @@ class LiveRows:
             self._put(row)
 
     def components_of(self, job: JobId) -> list[ComponentRow]:
-        """All starts of the job's components that are kept, the oldest first."""
+        """Return all starts of the job's components that are kept, the oldest first."""
         return [self.components[token] for token in self._tokens.get(job, ())]
 
     def in_state(self, *states: str, owner: str | None = None) -> Iterator[StoredJob]:
-        """Jobs in these states, of one owner or of all, in the order in which they came into each."""
+        """Yield the jobs in these states, of one owner or of all, in the order in which they entered each."""
         for state in states:
             for job in self._in_state.get((owner, state), ()):
                 yield self.jobs[job]
 
     def owner_of(self, job: JobId) -> str:
-        """Whose a job is; nothing for one that is not live."""
+        """Return the owner of a job; empty for a job that is not live."""
         row = self.jobs.get(job)
         return "" if row is None else row.owner
 
     def counts_ended(self, owner: str | None) -> bool:
-        """Whether the owner's ended jobs are counted."""
+        """Return True if the owner's ended jobs are counted."""
         return owner in self._counted
 
     def count_ended(self, owner: str | None, ended: Mapping[str, int]) -> None:
-        """So many have ended up to now: from now on they are counted. None stands for all owners."""
+        """Set how many jobs have ended so far, and count on from there. None stands for all owners."""
         self._counted.add(owner)
         for state in ENDED_STATES:
             self._ended[owner, state] = ended.get(state, 0)
 
     def counts(self, owner: str | None) -> dict[str, int]:
-        """How many jobs are in each state that any is in, an array by its elements; ``count_ended`` comes first."""
+        """Return how many jobs are in each state that occurs, an array by its elements. ``count_ended`` must come
+        first."""
         found = Counter({str(state): len(self._in_state.get((owner, state), ())) for state in JobState})
         for row in (self.jobs[each] for each in self._arrays):
             if owner in (None, row.owner):
@@ -82,16 +83,16 @@ class LiveRows:
         return {state: count for state, count in found.items() if count}
 
     def _not_made(self, array: StoredJob) -> int:
-        """How many of its elements are no jobs yet, and are to be."""
+        """Return how many elements of an array are still to be made."""
         assert array.elements is not None, "an array has elements"
         return max(0, array.elements.waiting + array.elements.running - self._made[array.id])
 
     def held_at(self, site: str) -> list[ComponentRow]:
-        """The components at a site whose end is not on record."""
+        """Return the components at a site whose end is not on record."""
         return [row for row in self.components.values() if row.site == site and row.ended_at is None]
 
     def take(self, draft: Draft) -> None:
-        """The draft is on record."""
+        """Apply a draft that is on record."""
         for component in draft.components.values():
             self._put(component)
         for transfer in draft.transfers.values():
@@ -147,7 +148,7 @@ class LiveRows:
         self.components[row.token] = row
 
     def _clear(self, job: JobId) -> None:
-        """Of a job that is over only what a site still holds is kept."""
+        """Drop the components of a job that is over, except those that a site still holds."""
         kept = []
         for token in self._tokens.pop(job, ()):
             if self.components[token].ended_at is None:
@@ -159,7 +160,7 @@ class LiveRows:
 
 
 class Draft:
-    """The rows that one batch changes, in front of those on record."""
+    """The rows that one batch changes, on top of those on record."""
 
     def __init__(self, rows: LiveRows) -> None:
         self._rows = rows
@@ -169,11 +170,11 @@ class Draft:
         self.transfers_over: set[TransferId] = set()
 
     def job(self, job: JobId) -> StoredJob | None:
-        """The newest row of a job."""
+        """Return the newest row of a job."""
         return self.jobs.get(job) or self._rows.jobs.get(job)
 
     def before(self) -> tuple[StoredJob | ComponentRow | TransferRow, ...]:
-        """The rows on record that the batch changes."""
+        """Return the rows on record that the batch changes."""
         rows = self._rows
         jobs = (rows.jobs.get(key) for key in self.jobs)
         components = (rows.components.get(key) for key in self.components)
@@ -181,15 +182,15 @@ class Draft:
         return tuple([row for each in (jobs, components, transfers) for row in each if row is not None])
 
     def component(self, token: Token) -> ComponentRow | None:
-        """The newest row of a component."""
+        """Return the newest row of a component."""
         return self.components.get(token) or self._rows.components.get(token)
 
     def transfer(self, transfer: TransferId) -> TransferRow | None:
-        """The newest row of a transfer."""
+        """Return the newest row of a transfer."""
         return self.transfers.get(transfer) or self._rows.transfers.get(transfer)
 
     def components_of(self, job: JobId) -> list[ComponentRow]:
-        """The newest rows of a job's components."""
+        """Return the newest rows of a job's components."""
         found = {row.token: row for row in self._rows.components_of(job)}
         found.update((row.token, row) for row in self.components.values() if row.job == job)
         return list(found.values())

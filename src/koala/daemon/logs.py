@@ -1,8 +1,8 @@
-"""The daemon's log: one line for each thing, on standard error, for people and for programs alike.
+"""The daemon's log: one line for each event, on standard error, for people and for programs.
 
-A line has the time in UTC, the level, where it comes from, what happened, and then ``name=value`` pairs. Whatever is
-in them stays on the line; an error's trace is the pair ``trace``. Of lines of one kind, those that one place in the
-code writes, there are so many a minute; one line then tells how many were left out.
+A line has the time in UTC, the level, the source, the event, and then ``name=value`` pairs. Line breaks in them are
+escaped; an error's trace is the pair ``trace``. Each place in the code may write a limited number of lines a minute;
+one line then reports how many were left out.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from typing import TextIO
 
 _PLAIN = re.compile(r"[A-Za-z0-9_.:/@+,-]+")
 _USUAL = frozenset(logging.LogRecord("", 0, "", 0, "", (), None).__dict__) | {"message", "asctime", "taskName"}
-# What the web server says of each connection is noise beside what the daemon itself says.
+# The web server's lines about each connection are noise beside the daemon's own.
 _QUIET = ("uvicorn", "uvicorn.error", "uvicorn.access", "asyncio", "sqlalchemy")
 
-# Whoever asks for details (``debug``) gets them all.
+# At most this many lines of one kind are written per minute; with ``debug`` all are.
 LINES_PER_MINUTE_MAX = 120
 MINUTE_S = 60.0
 
@@ -30,7 +30,7 @@ class LineFormatter(logging.Formatter):
     """A record as one line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line, without its end."""
+        """Return the line, without its end."""
         at = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         words = [f"{at}.{int(record.msecs):03d}Z", record.levelname.lower(), record.name, _value(record.getMessage())]
         pairs = {name: value for name, value in record.__dict__.items() if name not in _USUAL}
@@ -53,8 +53,8 @@ class _Kind:
 
 
 class LimitedHandler(logging.StreamHandler[TextIO]):
-    """Writes lines, but of one kind only so many a minute. What was left out is told with the next line of any kind
-    after that minute, and at the end."""
+    """Writes a limited number of lines of each kind per minute. The number left out is reported with the next line of
+    any kind after that minute, and at the end."""
 
     def __init__(
         self,
@@ -80,7 +80,7 @@ class LimitedHandler(logging.StreamHandler[TextIO]):
             super().emit(record)
 
     def close(self) -> None:
-        """Tell what was left out, and write no more."""
+        """Report what was left out, and stop writing."""
         self._tell_left_out(float("inf"))
         super().close()
 
@@ -97,8 +97,8 @@ class LimitedHandler(logging.StreamHandler[TextIO]):
 
 
 def log_to(stream: TextIO | None = None, level: str = "info") -> logging.Handler:
-    """Send every record of this level and above to the stream, by default standard error. Gives the handler, which
-    the caller takes off the root logger and closes at the end."""
+    """Send every record of this level and above to the stream, by default standard error. Returns the handler, which
+    the caller removes from the root logger and closes at the end."""
     handler = LimitedHandler(sys.stderr if stream is None else stream)
     handler.setFormatter(LineFormatter())
     root = logging.getLogger()
@@ -106,6 +106,6 @@ def log_to(stream: TextIO | None = None, level: str = "info") -> logging.Handler
     root.setLevel(level.upper())
     for name in _QUIET:
         logging.getLogger(name).setLevel(logging.DEBUG if level == "debug" else logging.WARNING)
-    # Lines about single requests would hold the codes and tokens of their addresses.
+    # Lines about single requests would contain the codes and tokens in their addresses.
     logging.getLogger("uvicorn.access").disabled = True
     return handler

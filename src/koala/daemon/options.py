@@ -1,4 +1,4 @@
-"""What a daemon is started with, where it then listens, and the error of one that cannot start."""
+"""The options that a daemon is started with, the addresses where it then listens, and the error of a failed start."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from koala.model.grid import Grid
 from koala.model.request import SiteName
 
 LOG_LEVELS = ("debug", "info", "warning", "error")
-# What a start asks about, unless it is accepted beforehand.
+# Findings that a start asks about, unless they are accepted beforehand.
 ACCEPTABLE = ("clock", "database")
 
 
@@ -18,16 +18,15 @@ class StartError(ValueError):
     """The daemon cannot start as asked, and nothing was changed. The message says what is wrong and what to do."""
 
     def for_user(self) -> str:
-        """The message."""
+        """Return the message."""
         return str(self)
 
 
 class DaemonOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How to run a daemon. ``state`` is its directory; ``database`` a URL, by default SQLite in that directory;
-    ``listen`` a host and a port (0 for any) for callers with tokens, besides the socket in the directory. An address
-    that others can reach needs ``tls_cert`` and ``tls_key``, or ``insecure``. ``accepts`` are those of
-    ``ACCEPTABLE`` that are right although they are not as they were at the last start. ``detached`` says that it has
-    no terminal."""
+    ``listen`` a host and a port (0 for any) for callers with tokens, in addition to the socket in the directory. An
+    address that others can reach needs ``tls_cert`` and ``tls_key``, or ``insecure``. ``accepts`` are the findings of
+    ``ACCEPTABLE`` that are right although they differ from the last start. ``detached``: it has no terminal."""
 
     grid: Grid
     state: Path
@@ -42,8 +41,8 @@ class DaemonOptions(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Listening(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a daemon answers: its socket, and its URL if it listens on an address too. ``silent`` are the sites that
-    cannot be used, each with what is wrong, and ``warnings`` what its owner should know beside that."""
+    """The addresses where a daemon answers: its socket, and its URL if it listens on an address too. ``silent`` are
+    the unusable sites with their trouble; ``warnings`` are for the owner."""
 
     socket: Path
     url: str | None = None

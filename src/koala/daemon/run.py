@@ -1,5 +1,5 @@
 """The daemon as a process: it takes its directory and its addresses, opens the store and the engine, answers until it
-is told to stop, and closes everything in order. Components that run at sites go on without it."""
+is stopped, and closes everything in order. Components that run at sites go on without it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from koala.policies import Catalogue
 from koala.store import Store
 
 STARTED_POLL_S = 0.01
-# Threads that read large texts and answers let the event loop have its turn after so long, which else takes 5 ms.
+# Threads that read large texts and answers yield to the event loop after this long instead of Python's 5 ms.
 THREAD_TURN_S = 0.0005
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -47,9 +47,8 @@ Ready = Callable[[Listening], None]
 
 
 def run(options: DaemonOptions, *, ready: Ready | None = None) -> None:
-    """Be a daemon until SIGTERM or SIGINT, then stop cleanly; a second signal ends the process at once, which loses
-    nothing either. ``ready`` is called when the daemon answers. What keeps it from starting is raised as an error
-    with ``for_user``."""
+    """Run a daemon until SIGTERM or SIGINT, then stop cleanly; a second signal ends the process at once, which loses
+    nothing either. ``ready`` is called when the daemon answers. A failed start raises an error with ``for_user``."""
     handler = log_to(level=options.log_level)
     turn_s_before = sys.getswitchinterval()
     sys.setswitchinterval(THREAD_TURN_S)
@@ -62,7 +61,7 @@ def run(options: DaemonOptions, *, ready: Ready | None = None) -> None:
 
 
 async def serve(options: DaemonOptions, ready: Ready | None = None) -> None:
-    """The same in a running event loop."""
+    """Run a daemon in the running event loop."""
     stop = asyncio.Event()
     shares = share_out(raise_limit())
     state = prepare(options.state)
@@ -79,7 +78,7 @@ async def serve(options: DaemonOptions, ready: Ready | None = None) -> None:
         engine = await closing.enter_async_context(_opened_engine(options, state))
         tokens = await asyncio.to_thread(AccessTokens, engine.store, engine.now, owner=owner_name())
         closing.push_async_callback(tokens.close)
-        await engine.freshen()  # who looks at the sites first sees them as they are
+        await engine.freshen()  # the first caller who looks at the sites sees their current state
         service = Service(engine, StorageWatch(engine, engine.store, state))
         await service.open()
         closing.push_async_callback(service.close)
@@ -105,7 +104,7 @@ async def serve(options: DaemonOptions, ready: Ready | None = None) -> None:
 
 
 async def _until_stopped(stop: asyncio.Event, engine: Engine) -> None:
-    """Until somebody stops the daemon. Raises ``UnavailableError`` when the engine has died: only a new one helps."""
+    """Wait until the daemon is stopped. Raises ``UnavailableError`` if the engine has died: only a restart helps."""
     waits = [asyncio.create_task(event.wait()) for event in (stop, engine.died)]
     try:
         await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
@@ -187,8 +186,8 @@ async def _answering(
 
 @contextmanager
 def _signals_set(stop: asyncio.Event, *, detached: bool) -> Iterator[None]:
-    """While the block lasts the first SIGTERM or SIGINT sets the event, and the second one ends the process. SIGHUP
-    does the same where the daemon has a terminal, which is closed then; without one it is nothing to stop for."""
+    """Let the first SIGTERM or SIGINT set the event, and the second end the process, while the block lasts. SIGHUP
+    does the same if the daemon has a terminal, which has closed then; a daemon without one ignores it."""
     loop = asyncio.get_running_loop()
 
     def told(number: int) -> None:
@@ -198,7 +197,7 @@ def _signals_set(stop: asyncio.Event, *, detached: bool) -> Iterator[None]:
             return
         log.info("told to stop", extra={"signal": name})
         if stop.is_set():
-            # What was acknowledged is on record, so there is nothing to wait for.
+            # Whatever was acknowledged is on record, so there is nothing to wait for.
             os._exit(128 + number)
         stop.set()
 
@@ -212,7 +211,7 @@ def _signals_set(stop: asyncio.Event, *, detached: bool) -> Iterator[None]:
 
 
 def owner_name() -> str:
-    """The name of the user that the daemon runs as."""
+    """Return the name of the user that the daemon runs as."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

@@ -1,8 +1,8 @@
-"""Whose clock is wrong: this machine's, or a site's. Sites tell the time with what they tell anyway.
+"""Finds out whose clock is wrong: this machine's, or a site's. Sites send the time with their other answers.
 
-A site alone is no proof against this machine. Several that agree with each other and not with this machine, and are
-most of those that tell the time, are. Sites behind one login host have one clock, and count once. Their time is never
-taken over: somebody has to set a clock.
+One site proves nothing against this machine. Several sites do if they agree with each other, disagree with this
+machine, and are most of those that send the time. Sites behind one login host have one clock, and count once. Their
+time is never adopted: somebody has to set a clock.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from koala.model.request import SiteName
 from koala.sites.remote_shell import RemoteShell, ShellError
 from koala.sites.site_time import ahead_s, read_time
 
-# How far a site's clock and this machine's may be apart.
+# At most this far may a site's clock and this machine's be apart.
 SITE_CLOCK_S_MAX = 300.0
-# Fewer clocks of sites than these are no proof that this machine's clock is wrong.
+# Fewer clocks than these prove nothing against this machine's clock.
 SITES_AGAINST_MIN = 2
-# How long a start waits for the sites' clocks.
+# A start waits at most this long for the sites' clocks.
 ASK_CLOCKS_S = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class ClockVerdict:
-    """``behind_s`` is how far this machine's clock is behind that of most sites, negative where it is ahead; None
-    where nothing speaks against it. ``wrong`` are the sites whose clocks are wrong, with how far they are ahead."""
+    """``behind_s`` is how far this machine's clock is behind that of most sites, negative if it is ahead; None if
+    nothing contradicts it. ``wrong`` maps the sites whose clocks are wrong to how far they are ahead."""
 
     behind_s: float | None
     against: tuple[SiteName, ...]
@@ -39,21 +39,21 @@ class ClockVerdict:
 
 
 def clock_of(site: Site) -> tuple[str, ...]:
-    """Which clock a site tells the time by: that of the host, whoever logs in there, that its commands run on."""
+    """Return which clock a site sends the time by: that of the host that its commands run on, under any account."""
     if site.batch is None:
         return ()
     return ((site.batch.ssh or "").rpartition("@")[2], *site.batch.through)
 
 
 def judged(sites: Iterable[Site], ahead: Mapping[SiteName, float]) -> ClockVerdict:
-    """Judge by how far each site that tells the time is ahead of this machine, in seconds."""
+    """Judge the clocks, given by how many seconds each site is ahead of this machine."""
     clocks = {site.name: clock_of(site) for site in sites if site.name in ahead}
     off = {site: by_s for site, by_s in ahead.items() if abs(by_s) > SITE_CLOCK_S_MAX}
 
     def counted(names: Iterable[SiteName]) -> int:
         return len({clocks[name] for name in names})
 
-    # The largest group of which any two agree: from each one of them on upwards, the first of the largest.
+    # The largest group in which any two clocks agree: try each site as the lowest, and take the first largest group.
     groups = [[name for name, s in off.items() if 0 <= s - by_s <= SITE_CLOCK_S_MAX] for by_s in off.values()]
     most = max(groups, key=counted, default=[])
     if counted(most) < SITES_AGAINST_MIN or 2 * counted(most) <= counted(ahead):
@@ -64,7 +64,7 @@ def judged(sites: Iterable[Site], ahead: Mapping[SiteName, float]) -> ClockVerdi
 
 
 def own_clock_in_words(verdict: ClockVerdict) -> str:
-    """What most sites say of this machine's clock; empty where they say nothing against it."""
+    """Describe how most sites' clocks contradict this machine's; empty if they do not."""
     if verdict.behind_s is None:
         return ""
     way = "behind" if verdict.behind_s > 0 else "ahead of"
@@ -73,7 +73,7 @@ def own_clock_in_words(verdict: ClockVerdict) -> str:
 
 
 def site_clock_in_words(site: SiteName, verdict: ClockVerdict) -> str:
-    """What is wrong with a site's clock; empty where nothing is."""
+    """Describe what is wrong with a site's clock; empty if nothing is."""
     by_s = verdict.wrong.get(site)
     if by_s is None:
         return ""
@@ -85,8 +85,8 @@ def site_clock_in_words(site: SiteName, verdict: ClockVerdict) -> str:
 async def ask_clocks(
     grid: Grid, *, wall: Callable[[], float] = time.time, patience_s: float = ASK_CLOCKS_S
 ) -> dict[SiteName, float]:
-    """How far the clock of each remote site is ahead of this machine's; a site that does not answer soon is left
-    out. Embedded sites, and batch systems that this machine uses itself, share its clock."""
+    """Return how far the clock of each remote site is ahead of this machine's, leaving out sites that do not answer
+    soon. Embedded sites, and batch systems that this machine uses itself, share its clock."""
     remote = [site for site in grid.sites if not has_local_files(site)]
     found = await asyncio.gather(*(_ask(site, wall, patience_s) for site in remote))
     return {site.name: by_s for site, by_s in zip(remote, found, strict=True) if by_s is not None}

@@ -1,4 +1,4 @@
-"""The daemon's directory: its owner's alone, and of one daemon at a time."""
+"""The daemon's directory: private to its owner, and used by one daemon at a time."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ PID_CHARACTERS_MAX = 20
 
 
 def prepare(state: Path) -> Path:
-    """The directory as an absolute path, made if it is not there, and closed to everybody else. One that belongs to
-    somebody else, or that others could have written to, is refused: what it holds could be theirs."""
+    """Return the directory as an absolute path, made if it is missing, and closed to other users. A directory of
+    another user, or one that others could have written to, is refused: its contents could be theirs."""
     try:
         state.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
         state = state.resolve(strict=True)
@@ -67,7 +67,7 @@ def locked(state: Path) -> Iterator[None]:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a small file of the directory: as a whole or not at all."""
+    """Write a small file of the directory atomically."""
     fresh = path.with_name(f".{path.name}.new")
     try:
         handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

@@ -1,6 +1,6 @@
-"""The daemon over HTTP: routes, who is asking, limits, errors in one form, and the stream of events.
+"""The daemon over HTTP: routes, authentication, limits, errors in one form, and the stream of events.
 
-Nothing here decides what a caller may see or do; the service does.
+The service, not this package, decides what a caller may see or do.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Routes about who may call: tokens and logins for the daemon's own user, who a caller is for everybody, and signing
-in to the dashboard, where a one-time code or a token becomes a cookie.
+"""Routes about access: tokens and logins for the daemon's own user, a caller's name and scopes, and signing in to the
+dashboard, where a one-time code or a token becomes a cookie.
 
-``POST /login`` takes of a form the field ``secret`` (a code or a token that somebody pasted) or ``code`` (that of a
-link, which stands behind its ``#`` and so in no address that a server sees); ``POST /logout`` ends the session. Both
+``POST /login`` takes from a form the field ``secret`` (a code or a token that somebody pasted) or ``code`` (from a
+link, which has it behind its ``#`` and so in no address that a server sees); ``POST /logout`` ends the session. Both
 redirect: to ``/``, or to ``/login?problem=`` with ``wrong`` or ``many``.
 """
 
@@ -29,7 +29,7 @@ from koala.model.api.questions import TokenWish
 router = routes_about("access")
 
 FORM_FIELDS_MAX = 8
-# Each example could be sent as it is.
+# Each example is a valid request.
 TOKEN_WISHES: dict[str, Example] = {
     "user": {"value": {"user": "ada", "scopes": ["read", "submit"], "note": "laptop"}},
 }
@@ -37,7 +37,7 @@ TOKEN_WISHES: dict[str, Example] = {
 
 @router.get("/whoami", summary="Who the daemon takes the caller for", responses=declared())
 async def whoami(who: Who) -> Whoami:
-    """The caller's name and scopes."""
+    """Return the caller's name and scopes."""
     return Whoami(name=who.name, scopes=[scope for scope in Scope if who.may(scope)], owner=who.owner)
 
 
@@ -45,8 +45,8 @@ async def whoami(who: Who) -> Whoami:
 async def create_token(
     request: Request, _who: OwnerAtSocket, wish: Annotated[TokenWish, Body(openapi_examples=TOKEN_WISHES)]
 ) -> NewToken:
-    """A token for a user. Its secret is in this answer and never shown again. Only for the daemon's own user, over
-    its socket."""
+    """Create a token for a user. Only this answer shows its secret. Only for the daemon's own user, over its
+    socket."""
     listener = listener_of(request)
     made = await listener.tokens.create(wish)
     if Scope.SUBMIT not in wish.scopes or wish.user == listener.owner.name:
@@ -67,15 +67,15 @@ async def revoke_token(
     _who: OwnerAtSocket,
     token: Annotated[str, Path(min_length=1, max_length=64, description="The token's id, not its secret.")],
 ) -> None:
-    """End a token at once, and every dashboard session that was opened with it. Only for the daemon's own user, over
-    its socket."""
+    """Revoke a token at once, and end every dashboard session that was opened with it. Only for the daemon's own
+    user, over its socket."""
     await listener_of(request).tokens.revoke(token)
 
 
 @router.post("/logins", summary="A link that opens the dashboard", responses=declared())
 async def create_login(request: Request, who: OwnerAtSocket) -> Login:
-    """A link that signs in the daemon's own user once, until it expires. Only for the daemon's own user, over its
-    socket."""
+    """Create a link that signs in the daemon's own user once, until it expires. Only for the daemon's own user, over
+    its socket."""
     listener = listener_of(request)
     code, expires_at = listener.tokens.make_code(who)
     return Login(url=None if listener.url is None else f"{listener.url}/login#code={code}", expires_at=expires_at)
@@ -85,9 +85,9 @@ async def create_login(request: Request, who: OwnerAtSocket) -> Login:
 
 
 async def sign_in_by_form(request: Request) -> Response:
-    """The code of a link, or the code or token that somebody pasted, becomes a session. Only from the dashboard's own
-    page, so that no other site signs its visitors in as somebody else. That page sends what a link brings as a code,
-    and a token is none: nobody signs others in as themselves by a link."""
+    """Turn the code of a link, or a pasted code or token, into a session. Only from the dashboard's own page, so that
+    no other site signs its visitors in as somebody else. That page sends the code of a link as ``code``, which cannot
+    be a token: nobody signs others in as themselves by a link."""
     check_origin(request.headers)
     body = (await request.body()).decode("utf-8", errors="replace")
     try:
@@ -140,6 +140,6 @@ def _signed_in(listener: Listener, session: str | None) -> Response:
 
 
 def install_sign_in(app: FastAPI) -> None:
-    """Add the routes of signing in and out; to be called before those of the dashboard are added."""
+    """Add the routes of signing in and out; call it before the dashboard's routes are added."""
     app.router.routes.append(Route("/login", sign_in_by_form, methods=["POST"]))
     app.router.routes.append(Route("/logout", sign_out, methods=["POST"]))

@@ -39,9 +39,9 @@ def make_app(
     hosts: frozenset[str] | None = None,
     url: str | None = None,
 ) -> FastAPI:
-    """The app of one listener. Behind a ``trusted`` one every caller is the ``owner``. The listeners of one daemon
-    share a ``traffic``; the other arguments are those of ``Listener``. To be called in the event loop that serves
-    it."""
+    """Make the app of one listener. Behind a ``trusted`` one every caller is the ``owner``. The listeners of one
+    daemon share a ``traffic``; the other arguments are those of ``Listener``. Call it in the event loop that serves
+    the app."""
     listener = Listener(
         service=service,
         tokens=tokens,
@@ -59,13 +59,13 @@ def make_app(
         version=__version__,
         openapi_url="/v1/openapi.json",
         openapi_tags=TAGS,
-        docs_url=None,  # both would load their scripts from somebody else's machine
+        docs_url=None,  # both would load their scripts from a third party
         redoc_url=None,
         redirect_slashes=False,
         separate_input_output_schemas=False,
     )
     app.state.listener = listener
-    # The routes themselves and not their routers: of those the app would make every route anew, as it is first asked.
+    # Add the routes, not their routers: from a router the app would make every route again at the first request.
     for routes in (jobs, sites, files, contents, journal, access, health):
         app.router.routes.extend(routes.router.routes)
     access.install_sign_in(app)

@@ -1,4 +1,4 @@
-"""A request's head and body, read within limits and refused where no JSON text can be meant.
+"""Reads a request's head and body within limits, and refuses bodies that cannot be valid JSON.
 
 Everything is checked before a parser sees it, at the speed of the C code of ``json`` and ``bytes``, so that a large
 hostile body costs the event loop no more than a large honest one: a few long strings.
@@ -26,8 +26,7 @@ from koala.daemon.api.limits import (
 )
 from koala.model.errors import InvalidError, TooLargeError
 
-# What looks like the secret of a token, see ``koala.daemon.service.tokens``.
-# The only parameter of which several values mean something.
+# The form of a token's secret, see ``koala.daemon.service.tokens``.
 MAY_REPEAT = frozenset({"state"})
 _SECRET = re.compile(rb"(?<![\w-])koala_[\w-]{43}(?![\w-])", re.ASCII)
 _NOT_BRACKETS = {code: None for code in range(128) if chr(code) not in "[]{}"}
@@ -38,8 +37,8 @@ class GoneError(Exception):
 
 
 def check_head(scope: Scope) -> None:
-    """Refuse headers that are too large, and an address that is too long, is not UTF-8, gives a parameter twice, or
-    holds a NUL character or the secret of a token: addresses are kept in histories and logs."""
+    """Refuse headers that are too large, and an address that is too long, is not UTF-8, repeats a parameter, or holds
+    a NUL character or the secret of a token: addresses are kept in histories and logs."""
     head_bytes = sum(len(name) + len(value) for name, value in scope["headers"])
     if head_bytes > HEADER_BYTES_MAX:
         raise TooLargeError(f"the headers have more than {HEADER_BYTES_MAX} bytes (HEADER_BYTES_MAX); send fewer")
@@ -70,9 +69,9 @@ def check_head(scope: Scope) -> None:
 async def read_body(
     receive: Receive, headers: Mapping[str, str], bytes_max: int, limit_s: float = BODY_S_MAX
 ) -> bytes:
-    """The whole body. Raises ``TooLargeError`` as soon as it is larger than it may be, and ``TooSlowError`` when it
-    takes too long. What comes after the limit is read and thrown away for a while, since a client that is still
-    sending would not see the answer."""
+    """Return the whole body. Raises ``TooLargeError`` once it exceeds its limit, and ``TooSlowError`` when it takes
+    too long. Bytes beyond the limit are read and discarded for a while, since a client that is still sending would
+    not see the answer."""
     length = headers.get("content-length", "")
     too_large = TooLargeError(f"the body has more than {bytes_max} bytes; send less")
     if length.isdecimal() and int(length[:20]) > bytes_max and "expect" in headers:
@@ -102,8 +101,8 @@ async def read_body(
 
 
 def check_json(body: bytes) -> None:
-    """Refuse JSON that has too much beside a few strings, is nested too deeply, is not UTF-8 or holds a NUL; all else
-    is the parser's. Each character is looked at once."""
+    """Refuse JSON that has too much outside a few strings, is nested too deeply, is not UTF-8 or holds a NUL; the
+    parser checks all else. Each character is looked at once."""
     try:
         text = body.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -123,7 +122,7 @@ def check_json(body: bytes) -> None:
 
 
 def _structure(text: str) -> str:
-    """What stands outside of the strings. One that is broken off, or that no parser reads, goes on to the end."""
+    """Return the text outside the strings. A string that is not closed goes on to the end."""
     outside: list[str] = []
     size = begun = strings = 0
     while size <= JSON_STRUCTURE_CHARACTERS_MAX:

@@ -1,7 +1,8 @@
-"""Who is asking: the owner behind a trusted listener, and elsewhere the holder of a token or of a dashboard session.
+"""Identifies the caller: the owner behind a trusted listener, and elsewhere the holder of a token or a dashboard
+session.
 
-Only the question who somebody is gets its answer here; the service decides what they may do, but for tokens and
-logins, which only the daemon's own user deals with.
+This module only identifies; the service authorizes, except for tokens and logins, which are for the daemon's own
+user.
 """
 
 from __future__ import annotations
@@ -23,29 +24,30 @@ from koala.daemon.service.tokens import Credential
 from koala.model.errors import ClientError, ForbiddenError, NotSignedInError
 
 SESSION_COOKIE = "koala_session"
-CALLER = "koala.caller"  # where in a request's scope the caller is
+CALLER = "koala.caller"  # the caller's key in a request's scope
 HARMLESS_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 COOKIE_CHARACTERS_MAX = 4_096
 
-# They read nothing: the guard has looked at the request before. They say in the OpenAPI document how one signs in.
+# They read nothing: the guard has checked the request before. They document the ways to sign in in OpenAPI.
 _bearer = HTTPBearer(auto_error=False, scheme_name="token", description="A token: `koala token create`.")
 _cookie = APIKeyCookie(name=SESSION_COOKIE, auto_error=False, scheme_name="session", description="The dashboard's.")
 
 
 class Caller(msgspec.Struct, frozen=True, kw_only=True):
-    """Who is asking, and by what they proved it; the owner behind a trusted listener needs no proof."""
+    """The caller, and the credential that proved it; the owner behind a trusted listener needs none."""
 
     principal: Principal
     credential: Credential | None = None
 
     def check(self, listener: Listener) -> None:
-        """Raises ``NotSignedInError`` when the credential was revoked or ran out since the request came."""
+        """Raise ``NotSignedInError`` if the credential was revoked or expired since the request came."""
         if self.credential is not None and not listener.tokens.holds(self.credential):
             raise NotSignedInError("the token was revoked or the session has ended; sign in again")
 
 
 def identify(listener: Listener, scope: Scope, headers: Mapping[str, str]) -> Caller | ClientError:
-    """Who sends this request, or why that is not known. A wrong secret counts against the sender's address."""
+    """Return the sender of this request, or the error of a failed sign-in. A wrong secret counts against the sender's
+    address."""
     if listener.trusted:
         return Caller(principal=listener.owner)
     try:
@@ -61,13 +63,13 @@ def identify(listener: Listener, scope: Scope, headers: Mapping[str, str]) -> Ca
 
 
 def address_of(scope: Scope) -> str:
-    """The address of the sender, to count by."""
+    """Return the address of the sender, to count by."""
     client = scope.get("client")
     return network_of(str(client[0])) if client else "local"
 
 
 def session_secret(headers: Mapping[str, str]) -> str | None:
-    """The secret in the session cookie, None without one."""
+    """Return the secret in the session cookie, None without one."""
     text = headers.get("cookie", "")
     if not text or len(text) > COOKIE_CHARACTERS_MAX:
         return None
@@ -79,8 +81,8 @@ def session_secret(headers: Mapping[str, str]) -> str | None:
 
 
 def check_origin(headers: Mapping[str, str]) -> None:
-    """Raises ``ForbiddenError`` unless the request came from a page of this very daemon. Browsers say so; whoever
-    sends the cookie without a browser can say so as well."""
+    """Raise ``ForbiddenError`` unless the request came from a page of this very daemon. Browsers report its origin; a
+    program that sends the cookie may claim any."""
     site = headers.get("sec-fetch-site")
     if site is not None and site != "same-origin":
         raise ForbiddenError("this request came from a page of another site; use the dashboard itself")
@@ -97,13 +99,13 @@ async def signed_in(
     _token: Annotated[object, Depends(_bearer)],
     _session: Annotated[object, Depends(_cookie)],
 ) -> Principal:
-    """The caller, as a dependency of routes. Raises ``NotSignedInError`` where there is none."""
+    """Return the caller, as a dependency of routes. Raises ``NotSignedInError`` without one."""
     return caller_of(request).principal
 
 
 async def owner_at_socket(request: Request, who: Annotated[Principal, Depends(signed_in)]) -> Principal:
-    """The caller, when it is the daemon's own user at its socket; otherwise ``ForbiddenError``. Their browser is
-    refused too: a session that somebody gets hold of must not make itself rights that outlive it."""
+    """Return the caller if it is the daemon's own user at its socket; otherwise raise ``ForbiddenError``. The owner's
+    browser is refused too: a stolen session must not create rights that outlive it."""
     if not listener_of(request).trusted:
         raise ForbiddenError(
             "only the daemon's own user may do this, and only over the daemon's socket: use `koala token` and "
@@ -113,7 +115,7 @@ async def owner_at_socket(request: Request, who: Annotated[Principal, Depends(si
 
 
 def caller_of(request: Request) -> Caller:
-    """The caller of a request. Raises what ``identify`` found wrong."""
+    """Return the caller of a request. Raises the error that ``identify`` found."""
     found: Caller | ClientError = request.scope[CALLER]
     if isinstance(found, ClientError):
         raise found

@@ -1,4 +1,4 @@
-"""Routes about the files that travel with jobs: what is still to be sent, and the bytes."""
+"""Routes about the files that travel with jobs: which bytes are missing, and sending them."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ QUESTIONS: dict[str, Example] = {
 async def missing_contents(
     who: Who, service: The, question: Annotated[ContentQuestion, Body(openapi_examples=QUESTIONS)]
 ) -> MissingContents:
-    """Of the files of a job, those whose bytes the caller has not sent yet, and how many of each are here. What
-    others have sent does not count."""
+    """Return the files of a job whose bytes the caller has not sent completely, and how many bytes of each are here.
+    Bytes from others do not count."""
     return await service.missing_contents(who, question.files)
 
 
@@ -54,6 +54,7 @@ async def send_content(
         int, Query(ge=0, le=TRAVELLING_BYTES_MAX, description="Where the piece begins.", examples=[0])
     ] = 0,
 ) -> ContentState:
-    """The body is the piece, at most PIECE_BYTES_MAX bytes, which begins where those before it ended. When this is
-    answered it is on disk. After the last piece the checksum is verified. The same piece again changes nothing."""
+    """Receive a piece of at most PIECE_BYTES_MAX bytes, which begins where the previous one ended. When this is
+    answered the piece is on disk. After the last piece the checksum is verified. Repeating a piece changes
+    nothing."""
     return await service.receive_content(who, checksum, size_bytes, offset, await request.body())

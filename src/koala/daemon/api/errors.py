@@ -1,6 +1,6 @@
-"""Every answer that is not a success, in the one form of ``koala.model.api.ErrorAnswer``: those of the service, those
-of the framework, and the unexpected ones, of which the caller learns a reference and the log the rest. To a browser
-that asks for a page the same is told on a page."""
+"""Every error answer, in the one form of ``koala.model.api.ErrorAnswer``: from the service, from the framework, and
+unexpected errors, for which the caller gets a reference and the log the rest. A browser that asks for a page gets the
+same on a page."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ ALWAYS = (400, 401, 403, 404, 405, 408, 413, 421, 422, 429, 500, 503)
 
 
 def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """The error answers of a route for the OpenAPI document: those that any route may give, and these. The first one
-    puts their form into the document, and the others refer to it: of each model that it is given for a route the
-    framework makes a validator, which nothing here uses and of which there would be hundreds at every start."""
+    """Return the error answers of a route for the OpenAPI document: those of every route, and these. The first one
+    puts their form into the document, and the others refer to it: the framework makes a validator for each model of a
+    route, which nothing here uses, and there would be hundreds at every start."""
     first, *others = (*ALWAYS, *statuses)
     return {
         first: {"model": ErrorAnswer, "description": MEANINGS[first][1]},
@@ -62,13 +62,13 @@ def declared(*statuses: int) -> dict[int | str, dict[str, Any]]:
 
 
 def error_answer(status: int, code: str, message: str, problems: Sequence[ProblemAt] = ()) -> Response:
-    """An error in the one form."""
+    """Return an error in the one form."""
     body = ErrorAnswer(error=ErrorBody(code=code, message=message, problems=list(problems)))
     return Response(msgspec.json.encode(body), status_code=status, media_type="application/json")
 
 
 def answer_to(error: ClientError, scope: Scope) -> Response:
-    """The answer that tells a caller of a service error."""
+    """Return the answer that reports a service error to a caller."""
     answer = _answer(scope, error.http_status, error.code, sound(error.message), error.problems)
     if isinstance(error, NotSignedInError):
         answer.headers["WWW-Authenticate"] = 'Bearer realm="koala"'
@@ -80,7 +80,7 @@ def answer_to(error: ClientError, scope: Scope) -> Response:
 
 
 def answer_to_unexpected(error: Exception, what: str, scope: Scope) -> Response:
-    """The answer to an error of the daemon itself: a reference for the caller, everything else for the log."""
+    """Return the answer to an error of the daemon itself: a reference for the caller, everything else for the log."""
     reference = secrets.token_hex(6)
     log.error("internal error", exc_info=error, extra={"reference": reference, "request": what})
     message = f"the daemon failed at this; the log of the daemon has the reason under the reference {reference}"
@@ -96,19 +96,19 @@ def install(app: FastAPI) -> None:
 
 
 def sound(text: str) -> str:
-    """A message without what JSON or a terminal cannot take; a message may quote what a caller sent."""
+    """Return a message without what JSON or a terminal cannot take; a message may quote what a caller sent."""
     return text.encode("utf-8", errors="replace").decode("utf-8").replace("\0", "\N{REPLACEMENT CHARACTER}")
 
 
 def _wants_page(scope: Scope) -> bool:
-    """Whether a browser asks for a page to show to a person, or sends a form from one."""
+    """Return True if a browser asks for a page to show to a person, or sends a form from one."""
     if scope["method"] not in ("GET", "POST") or scope["path"].startswith(("/v1/", "/metrics")):
         return False
     return "text/html" in Headers(scope=scope).get("accept", "")
 
 
 def _answer(scope: Scope, status: int, code: str, message: str, problems: Sequence[ProblemAt] = ()) -> Response:
-    """An error, on a page where that is asked for."""
+    """Return an error, on a page if a browser asked for one."""
     if _wants_page(scope):
         return error_page(status, f"{message[:1].upper()}{message[1:]}.")
     return error_answer(status, code, message, problems)
@@ -137,7 +137,7 @@ async def _on_validation_error(_request: Request, error: Exception) -> Response:
 
 
 def _problem(detail: dict[str, Any]) -> str:
-    """Where in the request and what is wrong there, without a word of what was sent."""
+    """Return where in the request the problem is and what is wrong, without quoting what was sent."""
     place = ".".join(printable(str(part)) for part in detail.get("loc", ()))
     message = str(detail.get("msg", "not valid"))
     if detail.get("type") == "json_invalid":
@@ -162,7 +162,7 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
     answer = _answer(request.scope, status, code, sound(message))
     answer.headers.update(error.headers or {})
     if status == HTTPStatus.METHOD_NOT_ALLOWED:
-        # The framework names the methods of one route, where several may share an address.
+        # The framework names the methods of one route, but several routes may share an address.
         route = getattr(request.scope.get("route"), "path", "")
         methods = request.app.openapi()["paths"].get(route)
         if methods:

@@ -19,7 +19,7 @@ NAME_CHARACTERS_MAX = 1_024
 
 router = routes_about("files")
 
-# Each example could be sent as it is.
+# Each example is a valid request.
 REGISTRATIONS: dict[str, Example] = {
     "path": {
         "summary": "A copy of a file",
@@ -48,7 +48,7 @@ async def list_files(
     limit: Limit = PAGE_ITEMS_DEFAULT,
     cursor: Cursor = None,
 ) -> Page[FileInfo]:
-    """The files that jobs may read, by name, and the sites that hold a replica of each."""
+    """List the files that jobs may read, by name, and the sites that hold a replica of each."""
     return await service.files(who, limit=limit, cursor=cursor, prefix=prefix)
 
 
@@ -56,8 +56,8 @@ async def list_files(
 async def register_file(
     who: Who, service: The, wish: Annotated[Registration, Body(openapi_examples=REGISTRATIONS)]
 ) -> FileInfo:
-    """A new file with its first replica, or another replica of a known one. A path is read by the daemon on its own
-    machine, so only the daemon's own user may name one."""
+    """Register a new file with its first replica, or another replica of a known file. The daemon reads a path on its
+    own machine, so only the daemon's own user may name one."""
     return await service.register(who, wish)
 
 
@@ -67,7 +67,7 @@ async def get_file(
     service: The,
     name: Annotated[str, Path(min_length=1, max_length=NAME_CHARACTERS_MAX, examples=["data/genome"])],
 ) -> FileInfo:
-    """What the catalogue knows of a file."""
+    """Return the catalogue's entry of a file."""
     return await service.file(who, name)
 
 
@@ -87,8 +87,8 @@ async def read_file(
     offset: Annotated[int, Query(ge=0, le=COLLECTED_BYTES_MAX, description="Where the piece begins.")] = 0,
     limit: Annotated[int, Query(ge=1, le=DOWNLOAD_BYTES_MAX, description="Its most bytes.")] = DOWNLOAD_BYTES_MAX,
 ) -> Response:
-    """A piece of a file; fewer bytes than asked for only at its end. Go on where the last piece ended, and verify the
-    whole by the checksum that the catalogue has. What a job made is its owner's."""
+    """Return a piece of a file; fewer bytes than requested only at its end. Continue where the last piece ended, and
+    verify the whole by the catalogue's checksum. A job's outputs belong to its owner."""
     data = await service.read_file(who, name, offset=offset, limit=limit)
     return Response(data, media_type="application/octet-stream")
 
@@ -103,9 +103,9 @@ async def read_file(
     },
 )
 async def read_files(who: Who, service: The, wish: Annotated[Reading, Body(openapi_examples=READINGS)]) -> Response:
-    """The first line is a JSON list: each file's name and how many bytes it has, or the problem that it cannot be
-    read for. After it come the bytes of these files, one after the other. Files of the end for which one answer has
-    no room are not listed: ask for them again. Verify each by the checksum that the catalogue has."""
+    """Return several small files. The first line is a JSON list: each file's name and its number of bytes, or the
+    problem that prevents reading it. Then come the bytes of these files, one after the other. Trailing files that do
+    not fit into one answer are not listed: ask for them again. Verify each by the catalogue's checksum."""
     found = await service.read_files(who, wish.names)
     head = msgspec.json.encode([told for told, _ in found])
     return Response(b"".join((head, b"\n", *(data for _, data in found))), media_type="application/octet-stream")
@@ -123,7 +123,7 @@ async def replicate_file(
 async def forget_file(
     who: Who, service: The, wish: Annotated[Forgetting, Body(openapi_examples=FORGETTINGS)]
 ) -> Forgotten:
-    """Forget the replicas at a site, or without one all of them and the files; their owner may, of what a job made.
-    A file that jobs wait for is refused with their numbers, and then nothing is forgotten; ``force`` forgets it, and
-    these jobs go back to their queue, or end where it can never come again."""
+    """Forget the replicas at a site, or, without a site, all replicas and the files; outputs of a job only by its
+    owner. A file that jobs wait for is refused with their numbers, and then nothing is forgotten; ``force`` forgets
+    it, and these jobs go back to their queue, or end if it can never come again."""
     return await service.forget(who, wish)

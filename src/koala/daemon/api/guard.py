@@ -1,6 +1,5 @@
-"""What every request passes first: its host name, address, caller, rate and body are looked at before any route is,
-and every answer leaves with the headers that keep a browser safe. It also counts requests and catches what no route
-caught."""
+"""The checks that every request passes before any route: host name, address, caller, rate and body. Every answer
+leaves with the headers that keep a browser safe. The guard also counts requests and catches what no route caught."""
 
 from __future__ import annotations
 
@@ -29,7 +28,7 @@ KNOWN_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPT
 
 
 class WrongHostError(ClientError):
-    """The request calls the daemon by a name that is not its own, as a page does that has been rebound to it."""
+    """The request calls the daemon by a foreign name, as a page with a rebound name does."""
 
     default_code = "wrong_host"
     http_status = 421
@@ -60,7 +59,7 @@ class Guard:
         except asyncio.CancelledError:
             if answer.is_begun or not self._listener.traffic.is_stopping:
                 raise
-            # The server's patience is over; that is no fault of the request's.
+            # The server stopped waiting, which is not the request's fault.
             late = UnavailableError(
                 "the daemon stopped before this was answered; look what became of it when it is back"
             )
@@ -76,13 +75,13 @@ class Guard:
             self._listener.traffic.requests.count(method, route_of(scope), answer.status, clock() - begun_at)
 
     async def _checked(self, scope: Scope, receive: Receive) -> Receive:
-        """Look at everything but what the route itself must; gives the body in one piece."""
+        """Check all that does not depend on the route. Returns the body in one piece."""
         headers = Headers(scope=scope)
         check_host(self._listener, headers)
         check_head(scope)
         if self._listener.traffic.is_stopping:
             raise UnavailableError("the daemon is stopping; ask again when it is back")
-        # Whoever is known may send more; whether nobody will do is for the route to say.
+        # Known callers may send more; a route decides whether it needs one.
         caller = scope[CALLER] = identify(self._listener, scope, headers)
         known = isinstance(caller, Caller)
         connection = scope.get("state", {}).get(CONNECTION)
@@ -103,7 +102,7 @@ class Guard:
     def _counted_body(
         self, scope: Scope, headers: Mapping[str, str], caller: Caller | ClientError
     ) -> AbstractContextManager[None]:
-        """The body counts for its sender; the daemon's own user is trusted to overload nobody but itself."""
+        """Return the body counts for its sender; the daemon's own user is trusted to overload nobody but itself."""
         if headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers:
             return nullcontext()
         if not isinstance(caller, Caller):
@@ -112,7 +111,7 @@ class Guard:
 
 
 def check_host(listener: Listener, headers: Mapping[str, str]) -> None:
-    """Raises ``WrongHostError`` where a request calls the daemon by a name that is not among its own."""
+    """Raise ``WrongHostError`` if a request calls the daemon by a name that is not its own."""
     if listener.hosts is None:
         return
     host = headers.get("host", "").lower()
@@ -124,7 +123,7 @@ def check_host(listener: Listener, headers: Mapping[str, str]) -> None:
 
 
 def route_of(scope: Scope) -> str:
-    """The route's template, such as ``/v1/jobs/{job}``: there are few of them, whatever callers ask for."""
+    """Return the route's template, such as ``/v1/jobs/{job}``: there are few, whatever callers ask for."""
     path = getattr(scope.get("route"), "path", None)
     return path if isinstance(path, str) and path else "unmatched"
 
@@ -143,7 +142,7 @@ def _replay(body: bytes, receive: Receive) -> Receive:
 
 
 class _Answer:
-    """Sends an answer with the headers that each has, and knows what became of it."""
+    """Sends an answer with the headers of every answer, and records its status."""
 
     def __init__(self, scope: Scope, send: Send, *, secure: bool) -> None:
         self._path: str = scope["path"]
@@ -161,7 +160,7 @@ class _Answer:
             headers = MutableHeaders(scope=message)
             headers["Koala-Version"] = __version__
             headers["X-Content-Type-Options"] = "nosniff"
-            headers["Referrer-Policy"] = "same-origin"  # with none a browser hides the Origin of forms
+            headers["Referrer-Policy"] = "same-origin"  # without it a browser hides the Origin of forms
             headers["Content-Security-Policy"] = CONTENT_POLICY
             headers["X-Frame-Options"] = "DENY"
             headers["Cross-Origin-Resource-Policy"] = "same-origin"
@@ -174,5 +173,5 @@ class _Answer:
 
 
 def install(app: FastAPI, listener: Listener) -> None:
-    """Put the guard before everything else of the app."""
+    """Put the guard before everything else in the app."""
     app.add_middleware(Guard, listener=listener)

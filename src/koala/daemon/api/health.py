@@ -1,4 +1,4 @@
-"""Routes for whoever watches the daemon: does it answer, does it work, and its numbers."""
+"""Routes for monitoring: whether the daemon answers and works, and its metrics."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HIDDEN_REASON = "the daemon cannot work at present; its log says why"
 
 @router.get("/healthz", summary="Does the daemon answer", responses=declared())
 async def healthz() -> Health:
-    """Always `ok`, from a daemon that answers at all. Needs no token."""
+    """Return `ok`, if the daemon answers at all. Needs no token."""
     return Health(status="ok", version=__version__)
 
 
@@ -29,8 +29,8 @@ async def healthz() -> Health:
     responses={**declared(), 503: {"model": Health, "description": "It does not; `reason` says why."}},
 )
 async def readyz(request: Request, service: The, response: Response) -> Health:
-    """503 while the daemon cannot answer calls. Needs no token, but only who is signed in learns the reason, and what
-    an operator should see to while it does."""
+    """Return 503 while the daemon cannot answer calls. Needs no token, but only signed-in callers see the reason, and
+    the warnings for operators while it works."""
     failure = service.failure
     caller = request.scope[CALLER]
     known = isinstance(caller, Caller)
@@ -54,7 +54,7 @@ async def readyz(request: Request, service: The, response: Response) -> Health:
     },
 )
 async def metrics(request: Request, who: Who, service: The) -> Response:
-    """Jobs, sites, queues, transfers, the store and the requests in numbers. Needs `read`."""
+    """Return jobs, sites, queues, transfers, the store and the requests in numbers. Needs `read`."""
     who.need(Scope.READ)
     traffic = listener_of(request).traffic
     numbers = await service.numbers()

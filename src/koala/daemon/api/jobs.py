@@ -34,7 +34,7 @@ from koala.store import NUMBER_MAX, ChosenJobs
 
 router = routes_about("jobs")
 
-# Each example could be sent as it is.
+# Each example is a valid request.
 EXAMPLE_JOB = """\
 name: pair
 application:
@@ -104,8 +104,8 @@ async def submit_job(who: Who, service: The, wish: Wish, response: Response) -> 
     responses={**declared(409), 200: {"model": SubmittedGraph, "description": "The client token had these already."}},
 )
 async def submit_graph(who: Who, service: The, wish: GraphWish, response: Response) -> SubmittedGraph:
-    """Put all jobs of a graph on record, or none of them. With 201 they are durable, those that others wait for come
-    first. The same client token with the same graph gives these jobs again."""
+    """Put all jobs of a graph on record, or none. With 201 they are durable, in an order in which none waits for a
+    later one. The same client token with the same graph gives these jobs again."""
     submitted = await service.submit_graph(who, wish)
     if not submitted.new:
         response.status_code = 200
@@ -114,14 +114,15 @@ async def submit_graph(who: Who, service: The, wish: GraphWish, response: Respon
 
 @router.post("/graph-dry-runs", summary="Where several jobs would go now", responses=declared())
 async def dry_run_graph(who: Who, service: The, wish: GraphWish) -> DryRunGraph:
-    """Places for each job of a graph if it were alone and nothing kept it back, or why there are none. Changes
-    nothing."""
+    """Find places for each job of a graph as if it were alone and nothing kept it back, or why there are none.
+    Changes nothing."""
     return await service.dry_run_graph(who, wish)
 
 
 @router.post("/dry-runs", summary="Where a job would go now", responses=declared())
 async def dry_run(who: Who, service: The, wish: Wish) -> DryRun:
-    """Places for every component of the job if it were alone in the queue, or why there are none. Changes nothing."""
+    """Find places for every component of the job as if it were alone in the queue, or why there are none. Changes
+    nothing."""
     return await service.dry_run(who, wish)
 
 
@@ -144,8 +145,8 @@ async def list_jobs(
     from_at: Moment | None = None,
     to_at: Moment | None = None,
 ) -> Page[JobSummary]:
-    """The newest jobs first, those that have ended included; an array is one of them. With ``from_at`` and ``to_at``
-    those that were submitted from one time on, and before the other."""
+    """List jobs, the newest first, ended ones included; an array is one job. ``from_at`` and ``to_at`` limit the list
+    to jobs submitted at or after the first and before the second."""
     states = frozenset(str(each) for each in state or ())
     which = ChosenJobs(name, from_at, to_at)
     return await service.jobs(who, states=states, owner=owner, limit=limit, cursor=cursor, array=array, which=which)
@@ -153,13 +154,13 @@ async def list_jobs(
 
 @router.get("/jobs/{job}", summary="One job", responses=declared())
 async def get_job(who: Who, service: The, job: JobPath) -> JobDetail:
-    """Everything about a job but its story."""
+    """Return everything about a job but its story."""
     return await service.job(who, job)
 
 
 @router.get("/jobs/{job}/explanation", summary="Why a job stands where it stands", responses=declared())
 async def explain_job(who: Who, service: The, job: JobPath) -> Explanation:
-    """Where the job stands, what each site lacked at the last try and what would cure it, and its story."""
+    """Return the job's state, what each site lacked at the last try and what would cure it, and its story."""
     return await service.explain(who, job)
 
 
@@ -170,8 +171,8 @@ async def list_outputs(
     job: JobPath,
     after: Annotated[int, Query(ge=0, le=NUMBER_MAX, description="Only of jobs with a higher number.")] = 0,
 ) -> list[OutputInfo]:
-    """The outputs of the job that are registered, with the names by which their bytes can be had. Of an array, what
-    its elements made: ask again for those after the last one that is there, until none are."""
+    """List the registered outputs of the job, with the names under which their bytes are available. For an array
+    these are the outputs of its elements: repeat with the last job's number in `after` until there are none."""
     return await service.outputs_of(who, job, after=after)
 
 
@@ -183,7 +184,7 @@ async def wait_for_job(
     job: JobPath,
     timeout_s: Annotated[float, Query(ge=0, le=WAIT_S_MAX, allow_inf_nan=False)] = WAIT_S_MAX,
 ) -> JobSummary:
-    """The job when it has ended, or as it is after the timeout: ask again while `ended_at` is null."""
+    """Return the job when it has ended, or as it is after the timeout: ask again while `ended_at` is null."""
     found = await listener_of(request).traffic.unless_stopped(service.wait(who, job, timeout_s))
     caller_of(request)  # a token that was revoked meanwhile sees nothing any more
     return found
@@ -191,19 +192,19 @@ async def wait_for_job(
 
 @router.post("/jobs/{job}/cancel", summary="Cancel a job", responses=declared(409))
 async def cancel_job(who: Who, service: The, job: JobPath, reason: Reason = "") -> JobSummary:
-    """Ask for the job's end. Cancelling a job that has ended changes nothing."""
+    """Request the job's end. Cancelling a job that has ended changes nothing."""
     return await service.changes.cancel(who, job, reason=reason)
 
 
 @router.post("/jobs/{job}/hold", summary="Hold a job", responses=declared(409))
 async def hold_job(who: Who, service: The, job: JobPath, reason: Reason = "") -> JobSummary:
-    """The job is not tried until it is released; one that has places and has not started gives them back."""
+    """Keep the job from being tried until it is released; one that has places and has not started gives them back."""
     return await service.changes.hold(who, job, reason=reason)
 
 
 @router.post("/jobs/{job}/release", summary="Let a held job go", responses=declared(409))
 async def release_job(who: Who, service: The, job: JobPath, reason: Reason = "") -> JobSummary:
-    """The job is tried again, once what it waits for has come. One that is not held stays as it is."""
+    """Try the job again, once everything that it waits for has come. One that is not held stays as it is."""
     return await service.changes.unhold(who, job, reason=reason)
 
 
@@ -215,7 +216,7 @@ async def change_job(
     change: Annotated[JobChange, Body(openapi_examples=CHANGES)],
     reason: Reason = "",
 ) -> JobSummary:
-    """Another walltime or priority for a job that waits for a place."""
+    """Change the walltime or the priority of a job that waits for a place."""
     return await service.changes.change(who, job, change, reason=reason)
 
 
@@ -226,8 +227,8 @@ async def spawn_tasks(
     job: JobPath,
     wish: Annotated[SpawnWish, Body(openapi_examples=SPAWNS)],
 ) -> Spawned:
-    """Tasks that are placed near those that they exchange with, at once or not at all. Those that the job has stay
-    where they are. The same tasks again change nothing."""
+    """Place tasks near those that they exchange with, all at once or none. The tasks that the job has stay where they
+    are. Repeating the same tasks changes nothing."""
     return await service.changes.spawn(who, job, await service.spawned_tasks(who, job, wish))
 
 
@@ -239,8 +240,8 @@ async def requeue_job(
     hold: Annotated[bool, Query(description="Hold it there.")] = False,
     reason: Reason = "",
 ) -> JobSummary:
-    """What the job has is given back, what runs of it is ended, and it waits in its placement queue again. A job that
-    is `quarantined` is put back by a caller who may `operate`."""
+    """Give back the job's places, end what runs of it, and return it to its placement queue. Only a caller who may
+    `operate` may put back a job that is `quarantined`."""
     return await service.changes.requeue(who, job, hold=hold, reason=reason)
 
 
@@ -255,5 +256,5 @@ async def get_output(
     offset: Annotated[int, Query(ge=0, le=NUMBER_MAX, description="The first byte wanted.")] = 0,
     limit: Annotated[int, Query(ge=1, le=OUTPUT_BYTES_MAX, description="How many bytes at most.")] = 65_536,
 ) -> Output:
-    """A piece of a component's output as text; ask on at `next_offset` until it is `complete`."""
+    """Return a piece of a component's output as text; continue at `next_offset` until it is `complete`."""
     return await service.output(who, job, part=part, run=run, stream=stream, offset=offset, limit=limit)

@@ -1,5 +1,5 @@
-"""Routes about what happened: a piece of the journal, and its stream as server-sent events, whose ids are the
-journal's numbers, so that a reader can resume."""
+"""Routes about events: a piece of the journal, and its stream as server-sent events with the journal's numbers as
+ids, so that a reader can resume."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ router = routes_about("events", prefix="/v1/events")
 
 RETRY_MS = 1_000
 HEARTBEAT = b": still here\n\n"
-# Events that come together are sent together, up to about so much.
+# Events that arrive together are sent together, in chunks of about this size.
 CHUNK_BYTES = 65_536
 
 STREAM_ANSWER: dict[int | str, dict[str, Any]] = {
@@ -46,7 +46,7 @@ STREAM_ANSWER: dict[int | str, dict[str, Any]] = {
 async def list_events(
     who: Who, service: The, after: After = 0, limit: Limit = PAGE_ITEMS_DEFAULT, job: JobFilter = None
 ) -> list[JournalEntry]:
-    """What happened and what was decided, oldest first, from the entry after `after` on."""
+    """Return events and decisions, oldest first, from the entry after `after` on."""
     return await service.journal(who, after=after, limit=limit, job=job)
 
 
@@ -66,12 +66,12 @@ async def stream_events(
         int | None, Header(ge=0, le=NUMBER_MAX, description="Goes before `after`; browsers send it by themselves.")
     ] = None,
 ) -> Response:
-    """Entries from the one after `Last-Event-ID`, or `after`, on; nothing is left out in between."""
+    """Stream the entries after `Last-Event-ID`, or `after`, without gaps."""
     listener, caller = listener_of(request), caller_of(request)
     begin = last_event_id if last_event_id is not None else after
     if begin is None:
         begin = service.last_seq
-    # What the caller may not read is refused here, while the answer can still say so.
+    # An error of access is raised here, while the answer can still report it.
     await service.journal(who, after=begin, limit=1, job=job)
     return EventStream(
         service.follow_rounds(who, after=begin, job=job),
@@ -84,12 +84,12 @@ async def stream_events(
 
 
 def event_of(told: RenderedEntry) -> bytes:
-    """An entry as an event. JSON holds no line break, so one line of data is enough."""
+    """Return an entry as an event. JSON holds no line break, so one line of data is enough."""
     return f"id: {told.entry.seq}\nevent: journal\ndata: {told.json}\n\n".encode()
 
 
 def chunks_of(found: Iterable[RenderedEntry]) -> Iterator[bytes]:
-    """Entries as events, several in one chunk."""
+    """Yield entries as events, several in one chunk."""
     chunk = b""
     for told in found:
         chunk += event_of(told)

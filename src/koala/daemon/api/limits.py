@@ -1,4 +1,4 @@
-"""The limits of the API by name, and the buckets that hold callers to a rate."""
+"""The limits of the API by name, and the buckets that limit a caller's rate."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STRANGER_BODY_BYTES_MAX = 16_384
 BODY_DRAINED_BYTES_MAX = 16_777_216
 BODY_S_MAX = 30.0
 JSON_DEPTH_MAX = 32
-# No call has more than a few values; what is large is one of its strings.
+# A call has only a few values; anything large is one of its strings.
 JSON_STRINGS_MAX = 1_000
 JSON_STRUCTURE_CHARACTERS_MAX = 65_536
 URL_BYTES_MAX = 16_384
@@ -37,7 +37,7 @@ FAILED_SIGN_INS_BURST = 20.0
 SIGN_INS_PER_S = 0.5
 SIGN_INS_BURST = 60.0
 KEYS_MAX = 10_000
-# Whoever has one address of IPv6 has a network of them.
+# The holder of one IPv6 address has a whole network.
 IPV6_PREFIX_BITS = 64
 
 # The stream of events.
@@ -48,7 +48,7 @@ STREAM_SEND_S_MAX = 30.0
 
 
 class RateError(TooManyError):
-    """More calls than the rate allows; ``retry_after_s`` is when the next one will be heard."""
+    """More calls than the rate allows; ``retry_after_s`` is the wait until the next one is accepted."""
 
     def __init__(self, message: str, retry_after_s: float) -> None:
         super().__init__(message)
@@ -63,7 +63,7 @@ class TooSlowError(ClientError):
 
 
 def network_of(address: str) -> str:
-    """What to count an address by: itself, or the network of one site where it is one of IPv6."""
+    """Return the key to count an address by: the address, or for IPv6 the network of one site."""
     try:
         read = ipaddress.ip_address(address)
     except ValueError:
@@ -77,17 +77,17 @@ def network_of(address: str) -> str:
 
 class Buckets:
     """For every key a bucket of ``burst`` permits that fills again by ``per_s`` each second. At most ``keys_max``
-    buckets are kept; beyond that the one that was used longest ago is forgotten, which makes it full."""
+    buckets are kept; beyond that the least recently used one is forgotten, which makes it full."""
 
     def __init__(self, per_s: float, burst: float, clock: Callable[[], float], *, keys_max: int = KEYS_MAX) -> None:
         self._per_s = per_s
         self._burst = burst
         self._clock = clock
         self._keys_max = keys_max
-        self._levels: dict[str, tuple[float, float]] = {}  # key -> permits left, and when that was
+        self._levels: dict[str, tuple[float, float]] = {}  # key -> permits left, and since when
 
     def take(self, key: str) -> float:
-        """Take one permit: 0 when there was one, otherwise the seconds until there will be."""
+        """Take one permit. Returns 0 if there was one, otherwise the seconds until the next."""
         now = self._clock()
         left, at = self._levels.pop(key, (self._burst, now))
         left = min(self._burst, left + (now - at) * self._per_s)

@@ -1,5 +1,5 @@
-"""A ``Listener`` is one socket that the daemon answers at; ``RequestTraffic`` is what all listeners share: rates,
-open streams, numbers of requests, and whether the daemon is stopping."""
+"""A ``Listener`` is one socket that the daemon answers at; all listeners share ``RequestTraffic``: rates, open
+streams, request counts, and whether the daemon is stopping."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from koala.model.errors import TooManyError, UnavailableError
 
 Answered = TypeVar("Answered")
 
-CONNECTION = "koala.connection"  # where in a request's state its connection is
+CONNECTION = "koala.connection"  # the connection's key in a request's state
 
 
 class RequestTraffic:
-    """The requests of all listeners together: how many there may be, and whether they still may."""
+    """The requests of all listeners together, with their limits."""
 
     def __init__(
         self,
@@ -57,20 +57,20 @@ class RequestTraffic:
     # ---------------------------------------------------------------------------------------- stopping
 
     def stop(self) -> None:
-        """End every stream and every wait; what is asked from now on is answered with ``unavailable``."""
+        """End every stream and every wait, and answer later requests with ``unavailable``."""
         self._stopping.set()
 
     @property
     def is_stopping(self) -> bool:
-        """Whether ``stop`` was called."""
+        """True once ``stop`` was called."""
         return self._stopping.is_set()
 
     async def stopped(self) -> None:
-        """Returns when ``stop`` was called."""
+        """Wait until ``stop`` is called."""
         await self._stopping.wait()
 
     async def unless_stopped(self, answer: Awaitable[Answered]) -> Answered:
-        """The answer, or ``UnavailableError`` as soon as the daemon stops."""
+        """Return the answer, or raise ``UnavailableError`` as soon as the daemon stops."""
         asked = asyncio.ensure_future(answer)
         stopped = asyncio.ensure_future(self.stopped())
         try:
@@ -86,20 +86,20 @@ class RequestTraffic:
     # ------------------------------------------------------------------------------------------- rates
 
     def count_request(self, who: Principal) -> None:
-        """One more request of this caller; raises ``RateError`` beyond its rate."""
+        """Count a request of this caller. Raises ``RateError`` beyond its rate."""
         wait_s = (self._owner_rates if who.owner else self._rates).take(who.name)
         if wait_s > 0:
             per_s = limits.OWNER_REQUESTS_PER_S if who.owner else limits.REQUESTS_PER_S
             raise RateError(f"more than {per_s:.0f} requests each second; wait a moment", wait_s)
 
     def count_sign_in(self, who: Principal) -> None:
-        """One more session of this caller; raises ``RateError`` beyond its rate."""
+        """Count a new session of this caller. Raises ``RateError`` beyond its rate."""
         wait_s = self._sign_ins.take(who.name)
         if wait_s > 0:
             raise RateError(f"{who.name} signed in too often; wait, and stay signed in", wait_s)
 
     def count_failed_sign_in(self, address: str) -> None:
-        """One more wrong secret from this address; raises ``RateError`` beyond the rate. A right secret is never
+        """Count a wrong secret from this address. Raises ``RateError`` beyond the rate. A right secret is never
         refused for it: nobody guesses 256 bits, and others behind the same address must not be locked out."""
         wait_s = self._failures.take(address)
         if wait_s > 0:
@@ -109,7 +109,7 @@ class RequestTraffic:
 
     @contextmanager
     def body_of(self, caller: str) -> Iterator[None]:
-        """One more body that is read, of this user or address, while the block lasts; raises ``RateError`` beyond the
+        """Count a body being read from this user or address while the block lasts. Raises ``RateError`` beyond the
         limit."""
         most = self._bodies_per_caller_max
         if self._bodies[caller] >= most:
@@ -124,8 +124,8 @@ class RequestTraffic:
 
     @contextmanager
     def stream_of(self, who: Principal) -> Iterator[None]:
-        """One more open stream of this caller while the block lasts; raises ``TooManyError`` beyond a limit. Those of
-        the daemon's own user are not among the ``STREAMS_MAX`` of all others."""
+        """Count an open stream of this caller while the block lasts. Raises ``TooManyError`` beyond a limit. The
+        streams of the daemon's own user do not count towards ``STREAMS_MAX``."""
         key = who.key
         most = self._streams_per_principal_max
         if self._streams[key] >= most:
@@ -143,14 +143,14 @@ class RequestTraffic:
 
     @property
     def streams_open(self) -> int:
-        """How many streams are open now."""
+        """The number of open streams."""
         return self._streams.total()
 
 
 class Listener(msgspec.Struct, frozen=True, kw_only=True):
-    """What one listener's app knows. Behind a ``trusted`` one every caller is the owner. ``hosts`` are the names
-    that a request may call the daemon by, None for any; ``secure`` says that TLS protects it; ``url`` is where
-    browsers find it."""
+    """What one listener's app knows. Behind a ``trusted`` one every caller is the owner. ``hosts`` are the names that
+    a request may call the daemon by, None for any; ``secure``: TLS protects it; ``url`` is its address for
+    browsers."""
 
     service: Service
     tokens: AccessTokens
@@ -163,11 +163,12 @@ class Listener(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def listener_of(request: Request) -> Listener:
-    """The listener that a request came through."""
+    """Return the listener that a request came through."""
     listener: Listener = request.app.state.listener
     return listener
 
 
 async def service_of(request: Request) -> Service:
-    """The service behind the listener. A coroutine, since the framework would call a plain function in a thread."""
+    """Return the service behind the listener. A coroutine, since the framework would call a plain function in a
+    thread."""
     return listener_of(request).service

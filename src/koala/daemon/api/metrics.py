@@ -1,7 +1,7 @@
-"""Metrics for monitoring in the OpenMetrics text format: those of the service, and those of the requests.
+"""Metrics for monitoring in the OpenMetrics text format, from the service and from the requests.
 
 Labels are names of states, sites, queues and routes: a bounded set that the grid's owner chose. No job, no user and
-no text that a caller sent is ever a label.
+no text from a caller is ever a label.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ class RequestNumbers:
         )
 
     def count(self, method: str, route: str, status: int, took_s: float) -> None:
-        """One more request. ``route`` is a template, never a path."""
+        """Count a request. ``route`` is a template, never a path."""
         self._requests.labels(method=method, route=route, status=str(status)).inc()
         self._seconds.labels(route=route).observe(took_s)
 
 
 def exposition(numbers: Metrics, requests: RequestNumbers, *, streams_open: int) -> bytes:
-    """All numbers as text."""
+    """Return all metrics as text."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Gathered([*_of_service(numbers), _gauge("streams_open", "Event streams open.", streams_open)]))
     registry.register(_Gathered(list(requests.registry.collect())))
@@ -56,7 +56,7 @@ def exposition(numbers: Metrics, requests: RequestNumbers, *, streams_open: int)
 
 
 class _Gathered(Collector):
-    """Families that were gathered already."""
+    """Metric families that are already complete."""
 
     def __init__(self, families: list[Metric]) -> None:
         self._families = families

@@ -1,4 +1,4 @@
-"""What several routes share: their groups, and the parameters with their ranges."""
+"""Parts that several routes share: their groups, and the parameters with their ranges."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Moment = Annotated[float, Query(ge=0, le=TIME_MAX, allow_inf_nan=False, descript
 
 
 def routes_about(tag: str, *, prefix: str = "/v1") -> APIRouter:
-    """An empty group of routes. The document calls each operation by the name of its function."""
+    """Make an empty group of routes. The document calls each operation by the name of its function."""
     return APIRouter(prefix=prefix, tags=[tag], generate_unique_id_function=_operation_id)
 
 

@@ -14,37 +14,38 @@ router = routes_about("grid")
 
 @router.get("/grid", summary="The whole grid now", responses=declared())
 async def get_grid(who: Who, service: The) -> Overview:
-    """Sites, links, transfers, queues and what runs; jobs of others are left out for those who may not see them."""
+    """Return sites, links, transfers, queues and the running jobs; the jobs of others only for callers who may see
+    them."""
     return await service.grid.overview(who)
 
 
 @router.get("/network", summary="The links between sites", responses=declared())
 async def get_network(who: Who, service: The) -> NetworkInfo:
-    """What is believed of the bandwidth and latency from each site to each other one, and why."""
+    """Return what is believed of the bandwidth and latency from each site to each other one, and why."""
     return await service.grid.network(who)
 
 
 @router.get("/network/{source}/{target}", summary="What was measured from a site to another", responses=declared())
 async def get_link(who: Who, service: The, source: SitePath, target: SitePath) -> LinkHistory:
-    """One direction of a link, with its last measurements."""
+    """Return one direction of a link, with its last measurements."""
     return await service.grid.link(who, source, target)
 
 
 @router.post("/network/{source}/{target}/probe", summary="Measure a link now", responses=declared(409))
 async def probe_link(who: Who, service: The, source: SitePath, target: SitePath) -> LinkHistory:
-    """Measure the way from a site to another, and wait for it; ``probe_failure`` says why that could not be done."""
+    """Measure the link from a site to another, and wait for the result; ``probe_failure`` explains a failure."""
     return await service.grid.probe_link(who, source, target)
 
 
 @router.get("/sites", summary="All sites", responses=declared())
 async def list_sites(who: Who, service: The) -> list[SiteInfo]:
-    """What Koala knows of each site, in the order of the grid file."""
+    """Return what Koala knows of each site, in the order of the grid file."""
     return await service.grid.sites(who)
 
 
 @router.get("/sites/{site}", summary="One site", responses=declared())
 async def get_site(who: Who, service: The, site: SitePath) -> SiteInfo:
-    """What Koala knows of a site."""
+    """Return what Koala knows of a site."""
     sites = await service.grid.sites(who)
     for found in sites:
         if found.name == site:
@@ -54,7 +55,7 @@ async def get_site(who: Who, service: The, site: SitePath) -> SiteInfo:
 
 @router.get("/sites/{site}/history", summary="A site's use over time", responses=declared())
 async def get_history(who: Who, service: The, site: SitePath, from_at: Moment, to_at: Moment) -> SiteHistory:
-    """Who held how many of the site's processors, as steps."""
+    """Return who held how many of the site's processors, as steps."""
     if to_at < from_at:
         raise InvalidError(f"to_at is before from_at ({to_at:g} < {from_at:g}); exchange them")
     return await service.grid.history(who, site, from_at, to_at)
@@ -62,13 +63,13 @@ async def get_history(who: Who, service: The, site: SitePath, from_at: Moment, t
 
 @router.post("/sites/{site}/drain", summary="Send nothing new to a site", responses=declared(409))
 async def drain_site(who: Who, service: The, site: SitePath, reason: Reason = "") -> SiteInfo:
-    """Take the site out: nothing new goes there, what runs there goes on."""
+    """Send nothing new to the site; what runs there goes on."""
     return await service.grid.drain(who, site, reason=reason)
 
 
 @router.post("/sites/{site}/resume", summary="Use a site again", responses=declared(409))
 async def resume_site(who: Who, service: The, site: SitePath, reason: Reason = "") -> SiteInfo:
-    """Put a drained site back, or one with too many errors, which are forgotten."""
+    """Use a drained site again, or one with too many errors, which are forgotten."""
     return await service.grid.resume(who, site, reason=reason)
 
 
@@ -76,12 +77,13 @@ async def resume_site(who: Who, service: The, site: SitePath, reason: Reason = "
 async def declare_site_lost(
     who: Who, service: The, site: SitePath, force: Force = False, reason: Reason = ""
 ) -> SiteInfo:
-    """Nobody waits for the site any more: its jobs start again elsewhere. What it still runs is fenced: it counts for
-    nothing, and is ended before the site is used again, which it is by itself. A site that answers is refused."""
+    """Stop waiting for the site: its jobs start again elsewhere. What it still runs is fenced: it counts for nothing,
+    and is ended before the site is used again, which happens without further calls. A site that answers is
+    refused."""
     return await service.grid.declare_lost(who, site, force=force, reason=reason)
 
 
 @router.post("/sites/{site}/probe", summary="Ask a site for its state now", responses=declared(409))
 async def probe_site(who: Who, service: The, site: SitePath) -> SiteInfo:
-    """Ask the site itself, and wait for what it says."""
+    """Ask the site itself, and wait for its report."""
     return await service.grid.probe(who, site)

@@ -1,1 +1,2 @@
-"""One turn of the daemon's wheel: events in, the core asked, rows and commands on record, and only then acted on."""
+"""The daemon's main loop: events go into the core, rows and commands go on record, and only then are they
+performed."""

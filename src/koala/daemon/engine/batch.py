@@ -1,6 +1,6 @@
-"""Events through the core, a batch at a time, into rows, journal entries and commands: all that one commit holds.
+"""Passes events through the core, a batch at a time, and gathers everything that one commit holds.
 
-The state here is what a recovery replaces as a whole: after a failed commit nothing of it is right any more.
+A recovery replaces the state here as a whole: after a failed commit none of it is right any longer.
 """
 
 from __future__ import annotations
@@ -51,15 +51,15 @@ from koala.store import Batch
 
 _log = logging.getLogger(__name__)
 
-# From these states a job goes back to its queue when something fails, and is placed again at once.
+# A job in one of these states returns to its queue if something fails, and is placed again at once.
 _MAY_WAIT_SOON = (JobState.STARTING, JobState.UNWINDING)
 
 
 class EngineState:
-    """The engine's state: the core, which may be a batch ahead of the record, and what is on record of live jobs."""
+    """The engine's state: the core, which may be a batch ahead of the record, and the recorded rows of live jobs."""
 
     def __init__(self, recovery: Recovery, kept: EngineState | None = None) -> None:
-        """``kept`` is a state of which only the core is ahead of the record."""
+        """``kept`` is a state in which only the core is ahead of the record."""
         self.scheduler: Scheduler = recovery.scheduler
         self.rows: LiveRows = recovery.rows if kept is None else kept.rows
         self.outbox: Outbox = recovery.outbox if kept is None else kept.outbox
@@ -71,7 +71,8 @@ class EngineState:
 
 
 class PendingBatch:
-    """What came of some events: not on record before ``batch`` is, and then ``take_effect`` makes it so in memory."""
+    """The results of some events: provisional until ``batch`` is on record; then ``take_effect`` applies them in
+    memory."""
 
     def __init__(self, state: EngineState, policy: str, now: Callable[[], float]) -> None:
         self._state = state
@@ -83,16 +84,16 @@ class PendingBatch:
         self._transfers_over: list[TransferId] = []
         self._collected: list[Token] = []
         self._over: list[JobId] = []
-        self.current: InboxItem | None = None  # what is being handled; None for the tick at the end
+        self.current: InboxItem | None = None  # the item being handled; None for the tick at the end
         self.ticked = False
         self.turn: list[tuple[int, TurnEntry]] = []  # commands and facts, by their numbers in the journal
         self.events = 0
 
     def handle(self, items: Sequence[InboxItem], *, tick: bool = True) -> None:
-        """Handle these in order, and a tick at the end when one is due. What the core would pass over is left out.
+        """Handle these in order, and a tick at the end if one is due. Events that the core would ignore are left out.
 
-        What came together is one instant, so that the waiting jobs are tried once, on all that has come free in it.
-        Raises ``HandlingError`` for whatever our own code raises; then the core is ahead of the record.
+        Events that came together share one instant, so that the waiting jobs are tried once, on all that has become
+        free. Raises ``HandlingError`` for anything that our own code raises; then the core is ahead of the record.
         """
         state, at = self._state, self._next_at()
         for item in items:
@@ -109,7 +110,7 @@ class PendingBatch:
             self._handle(Tick(at=self._next_at()), None)
 
     def _next_at(self) -> float:
-        """Events are in order of time, whatever the clock does."""
+        """Return a time for the next event that is never earlier than the last one's, whatever the clock does."""
         self._state.last_at = max(self._state.last_at, self._now())
         return self._state.last_at
 
@@ -119,11 +120,11 @@ class PendingBatch:
             number = state.last_job + 1
             try:
                 return self._submitted(item, number, at)
-            except Exception as error:  # its own, and not that of all others in the batch
+            except Exception as error:  # a defect of this item, not of all others in the batch
                 raise HandlingError(JobSubmitted(at=at, job=number, request=item.request), (), error) from error
         assert item.event is not None, "an item is an event or a request"
         if isinstance(item.event, SiteReported) and not state.scheduler.ledger.plans_made:
-            return msgspec.structs.replace(item.event, at=at, releases=())  # on record only where they count
+            return msgspec.structs.replace(item.event, at=at, releases=())  # recorded only when plans use them
         return msgspec.structs.replace(item.event, at=at)
 
     def _submitted(self, item: InboxItem, number: JobId, at: float) -> JobSubmitted:
@@ -142,7 +143,7 @@ class PendingBatch:
         )
 
     def _ended(self, request: Request, known: Sequence[EndedJob]) -> tuple[EndedJob, ...]:
-        """Those of the jobs that it waits for that are over: as its caller looked them up, or ended since."""
+        """Return how the jobs that it waits for ended: as its caller looked them up, or as they have ended since."""
         ledger = self._state.scheduler.ledger
         found = {each.job: each for each in known}
         for number in {each.job for each in request.after if each.job not in ledger.jobs}:
@@ -176,7 +177,8 @@ class PendingBatch:
         self.events += 1
 
     def batch(self) -> Batch | None:
-        """Everything for the store, with the commands that were performed since the last time; None for nothing."""
+        """Return everything for the store, with the commands performed since the last batch; None if there is
+        nothing."""
         for transfer in self._transfers_over:
             self._state.outbox.transfer_is_over(transfer)
         for token in self._collected:
@@ -199,7 +201,7 @@ class PendingBatch:
         )
 
     def take_effect(self) -> None:
-        """The batch is on record: now everybody may see it."""
+        """Apply the batch, which is now on record, to the state that everybody sees."""
         state = self._state
         state.last_seq = self._writer.seq
         state.events_since_pruning += self.events
@@ -215,7 +217,7 @@ class PendingBatch:
 
 
 def _among_others(item: InboxItem, number: JobId) -> Request:
-    """The request of a new job; one that goes on record group with others is told the numbers of those before."""
+    """Return the request of a new job; in a group, the numbers of the jobs before it are filled in."""
     assert item.request is not None
     if item.group is None:
         return item.request
@@ -227,7 +229,7 @@ def _among_others(item: InboxItem, number: JobId) -> Request:
 
 
 def entry_of(fact: OutputRegistered) -> files.CatalogueEntry:
-    """What the catalogue says of an output from now on."""
+    """Return the catalogue's entry of an output from now on."""
     output = fact.output
     replicas = tuple(
         files.Replica(site=site, size_bytes=output.size_bytes, checksum=output.checksum) for site in fact.sites
@@ -242,7 +244,8 @@ def entry_of(fact: OutputRegistered) -> files.CatalogueEntry:
 
 
 def is_news(event: AnyEvent, ledger: Ledger) -> bool:
-    """False for what the core would pass over: sites repeat themselves when asked, and answer for what is over."""
+    """Return False for an event that the core would ignore: sites repeat themselves when asked, and report what is
+    over."""
     match event:
         case ComponentRunning():
             return False
@@ -281,7 +284,7 @@ def is_news(event: AnyEvent, ledger: Ledger) -> bool:
 
 
 def _tells_of_nodes(event: SiteReported, belief: SiteBelief, ledger: Ledger) -> bool:
-    """Whether a report tells of other nodes, or, while tasks with a shape look for places, of other free ones."""
+    """Return True if a report has other nodes, or other free nodes while tasks with a shape look for places."""
     if event.nodes == belief.nodes and dict.fromkeys(event.shown) == belief.shown:
         return False
     if ledger.high.shaped or ledger.low.shaped or ledger.claiming:
@@ -290,7 +293,7 @@ def _tells_of_nodes(event: SiteReported, belief: SiteBelief, ledger: Ledger) -> 
 
 
 def _installed(nodes: Iterable[NodeClass]) -> Counter[tuple[NodeSize, tuple[str, ...]]]:
-    """How many nodes there are of each kind, whatever is free of them."""
+    """Count the nodes of each kind, free or not."""
     counts: Counter[tuple[NodeSize, tuple[str, ...]]] = Counter()
     for each in nodes:
         counts[each.whole, each.features] += each.count
@@ -298,7 +301,7 @@ def _installed(nodes: Iterable[NodeClass]) -> Counter[tuple[NodeSize, tuple[str,
 
 
 def _is_newer(event: TrafficMeasured, claim: ComponentClaim) -> bool:
-    """Whether a report says what is not known yet."""
+    """Return True if a measurement is newer than the known one."""
     run = claim.job.phase
     if not isinstance(run, Running):
         return False
@@ -309,7 +312,7 @@ def _is_newer(event: TrafficMeasured, claim: ComponentClaim) -> bool:
 
 
 def activity_at(site: SiteName, ledger: Ledger) -> SiteActivity:
-    """What goes on at a site and in the queues, by which the poller judges how often to ask the site."""
+    """Return what happens at a site and in the queues, from which the poller derives how often to ask the site."""
     waits = bool(ledger.high or ledger.low or ledger.claiming) or any(
         ledger.states[state] for state in _MAY_WAIT_SOON
     )

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 
 def through_sleep_s() -> float:
-    """Seconds that never go back and go on while the machine sleeps, where it can tell: after a night as a suspended
-    laptop, times on record are those of the wall clock, as another daemon on them will count."""
+    """Return steady seconds that go on while the machine sleeps, if it can tell: after a suspended night, times on
+    record are those of the wall clock, as another daemon will count."""
     if hasattr(time, "CLOCK_BOOTTIME"):
         return time.clock_gettime(time.CLOCK_BOOTTIME)
     return time.monotonic()
@@ -22,9 +22,9 @@ class SteadyClock:
         self._offset_s = wall() - steady()
 
     def __call__(self) -> float:
-        """Now."""
+        """Return the current time."""
         return self._offset_s + self._steady()
 
     def not_before(self, at: float) -> None:
-        """From now on it is at least so late: events on record must stay in the past."""
+        """Advance to at least this time: events on record must stay in the past."""
         self._offset_s = max(self._offset_s, at - self._steady())

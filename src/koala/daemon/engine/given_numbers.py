@@ -1,8 +1,8 @@
-"""The numbers that the record has given: of jobs, and of the starts of their components.
+"""The numbers that the record has assigned to jobs, and to the starts of their components.
 
-What is not on record was never started, so that sites have no others, unless the record is older than it was: a
-database was put back. Then what runs at the sites and is not on record would be ended as nobody's, and its numbers
-given to other jobs, for whose components the sites would take what they have. So a start asks first.
+A component that is not on record was never started, so sites have no others, unless the record is older than it was:
+an older database was restored. Then components that are not on record would be ended as unknown ones, and their
+numbers given to other jobs, for whose components the sites would mistake them. So a start asks first.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from koala.store import Store
 
 _log = logging.getLogger(__name__)
 
-# So many components are named in a question.
+# At most this many components are named in a question.
 NAMED_MAX = 5
-# How the core calls a start of a component: by its job, and by which start of that job it is.
+# The core names a start of a component by its job and the number of the start.
 _TOKEN = re.compile(r"(\d{1,18})\.(\d{1,18})")
 
 
 class OlderRecordError(SiteError):
-    """Sites have components with numbers that the record has not given; by site some of them are named."""
+    """Sites have components with numbers that the record has not assigned; some are named by site."""
 
     def __init__(self, named: Mapping[SiteName, str]) -> None:
         (first, there), *others = named.items()
@@ -41,7 +41,7 @@ class OlderRecordError(SiteError):
 
 
 async def open_sites(sites: Iterable[LiveSite]) -> None:
-    """Open them all. What several have that the record does not know is one question."""
+    """Open them all. Unknown components at several sites lead to one question."""
     older: dict[SiteName, str] = {}
     for site in sites:
         try:
@@ -53,24 +53,24 @@ async def open_sites(sites: Iterable[LiveSite]) -> None:
 
 
 class GivenNumbers:
-    """Those of a record, as it was read; sites are compared with them when they are found. ``accepted``: the record
-    is right, and what it does not know is to be ended."""
+    """The numbers that a record has assigned; sites are compared with them when they are found. ``accepted``: the
+    record is right, and components that it does not have are to be ended."""
 
     def __init__(self, *, accepted: bool) -> None:
         self._accepted = accepted
         self._last_job: JobId = 0
         self._starts: dict[JobId, int] = {}  # of live jobs
         self._used_job: JobId = 0
-        self._used_starts: dict[JobId, int] = {}  # where they are more than those on record
+        self._used_starts: dict[JobId, int] = {}  # where they exceed those on record
 
     def read(self, state: EngineState) -> None:
-        """From now on these are the numbers that were given."""
+        """Take the assigned numbers from the state."""
         self._last_job = self._used_job = state.last_job
         self._starts = {job.id: job.starts for job in state.scheduler.ledger.jobs.values()}
 
     def compare(self, site: SiteName, tokens: Iterable[Token]) -> None:
-        """These are all components that a site keeps anything of. Raises ``OlderRecordError`` where the record
-        has not given such numbers, unless that is accepted."""
+        """Check all components that a site has any trace of. Raises ``OlderRecordError`` if the record has not
+        assigned such numbers and this is not accepted."""
         unknown = sorted(found for token in tokens if (found := self._unknown(token)) is not None)
         if unknown and not self._accepted:
             named = ", ".join(f"{job}.{start}" for job, start in unknown[:NAMED_MAX])
@@ -89,8 +89,8 @@ class GivenNumbers:
         return (job, start) if job > self._last_job or start > self._starts.get(job, start) else None
 
     def use_up(self, store: Store, state: EngineState) -> None:
-        """The sites that answer were found: numbers that they have and the record had not given are not given either.
-        A site that is found later is asked about in any case: other jobs may have its numbers by then."""
+        """Mark as used the unrecorded numbers that the sites have, once all sites that answer have been compared. A
+        site that is found later is compared in any case: other jobs may have its numbers by then."""
         self._accepted = False
         if self._used_job > self._last_job or self._used_starts:
             _log.warning("sites have components with numbers that the database had not given; they are ended")

@@ -1,4 +1,4 @@
-"""What waits to be handled by the engine: events with their callers, and what is put on record with them."""
+"""The engine's queue: events with their callers, and the entries that go on record with them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from koala.store.rows import StoredJob
 
 @dataclass(slots=True)
 class SubmissionGroup:
-    """Submissions that go on record in one transaction, or none of them. ``numbers`` and ``requests`` are by position
+    """Submissions that go on record in one transaction, or not at all. ``numbers`` and ``requests`` are by position
     in the group: a later submission may name an earlier one."""
 
     numbers: dict[int, JobId] = field(default_factory=dict)
@@ -42,11 +42,11 @@ class SubmissionGroup:
 
 @dataclass(slots=True, kw_only=True)
 class InboxItem:
-    """One event to come, or a request that becomes one with its job's id; ``answer`` is the caller that waits.
+    """One future event, or a request that becomes one with its job's id; ``answer`` is the caller that waits.
 
-    ``defect`` is what was raised when the request was handled before, ``ended`` how jobs ended that it waits for. One
-    of several that go on record in a ``group`` has its ``position`` there, waits for those ``within``, and ``reads``
-    what others there make.
+    ``defect`` is the error that handling the request raised before; ``ended`` are the ended jobs that it waits for.
+    An item of a ``group`` has its ``position`` there, waits for the jobs ``within``, and ``reads`` outputs of others
+    there.
     """
 
     event: AnyEvent | None = None
@@ -63,17 +63,17 @@ class InboxItem:
     reads: tuple[OutputOfGraph, ...] = ()
 
     def done(self) -> None:
-        """It is on record."""
+        """Answer the caller: the item is on record."""
         if self.answer is not None and not self.answer.done():
             self.answer.set_result(self.row)
 
     def refuse(self, error: ClientError) -> None:
-        """It is not, and will not be."""
+        """Refuse the caller: the item is not on record and will not be."""
         if self.answer is not None and not self.answer.done():
             self.answer.set_exception(error)
 
 
-# What a site says of itself and of its components it says again when it is asked, so that it may be passed over.
+# A site repeats these reports about itself and its components when asked, so that they may be dropped.
 _SAID_AGAIN = (
     ComponentAccepted,
     ComponentStarting,
@@ -87,29 +87,30 @@ _SAID_AGAIN = (
 
 
 def is_said_again(event: AnyEvent | None) -> bool:
-    """Whether a site says it again when it is asked."""
+    """Return True if a site repeats the event when asked."""
     return isinstance(event, _SAID_AGAIN)
 
 
 class Inbox:
-    """A queue that the engine empties a batch at a time. It is full with so many items: then it takes no call, and of
-    the events only those that nobody would tell again, of which there are no more than transfers and jobs."""
+    """A queue that the engine empties a batch at a time. When ``items_max`` items wait, it accepts no call, and only
+    those events that nobody would repeat, which are no more than there are transfers and jobs."""
 
     def __init__(self, items_max: int) -> None:
         self._items: deque[InboxItem] = deque()
         self._items_max = items_max
-        self.passed_over = False  # whether sites must be asked for what they said
+        self.passed_over = False  # True if sites must be asked again for dropped events
 
     def __len__(self) -> int:
         return len(self._items)
 
     @property
     def is_full(self) -> bool:
-        """Whether it takes no more than it must."""
+        """True if it accepts no more than it must."""
         return len(self._items) >= self._items_max
 
     def put(self, item: InboxItem) -> None:
-        """At the end. Raises ``TooManyError`` to a caller when it is full, and passes over what is said again."""
+        """Append an item. When full, raises ``TooManyError`` to a caller, and drops events that are repeated when
+        asked for."""
         if self.is_full:
             if item.answer is not None:
                 raise TooManyError(
@@ -121,7 +122,7 @@ class Inbox:
         self._items.append(item)
 
     def put_together(self, items: Sequence[InboxItem]) -> None:
-        """At the end, all of them or none: ``TooManyError`` where there is no room for all."""
+        """Append all items or none. Raises ``TooManyError`` if there is no room for all."""
         if len(self._items) + len(items) > self._items_max:
             raise TooManyError(
                 f"there is no room for {len(items)} more: {self._items_max} events and calls may wait "
@@ -130,17 +131,17 @@ class Inbox:
         self._items.extend(items)
 
     def has_room_again(self) -> bool:
-        """Whether something was passed over and it is half empty by now; True once, for whoever asks the sites."""
+        """Return True, once, if events were dropped and it is half empty by now."""
         due = self.passed_over and 2 * len(self._items) <= self._items_max
         self.passed_over = self.passed_over and not due
         return due
 
     def put_first(self, items: Sequence[InboxItem]) -> None:
-        """Before all others, in this order."""
+        """Put items before all others, in this order."""
         self._items.extendleft(reversed(items))
 
     def take(self, most: int) -> list[InboxItem]:
-        """The first items, at most so many, or so many more that what goes on record group is taken whole."""
+        """Remove and return the first ``most`` items, and the rest of the last one's group."""
         taken = [self._items.popleft() for _ in range(min(most, len(self._items)))]
         group = taken[-1].group if taken else None
         while group is not None and self._items and self._items[0].group is group:
@@ -148,12 +149,12 @@ class Inbox:
         return taken
 
     def refuse_all(self, error: ClientError) -> None:
-        """Nothing of it can be handled."""
+        """Refuse every item and empty the queue."""
         for item in self.take(len(self._items)):
             item.refuse(error)
 
     def refuse_callers(self, error: ClientError) -> None:
-        """Nothing of it can be handled now. Sites say again what they said; what nobody says again stays."""
+        """Refuse what waits, except events that nobody would repeat."""
         for item in self.take(len(self._items)):
             if item.answer is not None or isinstance(item.event, Tick) or is_said_again(item.event):
                 item.refuse(error)
@@ -162,7 +163,7 @@ class Inbox:
 
 
 async def put_together(inbox: Inbox, items: Sequence[InboxItem], wake: asyncio.Event) -> list[StoredJob]:
-    """Put submissions into the inbox that go on record group; their rows when they are, or why none of them is."""
+    """Put a group of submissions into the inbox. Returns their rows once on record, or raises why none of them is."""
     loop = asyncio.get_running_loop()
     answers = []
     for item in items:
@@ -178,7 +179,7 @@ async def put_together(inbox: Inbox, items: Sequence[InboxItem], wake: asyncio.E
 
 
 def check_text(what: str, value: object) -> None:
-    """What cannot be written as text cannot be put on record."""
+    """Raise ``InvalidError`` if the value holds text that cannot be written."""
     try:
         msgspec.json.encode(value)
     except UnicodeEncodeError:
@@ -186,5 +187,5 @@ def check_text(what: str, value: object) -> None:
 
 
 def half_characters(what: str) -> InvalidError:
-    """Something holds text that cannot be written."""
+    """Return the error for text that cannot be written."""
     return InvalidError(f"{what} holds text that UTF-8 cannot write; take out the half characters")

@@ -1,4 +1,4 @@
-"""How much and how often the engine does things, and what it has done."""
+"""The limits and intervals of the engine, and its counters."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from koala.daemon.perform.site_worker import COMMANDS_AT_ONCE_MAX
 from koala.daemon.upkeep.journal_pruning import JOURNAL_ENTRIES_MAX
 from koala.daemon.upkeep.site_poller import PROBE_S
 
-# One commit holds at most so many events.
+# At most this many events are in one commit.
 BATCH_EVENTS_MAX = 256
-# No more events and calls than this wait to be handled. Callers beyond it are refused; sites are asked again later.
+# At most this many events and calls wait to be handled. Then callers are refused, and sites are asked again later.
 INBOX_ITEMS_MAX = 10_000
-# That a command was performed is put on record with the next batch, or at the latest after so long.
+# A performed command is put on record with the next batch, or after at most this long.
 SETTLE_S = 1.0
-# The journal is pruned when so many events have come since the last time.
+# The journal is pruned after this many events.
 PRUNING_EVENTS = 5_000
-# No more jobs than this may live at a time.
+# At most this many jobs are live at a time.
 JOBS_LIVE_MAX = 100_000
-# After a failure of the store it is tried again after so long, then ever more rarely.
+# After a failure of the store the first retry comes after this long, later ones ever more rarely.
 RECOVERY_FIRST_S = 0.5
 RECOVERY_MOST_S = 30.0
 
 
 class EngineLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How much and how often: the constants of the engine and of its parts, for tests to set."""
+    """The constants of the engine and of its parts, for tests to set."""
 
     batch_events_max: int = BATCH_EVENTS_MAX
     inbox_items_max: int = INBOX_ITEMS_MAX

@@ -1,8 +1,8 @@
-"""The heart of the daemon: it turns the core with what happens, puts everything on record, and only then acts.
+"""The heart of the daemon: it feeds events to the core, puts everything on record, and only then acts.
 
-Events are handled one at a time. All that gathered while the last batch was written are handled and written together;
-after that their callers are answered and the commands performed. When the store fails, what is in memory is ahead of
-the record: it is thrown away, and the engine goes on from the record as after a restart.
+Events are handled one at a time. Events that arrived while the last batch was written are handled and written
+together; then their callers are answered and the commands performed. When the store fails, memory is ahead of the
+record: it is discarded, and the engine goes on from the record as after a restart.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ T = TypeVar("T")
 class Engine:
     """The live scheduler of one grid, from ``open`` to ``close``.
 
-    ``root/sites/NAME`` are the embedded sites' directories, which outlive the engine, as do their components. The
-    grid is the one to use from now on; which files there are is in the store, not in the grid. ``accepts_database``:
-    what sites have with numbers that the record has not given is ended; else the engine does not open.
+    ``root/sites/NAME`` are the directories of the embedded sites. They and their components outlive the engine. The
+    grid is the one to use from now on; the files are in the store, not in the grid. ``accepts_database``: end
+    components whose numbers the record has not assigned, instead of refusing to open.
     """
 
     def __init__(
@@ -136,7 +136,8 @@ class Engine:
         self._waiters = Waiters()
         self._subscribers: list[Callable[[Batch, Mapping[JobId, StoredJob]], None]] = []
         self._inbox = Inbox(limits.inbox_items_max)
-        self._backoff = Backoff(limits.recovery_first_s, limits.recovery_most_s, growth=2.0)  # until a batch works
+        # grows until a batch works
+        self._backoff = Backoff(limits.recovery_first_s, limits.recovery_most_s, growth=2.0)
         self._quarantine = Quarantine(limits.recovery_first_s, limits.recovery_most_s)
         self._wake = asyncio.Event()
         self._store_thread = ThreadPoolExecutor(1, thread_name_prefix="koala-store")
@@ -153,7 +154,7 @@ class Engine:
         self._settle_at: float | None = None
         self._turning: asyncio.Task[None] | None = None
         self._failure = "the daemon has not started yet"
-        self._is_stuck = False  # whether that is its own core: then all who perform commands go on meanwhile
+        self._is_stuck = False  # its own core is stuck, and all who perform commands go on meanwhile
         self._closing = False
         self.died = asyncio.Event()  # set when the engine has stopped without being closed: only a restart helps
         self.counters = Counters()
@@ -162,9 +163,9 @@ class Engine:
     # ----------------------------------------------------------------------------------- opening and closing
 
     async def open(self) -> None:
-        """Recover, open the sites, perform what is in the outbox and begin to work.
+        """Recover, open the sites, perform the outbox and begin to work.
 
-        Raises an error with ``for_user`` when the record or a site cannot be used; then everything is closed again.
+        Raises an error with ``for_user`` if the record or a site cannot be used; then everything is closed again.
         """
         try:
             self._adopt(await self._in_store(recover, self._store, self._core_grid, self._catalogue))
@@ -187,7 +188,7 @@ class Engine:
         self._turning.add_done_callback(self._turned)
 
     async def close(self) -> None:
-        """Take no more calls, put on record what has happened, and stop. Components go on running. Idempotent."""
+        """Refuse new calls, put on record what has happened, and stop. Components go on running. Idempotent."""
         turning, self._turning = self._turning, None
         if turning is None:
             return
@@ -218,7 +219,7 @@ class Engine:
 
     @property
     def scheduler(self) -> Scheduler:
-        """The core. A recovery replaces it, so that nobody keeps it; its state may be a batch ahead of the record."""
+        """The core. A recovery replaces it, so nobody may keep it; its state may be a batch ahead of the record."""
         return self._state.scheduler
 
     @property
@@ -243,12 +244,12 @@ class Engine:
 
     @property
     def mover(self) -> files.FileMover:
-        """What transfers files to sites."""
+        """The mover of files between sites."""
         return self._mover
 
     @property
     def rows(self) -> LiveRows:
-        """What is on record of live jobs, components and transfers."""
+        """The recorded rows of live jobs, components and transfers."""
         return self._state.rows
 
     @property
@@ -263,7 +264,7 @@ class Engine:
 
     @property
     def last_seq(self) -> int:
-        """The newest entry of the journal that is on record."""
+        """The number of the newest journal entry on record."""
         return self._state.last_seq
 
     @property
@@ -272,20 +273,20 @@ class Engine:
         return self._failure
 
     def now(self) -> float:
-        """The engine's time, in seconds since the epoch. It never goes back, also not over a restart."""
+        """Return the engine's time, in seconds since the epoch. It never goes back, not even across a restart."""
         return self._clock()
 
     def live_row(self, job: JobId) -> StoredJob | None:
-        """A job that has not ended."""
+        """Return the row of a live job, None for others."""
         return self._state.rows.jobs.get(job)
 
     def live_rows(self) -> list[StoredJob]:
-        """All jobs that have not ended, in order of their ids."""
+        """Return the rows of all live jobs, in order of their ids."""
         return list(self._state.rows.jobs.values())
 
     async def counts(self, owner: str | None) -> dict[str, int]:
-        """How many jobs are in each state, of one owner or of all. The store is asked once for each, between two of
-        its commits; from then on what changes is counted."""
+        """Return how many jobs are in each state, of one owner or of all. The store is asked once for each owner,
+        between two commits; from then on changes are counted."""
         if not self.rows.counts_ended(owner):
             try:
                 found = await self._in_store(self._store.counts, owner)
@@ -295,72 +296,74 @@ class Engine:
         return self.rows.counts(owner)
 
     def components_of(self, job: JobId) -> list[ComponentRow]:
-        """All starts of components of a job that has not ended, the oldest first."""
+        """Return all starts of a live job's components, the oldest first."""
         return self._state.rows.components_of(job) if job in self._state.rows.jobs else []
 
     def transfers_now(self) -> list[TransferRow]:
-        """Files that are on their way for some job, or have arrived for it."""
+        """Return the files that are on their way for some job, or have arrived for it."""
         return list(self._state.rows.transfers.values())
 
     def transferred_bytes(self, transfer: str) -> int:
-        """How much of a transfer is at its target."""
+        """Return how many bytes of a transfer are at its target."""
         row = self._state.rows.transfers.get(transfer)
         if row is not None and row.ok:
             return row.size_bytes
         return self._performer.transferred_bytes(transfer)
 
     def files_under_way(self) -> Mapping[str, tuple[SiteName, int, int]]:
-        """By token: where the files that travel with its job go now, and how many bytes of how many are there."""
+        """Return by token where the files that travel with its job go now, how many bytes have arrived, and of how
+        many."""
         return self._performer.files_under_way()
 
     def workspace_of(self, component: ComponentRow) -> str:
-        """Where a component started at its site; empty for one whose site is not in the grid any more."""
+        """Return the directory in which a component started; empty if its site is no longer in the grid."""
         site = next((each for each in self.grid.sites if each.name == component.site), None)
         return "" if site is None else workspace_of(site, self._root, component.token)
 
     def transfer_estimate_s(self, source: SiteName, target: SiteName, size_bytes: int) -> float:
-        """How long a transfer takes, by what is known of the link; infinity from a site that is not in the grid."""
+        """Estimate the duration of a transfer from what is known of the link; infinity from a site that is not in the
+        grid."""
         view = self._state.scheduler.ledger.sites.view
         begin = view.index.get(source)
         return float("inf") if begin is None else link_s(begin, view.index[target], size_bytes, view)
 
     def site(self, name: SiteName) -> LiveSite:
-        """The site with this name."""
+        """Return the site with this name."""
         return self._sites[name]
 
     def silence_of(self, site: SiteName) -> SiteTrouble | None:
-        """Since when a site cannot be used, and why; None while it can."""
+        """Return since when a site cannot be used, and why; None while it can."""
         return self._silences.of(site)
 
     def defects_of(self, site: SiteName, token: Token | None = None) -> list[str]:
-        """What our own code raised on at a site, or on one component there, and has not got done since."""
+        """Describe our own code's unresolved errors at a site, or on one component there."""
         return self._defects.of(site, token)
 
     def silent_sites(self) -> tuple[tuple[SiteName, SiteTrouble], ...]:
-        """The sites that cannot be used, each with what is wrong."""
+        """Return the sites that cannot be used, each with its trouble."""
         found = ((name, self._silences.of(name)) for name in self._sites)
         return tuple((name, silence) for name, silence in found if silence is not None)
 
     def reported_at(self, site: SiteName) -> float | None:
-        """When the site last told its state."""
+        """Return when the site last reported its state."""
         return self._poller.reported_at.get(site)
 
     async def wait_ended(self, job: JobId, timeout_s: float) -> None:
-        """Until the job has ended and that is on record, or until the timeout."""
+        """Wait until the job's end is on record, or until the timeout."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 while job in self._state.rows.jobs and not self._closing:
                     await self._waiters.job_ends(job)
 
     async def wait_journal(self, after: int, timeout_s: float) -> None:
-        """Until an entry later than ``after`` is on record, or until the timeout."""
+        """Wait until an entry later than ``after`` is on record, or until the timeout."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 while self._state.last_seq <= after and not self._closing:
                     await self._waiters.journal_grows()
 
     def subscribe(self, subscriber: Callable[[Batch, Mapping[JobId, StoredJob]], None]) -> None:
-        """Call this with each batch that is on record from now on, and the rows of the jobs that have not ended."""
+        """Call this with each batch that goes on record from now on, and with the rows of live jobs."""
         self._subscribers.append(subscriber)
 
     # ------------------------------------------------------------------------------------ what callers may ask
@@ -374,11 +377,12 @@ class Engine:
         guest: bool = False,
         ended: tuple[EndedJob, ...] = (),
     ) -> tuple[StoredJob, bool]:
-        """Put a job on record: its row, and whether it is new. The owner's same client token gives the same job. A
-        ``guest`` is another than the daemon's own user; ``ended`` are jobs that it waits for and that are over.
+        """Put a job on record. Returns its row, and True if it is new.
 
-        When it returns the job is durable. Raises ``UnavailableError`` when the store cannot take it; then it may or
-        may not be on record, and the same client token tells.
+        The same client token of an owner gives the same job. A ``guest`` is a user other than the daemon's own;
+        ``ended`` are ended jobs that it waits for. When it returns the job is durable. Raises ``UnavailableError``
+        when the store cannot take it; then it may or may not be on record, and a retry with the same client token
+        finds out.
         """
         submitter = Submitter(owner, client_token, guest)
         return await self._submissions.submit(request, submitter, ended)
@@ -392,25 +396,26 @@ class Engine:
         guest: bool = False,
         ended: Sequence[tuple[EndedJob, ...]],
     ) -> tuple[list[StoredJob], bool]:
-        """Put several jobs on record at once, all or none of them; as ``submit`` otherwise."""
+        """Put several jobs on record in one transaction, or none; otherwise as ``submit``."""
         return await self._submissions.submit_together(graph, Submitter(owner, client_token, guest), ended)
 
     async def tell(self, event: AnyEvent, *, files: Sequence[files.CatalogueEntry] = ()) -> None:
-        """Have an event handled, and these entries of the replica catalogue put on record with it.
+        """Handle an event of a caller, and put these entries of the replica catalogue on record with it.
 
-        Its time is the engine's. When it returns both are durable. Raises ``UnavailableError`` as ``submit`` does.
+        The engine sets the event's time. When it returns both are durable. Raises ``UnavailableError`` as ``submit``
+        does.
         """
         check_text("the call", event)
         await self._put(InboxItem(event=event, files=tuple(files)))
 
     async def probe(self, site: SiteName) -> None:
-        """Ask a site for its state now, and tell the core, also when nothing has changed."""
+        """Ask a site for its state now, and pass it to the core even if nothing has changed."""
         report = await self._poller.ask(site)
         if report is not None:
             await self.tell(report)
 
     async def freshen(self) -> None:
-        """See to it that what is known of the sites is as young as a placement wants it."""
+        """Refresh what is known of the sites to the age that a placement requires."""
         self._check_able()
         await self._poller.freshen()
 
@@ -435,23 +440,22 @@ class Engine:
     # -------------------------------------------------------------------------------- what its helpers tell it
 
     def report(self, event: AnyEvent) -> None:
-        """Something happened at a site. While the engine recovers it is passed over: the sites are then asked, and
-        all commands performed again. While only its core is stuck they are not, and what nobody says again is kept.
-        """
+        """Report an event at a site. While the engine recovers, the event is dropped: the sites are then asked, and
+        all commands performed again. While only its core is stuck, events that nobody repeats are kept."""
         if self._failure and (not self._is_stuck or is_said_again(event)):
             return
         self._inbox.put(InboxItem(event=event))
         self._wake.set()
 
     def settle(self, seq: int) -> None:
-        """A command has been performed."""
+        """Mark a command as performed."""
         self._state.outbox.settle(seq)
         if self._settle_at is None and self._state.outbox.has_settled():
             self._settle_at = self.now() + self._limits.settle_s
             self._wake.set()
 
     def _request_of(self, entry: TurnEntry) -> Request | None:
-        """The request of the job that a command or a fact is about; None for one that has ended."""
+        """Return the request of the job that a command or a fact is about; None for a job that has ended."""
         job = self._state.scheduler.ledger.jobs.get(getattr(entry, "job", 0))
         return None if job is None else job.request
 
@@ -464,7 +468,7 @@ class Engine:
     # ------------------------------------------------------------------------------------------------ its turn
 
     async def _turn(self) -> None:
-        """Batch after batch, until the engine closes; then a last one."""
+        """Handle batch after batch until the engine closes; then a last one."""
         while True:
             last = self._closing and len(self._inbox) <= self._limits.batch_events_max
             try:
@@ -475,13 +479,13 @@ class Engine:
                     _log.warning("the engine stops without its last batch: %s", _in_words(error))
                     return
                 await self._start_over(error)
-                last = bool(self._failure)  # closed before it could go on: memory is not the record
+                last = bool(self._failure)  # closed before it could recover: memory is not the record
             if last:
                 return
             await self._something_to_do()
 
     def _turned(self, turning: asyncio.Task[None]) -> None:
-        """The engine has stopped. Unless it was asked to, nobody must take it for one that works."""
+        """Record the engine's failure and refuse all callers, unless it was stopped on purpose."""
         if self._closing and not turning.cancelled() and turning.exception() is None:
             return
         error = None if turning.cancelled() else turning.exception()
@@ -492,7 +496,7 @@ class Engine:
         self.died.set()
 
     async def _something_to_do(self) -> None:
-        """Sleep until an event, a tick that is due, or a performed command that must go on record."""
+        """Sleep until an event, a due tick, or a performed command that must go on record."""
         while not (self._inbox or self._closing):
             at = min(self._state.scheduler.due_at, float("inf") if self._settle_at is None else self._settle_at)
             if at <= self.now():
@@ -503,7 +507,7 @@ class Engine:
                     await self._wake.wait()
 
     async def _one_batch(self) -> None:
-        """Handle what has gathered, put it on record, and only then answer and act."""
+        """Handle the gathered events, put them on record, and only then answer and act."""
         singly = self._quarantine.singly > 0
         items = self._inbox.take(1 if singly else self._limits.batch_events_max)
         try:
@@ -534,7 +538,7 @@ class Engine:
             self._performer.reconcile()
 
     def _act(self, batch: Batch, turn: Sequence[tuple[int, TurnEntry]]) -> None:
-        """The batch is on record: what it commands is done, and those who wait for it are woken."""
+        """Perform the commands of a recorded batch, and wake those who wait for it."""
         for subscriber in self._subscribers:
             subscriber(batch, self._state.rows.jobs)
         for component in batch.components:
@@ -555,16 +559,16 @@ class Engine:
     # ----------------------------------------------------------------------------------------------- recovery
 
     async def _set_aside(self, defect: HandlingError, items: list[InboxItem], current: InboxItem | None) -> None:
-        """Our own code raised: the core goes on from the record, and what it raised on goes into quarantine. Nothing
-        of the batch has taken effect, so that all who perform commands go on. Where nothing can be set aside, callers
-        are refused and the core is tried again, ever more rarely."""
+        """Go on from the record after our own code raised, with the cause in quarantine. Nothing of the batch has
+        taken effect, so all who perform commands go on. If no cause can be set aside, callers are refused and the
+        core is tried again, ever more rarely."""
         _log.error("%s", defect, exc_info=defect)
         recovery = await self._in_store(recover, self._store, self._core_grid, self._catalogue)
-        if recovery.scheduler.damaged:  # then rows and commands on record are others, too
+        if recovery.scheduler.damaged:  # then recorded rows and commands change, too
             raise defect
         self._state = EngineState(recovery, self._state)
         self.counters.recoveries += 1
-        self._inbox.passed_over = True  # should an event of a site be what is set aside
+        self._inbox.passed_over = True  # the item set aside may be a site's event
         planned = self._quarantine.plan(defect, items, current, self._state.scheduler.ledger)
         if planned is None:
             self._failure, self._is_stuck = told(defect), True
@@ -575,7 +579,7 @@ class Engine:
         self._inbox.put_first(planned)
 
     async def _start_over(self, error: Exception) -> None:
-        """What is in memory is not what is on record: throw it away and go on from there."""
+        """Discard the state in memory, which is not the record, and go on from the record."""
         self._failure = _in_words(error)
         if isinstance(error, StoreError):
             _log.error("the store failed: %s", self._failure)
@@ -624,7 +628,7 @@ class Engine:
         )
 
     def _go_on(self) -> None:
-        """Perform what is in the outbox, ask the sites, and let the core see what time it is."""
+        """Perform the outbox, ask the sites, and give the core the current time."""
         self._failure = ""
         commands = list(self._state.outbox.commands.items())
         self._performer.start((seq, command, self._request_of(command)) for seq, command in commands)
@@ -633,7 +637,8 @@ class Engine:
         self._wake.set()
 
     async def _in_store(self, call: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """In a thread of its own: a commit never waits for a thread, and commits come one after the other."""
+        """Run a call in the store's own thread: a commit never waits for a thread, and commits come one after the
+        other."""
         return await asyncio.get_running_loop().run_in_executor(
             self._store_thread, functools.partial(call, *arguments, **named)
         )

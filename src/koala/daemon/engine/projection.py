@@ -1,7 +1,7 @@
-"""From an event and the turn that it led to, to rows and journal entries: what the store keeps of them.
+"""Derives rows and journal entries from an event and its turn.
 
-Called right after the core has handled the event, while the core's state shows exactly what came of it. Nothing here
-decides anything, and nothing is written: rows go into a draft.
+Called right after the core has handled the event, while the core's state shows exactly its results. Nothing here
+decides or writes anything: rows go into a draft.
 """
 
 from __future__ import annotations
@@ -48,8 +48,7 @@ from koala.words.standing import kept_back
 
 replace = msgspec.structs.replace
 
-# What a row takes from the core's job as it is: all that both have by the same name, but for the numbers of
-# the job and its array.
+# A row copies all fields that the core's job has by the same name, except the numbers of the job and its array.
 COPIED_FIELDS = tuple(
     name for name in StoredJob.__struct_fields__ if hasattr(Job, name) and name not in ("id", "array", "elements")
 )
@@ -57,7 +56,7 @@ _WITHOUT_PLACES = (JobState.WAITING, JobState.HELD)
 
 
 class Submitter(msgspec.Struct, frozen=True):
-    """Whose job an event submits, and whether that is another than the daemon's own user."""
+    """The owner of a submitted job; a ``guest`` is a user other than the daemon's own."""
 
     owner: str
     client_token: str | None
@@ -65,16 +64,16 @@ class Submitter(msgspec.Struct, frozen=True):
 
 
 class Projector:
-    """Works out the rows of one batch, event by event."""
+    """Derives the rows of one batch, event by event."""
 
     def __init__(self, scheduler: Scheduler, draft: Draft, default_policy: str) -> None:
         self._scheduler = scheduler
         self._draft = draft
         self._default_policy = default_policy
-        self.about: tuple[JobId, ...] = ()  # the jobs that it is busy with: should it raise, it is about them
+        self.about: tuple[JobId, ...] = ()  # the jobs being projected: an error is about them
 
     def project(self, event: AnyEvent, turn: Turn, submitter: Submitter | None) -> None:
-        """Bring the draft up to date with one handled event."""
+        """Update the draft for one handled event."""
         touched: dict[JobId, None] = {}
         reasons: dict[JobId, str] = {}
         self.about = ()
@@ -169,7 +168,7 @@ class Projector:
                 reasons[entry.job] = entry.reason
 
     def _with_arrays(self, touched: Iterable[JobId]) -> dict[JobId, None]:
-        """The jobs that have changed; with an element may have the counts of its array, which comes before it."""
+        """Return the changed jobs, each element after its array, whose counts may change with it."""
         ledger = self._scheduler.ledger
         found: dict[JobId, None] = {}
         for job_id in touched:
@@ -225,7 +224,7 @@ class Projector:
         self._join_transfers(job)
         changes: dict[str, Any] = {name: getattr(job, name) for name in COPIED_FIELDS}
         changes["state"] = str(job.state)
-        # One that waits or is held has given back the places that it had; of one that ended they are told.
+        # A waiting or held job has given back its places; an ended job still shows them.
         changes["places"] = job.places
         if before is not None and not job.places and job.state not in _WITHOUT_PLACES:
             changes["places"] = before.places
@@ -241,7 +240,7 @@ class Projector:
         changes["array_index"] = job.index
         elements = changes["elements"] = element_counts(job)
         if elements is not None:
-            # It holds no processors itself: it has started when the first of its elements has.
+            # An array holds no processors itself: it has started when the first of its elements has.
             begun = event.at if job.elements.started else None
             changes["started_at"] = begun if before is None or before.started_at is None else before.started_at
         changes["processors"] = job.request.processors
@@ -263,7 +262,7 @@ class Projector:
             self._draft.jobs[job_id] = row
 
     def _submitter_of(self, array: JobId) -> Submitter | None:
-        """An element belongs to whom its array belongs to."""
+        """Return the submitter of an array, who also owns its elements."""
         row = self._draft.job(array)
         return None if row is None else Submitter(row.owner, None)
 
@@ -282,14 +281,15 @@ class Projector:
         )
 
     def _join_transfers(self, job: Job) -> None:
-        """A job may join a transfer that is under way, of which no command speaks."""
+        """Add the job to transfers that are under way and that it joins without a command."""
         for transfer in () if job.placement is None else job.placement.transfers.values():
             row = self._draft.transfer(transfer.id)
             if row is not None and job.id not in row.jobs:
                 self._draft.transfers[row.id] = replace(row, jobs=(*row.jobs, job.id))
 
     def _exit_code(self, job: Job, event: AnyEvent) -> int | None:
-        """That of the first component when all is done, or of the component whose failure ended the job."""
+        """Return the exit code of the first component when all are done, or of the component whose failure ended the
+        job."""
         if job.state is JobState.DONE:
             ended = [row for row in self._draft.components_of(job.id) if row.part == 0 and row.run == job.runs]
             return ended[-1].exit_code if ended else None
@@ -299,7 +299,7 @@ class Projector:
 
 
 def _stderr_line(job: Job, event: AnyEvent) -> str:
-    """What the component whose failure ended the job wrote last to its standard error."""
+    """Return the last line of standard error of the component whose failure ended the job."""
     return event.stderr_line if job.state is JobState.FAILED and isinstance(event, ComponentEnded) else ""
 
 
@@ -307,7 +307,7 @@ def _stderr_line(job: Job, event: AnyEvent) -> str:
 
 
 class EntryWriter:
-    """Numbers what happened and what was decided, and says whom each is about."""
+    """Numbers events and decisions for the journal, and finds their jobs."""
 
     def __init__(self, draft: Draft, seq: int) -> None:
         self._draft = draft

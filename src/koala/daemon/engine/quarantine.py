@@ -1,8 +1,8 @@
-"""Which job or event our own code raised on. It is set aside, so that everything else goes on.
+"""Finds the job or event that our own code raised on. It is set aside, so that everything else goes on.
 
 The batch that raised is discarded, and the core's state is read again from the record. These go into the inbox next:
 an event that quarantines the jobs that were being handled, a tick, and the discarded events, each in a batch of its
-own, so that the one that raises again is known.
+own, to identify the one that raises again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 class Quarantine:
-    """Narrows down what raised. ``singly`` is how many items of the inbox are handled each by itself from now on."""
+    """Narrows down the cause. The next ``singly`` items of the inbox are handled one at a time."""
 
     def __init__(self, first_s: float, most_s: float) -> None:
         self._backoff = Backoff(first_s, most_s, growth=2.0)
@@ -31,13 +31,13 @@ class Quarantine:
     def plan(
         self, defect: HandlingError, items: list[InboxItem], current: InboxItem | None, ledger: Ledger
     ) -> list[InboxItem] | None:
-        """What to handle instead of these items, by the core as it is on record: each by itself, in this order.
+        """Return the items to handle instead, each by itself, in this order, according to the core as recorded.
 
-        ``current`` is the item that raised, None for the tick after them. None as the answer says that nothing can be
-        set aside: what is due by now raises, and it is not known on which job.
+        ``current`` is the item that raised, None for the tick after them. Returns None if nothing can be set aside:
+        handling what is due raises, and the job is unknown.
         """
         reason = told(defect)
-        self.singly = max(0, self.singly - len(items))  # these were taken, and those that remain are counted anew
+        self.singly = max(0, self.singly - len(items))  # these were taken, and the remaining ones are counted below
         first = [
             InboxItem(event=JobQuarantined(at=0.0, job=job, reason=reason))
             for job in dict.fromkeys(_on_record(job, ledger) for job in defect.jobs)
@@ -45,7 +45,7 @@ class Quarantine:
         ]
         if not first:
             is_tick = current is None or isinstance(current.event, Tick)
-            # What goes on record group cannot be handled one by one.
+            # A group goes on record in one transaction, so its items cannot be handled one by one.
             group = items[0].group if items else None
             whole = group is not None and all(item.group is group for item in items)
             alone = len(items) + (current is None) <= 1 or (whole and current is not None)
@@ -63,7 +63,7 @@ class Quarantine:
     def _set_aside(
         self, defect: HandlingError, reason: str, items: list[InboxItem], current: InboxItem, *, alone: bool
     ) -> None:
-        """It raised on no job on record: on one that is being submitted, or on the event itself."""
+        """Set aside a cause that is no job on record: a job being submitted, or the event itself."""
         event = defect.event
         if isinstance(event, JobSubmitted) and _is_about(event, defect) and not current.defect:
             current.defect = reason
@@ -75,21 +75,21 @@ class Quarantine:
                 item.refuse(UnavailableError(f"{reason}; the daemon's log has the whole story"))
 
     def handled(self, items: int, *, ticked: bool) -> None:
-        """So many items are on record; a tick among them means that what is due raises no more."""
+        """Count items that are on record; a tick among them proves that what is due no longer raises."""
         self.singly = max(0, self.singly - items)
         if ticked:
             self._backoff.reset()
 
     def give_up(self) -> float:
-        """Nothing can be set aside: how long to wait before the next try, longer each time until a tick works."""
-        self.singly = 1  # that is a tick
+        """Return the delay before the next try when nothing can be set aside, longer each time until a tick works."""
+        self.singly = 1  # the next item is a tick
         wait_s = self._backoff.wait_s
         self._backoff.grow()
         return wait_s
 
 
 def _on_record(job: JobId, ledger: Ledger) -> JobId:
-    """An element that is being made is not on record: then its array is what can be set aside, and makes no more."""
+    """Return the job to set aside: for an element that is being made, its array, which then makes no more."""
     if job in ledger.jobs:
         return job
     array = ledger.array_of(job)
@@ -97,13 +97,13 @@ def _on_record(job: JobId, ledger: Ledger) -> JobId:
 
 
 def _is_about(event: JobSubmitted, defect: HandlingError) -> bool:
-    """Whether it raised on the job that is submitted, or on an element of it."""
+    """Return True if the error is about the submitted job, or about an element of it."""
     size = 0 if event.request.array is None else event.request.array.size
     return any(event.job <= job <= event.job + size for job in defect.jobs)
 
 
 def told(defect: HandlingError) -> str:
-    """What was raised, for people: its kind, its text and the event."""
+    """Describe an error for people: its kind, its text and the event."""
     error = defect.error
     words = f"{type(error).__name__}: {error}".encode(errors="backslashreplace").decode()
     if len(words) > REASON_CHARACTERS_MAX:

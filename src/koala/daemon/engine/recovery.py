@@ -1,6 +1,5 @@
-"""Back to where the record ends: the scheduler of its records, the commands to be performed, the rows of all that
-lives. Nothing is decided again: what was decided is on record. All of this blocks.
-"""
+"""Restores the state at the end of the record: the scheduler, the commands to be performed, the rows of all live
+jobs. Nothing is decided again: decisions are on record. All of this blocks."""
 
 from __future__ import annotations
 
@@ -37,10 +36,10 @@ replace = msgspec.structs.replace
 
 
 class RecoveryError(ValueError):
-    """The record does not lead back to a state to go on from; says what to do."""
+    """The record does not lead to a usable state; the message says what to do."""
 
     def for_user(self) -> str:
-        """What is wrong and what to do."""
+        """Return what is wrong and what to do."""
         return str(self)
 
 
@@ -58,7 +57,7 @@ class Recovery:
 
 
 def nothing_yet(grid: Grid, catalogue: Catalogue) -> Recovery:
-    """The state before anything is on record."""
+    """Return the state before anything is on record."""
     return Recovery(
         scheduler=Scheduler(grid, catalogue, recorded=True),
         rows=LiveRows(),
@@ -71,16 +70,16 @@ def nothing_yet(grid: Grid, catalogue: Catalogue) -> Recovery:
 
 
 def live_grid(grid: Grid) -> Grid:
-    """The grid as the live core sees it: which files there are is for the replica catalogue in the store to say."""
+    """Return the grid for the live core: the files come from the replica catalogue in the store."""
     return msgspec.structs.replace(grid, files=())
 
 
 def recover(store: Store, grid: Grid, catalogue: Catalogue) -> Recovery:
-    """The state at the end of the record, for the grid that is in force from now on.
+    """Return the state at the end of the record, for the grid that is in force from now on.
 
-    When it returns, the records in the store are those of this grid. Records that cannot be read, or that contradict
-    others, are set aside with their jobs. Raises ``RecordsError`` when the grid lacks a site that is still needed,
-    ``StoreError`` when the store cannot be used, and ``RecoveryError`` when the record makes no sense.
+    When it returns, the records in the store are those of this grid. Records that are unreadable, or that contradict
+    others, are set aside with their jobs. Raises ``RecordsError`` if the grid lacks a site that is still needed,
+    ``StoreError`` if the store cannot be used, and ``RecoveryError`` if the record makes no sense.
     """
     grid = live_grid(grid)
     found = store.recover()
@@ -125,7 +124,7 @@ def recover(store: Store, grid: Grid, catalogue: Catalogue) -> Recovery:
 
 
 def _set_aside(damaged: Sequence[DamagedRecord], records: Iterable[RecordRow]) -> list[tuple[str, str, str]]:
-    """The records that are kept for an operator: those that are damaged, and all others of their jobs."""
+    """Return the records to keep for an operator: those that are damaged, and all others of their jobs."""
     problems, found = _problems(damaged), {(str(each.kind), each.key): each.problem for each in damaged}
     for row in records:
         number = job_of_key(row.key) if row.kind in OF_JOBS else None
@@ -135,15 +134,15 @@ def _set_aside(damaged: Sequence[DamagedRecord], records: Iterable[RecordRow]) -
 
 
 def _is_due(entry: JournalRow, ledger: Ledger, broken: Collection[JobId]) -> bool:
-    """True if a command is still to be performed: those for jobs that were set aside are not, but files that others
-    need are brought, and those that nobody needs are removed."""
+    """Return True if a command is still to be performed. Commands for jobs that were set aside are not, but files
+    that others need are brought, and files that nobody needs are removed."""
     if isinstance(entry.body, StartTransfer):
         return entry.body.transfer in ledger.transfers.by_id
     return isinstance(entry.body, CancelTransfer) or entry.job not in broken
 
 
 def _of_kinds(records: Iterable[RecordRow]) -> list[Record]:
-    """The records by the kinds that the core knows."""
+    """Return the records with the core's kinds."""
     try:
         return [Record(Kind(row.kind), row.key, row.body) for row in records]
     except ValueError as error:
@@ -153,8 +152,8 @@ def _of_kinds(records: Iterable[RecordRow]) -> list[Record]:
 
 
 def _known_jobs(store: Store, records: Iterable[RecordRow], live: Sequence[StoredJob]) -> Mapping[JobId, KnownJob]:
-    """What is on record of jobs beside the records of the scheduler: of those that live, and of those that have ended
-    and of which a site still holds something."""
+    """Return what is on record of jobs outside the scheduler's records: of live jobs, and of ended jobs that a site
+    still holds something of."""
     rows = {row.id: row for row in live}
     of_jobs = {number for row in records if row.kind == Kind.JOB and (number := job_of_key(row.key)) is not None}
     for number in sorted(of_jobs - rows.keys()):
@@ -177,8 +176,8 @@ def _known_jobs(store: Store, records: Iterable[RecordRow], live: Sequence[Store
 
 
 def _complete(store: Store, scheduler: Scheduler) -> None:
-    """Complete the jobs that were set aside by what else is on record of them. Each is a guest's, who may do the
-    least, unless its submission says otherwise; none gives a start again, or makes an element again."""
+    """Complete the jobs that were set aside from their other rows. Each counts as a guest's, with the fewest rights,
+    unless its submission says otherwise; no start is repeated, and no element is made again."""
     for number in _problems(scheduler.damaged):
         job = scheduler.ledger.jobs.get(number)
         if job is None:
@@ -206,8 +205,8 @@ def _find_elements(store: Store, array: Job) -> None:
 def _what_changed(
     store: Store, scheduler: Scheduler, jobs: Iterable[StoredJob], before: Collection[Token], at: float
 ) -> Batch:
-    """What callers' rows say otherwise after the load: of jobs that were set aside, and of components that are no
-    more the scheduler's. What a site still has of those is ended first when it is found there."""
+    """Return the rows that the load changed: of jobs that were set aside, and of components that the scheduler no
+    longer has. Whatever a site still has of those is ended when it is found there."""
     ledger, problems = scheduler.ledger, _problems(scheduler.damaged)
     changed = []
     for row in jobs:
@@ -237,7 +236,7 @@ def _what_changed(
 
 
 def _problems(damaged: Iterable[DamagedRecord]) -> dict[JobId, str]:
-    """By job what is wrong with its records."""
+    """Return by job what is wrong with its records."""
     return {each.job: each.problem for each in reversed([*damaged]) if each.job is not None}
 
 
@@ -250,8 +249,8 @@ def _outbox(entries: Iterable[JournalRow]) -> Outbox:
 
 
 def _live_rows(store: Store, ledger: Ledger, found: LiveRecord) -> LiveRows:
-    """The rows of all that lives, in a few questions however many jobs there are. Rows of components that are missing
-    are made again."""
+    """Return the rows of all live jobs, in a constant number of queries. Missing rows of components are made
+    again."""
     components = {row.token: row for row in found.components}
     outlived = [token for token in ledger.claims if token not in components]
     components.update((row.token, row) for row in store.components_by_token(outlived))
@@ -267,7 +266,7 @@ def _live_rows(store: Store, ledger: Ledger, found: LiveRecord) -> LiveRows:
 
 
 def _row_of(claim: ComponentClaim, ledger: Ledger, parts: int) -> ComponentRow:
-    """The row of a component that has none any more, by what the scheduler knows of it."""
+    """Make the missing row of a component from the scheduler's state."""
     job = claim.job
     return ComponentRow(
         token=claim.token,

@@ -1,4 +1,4 @@
-"""Takes a job out of a store that no daemon uses: its rows and records go, and what others have of it."""
+"""Removes a job from a store that no daemon uses: its rows and records, and the references of others to it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _OF_JOBS = (Kind.JOB, Kind.PLACES, Kind.RUN)
 
 
 class JobRemoval(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of it. ``held`` are components whose end was not on record: token, site, processors."""
+    """The result of a removal. ``held`` are components whose end was not on record: token, site, processors."""
 
     job: JobId
     was_there: bool
@@ -27,10 +27,10 @@ class JobRemoval(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def remove_job(store: Store, job: JobId) -> JobRemoval:
-    """Take the job out, in one transaction. Raises ``StoreError``.
+    """Remove the job, in one transaction. Raises ``StoreError``.
 
-    Whoever waits for the job finds that it was cancelled, elements of an array are cancelled after it, and transfers
-    that it alone needed are not made: a start works all that out of the records that are left.
+    Jobs that wait for it find that it was cancelled, elements of an array are cancelled after it, and transfers that
+    only it needed are not made: a start derives all that from the remaining records.
     """
     row, started = _read(store.job, job), _read(store.components, job) or []
     held = tuple((each.token, each.site, each.processors) for each in started if each.ended_at is None)
@@ -46,7 +46,7 @@ def remove_job(store: Store, job: JobId) -> JobRemoval:
 
 
 def _read(ask: Callable[[JobId], T], job: JobId) -> T | None:
-    """Ask the store for rows of the job; None for rows that cannot be read, which are to go like the others."""
+    """Query rows of the job; None for unreadable rows, which are removed like the others."""
     try:
         return ask(job)
     except StoreError:
@@ -54,7 +54,7 @@ def _read(ask: Callable[[JobId], T], job: JobId) -> T | None:
 
 
 def _array_of(body: bytes | None) -> JobId:
-    """The array of a job, by its record; 0 where it is of none, or where that cannot be read."""
+    """Return the array of a job, by its record; 0 if it is in none, or if the record is unreadable."""
     try:
         return int(json.loads(body or b"{}").get("array", 0))
     except (AttributeError, TypeError, ValueError):
@@ -64,8 +64,8 @@ def _array_of(body: bytes | None) -> JobId:
 def _without_element(
     bodies: Mapping[tuple[str, str], bytes | None], array: JobId, position: int
 ) -> list[tuple[str, str, bytes | None]]:
-    """The records of an array of which an element is taken out: it counts as cancelled. A record that cannot be read
-    stays as it is: the array is set aside at the next start."""
+    """Return the records of an array without one element, which counts as cancelled. An unreadable record stays as it
+    is: the array is set aside at the next start."""
     name, block = (Kind.JOB, str(array)), (Kind.ELEMENTS, f"{array}.{position // ELEMENTS_IN_BLOCK}")
     try:
         fields: dict[str, Any] = json.loads(bodies[name] or b"")

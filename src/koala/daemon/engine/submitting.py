@@ -1,4 +1,4 @@
-"""Submissions to the engine: the same client token of an owner gives the same job, and there are only so many."""
+"""Submissions to the engine: an owner's client token always gives the same job, and the number of jobs is limited."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from koala.store.requests import is_utf8
 
 @dataclass(slots=True)
 class _Turn:
-    """Calls with one client token of one owner, of which one is under way."""
+    """The calls with one client token of one owner; one is under way."""
 
     callers: int = 0
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
 def _check_graph(graph: Sequence[GraphJob]) -> None:
-    """``InvalidError`` for jobs that could not be put on record: what the engine's loop raises is everybody's."""
+    """Raise ``InvalidError`` for jobs that could not be put on record: an error in the engine's loop would affect
+    everybody."""
     if not all(is_utf8(job.request) for job in graph):
         raise half_characters("a job of the graph")
     checked = 0
@@ -38,7 +39,7 @@ def _check_graph(graph: Sequence[GraphJob]) -> None:
 
 
 def _numbers_named(graph: Sequence[GraphJob]) -> Iterator[JobId]:
-    """The jobs on record that a graph waits for or reads from: those of the graph itself get later numbers."""
+    """Yield the jobs on record that a graph waits for or reads from: its own jobs get later numbers."""
     for job in graph:
         yield from (each.job for each in job.request.after)
         for component in job.request.components:
@@ -46,8 +47,8 @@ def _numbers_named(graph: Sequence[GraphJob]) -> Iterator[JobId]:
 
 
 class Submissions:
-    """Those that are on their way into the record. ``live_jobs`` are the jobs on record that have not ended;
-    ``prepare`` is awaited before a job is ``put`` into the engine's inbox, or several ``put_together``."""
+    """Submissions on their way into the record. ``live_jobs`` are the jobs on record that have not ended; ``prepare``
+    is awaited before a job is ``put`` into the engine's inbox, or several ``put_together``."""
 
     def __init__(
         self,
@@ -69,12 +70,12 @@ class Submissions:
         self._jobs_live_max = jobs_live_max
         self._submitting: dict[tuple[str, str], asyncio.Task[tuple[StoredJob, bool]]] = {}
         self._turns: dict[tuple[str, str], _Turn] = {}
-        self._waiting = 0  # to be put on record
+        self._waiting = 0  # jobs that are still to be put on record
 
     async def submit(
         self, request: Request, submitter: Submitter, ended: tuple[EndedJob, ...]
     ) -> tuple[StoredJob, bool]:
-        """The job's row once it is durable, and whether it is new."""
+        """Return the job's row once it is durable, and True if it is new."""
         if not await asyncio.to_thread(is_utf8, request):
             raise half_characters("the job")
         if submitter.client_token is None:
@@ -92,7 +93,7 @@ class Submissions:
     def _submitted(self, key: tuple[str, str], done: asyncio.Task[tuple[StoredJob, bool]]) -> None:
         del self._submitting[key]
         if not done.cancelled():
-            done.exception()  # every caller may have given up waiting for it
+            done.exception()  # every caller may have stopped waiting for it
 
     async def _submit_once(
         self, request: Request, submitter: Submitter, ended: tuple[EndedJob, ...]
@@ -113,8 +114,8 @@ class Submissions:
     async def submit_together(
         self, graph: Sequence[GraphJob], submitter: Submitter, ended: Sequence[tuple[EndedJob, ...]]
     ) -> tuple[list[StoredJob], bool]:
-        """The rows of all jobs once they are durable, in one transaction, and whether they are new. The client token
-        is that of the first: by its number those of the others are known."""
+        """Return the rows of all jobs once they are durable, in one transaction, and True if they are new. The first
+        job has the client token: the numbers of the others follow from its own."""
         await asyncio.to_thread(_check_graph, graph)
         if submitter.client_token is None:
             return await self._submit_together(graph, submitter, ended), True
@@ -123,7 +124,7 @@ class Submissions:
 
     @contextlib.asynccontextmanager
     async def _alone_with(self, submitter: Submitter) -> AsyncIterator[None]:
-        """One call with a client token at a time: the next finds what the one before has put on record."""
+        """Admit one call with a client token at a time: the next finds what the one before has put on record."""
         assert submitter.client_token is not None
         key = (submitter.owner, submitter.client_token)
         turn = self._turns.setdefault(key, _Turn())
@@ -151,7 +152,7 @@ class Submissions:
         return await self._submit_together(graph, submitter, ended), True
 
     def _known_together(self, first: StoredJob, graph: Sequence[GraphJob]) -> list[StoredJob]:
-        """Those that were submitted with the first; fewer, where what was submitted then was another graph."""
+        """Return the jobs submitted with the first; fewer if another graph was submitted then."""
         rows, number = [], first.id
         for job in graph:
             row = self._store.job(number)

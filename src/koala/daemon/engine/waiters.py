@@ -1,4 +1,4 @@
-"""Callers that wait for the end of a job or for the next entry of the journal. They are woken, they never poll."""
+"""Callers that wait for the end of a job or for the next journal entry. They are woken, they never poll."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from koala.model.request import JobId
 
 
 class Waiters:
-    """Whoever waits, by what for. Each is woken to look for itself whether it has what it waited for."""
+    """The waiting callers, by event. Each is woken to look for itself whether its wait is over."""
 
     def __init__(self) -> None:
         self._jobs: dict[JobId, set[asyncio.Future[None]]] = {}
         self._journal: set[asyncio.Future[None]] = set()
 
     async def job_ends(self, job: JobId) -> None:
-        """Until ``wake`` names the job."""
+        """Wait until ``wake`` names the job."""
         waiting = self._jobs.setdefault(job, set())
         try:
             await _wait(waiting)
@@ -25,17 +25,17 @@ class Waiters:
                 del self._jobs[job]
 
     async def journal_grows(self) -> None:
-        """Until ``wake`` is called."""
+        """Wait until ``wake`` is called."""
         await _wait(self._journal)
 
     def wake(self, ended: Iterable[JobId]) -> None:
-        """The journal has grown, and these jobs have ended."""
+        """Wake those who wait for the journal, and for the end of these jobs."""
         for job in list(ended):
             _wake(self._jobs.get(job, ()))
         _wake(self._journal)
 
     def wake_all(self) -> None:
-        """Everybody must look again."""
+        """Wake everybody, to look again."""
         self.wake(self._jobs)
 
 
