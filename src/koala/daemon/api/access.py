@@ -1,9 +1,9 @@
-"""Routes about access: tokens and logins for the daemon's own user, a caller's name and scopes, and signing in to the
-dashboard, where a one-time code or a token becomes a cookie.
+"""Routes about access: tokens and logins for the daemon's own user, a caller's identity, and the dashboard's sign-in.
 
-``POST /login`` takes from a form the field ``secret`` (a code or a token that somebody pasted) or ``code`` (from a
-link, which has it behind its ``#`` and so in no address that a server sees); ``POST /logout`` ends the session. Both
-redirect: to ``/``, or to ``/login?problem=`` with ``wrong`` or ``many``.
+``POST /login`` turns a one-time code or a token into a cookie. It takes from a form the field ``secret`` (a code or a
+token that somebody pasted) or ``code`` (from a link, which has it behind its ``#`` and so in no address that a server
+sees); ``POST /logout`` ends the session. Both redirect: to ``/``, or to ``/login?problem=`` with ``wrong`` or
+``many``.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ async def create_token(
 
 @router.get("/tokens", summary="List tokens", responses=declared())
 async def list_tokens(request: Request, _who: OwnerAtSocket) -> list[TokenInfo]:
-    """Valid tokens and those revoked in the last 30 days, the newest first, without the secrets. Only for the
+    """List valid tokens and those revoked in the last 30 days, the newest first, without the secrets. Only for the
     daemon's own user, over its socket."""
     return await listener_of(request).tokens.tokens()
 

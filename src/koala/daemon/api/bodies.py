@@ -26,8 +26,9 @@ from koala.daemon.api.limits import (
 )
 from koala.model.errors import InvalidError, TooLargeError
 
-# The form of a token's secret, see ``koala.daemon.service.tokens``.
+# The only parameter that may have several values.
 MAY_REPEAT = frozenset({"state"})
+# The form of a token's secret, see ``koala.daemon.service.tokens``.
 _SECRET = re.compile(rb"(?<![\w-])koala_[\w-]{43}(?![\w-])", re.ASCII)
 _NOT_BRACKETS = {code: None for code in range(128) if chr(code) not in "[]{}"}
 

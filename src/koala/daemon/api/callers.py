@@ -1,5 +1,4 @@
-"""Identifies the caller: the owner behind a trusted listener, and elsewhere the holder of a token or a dashboard
-session.
+"""Identifies the caller: the owner behind a trusted listener, elsewhere the holder of a token or a session.
 
 This module only identifies; the service authorizes, except for tokens and logins, which are for the daemon's own
 user.

@@ -1,1 +1,1 @@
-"""All that callers may ask of the daemon, and who may ask it. The API and the dashboard stand on it."""
+"""All calls of the daemon's users, and the rights that they need. The API and the dashboard are built on it."""

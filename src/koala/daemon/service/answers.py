@@ -1,6 +1,6 @@
-"""From what the daemon knows to the forms of the API: rows, the core's ledger and entries of the journal.
+"""Turns rows, the core's ledger and journal entries into the forms of the API.
 
-Pure functions; who may see what is decided in ``koala.daemon.service.service``.
+Pure functions; ``koala.daemon.service.service`` decides who may see what.
 """
 
 from __future__ import annotations
@@ -62,9 +62,9 @@ from koala.words.explanations import in_words
 from koala.words.facts import sentence
 from koala.words.standing import MEANING
 
-# With more sites than this an overview tells only of the links that the grid names; others are as the default.
+# With more sites than this an overview lists only links that the grid names; others have the default.
 SITES_ALL_LINKED_MAX = 64
-# So many kinds of machines of one site are told.
+# At most this many kinds of machines of one site are listed.
 MACHINES_TOLD_MAX = 64
 OTHERS_ERROR = "a component of another user failed there; operators see how"
 
@@ -73,12 +73,13 @@ OTHERS_ERROR = "a component of another user failed there; operators see how"
 
 
 def job_summary(row: StoredJob, ledger: Ledger, place_in_line: int | None = None) -> JobSummary:
-    """A job as a list shows it."""
+    """Return a job as a list shows it."""
     return JobSummary.of(row, **as_of_now(row, ledger, place_in_line))
 
 
 def as_of_now(row: StoredJob, ledger: Ledger, place_in_line: int | None) -> dict[str, Any]:
-    """What is not on record of a job, or in another form; when one that is held may begin, the core knows."""
+    """Return the fields of a job that are not on record, or in another form. The core knows when a held job may
+    begin."""
     held = ledger.jobs.get(row.id) if row.state == JobState.HELD else None
     return {
         "places": _places(row),
@@ -89,24 +90,24 @@ def as_of_now(row: StoredJob, ledger: Ledger, place_in_line: int | None) -> dict
 
 
 def task_infos(request: Request) -> list[TaskInfo]:
-    """What the tasks of each component hold."""
+    """Return what each component's tasks hold."""
     shapes = [(component.processors, component.shape or TaskShape()) for component in request.components]
     return [TaskInfo.of(shape, tasks=processors // shape.processors) for processors, shape in shapes]
 
 
 def asked_in_words(row: StoredJob, request: Request) -> str:
-    """What the job asks for, with the tasks that it has got since."""
+    """Describe what the job requests, including the tasks spawned since."""
     spawned = row.processors - request.processors  # one for each
     return request.in_words + (f", and {spawned} for spawned tasks" if spawned > 0 else "")
 
 
 def last_checkpoint(row: StoredJob, known: CheckpointInfo | None) -> CheckpointInfo | None:
-    """What is known of a job's checkpoints, or was when it ended."""
+    """Return what is known of a job's checkpoints, or was when it ended."""
     return known or msgspec.convert((row.explanation or {}).get("checkpoint"), CheckpointInfo | None)
 
 
 def standing(row: StoredJob) -> str:
-    """The state of a job as people see it: an array runs or waits as its elements do."""
+    """Return the state of a job for people: an array runs or waits as its elements do."""
     if row.state != JobState.UNFOLDING or row.elements is None:
         return row.state
     return str(JobState.RUNNING if row.elements.running else JobState.WAITING)
@@ -117,7 +118,7 @@ def _places(row: StoredJob) -> list[Place]:
 
 
 def usage_info(runs: Iterable[ComponentRun], asked_memory_bytes: int) -> UsageInfo | None:
-    """What a job's components have used; none before the first of them has ended."""
+    """Return the usage of a job's components; None before the first of them has ended."""
     ended = [each for each in runs if each.held_processor_s is not None]
     if not ended:
         return None
@@ -141,8 +142,8 @@ def usage_info(runs: Iterable[ComponentRun], asked_memory_bytes: int) -> UsageIn
 
 
 def places_in_line(ledger: Ledger, jobs: Iterable[int]) -> dict[int, int]:
-    """The place of each of these jobs in its placement queue, counted from 1, if it waits; jobs that rest share the
-    last one. Costs no more than to look at a whole queue once, and little for a few jobs."""
+    """Return the place of each of these jobs in its placement queue, counted from 1, if it waits; resting jobs share
+    the last one. Costs at most one pass over a queue, and little for a few jobs."""
     places: dict[int, int] = {}
     known = [job for number in jobs if (job := ledger.jobs.get(number)) is not None]
     waiting = [job for job in known if job.state is JobState.WAITING]
@@ -159,8 +160,8 @@ def places_in_line(ledger: Ledger, jobs: Iterable[int]) -> dict[int, int]:
 def explanation(
     told: JobExplanation, since: float, queue_length: int | None, now: float, more: str = ""
 ) -> Explanation:
-    """Where a job stands, as the core tells it. No start is told for a time that is over: the core knows no later
-    moment than that of the last event."""
+    """Return where a job stands, as the core explains it. Expected times are never in the past, although the core's
+    time is that of the last event."""
     fields = in_words(told, more) | {"since": since, "queue_length": queue_length}
     for each in (fields, *fields["planned_before"]):
         for name in {"expected_at", "latest_at"} & each.keys():
@@ -173,8 +174,8 @@ def _not_before(now: float, at: float | None) -> float | None:
 
 
 def visible_to(user: str | None, found: Explanation, jobs: Mapping[int, Job]) -> Explanation:
-    """The same without jobs of others than the user, None for one who sees all: of plans before it no more than the
-    times are told."""
+    """Return the explanation without jobs of users other than this one, None for a user who sees all: plans before
+    the job keep only their times."""
     if user is None:
         return found
     own = {each for each in found.named_jobs if each in jobs and jobs[each].submitter == user}
@@ -187,13 +188,13 @@ def visible_to(user: str | None, found: Explanation, jobs: Mapping[int, Job]) ->
 
 
 def bare_explanation(row: StoredJob) -> Explanation:
-    """What can be said of a job that the core does not know any more."""
+    """Return what can be said of a job that the core no longer knows."""
     meaning = row.reason if row.state == JobState.FAILED and row.reason else MEANING[JobState(row.state)]
     return Explanation.of(row, job=row.id, meaning=meaning, places=_places(row))
 
 
 def dry_run(placement: Placement) -> DryRun:
-    """Where a job would go."""
+    """Return where a job would go."""
     return DryRun(
         policy=placement.policy,
         expected_sites=[*placement.sites],
@@ -209,7 +210,7 @@ def dry_run(placement: Placement) -> DryRun:
 
 
 def without_start(answer: DryRun) -> DryRun:
-    """The same without when the job would start: something keeps it back, for nobody knows how long."""
+    """Return the answer without a start: something keeps the job back, for an unknown time."""
     return msgspec.structs.replace(
         answer, expected_at=None, expected_sites=[], latest_at=None, ends_before=[], place_in_line=None
     )
@@ -218,8 +219,8 @@ def without_start(answer: DryRun) -> DryRun:
 def with_expected_start(
     answer: DryRun, expected: ExpectedStart, ledger: Ledger, user: str | None, now: float
 ) -> DryRun:
-    """The same with when the job would start, which is not before now; of jobs that end before those of the user are
-    told, None sees all."""
+    """Return the answer with the expected start, which is not before now. Of the jobs that end before it, it names
+    those of the user, for None all."""
     ends_before = [
         number
         for number in expected.ends_before
@@ -238,12 +239,12 @@ def with_expected_start(
 
 
 def accusations(belief: SiteBelief, visible: Collection[int]) -> list[str]:
-    """The failures of applications that are held against the site, of the jobs that the caller may know of."""
+    """Return the failures of applications that count against the site, of the jobs that the caller may see."""
     return [each.what for each in belief.record.accusations.values() if each.job in visible]
 
 
 def excluded_nodes(exclusions: Iterable[Exclusion], caller: str, *, sees_all: bool) -> list[ExcludedNode]:
-    """The nodes that programs are kept off: those of the caller, or all."""
+    """Return the nodes that programs are kept off: the caller's, or all."""
     found = ((each, each.accusation) for each in exclusions)
     return [
         ExcludedNode.of(accusation, program=accusation.name, reason=each.reason, until=each.until, closes=each.closes)
@@ -253,14 +254,14 @@ def excluded_nodes(exclusions: Iterable[Exclusion], caller: str, *, sees_all: bo
 
 
 def trouble(silence: SiteTrouble | None) -> dict[str, Any]:
-    """Since when and why the site cannot be used: it is silent, or it answers and is set up otherwise."""
+    """Return since when and why the site cannot be used: it is silent, or it answers and its set-up has changed."""
     if silence is None or silence.answers:
         return {"silent_since": None, "misconfigured": "" if silence is None else silence.reason}
     return {"silent_since": silence.since, "silent_reason": silence.reason}
 
 
 def beside_processors(whole: PoolCount, free: PoolCount) -> dict[str, Any]:
-    """The GPUs and the memory of a site."""
+    """Return the GPUs and the memory of a site."""
     counts = [(kind, total, free.gpus.get(kind, 0)) for kind, total in whole.gpus.items() if total]
     return {
         "gpus": [GpuCount(kind=kind, total=total, idle=idle) for kind, total, idle in counts],
@@ -270,7 +271,7 @@ def beside_processors(whole: PoolCount, free: PoolCount) -> dict[str, Any]:
 
 
 def as_lan(lans: SiteLans, name: str) -> dict[str, Any]:
-    """What jobs of tasks see of a site."""
+    """Return a site as jobs of tasks see it."""
     index = lans.index[name]
     classes, measured = lans.classes(index)
     man, wan, uplink_mbit_s = region_of(lans.seen, index)
@@ -280,7 +281,7 @@ def as_lan(lans: SiteLans, name: str) -> dict[str, Any]:
 
 
 def last_error_for(caller: str, belief: SiteBelief, *, sees_all: bool) -> str:
-    """The last error of a site; of another user's component no more than that there was one."""
+    """Return the last error of a site; another user's component is reported without details."""
     if not belief.errors or not belief.last_error:
         return ""
     if sees_all or belief.last_error_of in ("", caller):
@@ -289,7 +290,8 @@ def last_error_for(caller: str, belief: SiteBelief, *, sees_all: bool) -> str:
 
 
 def site_problem(belief: SiteBelief, silence: SiteTrouble | None, *, sees_all: bool, caller: str = "") -> str:
-    """What is wrong with a site now, and what to do; empty where nothing is. Jobs are named to who sees all."""
+    """Describe what is wrong with a site now, and what to do; empty if nothing is. Only those who see all get jobs
+    named."""
     name = belief.name
     if belief.lost:
         fenced = sum(claim.fenced for claim in belief.claims.values())
@@ -320,7 +322,7 @@ def site_problem(belief: SiteBelief, silence: SiteTrouble | None, *, sees_all: b
 
 
 def link_infos(grid: Grid, view: View) -> list[LinkInfo]:
-    """Every link between two sites; in a large grid only those that differ from the default one."""
+    """Return every link between two sites; in a large grid only those that differ from the default one."""
     named: dict[tuple[str, str], Link] = {}
     for pair in grid.links.pairs:
         one, other = sorted(pair.between, key=view.index.__getitem__)
@@ -343,7 +345,7 @@ def _link_info(between: tuple[str, str], link: Link, view: View) -> LinkInfo:
 
 
 def network_info(grid: Grid, forecasts: LinkForecasts, now: float, jobs: list[JobOnLinks]) -> NetworkInfo:
-    """What is believed of the links, in the order of the grid file, and these jobs that use them."""
+    """Return what is believed of the links, in the order of the grid file, and these jobs that use them."""
     names = forecasts.view.names
     count = len(names)
     pairs: Iterable[tuple[int, int]]
@@ -365,7 +367,7 @@ def network_info(grid: Grid, forecasts: LinkForecasts, now: float, jobs: list[Jo
 
 
 def link_history(grid: Grid, forecasts: LinkForecasts, source: str, target: str, now: float) -> LinkHistory:
-    """One direction of a link between two sites of the grid."""
+    """Return one direction of a link between two sites of the grid."""
     pair = forecasts.view.index[source], forecasts.view.index[target]
     series = forecasts.series.get(pair)
     return LinkHistory(
@@ -423,14 +425,14 @@ def _quantity(
 
 
 def file_info(entry: CatalogueEntry) -> FileInfo:
-    """A file of the replica catalogue."""
+    """Return a file of the replica catalogue."""
     return FileInfo.of(entry, replicas=[ReplicaInfo.of(each) for each in entry.replicas])
 
 
 def journal_entry(entry: JournalRow) -> JournalEntry:
-    """An entry of the journal with its sentence.
+    """Return an entry of the journal with its sentence.
 
-    A submission tells of its request only in outline: the whole may be large, and the job itself shows it.
+    A submission has its request only in outline: the whole may be large, and the job itself shows it.
     """
     body = entry.body
     if isinstance(body, JobSubmitted):

@@ -1,4 +1,4 @@
-"""Where a long list was left: opaque text for the caller, checked when it comes back."""
+"""Cursors: the position in a long list, as opaque text for the caller, checked when it comes back."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from koala.model.api import PAGE_ITEMS_MAX
 from koala.model.errors import InvalidError
 from koala.store import NUMBER_MAX
 
-# Longer than any cursor that is handed out: a file's name of 1,024 characters, encoded.
+# Longer than any valid cursor: a file's name of 1,024 characters, encoded.
 CURSOR_CHARACTERS_MAX = 8_192
 
 
 def write_cursor(listing: str, after: str) -> str:
-    """The cursor for what follows ``after`` in a listing."""
+    """Return the cursor of the items that follow ``after`` in a listing."""
     text = f"{listing}:{after}".encode("utf-8", "surrogatepass")
     return base64.urlsafe_b64encode(text).decode("ascii").rstrip("=")
 
 
 def read_cursor(listing: str, cursor: str) -> str:
-    """What the cursor was written for; ``InvalidError`` when it is not one of this listing."""
+    """Return the position of a cursor. Raises ``InvalidError`` if it is not one of this listing."""
     if len(cursor) <= CURSOR_CHARACTERS_MAX:
         try:
             padded = cursor.encode("ascii") + b"=" * (-len(cursor) % 4)
@@ -33,7 +33,7 @@ def read_cursor(listing: str, cursor: str) -> str:
 
 
 def read_number_cursor(listing: str, cursor: str) -> int:
-    """The same for a listing by number."""
+    """Return the position of a cursor in a listing by number."""
     text = read_cursor(listing, cursor)
     if not (text.isascii() and text.isdecimal() and len(text) <= len(str(NUMBER_MAX)) and int(text) <= NUMBER_MAX):
         raise _not_a_cursor(listing)
@@ -45,12 +45,12 @@ def _not_a_cursor(listing: str) -> InvalidError:
 
 
 def check_limit(limit: int) -> None:
-    """``InvalidError`` for a page that is too large, or for none."""
+    """Raise ``InvalidError`` for a page that is empty or too large."""
     if not 1 <= limit <= PAGE_ITEMS_MAX:
         raise InvalidError(f"limit: write 1 to {PAGE_ITEMS_MAX} (PAGE_ITEMS_MAX)")
 
 
 def check_after(after: int) -> None:
-    """``InvalidError`` for what is no number of an entry."""
+    """Raise ``InvalidError`` for an invalid entry number."""
     if not 0 <= after <= NUMBER_MAX:
         raise InvalidError(f"after: {after} is no number of an entry; write 0 for all of them")

@@ -1,7 +1,7 @@
-"""What callers may do to a job: cancel it, hold it and let it go, change it, put it back into its queue.
+"""Changes of a job by callers: cancel, hold and release, change, requeue.
 
-Each needs ``submit`` for a job of one's own, and ``operate`` for one of somebody else. When a call returns, the wish
-is durable, and on record with who had it and their reason.
+Each needs ``submit`` for a job of one's own, and ``operate`` for another user's. When a call returns, the wish is
+durable, and on record with its author and reason.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class JobChanges:
         self._records = records
 
     async def cancel(self, who: Principal, job: int, *, reason: str = "") -> JobSummary:
-        """Ask for the job's end; when this returns the wish is durable. Needs ``submit`` for a job of one's own, and
-        ``operate`` for one of somebody else. Cancelling a job that has ended changes nothing."""
+        """Request the job's end; when this returns the wish is durable. Needs ``submit`` for a job of one's own, and
+        ``operate`` for another user's. Cancelling a job that has ended changes nothing."""
         array = self._engine.scheduler.ledger.array_of(job)
         if array is not None and self._engine.live_row(job) is None:
-            # An element that is no job yet, and never will be; or one that has ended.
+            # An element that was never made, and now never will be, or one that has ended.
             row = await query(self._engine.store.job, job)
             if row is None:
                 await self._records.own_row(who, array.id)
@@ -56,8 +56,8 @@ class JobChanges:
         return self._records.summary(row)
 
     async def hold(self, who: Principal, job: int, *, reason: str = "") -> JobSummary:
-        """Keep a job that has not started from being tried until it is let go. Rights as for ``cancel``. Holding it
-        twice does it once."""
+        """Keep a job that has not started from being tried until it is released. Rights as for ``cancel``.
+        Idempotent."""
         row = await self._records.own_row(who, job)
         if row.state in (JobState.RUNNING, JobState.COLLECTING, JobState.UNWINDING) or row.ended_at is not None:
             advice = "submit it again" if row.ended_at is not None else f"write koala job requeue --hold {job}"
@@ -65,7 +65,7 @@ class JobChanges:
         return await self._tell(who, HoldAsked(at=self._engine.now(), job=job), reason)
 
     async def unhold(self, who: Principal, job: int, *, reason: str = "") -> JobSummary:
-        """Let a job go that was held; one that is not held stays as it is. Rights as for ``cancel``."""
+        """Release a held job; one that is not held stays as it is. Rights as for ``cancel``."""
         row = await self._records.own_row(who, job)
         if row.ended_at is not None:
             raise ConflictError(f"job {job} is {row.state}: nothing holds it any more")
@@ -87,8 +87,8 @@ class JobChanges:
         return await self._tell(who, asked, reason)
 
     async def spawn(self, who: Principal, job: int, tasks: SpawnedTasks) -> Spawned:
-        """Bring more tasks to a job of tasks that runs; they are placed when this returns, or ``ConflictError`` says
-        why they are not. Rights as for ``cancel``. The same tasks again change nothing."""
+        """Add tasks to a running job of tasks; they are placed when this returns, or ``ConflictError`` explains why
+        not. Rights as for ``cancel``. Repeating the same tasks changes nothing."""
         row = await self._records.own_row(who, job)
         scheduler, ledger = self._engine.scheduler, self._engine.scheduler.ledger
         if row.ended_at is not None or (live := ledger.jobs.get(job)) is None:
@@ -99,7 +99,7 @@ class JobChanges:
                 code = NO_PLACE if why_not.lacks_places else None
                 raise ConflictError(f"job {job}: {why_not.reason}", code=code)
             await self._engine.tell(who.signed(SpawnAsked(at=self._engine.now(), job=job, tasks=tasks), ""))
-            ledger = self._engine.scheduler.ledger  # of another core, where the engine recovered meanwhile
+            ledger = self._engine.scheduler.ledger  # of another core, if the engine recovered meanwhile
             if (live := ledger.jobs.get(job)) is None:
                 raise ConflictError(f"job {job}: it has ended; submit it again")
         if tasks not in live.spawned or live.placement is None or live.request.tasks is None:
@@ -115,7 +115,7 @@ class JobChanges:
         return Spawned(job=self._records.summary(row), components=components)
 
     async def names_beside(self, who: Principal, job: int, tasks: SpawnedTasks) -> Collection[str] | None:
-        """The tasks that a live job has beside these, which it does not have yet; None where it is no such job."""
+        """Return the names of a live job's tasks, if it does not have these tasks yet; None for any other job."""
         await self._records.own_row(who, job)
         live = self._engine.scheduler.ledger.jobs.get(job)
         if live is None or live.request.tasks is None or tasks in live.spawned:
@@ -130,8 +130,8 @@ class JobChanges:
         return self._records.summary(row)
 
     async def requeue(self, who: Principal, job: int, *, hold: bool = False, reason: str = "") -> JobSummary:
-        """Put a job that has places or runs back into its placement queue, and ``hold`` it there; its components are
-        ended. Rights as for ``cancel``; a job in quarantine is put back by whoever may ``operate``."""
+        """Return a job that has places or runs to its placement queue, and ``hold`` it there; its components are
+        ended. Rights as for ``cancel``; only callers who may ``operate`` put back a job in quarantine."""
         row = await self._records.own_row(who, job)
         if row.ended_at is not None:
             raise ConflictError(f"job {job} is {row.state}; submit it again")

@@ -1,4 +1,4 @@
-"""What is on record of a job, for a caller who may see it; jobs of others do not exist for one who may not."""
+"""The record of a job, for callers who may see it; for others the job does not exist."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from koala.words.stories import story
 
 
 class JobRecords:
-    """Jobs as they are on record, those that have ended included."""
+    """Jobs on record, ended ones included."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
     async def row(self, who: Principal, job: int) -> StoredJob:
-        """The job, if there is one for this caller."""
+        """Return the job, if it exists for this caller."""
         row = None
         if 0 < job <= NUMBER_MAX:
             row = self._engine.live_row(job) or await query(self._engine.store.job, job)
@@ -43,24 +43,24 @@ class JobRecords:
         return row
 
     async def own_row(self, who: Principal, job: int) -> StoredJob:
-        """The job, if the caller may do something to it."""
+        """Return the job, if the caller may change it."""
         if not who.may(Scope.OPERATE):
             who.need(Scope.SUBMIT)
         return await self.row(who, job)
 
     async def own_makers(self, who: Principal, files: Iterable[FileName]) -> set[int]:
-        """The jobs of the caller among those that made these files."""
+        """Return the caller's jobs among those that made these files."""
         makers = {job for name in files if (job := job_of_output(name)) is not None}
         return await query(self._engine.store.jobs_of, who.name, makers) if makers else set()
 
     async def request_of(self, job: int) -> Request:
-        """What a job on record asks for."""
+        """Return the request of a job on record."""
         request = await query(self._engine.store.request, job)
         assert request is not None, "a job is recorded with its request"
         return request
 
     async def story(self, row: StoredJob) -> list[StoryLine]:
-        """What has happened to the job, as far as the journal goes back."""
+        """Return the history of the job, as far back as the journal goes."""
         request = await self.request_of(row.id)
         found = await query(self._engine.store.story, row.id, STORY_KINDS)
         first, last = ([(line.at, line.body) for line in lines] for lines in (found.first, found.last))
@@ -74,7 +74,7 @@ class JobRecords:
         return await query(self._engine.store.components, job)
 
     def summary(self, row: StoredJob) -> JobSummary:
-        """The job as a list shows it."""
+        """Return the job as a list shows it."""
         return job_summary(row, self._engine.scheduler.ledger, self.place_in_line(row))
 
     def place_in_line(self, row: StoredJob) -> int | None:
@@ -85,7 +85,7 @@ class JobRecords:
         return ledger.queue_of(job).place_in_line(job)
 
     def placement_tries(self, row: StoredJob) -> int:
-        """With those that a waiting job has had since it entered its queue, which the core only counts when asked."""
+        """Count the job's tries, including those since it entered its queue, which the core counts only on demand."""
         ledger = self._engine.scheduler.ledger
         job = ledger.jobs.get(row.id)
         if job is None:

@@ -1,7 +1,7 @@
 """The journal as callers read it: from the store, in order, and on from there as it grows.
 
-Followers share one tail of the newest entries in memory, each read and rendered once for all of them, and are told in
-rounds with a pause in between, so that what they cost does not grow with the number of commits. Only a follower that
+Followers share one tail of the newest entries in memory, each read and rendered once for all of them. They are served
+in rounds with a pause in between, so that their cost does not grow with the number of commits. Only a follower that
 is behind the tail asks the store, and no two of them at once.
 """
 
@@ -23,33 +23,33 @@ from koala.model.api import JournalEntry
 from koala.model.request import JobId
 from koala.store.rows import Batch, JournalRow, StoredJob
 
-# How many entries a follower holds at a time, and how long it waits before it looks again unasked.
+# At most this many entries are held for a follower, and the longest wait before it looks again.
 FOLLOWED_AT_ONCE = 200
 FOLLOW_WAIT_S = 30.0
-# The pause after a round: when there is nothing more now, and when a follower that is behind catches up.
+# The pause after a round: when nothing more is there now, and when a follower that is behind catches up.
 FOLLOW_PAUSE_S = 0.2
 CATCH_UP_PAUSE_S = 0.05
-# So many entries are kept in memory.
+# At most this many entries are kept in memory.
 TAIL_ENTRIES_MAX = 2_000
 
 
 async def read_journal(
     engine: Engine, *, after: int, limit: int, job: int | None, owner: str | None
 ) -> list[JournalEntry]:
-    """Entries after a number, oldest first; with an owner, those of its jobs and those of no job."""
+    """Return entries after a number, oldest first; with an owner, those of its jobs and those of no job."""
     entries = await query(engine.store.journal, after=after, limit=limit, job=job, owner=owner)
     return await offload(_for_caller, entries, owner)
 
 
 class RenderedEntry:
-    """An entry as a caller reads it, and the same as JSON, which is written once however many read it."""
+    """An entry as a caller reads it, and the same as JSON, which is written once for all readers."""
 
     def __init__(self, entry: JournalEntry) -> None:
         self.entry = entry
 
     @cached_property
     def json(self) -> str:
-        """On one line."""
+        """The entry on one line."""
         return msgspec.json.encode(self.entry).decode()
 
 
@@ -62,16 +62,16 @@ class TailEntry:
 
     @cached_property
     def for_operator(self) -> RenderedEntry:
-        """As an operator reads it."""
+        """The entry for an operator."""
         return RenderedEntry(journal_entry(self.entry))
 
     @cached_property
     def for_others(self) -> RenderedEntry:
-        """As callers read it who do not see everybody's jobs."""
+        """The entry for callers who do not see everybody's jobs."""
         return RenderedEntry(_veiled(self.entry)) if _names_strangers(self.entry) else self.for_operator
 
     def concerns(self, job: JobId | None, owner: str | None) -> bool:
-        """Whether it is of this job (None: of any) and this owner may read it (None: may read all)."""
+        """Return True if the entry is of this job (None: any) and this owner (None: one who sees all) may read it."""
         if job is not None and self.entry.job != job:
             return False
         return owner is None or self.owner == owner or (job is None and self.entry.job is None)
@@ -97,7 +97,7 @@ class JournalTail:
                 self._kept.clear()
 
     def grow(self, batch: Batch, live: Mapping[JobId, StoredJob]) -> None:
-        """A batch is on record; ``live`` are the rows of the jobs that have not ended."""
+        """Add a recorded batch; ``live`` are the rows of the jobs that have not ended."""
         if not (self._followers and batch.entries):
             return
         if self._kept and self._kept[-1].entry.seq + 1 != batch.entries[0].seq:
@@ -115,8 +115,8 @@ class JournalTail:
     def after(
         self, position: int, last_seq: int, limit: int, *, job: JobId | None, owner: str | None
     ) -> tuple[list[RenderedEntry], int] | None:
-        """At most ``limit`` entries after a number and up to ``last_seq`` that concern a reader, and the number up to
-        which there are no others. None when only the store can tell."""
+        """Return at most ``limit`` entries after a number and up to ``last_seq`` that concern a reader, and the
+        number up to which there are no others. None if only the store has them."""
         if not self._kept or self._kept[-1].entry.seq != last_seq:
             return None
         begins_after = self._kept[0].entry.seq - 1
@@ -143,8 +143,8 @@ class JournalReader:
     async def follow(
         self, *, after: int, job: int | None, owner: str | None
     ) -> AsyncGenerator[list[RenderedEntry], None]:
-        """Every entry after a number, in rounds, without an end. Nothing is left out, however slow the reader is, and
-        what it has not asked for yet stays in the store."""
+        """Yield every entry after a number, in rounds, without end. Nothing is left out, however slow the reader is,
+        and entries that it has not asked for yet stay in the store."""
         position = after
         with self._tail.followed():
             while True:
@@ -154,13 +154,13 @@ class JournalReader:
                 if position < self._engine.last_seq:
                     await asyncio.sleep(CATCH_UP_PAUSE_S)
                     continue
-                # Before the wait, not after it: the first entry after a quiet time is told at once.
+                # Before the wait, not after it: the first entry after a quiet time is sent at once.
                 await asyncio.sleep(FOLLOW_PAUSE_S)
                 await self._engine.wait_journal(position, FOLLOW_WAIT_S)
 
     async def _round(self, position: int, job: int | None, owner: str | None) -> tuple[list[RenderedEntry], int]:
-        """The next entries for a reader, and the number up to which it has heard all that is for it."""
-        # What is durable now is in the answer, or is not for this reader: it need not be looked at again.
+        """Return the next entries for a reader, and the number up to which it has all that concern it."""
+        # A durable entry is in the answer, or does not concern this reader: it need not be looked at again.
         durable = self._engine.last_seq
         if position >= durable:
             return [], position
@@ -182,18 +182,18 @@ def _for_caller(entries: list[JournalRow], owner: str | None) -> list[JournalEnt
 
 
 def _names_strangers(entry: JournalRow) -> bool:
-    """Whether an entry that is of no one job still names components, which may be anybody's."""
+    """Return True if an entry of no particular job still names components, which may be anybody's."""
     named = getattr(entry.body, "token", None) or getattr(entry.body, "tokens", None)
     return entry.job is None and bool(named)
 
 
 def _veiled(entry: JournalRow) -> JournalEntry:
-    """The entry without whom it is about."""
+    """Return the entry without its subject."""
     return JournalEntry.of(entry, text="it is about components that may be of other users' jobs")
 
 
 async def one_by_one(rounds: AsyncIterator[list[RenderedEntry]]) -> AsyncIterator[JournalEntry]:
-    """What rounds bring, entry by entry."""
+    """Yield the entries of rounds one by one."""
     async for found in rounds:
         for told in found:
             yield told.entry

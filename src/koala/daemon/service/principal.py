@@ -1,4 +1,4 @@
-"""Who a caller is, and what it may do."""
+"""The identity of a caller, and its rights."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ AnyWish = TypeVar("AnyWish", bound=Wish)
 
 class Principal(msgspec.Struct, frozen=True, kw_only=True):
     """A caller: the daemon's own user, who may do everything, or the user of a token, who may do what it grants. A
-    ``guest`` is another than the daemon's own user: its jobs stay away from sites that are closed to guests."""
+    ``guest`` is a user other than the daemon's own: its jobs stay away from sites that are closed to guests."""
 
     name: str
     scopes: frozenset[Scope]
@@ -25,16 +25,17 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
     guest: bool = False
 
     def may(self, scope: Scope) -> bool:
-        """Whether the caller holds the scope."""
+        """Return True if the caller holds the scope."""
         return self.owner or scope in self.scopes
 
     def need(self, scope: Scope) -> None:
-        """Raises ``ForbiddenError`` unless the caller holds the scope."""
+        """Raise ``ForbiddenError`` unless the caller holds the scope."""
         if not self.may(scope):
             raise ForbiddenError(f"this needs the scope {scope}, which the token of {self.name} does not have")
 
     def signed(self, wish: AnyWish, reason: str) -> AnyWish:
-        """The same wish with who has it, and why; ``InvalidError`` where that is no reason to put on record."""
+        """Return the wish with its author and reason. Raises ``InvalidError`` for a reason that cannot be put on
+        record."""
         reason = reason.strip()
         if len(reason) > WHY_CHARACTERS_MAX:
             raise InvalidError(
@@ -47,15 +48,15 @@ class Principal(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def key(self) -> str:
-        """Whom to count for: a user with all their tokens, and the daemon's own user apart from these."""
+        """The key to count by: one for a user with all their tokens, and another for the daemon's own user."""
         return OWNER_KEY if self.owner else f"user {self.name}"
 
     @property
     def sees_all(self) -> bool:
-        """Whether other users' jobs exist for the caller."""
+        """True if other users' jobs exist for the caller."""
         return self.may(Scope.OPERATE)
 
 
 def owner(name: str) -> Principal:
-    """The daemon's own user."""
+    """Return the daemon's own user."""
     return Principal(name=name, scopes=frozenset(Scope), owner=True)

@@ -1,8 +1,8 @@
-"""Everything that callers may ask of the daemon: one object behind the API and the dashboard alike.
+"""The calls of the daemon's users: one object behind both the API and the dashboard.
 
-Each call says who asks. Rights are checked here and nowhere else, so that no door is wider than another: without
+Each call names its caller. Rights are checked here and nowhere else, so that all ways in are equally strict: without
 ``operate`` a caller sees and cancels only its own jobs, and those of others do not exist for it. Every call raises a
-``ClientError`` when it is not carried out.
+``ClientError`` if it is not carried out.
 """
 
 from __future__ import annotations
@@ -96,9 +96,9 @@ from koala.policies.errors import suggest
 from koala.store import ALL_JOBS, ChosenJobs, StoredJob
 from koala.words.standing import would_be_kept_back
 
-# A job of up to this size is written as a text in a thread.
+# A larger job is written as a text by a worker process instead of a thread.
 SMALL_REQUEST_CHARACTERS_MAX = 16_384
-# So many jobs that wait for files are told of one by one.
+# At most this many jobs that wait for files are listed.
 WAITING_TOLD_MAX = 1_000
 
 _STATES_IN_ORDER = [str(state) for state in JobState]
@@ -106,8 +106,8 @@ _STATES = frozenset(_STATES_IN_ORDER)
 
 
 class Service:
-    """The daemon as its callers see it. ``open`` comes when the engine is open, ``close`` before it is closed. With
-    ``storage`` no job is taken while there is no room for it."""
+    """The daemon as its callers see it. ``open`` it after the engine, and ``close`` it first. With ``storage`` no job
+    is accepted while there is no room for it."""
 
     def __init__(
         self, engine: Engine, storage: StorageWatch | None = None, *, workers: Workers | None = None
@@ -127,7 +127,7 @@ class Service:
         self.grid = GridService(engine)
 
     async def open(self) -> None:
-        """Clear up what a daemon that was killed amid a call has left behind."""
+        """Clear up what a daemon that was killed during a call has left behind."""
         await self._catalogue.open()
         self._expiry.start()
         self._contents.open()
@@ -135,12 +135,12 @@ class Service:
             self._storage.start()
 
     async def stop(self) -> None:
-        """Begin no more changes of files, and give up those that do not end soon; all else is still answered."""
+        """Begin no more changes of files, and give up slow ones; everything else is still answered."""
         await self._expiry.stop()
         await self._catalogue.stop()
 
     async def close(self) -> None:
-        """``stop``, and then everything. Idempotent."""
+        """Stop, and then close everything. Idempotent."""
         await self._expiry.stop()
         await self._catalogue.close()
         await self._contents.close()
@@ -180,7 +180,7 @@ class Service:
         )
 
     async def submit_graph(self, who: Principal, wish: Submission) -> SubmittedGraph:
-        """Put several jobs on record that wait for each other, all or none; when this returns they are durable. Needs
+        """Put several jobs that wait for each other on record, all or none; when this returns they are durable. Needs
         ``submit``."""
         who.need(Scope.SUBMIT)
         check_client_token(wish.client_token)
@@ -188,7 +188,7 @@ class Service:
         if shortage:
             raise UnavailableError(shortage)
         graph = await self._graph(who, wish)
-        await self._contents.refer(who, graph[0].request)  # what travels, travels with all of them
+        await self._contents.refer(who, graph[0].request)  # the files travel with every job
         ended = await self._ended_before(who, wish, graph)
         vain = never_to_come_in(self._engine.scheduler.ledger, graph, ended)
         rows, new = await self._engine.submit_together(
@@ -211,7 +211,7 @@ class Service:
         return SubmittedGraph(jobs=jobs, new=new)
 
     async def _is_of(self, rows: Sequence[StoredJob], graph: Sequence[GraphJob]) -> bool:
-        """Whether these jobs on record are those of the graph."""
+        """Return True if these jobs on record are those of the graph."""
         if len(rows) != len(graph):
             return False
         try:
@@ -219,11 +219,12 @@ class Service:
                 if await self._records.request_of(row.id) != request:
                     return False
         except InvalidRequestError:
-            return False  # with these numbers it could not have been taken
+            return False  # with these numbers it would have been refused
         return True
 
     async def dry_run_graph(self, who: Principal, wish: Submission) -> DryRunGraph:
-        """Where each job of a graph would go now, if nothing kept it back. Needs ``submit``; changes nothing."""
+        """Return where each job of a graph would go now, if nothing kept it back. Needs ``submit``; changes
+        nothing."""
         who.need(Scope.SUBMIT)
         graph = await self._graph(who, wish)
         await self._engine.freshen()
@@ -250,7 +251,7 @@ class Service:
                     dry_run=found,
                 )
             )
-            await asyncio.sleep(0)  # the others of the loop have their turn
+            await asyncio.sleep(0)  # let the event loop's other tasks run
         return DryRunGraph(jobs=jobs)
 
     async def _graph(self, who: Principal, wish: Submission) -> list[GraphJob]:
@@ -277,19 +278,19 @@ class Service:
         return found
 
     async def _check(self, who: Principal, request: Request) -> None:
-        """Whether the caller may have such a job, and read the files that it names."""
+        """Check that the caller may submit the job, and read the files that it names."""
         check_rights(who, request, self._engine.grid)
         await self.downloads.check_files(who, request)
 
     async def missing_contents(self, who: Principal, files: str) -> MissingContents:
-        """Which contents of a job's files the caller has still to send. Needs ``submit``."""
+        """Return which contents of a job's files the caller has yet to send. Needs ``submit``."""
         who.need(Scope.SUBMIT)
         return await self._contents.missing(who, files)
 
     async def receive_content(
         self, who: Principal, checksum: str, size_bytes: int, offset: int, data: bytes
     ) -> ContentState:
-        """Take a piece of a file that travels; it is on disk when this returns. Needs ``submit``."""
+        """Receive a piece of a travelling file; it is on disk when this returns. Needs ``submit``."""
         who.need(Scope.SUBMIT)
         shortage = "" if self._storage is None else self._storage.shortage()
         if shortage:
@@ -297,17 +298,18 @@ class Service:
         return await self._contents.receive(who, checksum, size_bytes, offset, data)
 
     async def spawned_tasks(self, who: Principal, job: int, wish: SpawnWish) -> SpawnedTasks:
-        """The tasks for a job that a text names. Rights as for ``JobChanges.spawn``; changes nothing."""
+        """Return the tasks that a text adds to a job. Rights as for ``JobChanges.spawn``; changes nothing."""
         if not who.may(Scope.OPERATE):
             who.need(Scope.SUBMIT)
         tasks = await self._submissions.read_spawned(who, wish)
         there = await self.changes.names_beside(who, job, tasks)
         if there is not None and not tasks.fit_beside(there):
-            await self._submissions.read_spawned(who, wish, there)  # says where in the text it is wrong
+            await self._submissions.read_spawned(who, wish, there)  # raises the error with its place in the text
         return tasks
 
     async def dry_run(self, who: Principal, wish: Submission) -> DryRun:
-        """Where the job would go now. Needs ``submit``, since to read a description is work; changes nothing."""
+        """Return where the job would go now. Needs ``submit``, since reading a description is work; changes
+        nothing."""
         who.need(Scope.SUBMIT)
         request = await self._request(who, wish)
         await self._check(who, request)
@@ -347,8 +349,8 @@ class Service:
         array: int | None = None,
         which: ChosenJobs = ALL_JOBS,
     ) -> Page[JobSummary]:
-        """The newest jobs first, those that have ended included, an array as one; with ``array`` its elements
-        instead, as far as they are jobs by now; of these ``which`` alone. Needs ``read``."""
+        """List jobs, the newest first, ended ones included, an array as one job; with ``array`` its elements that
+        have been made instead; filtered by ``which``. Needs ``read``."""
         who.need(Scope.READ)
         check_limit(limit)
         if not states <= _STATES:
@@ -361,7 +363,7 @@ class Service:
             if owner is not None and owner != who.name:
                 return Page(items=[])
             owner = who.name
-        # An array is listed as running or waiting, and goes by another name in the table.
+        # People see an array as running or waiting; the table has another state for it.
         arrays = self._arrays_standing(states, owner, before) if array is None else []
         arrays = [row for row in arrays if which.has(row)]
         told = await query(
@@ -384,12 +386,12 @@ class Service:
         )
 
     def _arrays_standing(self, states: frozenset[str], owner: str | None, before: int | None) -> list[StoredJob]:
-        """The arrays whose elements are under way, and that stand in one of these states for people."""
+        """Return the unfolding arrays that people see in one of these states."""
         unfolding = self._engine.rows.in_state(JobState.UNFOLDING, owner=owner)
         return [row for row in unfolding if standing(row) in states and (before is None or row.id < before)]
 
     async def job(self, who: Principal, job: int) -> JobDetail:
-        """One job. Needs ``read``."""
+        """Return one job. Needs ``read``."""
         who.need(Scope.READ)
         row = await self._records.row(who, job)
         request = await self._records.request_of(job)
@@ -419,14 +421,14 @@ class Service:
         )
 
     async def explain(self, who: Principal, job: int) -> Explanation:
-        """Where the job stands and why, and its whole story. Needs ``read``."""
+        """Explain where the job stands and why, with its whole story. Needs ``read``."""
         who.need(Scope.READ)
         row = await self._records.row(who, job)
         found = self._standing(who, row)
         return msgspec.structs.replace(found, story=await self._records.story(row))
 
     def _standing(self, who: Principal, row: StoredJob) -> Explanation:
-        """The same without the story."""
+        """Explain where the job stands and why, without the story."""
         scheduler, job = self._engine.scheduler, row.id
         if row.explanation is not None:
             return msgspec.convert({**row.explanation, "since": row.since}, Explanation)
@@ -456,7 +458,7 @@ class Service:
         return visible_to(None if who.sees_all else who.name, found, scheduler.ledger.jobs)
 
     async def wait(self, who: Principal, job: int, timeout_s: float) -> JobSummary:
-        """The job when it has ended, or as it is after the timeout. Needs ``read``."""
+        """Return the job when it has ended, or as it is after the timeout. Needs ``read``."""
         who.need(Scope.READ)
         if not 0 <= timeout_s <= WAIT_S_MAX:
             raise InvalidError(f"timeout_s: write 0 to {WAIT_S_MAX:g} seconds (WAIT_S_MAX), and ask again")
@@ -477,8 +479,8 @@ class Service:
         offset: int = 0,
         limit: int = 65_536,
     ) -> Output:
-        """What a component wrote: in the job's last run, or in run 1, 2, ... (a run is one opening of the barrier;
-        the last run includes one whose barrier has not opened yet). Needs ``read``."""
+        """Return output of a component: in the job's last run, or in run 1, 2, ... (a run is one opening of the
+        barrier; the last run includes one whose barrier has not opened yet). Needs ``read``."""
         who.need(Scope.READ)
         check_range(stream, offset, limit)
         await self._records.row(who, job)
@@ -496,7 +498,7 @@ class Service:
     async def files(
         self, who: Principal, *, limit: int = 100, cursor: str | None = None, prefix: str = ""
     ) -> Page[FileInfo]:
-        """The replica catalogue by name. Needs ``read``."""
+        """List the replica catalogue by name. Needs ``read``."""
         who.need(Scope.READ)
         check_limit(limit)
         after = None if cursor is None else read_cursor("files", cursor)
@@ -507,7 +509,7 @@ class Service:
         )
 
     async def file(self, who: Principal, name: str) -> FileInfo:
-        """One file. Needs ``read``."""
+        """Return one file. Needs ``read``."""
         who.need(Scope.READ)
         entry = await query(self._engine.store.file, name)
         if entry is None or not await self.downloads.is_visible(who, name):
@@ -515,24 +517,24 @@ class Service:
         return file_info(entry)
 
     async def outputs_of(self, who: Principal, job: int, *, after: int = 0) -> list[OutputInfo]:
-        """What a job made that is registered; of an array, what its elements after the job ``after`` made, a part of
-        it that ends where an element does. Needs ``read``."""
+        """List the registered outputs of a job; of an array, the outputs of elements after the job ``after``, up to
+        the end of an element. Needs ``read``."""
         who.need(Scope.READ)
         return await self.downloads.outputs(who, job, after=after)
 
     async def read_file(self, who: Principal, name: str, *, offset: int = 0, limit: int) -> bytes:
-        """Bytes of a file of the catalogue. Needs ``read``."""
+        """Return bytes of a file of the catalogue. Needs ``read``."""
         who.need(Scope.READ)
         return await self.downloads.read(who, name, offset, limit)
 
     async def read_files(self, who: Principal, names: Sequence[str]) -> list[tuple[ReadFile, bytes]]:
-        """Whole files of the catalogue, as many of the first as one answer has room for. Needs ``read``."""
+        """Return the first of these files that fit into one answer. Needs ``read``."""
         who.need(Scope.READ)
         return await self.downloads.read_whole(who, names)
 
     async def register(self, who: Principal, wish: Registration) -> FileInfo:
-        """A new file with its first replica, or another replica of a known one: from a path (only the daemon's own
-        user, since the daemon reads it with its own rights) or a URL. Needs ``operate``."""
+        """Register a new file with its first replica, or another replica of a known file: from a path (only the
+        daemon's own user, since the daemon reads it with its own rights) or a URL. Needs ``operate``."""
         who.need(Scope.OPERATE)
         if wish.path is not None and not who.owner:
             raise ForbiddenError(
@@ -546,8 +548,8 @@ class Service:
         return file_info(await self._catalogue.replicate(wish))
 
     async def forget(self, who: Principal, wish: Forgetting) -> Forgotten:
-        """Forget replicas or files; what running jobs read of them stays until they end. Needs ``operate``, or for
-        what a job of the caller made ``submit``."""
+        """Forget replicas or files; files that running jobs read stay until they end. Needs ``operate``, or
+        ``submit`` for outputs of the caller's jobs."""
         found = await self._choice.files(who, wish)
         names = found[:FORGOTTEN_AT_ONCE_MAX]
         waiting = self._catalogue.waiting_for(found, wish.site)
@@ -565,7 +567,7 @@ class Service:
     async def journal(
         self, who: Principal, *, after: int = 0, limit: int = 100, job: int | None = None
     ) -> list[JournalEntry]:
-        """What happened, oldest first, from the entry after ``after`` on. Needs ``read``."""
+        """Return entries of the journal, oldest first, from the entry after ``after`` on. Needs ``read``."""
         who.need(Scope.READ)
         check_limit(limit)
         check_after(after)
@@ -577,14 +579,14 @@ class Service:
     def follow(
         self, who: Principal, *, after: int | None = None, job: int | None = None
     ) -> AsyncIterator[JournalEntry]:
-        """The journal from the entry after ``after`` on (None: from now on), without an end. A reader that falls
+        """Follow the journal from the entry after ``after`` on (None: from now on), without end. A reader that falls
         behind reads from the store what it missed, so nothing is left out. Needs ``read``."""
         return one_by_one(self.follow_rounds(who, after=after, job=job))
 
     def follow_rounds(
         self, who: Principal, *, after: int | None = None, job: int | None = None
     ) -> AsyncIterator[list[RenderedEntry]]:
-        """The same, each time with all that there is for the reader by then."""
+        """Follow the journal in rounds, each with all that there is for the reader by then."""
         who.need(Scope.READ)
         if after is not None:
             check_after(after)
@@ -611,17 +613,18 @@ class Service:
         return self._engine.failure
 
     def warnings(self, who: Principal) -> list[str]:
-        """What an operator should see to while the daemon works; of jobs only an operator hears here."""
+        """Return warnings for operators while the daemon works; only operators see those about jobs."""
         storage = "" if self._storage is None else self._storage.warning()
         found = [each for each in (storage, account_warning(self._engine.grid)) if each]
         return found + (operator_warnings(self._engine) if who.may(Scope.OPERATE) else [])
 
     def about_jobs_of(self, user: str) -> str:
-        """What the daemon's own user should know who lets a guest of this name submit; empty where nothing."""
+        """Return what the daemon's own user should know before letting a guest of this name submit; empty if
+        nothing."""
         return guest_notice(user, self._engine.grid)
 
     async def numbers(self) -> Metrics:
-        """The daemon in numbers, for monitoring. No job and no user is named."""
+        """Return the daemon's metrics for monitoring. No job and no user is named."""
         counts = await self._engine.counts(None)
         return gather_metrics(self._engine, counts)
 
@@ -633,7 +636,7 @@ class Service:
         return await with_element_numbers(who, request, self._engine) if request.after else request
 
     async def _described(self, who: Principal, request: Request) -> str:
-        """The request as a text. To write a large one takes seconds."""
+        """Write the request as a text. A large one takes seconds."""
         if request_characters(request) <= SMALL_REQUEST_CHARACTERS_MAX:
             return await offload(write_job_yaml, request)
         return await self._submissions.write(who, request)

@@ -1,7 +1,7 @@
-"""What is said of a job that was taken: what has no effect in this grid, and programs that will not be there.
+"""Notes on an accepted job: settings without effect in this grid, and programs that will be missing.
 
-Nothing here refuses a job. What a script calls is guessed from its text; where it may make or find a program by
-itself nothing is said.
+Nothing here refuses a job. The programs of a script are guessed from its text; if it may make or find a program
+itself, there is no note.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from koala.model.grid import Grid
 from koala.model.request import Application, Request, SiteName
 from koala.sites.batch.systems import SYSTEMS
 
-# So many sites are named in a sentence, and so many programs.
+# At most this many sites and programs are named in a sentence.
 SITES_NAMED_MAX = 8
 PROGRAMS_NAMED_MAX = 4
-# So many different applications are looked at.
+# At most this many different applications are looked at.
 APPLICATIONS_LOOKED_AT_MAX = 16
-# So many different programs of one of them; a longer path is none.
+# At most this many programs of one application; a longer path is none.
 PROGRAMS_LOOKED_AT_MAX = 100
 _PATH_CHARACTERS_MAX = 255
 
-# Each pattern goes over a line once, whatever stands there: what a job says is looked at while others wait.
+# Each pattern passes over a line once, whatever its text: others wait meanwhile.
 _PATH = r"[A-Za-z0-9_][A-Za-z0-9_.+-]*(?:/[A-Za-z0-9_.+-]+)*"
 _HERE = re.compile(rf"(?:^|(?<=[\s;&|(=\"'`]))\./({_PATH})")
 _MADE = re.compile(rf"(?:>|-o)\s*\"?(?:\./)?({_PATH})")
@@ -43,7 +43,7 @@ _COMMAND = re.compile(r"(?:^|(?<=[\s;&|(`]))([a-z]+)(?=\s)")
 
 
 def submission_notes(request: Request, grid: Grid) -> list[str]:
-    """All that is said of a request in this grid."""
+    """Return all notes on a request in this grid."""
     applications = list(dict.fromkeys(part.application for part in request.components))[:APPLICATIONS_LOOKED_AT_MAX]
     scripts = [commands_of(each.script) for each in applications if each.script is not None]
     return [
@@ -55,7 +55,7 @@ def submission_notes(request: Request, grid: Grid) -> list[str]:
 
 
 def partition_notes(request: Request, grid: Grid) -> list[str]:
-    """Where the partitions that a job asks for are known, and that they are left out elsewhere."""
+    """Return where the requested partitions are known, and that they are left out elsewhere."""
     notes = []
     batches = [(site.name, dict(site.batch.partitions)) for site in grid.sites if site.batch is not None]
     for partition in dict.fromkeys(part.application.partition for part in request.components):
@@ -78,7 +78,7 @@ def _program_notes(request: Request, applications: Sequence[Application]) -> Ite
 
 
 def _missing(request: Request, applications: Sequence[Application]) -> Iterator[str]:
-    """Programs beside the description that the job calls and nothing brings to its sites, each once."""
+    """Yield programs next to the description that the job calls and nothing brings to its sites, each once."""
     there = {file.path for file in request.files}
     there |= {
         file.name if file.path is None else file.path for part in request.components for file in part.input_files
@@ -101,7 +101,7 @@ def _is_there(path: str, there: set[str]) -> bool:
 
 
 def _programs(application: Application) -> list[str]:
-    """What an application calls below the directory in which it starts, each once."""
+    """Return the programs that an application calls below its starting directory, each once."""
     if application.executable is not None:
         path = application.executable
         is_here = path.startswith("./") and len(path) <= _PATH_CHARACTERS_MAX
@@ -118,7 +118,7 @@ def _programs(application: Application) -> list[str]:
 
 
 def _called(line: str) -> Iterator[str]:
-    """Programs that a line calls by their path, and scripts that it hands to an interpreter."""
+    """Yield programs that a line calls by their path, and scripts that it passes to an interpreter."""
     for found in _HERE.finditer(line):
         yield found[1]
     for command in _BETWEEN_COMMANDS.split(line):
@@ -132,7 +132,8 @@ def _called(line: str) -> Iterator[str]:
 
 
 def _required_notes(request: Request, grid: Grid) -> Iterator[str]:
-    """Where the job does not go for what it requires, and where it goes all the same since it names the site."""
+    """Yield where the job does not go because of what it requires, and where it still goes since it names the
+    site."""
     named = {part.site for part in request.components}
     for program in request.required:
         without = [site.name for site in grid.sites if program not in site.provides]
@@ -175,6 +176,6 @@ def _system_notes(scripts: Sequence[Sequence[str]], request: Request, grid: Grid
 
 
 def some_sites(sites: Sequence[SiteName]) -> str:
-    """Sites in a sentence, which does not become long."""
+    """Format a list of sites for a sentence, with an upper limit."""
     more = len(sites) - SITES_NAMED_MAX
     return ", ".join(sites[:SITES_NAMED_MAX]) + (f" and {more} more" if more > 0 else "")

@@ -1,7 +1,7 @@
-"""From the text of a submission to a request that can be carried out, and where it would go now.
+"""Turns the text of a submission into a valid request, and finds where it would go now.
 
-Reading a large text takes seconds, and so does finding the clusters of a job of tasks: both are done in processes of
-their own and in turns. No caller's texts keep another's waiting for long, and nothing else of the daemon waits for
+Reading a large text takes seconds, and so does finding the clusters of a job of tasks: both are done in separate
+processes and in turns. No caller's texts keep another's waiting for long, and nothing else in the daemon waits for
 them.
 """
 
@@ -55,15 +55,15 @@ Read = TypeVar("Read", Request, tuple[GraphJob, ...], SpawnedTasks)
 
 # Texts up to this size are read in a thread, so that a small job never waits for somebody's large one.
 SMALL_TEXT_CHARACTERS_MAX = 4_096
-# So much text of one caller may wait to be read, or one text that is larger by itself.
+# At most this much text of one caller may wait to be read, or one larger text alone.
 WAITING_TEXT_CHARACTERS_MAX = 1_048_576
-# All jobs together wait for so many others: what one end costs is bounded by that.
+# All jobs together wait for at most this many others, which bounds the cost of one end.
 DEPENDENCIES_LIVE_MAX = 400_000
 
 
 @dataclass(slots=True)
 class _Turn:
-    """One caller's texts of one sort: how much waits, and the lock that lets one of them be read at a time."""
+    """One caller's texts of one kind: how much waits, and the lock under which one at a time is read."""
 
     characters: int = 0
     texts: int = 0
@@ -71,9 +71,9 @@ class _Turn:
 
 
 class SubmissionReader:
-    """Reads the texts of many callers: small ones in a thread, large ones by the workers, of one caller one text at a
-    time. Large ones that callers ask for are written likewise. So a text waits for at most one of each sort of every
-    other caller. Lives in one event loop."""
+    """Reads the texts of many callers: small ones in a thread, large ones in the workers, one text of a caller at a
+    time. Requested large texts are written likewise. So a text waits for at most one of each kind of every other
+    caller. Lives in one event loop."""
 
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
@@ -81,15 +81,15 @@ class SubmissionReader:
         self._turns: dict[tuple[str, bool, str], _Turn] = {}
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def read(
         self, who: Principal, wish: Submission, *, sites: Collection[str], policies: Collection[str]
     ) -> Request:
-        """The request that a text describes, the clusters of its tasks included. ``InvalidError`` with every problem
-        found in it, ``TooManyError`` when too much of this caller waits already, ``TooLargeError`` when it takes too
-        long."""
+        """Return the request that a text describes, including the clusters of its tasks. Raises ``InvalidError`` with
+        every problem found, ``TooManyError`` if too much of this caller waits already, ``TooLargeError`` if it takes
+        too long."""
         async with self._turn(who, wish):
             outcome = await self._outcome(wish, read_submission, sites, policies)
             return await self._workers.run(with_clusters, outcome) if lacks_clusters(outcome) else outcome
@@ -97,20 +97,20 @@ class SubmissionReader:
     async def read_graph(
         self, who: Principal, wish: Submission, *, sites: Collection[str], policies: Collection[str]
     ) -> tuple[GraphJob, ...]:
-        """The jobs that a text describes; as ``read`` otherwise."""
+        """Return the jobs that a text describes; otherwise as ``read``."""
         async with self._turn(who, wish):
             return await self._with_clusters(await self._outcome(wish, read_graph_submission, sites, policies))
 
     async def read_spawned(
         self, who: Principal, wish: SpawnWish, there: Collection[str] | None = None
     ) -> SpawnedTasks:
-        """The tasks for a running job that a text names, beside those that the job has where these are given; as
-        ``read`` otherwise."""
+        """Return the tasks that a text adds to a running job, checked against the job's tasks if these are given;
+        otherwise as ``read``."""
         async with self._turn(who, wish):
             return await self._outcome(wish, read_spawned_submission, *([] if there is None else [there]))
 
     async def _outcome(self, wish: Text, read: Callable[..., Read | Unreadable], *known: Collection[str]) -> Read:
-        """What a text says, read in a thread or by a worker."""
+        """Return a text's meaning, read in a thread or by a worker."""
         if _is_small(wish):
             outcome = await asyncio.get_running_loop().run_in_executor(
                 self._thread, functools.partial(read, wish, *known)
@@ -123,7 +123,7 @@ class SubmissionReader:
 
     @contextlib.asynccontextmanager
     async def _turn(self, who: Principal, wish: Text) -> AsyncIterator[None]:
-        """The caller's turn to have a text read."""
+        """Wait for the caller's turn to have a text read."""
         with self._turn_of(who, "small" if _is_small(wish) else "large", len(wish.description)) as turn:
             async with turn.alone:
                 yield
@@ -142,7 +142,7 @@ class SubmissionReader:
         return tuple(jobs)
 
     async def notes(self, wish: Submission, request: Request, grid: Grid) -> list[str]:
-        """What the text of a request says without effect in this grid, and what will not be there."""
+        """Return the notes on a request and its text: settings without effect in this grid, and missing programs."""
 
         def read() -> list[str]:
             return [*job_notes(wish.description, wish.source), *submission_notes(request, grid)]
@@ -150,11 +150,11 @@ class SubmissionReader:
         return await asyncio.get_running_loop().run_in_executor(self._thread, read)
 
     async def notes_of(self, request: Request, grid: Grid) -> list[str]:
-        """The same of a job of a graph, whose text is not that of a batch script."""
+        """Return the notes on a job of a graph, whose text is not a batch script."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, submission_notes, request, grid)
 
     async def write(self, who: Principal, request: Request) -> str:
-        """A large request as a text, which takes seconds, too."""
+        """Write a large request as a text, which also takes seconds."""
         with self._turn_of(who, "written", 0) as turn:
             async with turn.alone:
                 return await self._workers.run(write_job_yaml, request)
@@ -184,7 +184,7 @@ def _is_small(wish: Text) -> bool:
 
 
 class _UnknownJobError(InvalidError):
-    """What a job waits for does not exist for its caller."""
+    """A job waits for something that does not exist for its caller."""
 
     def __init__(self, what: str, number: JobNumber) -> None:
         self.what, self.cure, self.number = what, "look at the list of jobs", number
@@ -193,7 +193,7 @@ class _UnknownJobError(InvalidError):
 
 @contextlib.contextmanager
 def about_job(wish: Submission, name: str) -> Iterator[None]:
-    """What is wrong with a job of a graph beside the others is told with its name and place."""
+    """Report an error of one job in a graph with the job's name and place."""
     try:
         yield
     except _UnknownJobError as error:
@@ -205,8 +205,8 @@ def about_job(wish: Submission, name: str) -> Iterator[None]:
 
 
 async def with_element_numbers(who: Principal, request: Request, engine: Engine) -> Request:
-    """The request in which elements of arrays that it waits for have numbers of their own. ``InvalidError`` where
-    there is no such array or element for this caller."""
+    """Return the request with numbers for the array elements that it waits for. Raises ``InvalidError`` if there is
+    no such array or element for this caller."""
     after = []
     specs: dict[int, ArraySpec | None] = {}
     for each in request.after:
@@ -225,14 +225,14 @@ async def with_element_numbers(who: Principal, request: Request, engine: Engine)
 
 
 async def _array(who: Principal, number: int, engine: Engine) -> ArraySpec | None:
-    """The indices of an array that exists for this caller."""
+    """Return the indices of an array that exists for this caller."""
     row = await _visible(who, number, engine)
     if row is None or row.elements is None:
         return None
     job = engine.scheduler.ledger.jobs.get(number)
     if job is not None:
         return job.spec
-    await asyncio.sleep(0)  # to read one takes a while, and a job may wait for elements of very many
+    await asyncio.sleep(0)  # reading one takes a while, and a job may wait for elements of very many
     return read_array(row.elements.indices)
 
 
@@ -244,7 +244,7 @@ async def _visible(who: Principal, number: int, engine: Engine) -> StoredJob | N
 
 
 def check_dependencies(count: int, engine: Engine) -> None:
-    """``TooManyError`` where all jobs together would wait for too many with these."""
+    """Raise ``TooManyError`` if all jobs together would wait for too many with these."""
     if count and count + engine.scheduler.ledger.dependencies_open > DEPENDENCIES_LIVE_MAX:
         raise TooManyError(
             f"after: with this jobs would wait for more than {DEPENDENCIES_LIVE_MAX} others (DEPENDENCIES_LIVE_MAX); "
@@ -253,8 +253,8 @@ def check_dependencies(count: int, engine: Engine) -> None:
 
 
 async def ended_before(who: Principal, request: Request, engine: Engine) -> tuple[EndedJob, ...]:
-    """How those of the jobs ended that the request waits for and that are over. ``InvalidError`` where it waits for a
-    job that does not exist for this caller."""
+    """Return how the ended jobs that the request waits for have ended. Raises ``InvalidError`` if one does not exist
+    for this caller."""
     found = []
     check_dependencies(len(request.after), engine)
     for number in dict.fromkeys(each.job for each in request.after):
@@ -263,7 +263,7 @@ async def ended_before(who: Principal, request: Request, engine: Engine) -> tupl
         if array is None or number <= array.id + array.elements.made:
             row = await _visible(who, number, engine)
         if row is None and array is not None:
-            row = await _visible(who, array.id, engine)  # an element whose turn has not come yet
+            row = await _visible(who, array.id, engine)  # an element that is still to be made
         if row is None:
             raise _UnknownJobError(f"after: there is no job {number} to wait for", JobNumber(number))
         if row.ended_at is not None:
@@ -272,13 +272,13 @@ async def ended_before(who: Principal, request: Request, engine: Engine) -> tupl
 
 
 def check_client_token(token: str | None) -> None:
-    """``InvalidError`` for a client token that is not visible text."""
+    """Raise ``InvalidError`` for a client token that is not visible text."""
     if token is not None and not token.isprintable():
         raise InvalidError("client_token: it holds characters that are not visible; use letters and digits")
 
 
 def account_warning(grid: Grid) -> str:
-    """What ``shared_account`` means, where it matters; else empty."""
+    """Explain ``shared_account`` where it matters; otherwise empty."""
     sharing = [site.name for site in grid.sites if site.shares_account]
     if not grid.shared_account or not sharing:
         return ""
@@ -289,7 +289,7 @@ def account_warning(grid: Grid) -> str:
 
 
 def guest_notice(user: str, grid: Grid) -> str:
-    """The same for one user who may submit, or where their jobs do not run."""
+    """Explain ``shared_account`` for one user who may submit, or name the sites where their jobs do not run."""
     closed = grid.closed_to_guests
     if not closed:
         return account_warning(grid)
@@ -302,8 +302,8 @@ def guest_notice(user: str, grid: Grid) -> str:
 
 
 def check_priority(who: Principal, priority: Priority | None) -> None:
-    """``ForbiddenError`` for high priority without the right to it: such a job comes before those of all others, and
-    may take their processors. Operators have that right."""
+    """Raise ``ForbiddenError`` for high priority without the right to it: such a job comes before all others, and may
+    take their processors. Operators have that right."""
     if priority is Priority.HIGH and not (who.may(Scope.PRIORITY) or who.may(Scope.OPERATE)):
         raise ForbiddenError(
             f"priority: high needs the scope {Scope.PRIORITY}, which the token of {who.name} does not have; write "
@@ -312,8 +312,8 @@ def check_priority(who: Principal, priority: Priority | None) -> None:
 
 
 def check_rights(who: Principal, request: Request, grid: Grid) -> None:
-    """``ForbiddenError`` for high priority without the right to it, and for a guest's job that could run only where
-    it is closed to guests."""
+    """Raise ``ForbiddenError`` for high priority without the right to it, and for a guest's job that could run only
+    at sites closed to guests."""
     check_priority(who, request.priority)
     closed = grid.closed_to_guests
     if not who.guest or not closed:
@@ -339,8 +339,8 @@ def try_out(
     sees_all: bool,
     now: float,
 ) -> DryRun:
-    """What the core would answer if it were asked now. Of jobs of others a caller who does not see all learns how
-    many would be preempted, and neither which nor what they have done."""
+    """Return what the core would answer now. A caller who does not see all gets only the number of others' jobs that
+    would be preempted, not their numbers or their work."""
     sites = scheduler.ledger.sites
     view = sites.view
     try:
@@ -350,7 +350,7 @@ def try_out(
             demand = demand.barring(site for each in closed for site in each.sites)
         found = scheduler.preview(demand, request, owner)
         if closed and isinstance(found, Refusal):
-            # One that is too large for any site is told so.
+            # The message for a job that is too large for any site.
             most = sites.most()
             fits = can_ever_fit(demand, most, view) or not can_ever_fit(whole, most, view)
             found = closed_refusal(found, closed, sites, fits_elsewhere=fits)

@@ -1,6 +1,6 @@
-"""What the texts of submissions say: a request, the jobs of a graph or tasks, or all that is wrong with them.
+"""Reads the texts of submissions: a request, the jobs of a graph or tasks, or all problems in them.
 
-A process of the workers runs these functions, and imports this module to do so: it imports little.
+A worker process runs these functions, and imports this module for them: it imports little.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from koala.policies.tasks.wase import ClusteredTasks
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """What is wrong with a text that describes no job that can be run."""
+    """The problems of a text that describes no job that can be run."""
 
     message: str
     problems: list[ProblemAt]
 
 
 def read_submission(wish: Submission, sites: Collection[str], policies: Collection[str]) -> Request | Unreadable:
-    """The request that the text describes, or every problem found in it; slow for a large text."""
+    """Return the request that the text describes, or every problem found in it; slow for a large text."""
     try:
         request = read_job(wish.description, wish.source, known_sites=sites, known_policies=policies)
         request = _with_files(request, _files_of(wish))
@@ -50,7 +50,7 @@ def read_submission(wish: Submission, sites: Collection[str], policies: Collecti
 
 
 def read_spawned_submission(wish: SpawnWish, there: Collection[str] | None = None) -> SpawnedTasks | Unreadable:
-    """The tasks that the text names, or every problem found in it; slow for a large text."""
+    """Return the tasks that the text names, or every problem found in it; slow for a large text."""
     try:
         return read_spawned(wish.description, wish.source, there)
     except DescriptionError as error:
@@ -60,7 +60,7 @@ def read_spawned_submission(wish: SpawnWish, there: Collection[str] | None = Non
 def read_graph_submission(
     wish: Submission, sites: Collection[str], policies: Collection[str]
 ) -> tuple[GraphJob, ...] | Unreadable:
-    """The jobs of a graph, or every problem found in it. What travels, travels with each of them."""
+    """Return the jobs of a graph, or every problem found in it. Travelling files travel with each of them."""
     name = ""
     try:
         files = _files_of(wish)  # one list for all of them: it is read once, and pickled once
@@ -87,7 +87,7 @@ def read_graph_submission(
 def in_graph(
     wish: Submission, name: str, message: str, cure: str = "", number: JobNumber | None = None
 ) -> Unreadable:
-    """What is wrong with one job of a graph, at its place there, or at that of a number that it waits for."""
+    """Return the problem of one job in a graph, at the job's place, or at that of a number that it waits for."""
     line, column = place_of_job(wish.description, wish.source, name, number)
     told = f"job {name}: {message}"
     whole = "; ".join(filter(None, (f"{wish.source}:{line}:{column}: {told}", cure)))
@@ -107,7 +107,7 @@ def _files_of(wish: Submission) -> tuple[TravellingFile, ...]:
 
 
 def _with_files(request: Request, files: tuple[TravellingFile, ...]) -> Request:
-    """The request with the files that were sent, among which must be those that its text names."""
+    """Return the request with the files that were sent, which must include those that its text names."""
     for path in unsent(request.files, files):
         raise TravellingError(path, "is named in the job and was not sent; koala submit sends it from this machine")
     request = msgspec.structs.replace(request, files=files)
@@ -116,7 +116,8 @@ def _with_files(request: Request, files: tuple[TravellingFile, ...]) -> Request:
 
 
 def with_clusters(request: Request) -> Request:
-    """The request with the clusters of its tasks, which are then on record and found once; slow for many tasks."""
+    """Return the request with the clusters of its tasks, which are then on record and found once; slow for many
+    tasks."""
     tasks = ClusteredTasks.of(request)
     return request if tasks is None else msgspec.structs.replace(request, task_clusters=tasks.clusters)
 
@@ -126,7 +127,7 @@ def lacks_clusters(request: Request) -> bool:
 
 
 def all_clusters(requests: Sequence[Request]) -> list[tuple[tuple[int, ...], ...]]:
-    """The clusters of the tasks of each request."""
+    """Return the clusters of the tasks of each request."""
     return [with_clusters(request).task_clusters for request in requests]
 
 

@@ -1,8 +1,8 @@
-"""Who holds which token, who is signed in at the dashboard, and the codes that sign somebody in once.
+"""Tokens and their holders, dashboard sessions, and the one-time codes for signing in.
 
-Secrets are given out once and only their SHA-256 is kept. Tokens live in the store and are all known here as well, so
-that a caller is recognised without asking the store and a revoked token is refused from that moment on. Codes and
-sessions live in memory alone: after a restart one signs in again.
+Secrets are shown once and only their SHA-256 is kept. Tokens live in the store and are all in memory as well, so that
+a caller is recognised without asking the store and a revoked token is refused from that moment on. Codes and sessions
+live only in memory: after a restart one signs in again.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from koala.store.rows import TokenRow
 if TYPE_CHECKING:
     from koala.store import Store
 
-SECRET_PREFIX = "koala_"  # noqa: S105 - what a secret begins with, so that one is recognised where it leaks
+SECRET_PREFIX = "koala_"  # noqa: S105 - the prefix of a secret, which makes a leaked one recognisable
 SECRET_BYTES = 32
 SECRET_CHARACTERS_MAX = 128
 TOKENS_MAX = 10_000
-# A revoked token is listed for so long, and no more than so many are; the store keeps them all.
+# A revoked token is listed for this long, and at most this many are; the store keeps them all.
 REVOKED_LISTED_S = 30 * 86_400.0
 REVOKED_LISTED_MAX = 1_000
 TOUCH_INTERVAL_S = 60.0
@@ -48,7 +48,8 @@ log = logging.getLogger("koala.daemon.service.tokens")
 
 
 class Credential(msgspec.Struct, frozen=True, kw_only=True):
-    """What proves who a caller is: a token, or a session that was opened with a token or by the daemon's own user."""
+    """The proof of a caller's identity: a token, or a session that was opened with a token or by the daemon's own
+    user."""
 
     principal: Principal
     token: str | None = None
@@ -56,8 +57,8 @@ class Credential(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Session(msgspec.Struct, frozen=True, kw_only=True):
-    """Somebody signed in: by a token, whose rights it has while that lasts, or the daemon's own user. ``holder`` is
-    whom it counts for, see ``Principal.key``."""
+    """Somebody signed in: by a token, whose rights the session has while that lasts, or the daemon's own user.
+    ``holder`` is the key that it counts for, see ``Principal.key``."""
 
     expires_at: float
     holder: str
@@ -73,7 +74,7 @@ class _Code(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AccessTokens:
-    """Gives out tokens, codes and sessions, and recognises them. Lives in one event loop; ``now`` is in seconds.
+    """Issues tokens, codes and sessions, and recognises them. Lives in one event loop; ``now`` is in seconds.
     ``owner`` is the name of the daemon's own user: tokens of all others are guests'."""
 
     def __init__(
@@ -102,14 +103,14 @@ class AccessTokens:
         self._sessions: dict[str, _Session] = {}
 
     async def close(self) -> None:
-        """Let what is being written end."""
+        """Wait for the writes under way."""
         if self._touches:
             await asyncio.wait(self._touches)
 
     # ------------------------------------------------------------------------------------------- tokens
 
     async def create(self, wish: TokenWish) -> NewToken:
-        """A new token; when this returns it is durable, and its secret is known to the caller alone."""
+        """Create a token; when this returns it is durable, and only the caller has its secret."""
         if len(self._rows) >= self._tokens_max:
             raise ConflictError(
                 f"there are {self._tokens_max} tokens already (TOKENS_MAX); revoke some with `koala token revoke`"
@@ -130,8 +131,8 @@ class AccessTokens:
         return NewToken(token=TokenInfo.of(row), secret=secret)
 
     async def tokens(self) -> list[TokenInfo]:
-        """Every token that is valid and those revoked lately (``REVOKED_LISTED_S``, at most ``REVOKED_LISTED_MAX``),
-        the newest first."""
+        """Return every valid token and the recently revoked ones (``REVOKED_LISTED_S``, at most
+        ``REVOKED_LISTED_MAX``), the newest first."""
         rows = await query(self._store.tokens, revoked_since=self._now() - REVOKED_LISTED_S)
         revoked = sorted(((row.revoked_at, row.id) for row in rows if row.revoked_at is not None), reverse=True)
         left_out = {token for _, token in revoked[self._revoked_listed_max :]}
@@ -139,8 +140,8 @@ class AccessTokens:
         return [TokenInfo.of(row) for row in sorted(listed, key=lambda row: (-row.created_at, row.id))]
 
     async def revoke(self, token: str) -> None:
-        """End a token, and every session that was opened with it. It is refused from the moment of the call on, also
-        where the store cannot take note of it: the call then fails and is to be repeated. Revoking a revoked token
+        """End a token, and every session that was opened with it. The token is refused from the moment of the call
+        on, even if the store cannot record it: the call then fails and must be repeated. Revoking a revoked token
         changes nothing."""
         hashed = self._hashes.pop(token, None)
         if hashed is not None:
@@ -150,7 +151,7 @@ class AccessTokens:
         log.info("token revoked", extra={"token": token})
 
     def by_secret(self, secret: str) -> Credential | None:
-        """Whose token this is; None for one that is unknown or revoked."""
+        """Return the credential of a secret; None if its token is unknown or revoked."""
         if len(secret) > SECRET_CHARACTERS_MAX or not secret.startswith(SECRET_PREFIX):
             return None
         hashed = hash_of(secret)
@@ -161,7 +162,7 @@ class AccessTokens:
         return Credential(principal=self._principal_of(row), token=row.id)
 
     def holds(self, credential: Credential) -> bool:
-        """Whether the credential is still good: its token not revoked, its session not ended."""
+        """Return True if the credential is still valid: its token not revoked, its session not ended."""
         if credential.session is not None and self._session(credential.session) is None:
             return False
         return credential.token is None or credential.token in self._hashes
@@ -171,7 +172,8 @@ class AccessTokens:
         return Principal(name=row.user, scopes=scopes, guest=row.user != self._owner)
 
     def _touch(self, token: str) -> None:
-        """Note that the token was used, at most once in ``TOUCH_INTERVAL_S``, without keeping the caller waiting."""
+        """Record that the token was used, at most once in ``TOUCH_INTERVAL_S``, without keeping the caller
+        waiting."""
         now = self._now()
         if now - self._touched_at.get(token, float("-inf")) < TOUCH_INTERVAL_S:
             return
@@ -184,14 +186,14 @@ class AccessTokens:
         try:
             await asyncio.to_thread(self._store.touch_token, token, now)
         except StoreError as error:
-            # When a token was last used is worth a line in a list, not a failed call.
+            # The time of last use is worth a line in a list, not a failed call.
             log.debug("use of a token not noted", extra={"token": token, "reason": str(error)})
 
     # ------------------------------------------------------------------------------------------ sessions
 
     def make_code(self, principal: Principal) -> tuple[str, float]:
-        """A code that opens one session for this caller, and when it expires. Beyond ``CODES_MAX`` unused ones the
-        oldest is forgotten."""
+        """Return a code that opens one session for this caller, and when it expires. Beyond ``CODES_MAX`` unused
+        codes the oldest is forgotten."""
         now = self._now()
         self._codes = {hashed: code for hashed, code in self._codes.items() if code.expires_at > now}
         while len(self._codes) >= CODES_MAX:
@@ -201,7 +203,7 @@ class AccessTokens:
         return code, now + CODE_S
 
     def open_session(self, code_or_secret: str) -> str | None:
-        """Sign in with a one-time code or the secret of a token: the new session's secret, or None."""
+        """Sign in with a one-time code or the secret of a token. Returns the new session's secret, or None."""
         by_code = self.open_session_by_code(code_or_secret)
         if by_code is not None:
             return by_code
@@ -212,7 +214,7 @@ class AccessTokens:
         return self._add(_Session(expires_at=expires_at, holder=credential.principal.key, token=credential.token))
 
     def open_session_by_code(self, code: str) -> str | None:
-        """Sign in with a one-time code and nothing else."""
+        """Sign in with a one-time code only."""
         if len(code) > SECRET_CHARACTERS_MAX:
             return None
         now = self._now()
@@ -223,7 +225,7 @@ class AccessTokens:
         return self._add(_Session(expires_at=now + SESSION_S, holder=who.key, principal=who))
 
     def by_session(self, secret: str) -> Credential | None:
-        """Who is signed in with this session; None when it has ended."""
+        """Return the credential of this session; None if it has ended."""
         if len(secret) > SECRET_CHARACTERS_MAX:
             return None
         hashed = hash_of(secret)
@@ -242,8 +244,8 @@ class AccessTokens:
         self._sessions.pop(hash_of(secret), None)
 
     def _add(self, session: _Session) -> str:
-        """A new session ends an older one of its own user where that has too many. Where there are too many in all it
-        is one of the user with the most; those of the daemon's own user have a bound of their own."""
+        """Add a session. It ends an older one of its own user if that user has too many; if there are too many in
+        all, one of the user with the most. Those of the daemon's own user have their own limit."""
         held = Counter(each.holder for each in self._sessions.values())
         if held[session.holder] >= self._sessions_per_user_max:
             self._end_oldest_of(session.holder)
@@ -268,5 +270,6 @@ class AccessTokens:
 
 
 def hash_of(secret: str) -> str:
-    """What is kept of a secret. A plain hash is enough, since a secret is 256 random bits and nobody's password."""
+    """Return the stored hash of a secret. A plain hash is enough, since a secret is 256 random bits and nobody's
+    password."""
     return hashlib.sha256(secret.encode("utf-8", errors="surrogatepass")).hexdigest()

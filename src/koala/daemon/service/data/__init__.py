@@ -1,1 +1,1 @@
-"""Files that callers register, send and read: the replica catalogue, contents that travel, outputs."""
+"""Files that callers register, send and read: the replica catalogue, travelling contents, outputs."""

@@ -1,4 +1,5 @@
-"""Which files of the catalogue somebody means who forgets some: by name, by pattern, or by the job that made them."""
+"""Finds the files of the catalogue that a caller wants to forget: by name, by pattern, or by the job that made
+them."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ class FileChoice:
         self._records = records
 
     async def files(self, who: Principal, wish: Forgetting) -> list[FileName]:
-        """Those that are meant. Needs ``operate``, or for what jobs of the caller made ``submit``."""
+        """Return the chosen files. Needs ``operate``, or ``submit`` for outputs of the caller's jobs."""
         given = [each for each in (wish.name, wish.pattern, wish.job) if each is not None]
         if len(given) != 1:
             raise InvalidError("name: name a file, a pattern or a job, one of the three")
@@ -70,7 +71,7 @@ class FileChoice:
         return found
 
     def _at(self, wish: Forgetting, names: list[FileName]) -> list[FileName]:
-        """Of several files those that are at the site that is named."""
+        """Return the files that have a replica at the named site, or all without one."""
         if wish.site is None:
             return names
         entries = self._engine.entries

@@ -1,6 +1,6 @@
-"""What users send for their jobs: taken piece by piece, referred to by submissions, and gone when nobody needs it.
+"""The contents that users send for their jobs: received in pieces, referred to by submissions, removed when unused.
 
-Rights are checked by the service. How contents are kept is in ``koala.files.contents``.
+The service checks rights. ``koala.files.contents`` stores the contents.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from koala.model.travelling import (
 
 _log = logging.getLogger(__name__)
 
-# How often it is looked for contents that nobody needs.
+# The interval between searches for unused contents.
 SWEEP_S = 60.0
 
 
 class ContentService:
-    """Takes contents and lets them go. ``open`` it when the engine is open."""
+    """Receives contents and removes unused ones. ``open`` it when the engine is open."""
 
     def __init__(
         self,
@@ -65,11 +65,11 @@ class ContentService:
         self._sweeping: asyncio.Task[None] | None = None
 
     def open(self) -> None:
-        """Begin to look for what nobody needs."""
+        """Begin to remove unused contents."""
         self._sweeping = asyncio.create_task(self._keep_sweeping(), name="sweep contents")
 
     async def close(self) -> None:
-        """Look no more. Idempotent."""
+        """Stop removing. Idempotent."""
         task, self._sweeping = self._sweeping, None
         if task is not None:
             task.cancel()
@@ -79,7 +79,7 @@ class ContentService:
     # ---------------------------------------------------------------------------------------- sending
 
     async def missing(self, who: Principal, manifest: str) -> MissingContents:
-        """Which contents of a list the caller has still to send, and how much of each is here."""
+        """Return which contents of a list the caller has yet to send, and how much of each is here."""
         return await offload(self._missing, who.name, manifest)
 
     def _missing(self, user: str, manifest: str) -> MissingContents:
@@ -94,7 +94,7 @@ class ContentService:
         return MissingContents(missing=list(found.values()))
 
     async def receive(self, who: Principal, checksum: str, size_bytes: int, offset: int, data: bytes) -> ContentState:
-        """Take one piece of a content; it is on disk when this returns."""
+        """Receive one piece of a content; it is on disk when this returns."""
         if not is_checksum(checksum):
             raise InvalidError(f"checksum: {checksum[:80]!r} is not a SHA-256; write 64 digits of 0-9 and a-f")
         if not 0 <= size_bytes <= TRAVELLING_BYTES_MAX:
@@ -136,7 +136,7 @@ class ContentService:
         )
 
     async def _count(self, who: Principal, size_bytes: int) -> None:
-        """One more content of this user; ``TooLargeError`` where there is no room for it."""
+        """Count a new content of this user. Raises ``TooLargeError`` if there is no room for it."""
         if who.name not in self._used:
             self._used[who.name] = await offload(self._engine.contents.used, who.name)
         used_bytes, count = self._used[who.name]
@@ -162,8 +162,8 @@ class ContentService:
     # ------------------------------------------------------------------------------------- referring
 
     async def refer(self, who: Principal, request: Request) -> None:
-        """A job of the caller is about to refer to its files. ``InvalidError`` for those that the caller has not
-        sent, be they here or not."""
+        """Let a new job of the caller refer to its files. Raises ``InvalidError`` for files that the caller has not
+        sent, even if they are here."""
         sizes = {file.checksum: file.size_bytes for file in request.files if file.is_content}
         if not sizes:
             return
@@ -188,7 +188,8 @@ class ContentService:
             await self._sleep(SWEEP_S)
 
     async def _know_bundles(self) -> None:
-        """A long list takes a while, and after a start there may be very many: they are looked at in a thread."""
+        """Compute the keys of new bundles, in a thread: a long list takes a while, and after a start there may be
+        many."""
         known, jobs = self._bundle_keys, self._engine.scheduler.ledger.jobs
         unknown = {
             number: job.request.files for number, job in jobs.items() if job.request.files and number not in known
@@ -197,7 +198,7 @@ class ContentService:
             known |= await offload(lambda: {number: bundle_key(files) for number, files in unknown.items()})
 
     async def sweep(self) -> list[str]:
-        """Remove what neither a live job nor the grace time keeps; the contents that went."""
+        """Remove contents that neither a live job nor the grace time keeps. Returns them."""
         await self._know_bundles()
         jobs = self._engine.scheduler.ledger.jobs
         live: dict[str, set[str]] = {}
@@ -209,7 +210,7 @@ class ContentService:
                 return []  # the core is ahead of the record, where the job is still live
             if not job.request.files:
                 continue
-            # A long list takes a while, and many jobs have the same: each is looked at once.
+            # A long list takes a while, and many jobs share one: each is looked at once.
             key = keys[row.id] = self._bundle_keys.get(row.id) or bundle_key(job.request.files)
             if (row.owner, key) not in counted:
                 counted.add((row.owner, key))
@@ -223,7 +224,7 @@ class ContentService:
 
 
 def job_files(request: Request) -> list[JobFile]:
-    """The files that travel with a job, as the API tells them."""
+    """Return the files that travel with a job, in the API's form."""
     return [JobFile.of(file, kind=_kind(file), mode=f"{file.mode:04o}") for file in request.files]
 
 

@@ -1,7 +1,7 @@
-"""Files of the catalogue on their way to callers: what jobs made, listed, and the bytes of any file, piece by piece.
+"""Files of the catalogue on their way to callers: lists of jobs' outputs, and the bytes of any file, piece by piece.
 
-What a job made is its owner's: for others it does not exist. Nothing is kept between two pieces, so a caller goes on
-wherever it stopped, and verifies the whole by the checksum in the catalogue.
+A job's outputs belong to its owner: for others they do not exist. Nothing is kept between two pieces, so a caller
+continues wherever it stopped, and verifies the whole by the checksum in the catalogue.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from koala.model.errors import ConflictError, ForbiddenError, InvalidError, NotF
 from koala.model.outputs import ARCHIVE_ENDING, COLLECTED_BYTES_MAX, OUTPUT_PREFIX, job_of_output
 from koala.model.request import FileName, Request, SiteName
 
-# So many pieces are read for one user at a time, and for all together; others wait.
+# At most this many pieces are read at a time, for one user and for all together; others wait.
 USER_DOWNLOADS_MAX = 2
 DOWNLOADS_MAX = 8
-# The most outputs of one job that are listed, and so many end a list of what the elements of an array made.
+# At most this many outputs of one job are listed; a list of an array's outputs ends once it has this many.
 OUTPUTS_LISTED_MAX = 10_000
 OUTPUTS_ENOUGH = 1_000
-# So often the catalogue is looked at for one page of files; after that a page has fewer, and goes on.
+# One page of files reads the catalogue at most this often; then it is shorter, and the next one continues.
 LISTING_LOOKS_MAX = 20
-# How long one piece may take to come from its site.
+# One piece may take this long to come from its site.
 DOWNLOAD_S = 60.0
 
 
 class DownloadService:
-    """Lists and reads files for callers; who may see what is decided here."""
+    """Lists and reads files for callers, and decides who may see which."""
 
     def __init__(
         self, engine: Engine, records: JobRecords, *, user_max: int = USER_DOWNLOADS_MAX, all_max: int = DOWNLOADS_MAX
@@ -48,15 +48,15 @@ class DownloadService:
         self._of_users: dict[str, tuple[asyncio.Semaphore, int]] = {}
 
     async def outputs(self, who: Principal, job: int, *, after: int = 0) -> list[OutputInfo]:
-        """What the job made, by component and path; of an array, what its elements after the job ``after`` made, as
-        many of them as one answer has room for: an empty answer is the end."""
+        """Return the job's outputs, by component and path; for an array those of its elements after the job
+        ``after``, as many as fit into one answer: an empty answer is the end."""
         row = await self._records.row(who, job)
         request = await self._records.request_of(job)
         first, last = (job, job) if row.elements is None else (job + 1, job + row.elements.size)
         return await query(self._outputs_of, max(first, after + 1), last, request) if request.has_outputs else []
 
     def _outputs_of(self, first: int, last: int, request: Request) -> list[OutputInfo]:
-        """What these jobs, which ask for the same, made, until there is enough for one answer."""
+        """Return the outputs of these jobs, which share a request, until there are enough for one answer."""
         told = list[OutputInfo]()
         for job, made in groupby(self._made(first, last), key=lambda entry: job_of_output(entry.name)):
             assert job is not None, "jobs made them"
@@ -67,8 +67,8 @@ class DownloadService:
         return told
 
     def _made(self, first: int, last: int) -> Iterator[CatalogueEntry]:
-        """What these jobs made, in the order of the catalogue. There jobs with as many digits stand in their order,
-        and a job before those whose numbers begin with its own."""
+        """Yield the outputs of these jobs, in the order of the catalogue, where jobs with equally many digits are in
+        order, and a job comes before those whose numbers begin with its own."""
         limit = min(OUTPUTS_ENOUGH, 20 + 2 * (last - first))
         after: str | None = None
         while first <= last:
@@ -91,7 +91,7 @@ class DownloadService:
                     first = int("1" + "0" * digits)
 
     async def is_visible(self, who: Principal, name: str) -> bool:
-        """Whether a file exists for the caller: another user's output does not."""
+        """Return True if a file exists for the caller: another user's output does not."""
         job = job_of_output(name)
         if job is None or who.sees_all:
             return True
@@ -102,7 +102,7 @@ class DownloadService:
         return True
 
     async def visible(self, who: Principal, entries: Iterable[CatalogueEntry]) -> list[CatalogueEntry]:
-        """Those that exist for the caller."""
+        """Return the entries that exist for the caller."""
         found = list(entries)
         if who.sees_all:
             return found
@@ -112,8 +112,8 @@ class DownloadService:
     async def page(
         self, who: Principal, *, after: str | None, prefix: str, limit: int
     ) -> tuple[list[CatalogueEntry], str | None]:
-        """Files that exist for the caller, and after what the list goes on; None at its end. That is the name of one
-        of them, or the number of a job at most: names of others' files are not told."""
+        """Return files that exist for the caller, and the name to continue after; None at the end. That is the name
+        of one of them, or a job's number: names of others' files are not revealed."""
         found: list[CatalogueEntry] = []
         for _ in range(LISTING_LOOKS_MAX):
             looked_at = await query(self._engine.store.files, after=after, prefix=prefix, limit=limit + 1)
@@ -127,8 +127,9 @@ class DownloadService:
         return found, after
 
     async def check_files(self, who: Principal, request: Request) -> None:
-        """A job reads what its user's jobs made, and not what others' did. To URLs, which the daemon writes with
-        its own credentials, only its own user and operators write, and only to those that can be."""
+        """Check that the caller may read the inputs and write the outputs. Jobs read outputs of their own user's jobs
+        only. Only the daemon's own user and operators may write to URLs, since the daemon does so with its own
+        credentials, and only to writable ones."""
         for output in dict.fromkeys(output for component in request.components for output in component.outputs):
             if output.to is None or not output.to_url:
                 continue
@@ -153,21 +154,21 @@ class DownloadService:
                 raise InvalidError(f"file {name!r}: job {job} is over and has no such output; was it forgotten?")
 
     async def _is_over(self, who: Principal, job: int) -> bool:
-        """Whether the job has ended, so that it makes nothing any more."""
+        """Return True if the job has ended, so that it makes no more files."""
         try:
             return (await self._records.row(who, job)).ended_at is not None
-        except NotFoundError:  # an element whose turn has not come
+        except NotFoundError:  # an element that is still to be made
             return False
 
     async def _is_made(self, who: Principal, job: int, name: str) -> bool:
-        """Whether a job has made the file or may make it that exists for the caller. A job of a later number does not
-        yet, whoever asks."""
+        """Return True if a job that exists for the caller has made the file or may make it. A job with a later number
+        cannot, for any caller."""
         if not who.sees_all:
             return await self.is_visible(who, name)
         try:
             await self._records.row(who, job)
         except NotFoundError:
-            # An element whose turn has not come, or what is left of a job that was removed from the record.
+            # An element that is still to be made, or the remains of a job that was removed from the record.
             element = self._engine.scheduler.ledger.array_of(job) is not None
             return element or await query(self._engine.store.file, name) is not None
         return True
@@ -175,7 +176,7 @@ class DownloadService:
     # --------------------------------------------------------------------------------------------- bytes
 
     async def read(self, who: Principal, name: str, offset: int, limit: int) -> bytes:
-        """The bytes of a file from ``offset`` on; fewer than ``limit`` only at its end."""
+        """Return the bytes of a file from ``offset`` on; fewer than ``limit`` only at its end."""
         if not 0 <= offset <= COLLECTED_BYTES_MAX:
             raise InvalidError(f"offset: {offset} is no place in a file; write 0 or more")
         if not 1 <= limit <= DOWNLOAD_BYTES_MAX:
@@ -187,8 +188,8 @@ class DownloadService:
             return await self._from_any(entry, offset, min(limit, max(0, entry.size_bytes - offset)))
 
     async def read_whole(self, who: Principal, names: Sequence[str]) -> list[tuple[ReadFile, bytes]]:
-        """Whole files, in this order, as many of the first as one answer has room for. One that cannot be read has a
-        problem instead of bytes, and holds up no other."""
+        """Return the first of these files that fit into one answer, whole and in this order. An unreadable file has a
+        problem instead of bytes, and delays no other."""
         entries = [entry for name in names if (entry := self._engine.entries.get(name)) is not None]
         visible = {entry.name: entry for entry in await self.visible(who, entries)}
         room, problems, wanted = DOWNLOAD_BYTES_MAX, dict[str, str](), dict[str, CatalogueEntry]()
@@ -215,8 +216,8 @@ class DownloadService:
         ]
 
     async def _read_wanted(self, wanted: Mapping[str, CatalogueEntry], found: dict[str, bytes]) -> dict[str, str]:
-        """Read files from their sites, all of one site at once, each from its next replica where one does not give
-        it; why some cannot be had."""
+        """Read files from their sites, all of one site at once, and each from its next replica if one fails. Returns
+        the problems of those that remain."""
         left = {
             name: sorted(entry.replicas, key=lambda each: each.url is not None, reverse=True)
             for name, entry in wanted.items()
@@ -246,7 +247,7 @@ class DownloadService:
         }
 
     async def _from_any(self, entry: CatalogueEntry, offset: int, size_bytes: int) -> bytes:
-        """From the first replica that gives them; one of another size is not the file."""
+        """Return bytes from the first replica that has them; a replica of another size is not the file."""
         reasons, damaged = [], False
         for replica in sorted(entry.replicas, key=lambda each: each.url is not None):
             try:
@@ -281,7 +282,7 @@ class DownloadService:
 
     @contextlib.asynccontextmanager
     async def _turn(self, who: Principal) -> AsyncIterator[None]:
-        """One user's downloads wait for each other before they wait for those of others."""
+        """Wait for a turn: a user's downloads wait for each other before they wait for those of others."""
         turns, users = self._of_users.get(who.key, (asyncio.Semaphore(self._user_max), 0))
         self._of_users[who.key] = turns, users + 1
         try:
@@ -304,8 +305,8 @@ def _reason(error: Exception) -> str:
 
 
 def _beyond_job(name: str) -> str:
-    """What comes after all outputs of the job that made this one, and before those of any other: the digit follows
-    the sign that ends the number of a job, and no file has a number alone for its name."""
+    """Return a name after all outputs of the job that made this one, and before those of any other: the digit follows
+    the separator after the job's number, and no file is named by a number alone."""
     number = name.removeprefix(OUTPUT_PREFIX).partition("/")[0].partition(".")[0]
     return f"{OUTPUT_PREFIX}{number}0"
 

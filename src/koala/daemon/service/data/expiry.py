@@ -1,4 +1,4 @@
-"""Outputs whose time is over: forgotten some at a time, but none that a job reads which has not ended."""
+"""Forgets expired outputs, a few at a time, except those that a live job reads."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from koala.model.request import FileName, SiteName
 
 _log = logging.getLogger(__name__)
 
-# So often it is looked whether the time of any is over, and this is said of those that are forgotten.
+# The interval between searches for expired outputs, and the reason on record.
 LOOK_S = 60.0
 REASON = "it was kept as long as its job or the grid says"
 
 
 class OutputExpiry:
-    """Looks from ``start`` to ``stop``."""
+    """Forgets expired outputs from ``start`` to ``stop``."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class OutputExpiry:
         return LOOK_S
 
     async def look(self) -> list[FileName]:
-        """Forget those whose time is over; which. A site that does not do its part holds up no others' files."""
+        """Forget expired outputs and return them. A site that fails delays no other site's files."""
         now, readers = self._engine.now(), self._engine.scheduler.ledger.readers
         over: dict[tuple[SiteName, ...], list[FileName]] = {}
         for entry in self._engine.entries.values():

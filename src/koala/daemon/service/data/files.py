@@ -1,8 +1,8 @@
-"""Changes of the replica catalogue that callers ask for: register, replicate, forget.
+"""Changes of the replica catalogue that callers request: register, replicate, forget.
 
-A file is brought into a site's area and measured there before the catalogue hears of it, and leaves the area only
-after the catalogue has forgotten it. Rights are checked by the service; which files may be removed when is in
-``koala.daemon.service.data.replicas``.
+A file is brought into a site's area and measured there before it enters the catalogue, and leaves the area only after
+it has left the catalogue. The service checks rights; ``koala.daemon.service.data.replicas`` decides when files may be
+removed.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ from koala.model.outputs import OUTPUT_PREFIX
 from koala.model.request import FileName, SiteName
 from koala.policies.errors import suggest
 
-# So many files are read at once to be registered, each in a thread; others wait.
+# At most this many files are read at once for registration, each in a thread; others wait.
 MEASURED_AT_ONCE_MAX = 2
-# How long changes that are under way may take when the daemon stops; less than answers may, so that theirs are sent.
+# Changes under way may take this long when the daemon stops; less than answers may, so that theirs are sent.
 CHANGES_S_MAX = 7.0
-# How many jobs that wait for files are named in one message.
+# At most this many jobs that wait for files are named in one message.
 NAMED_MAX = 10
-# Jobs that read their files now, or have: what they need of a file that is forgotten stays until they have ended.
+# Jobs that read their files now, or have read them: the replicas of a forgotten file stay until they have ended.
 _STARTED = (JobState.RUNNING, JobState.COLLECTING, JobState.UNWINDING)
 _FAULTS_OF_SOURCE = (MissingReplicaError, ChangedFileError, ChecksumError, UnreachableSiteError)
 
@@ -64,9 +64,9 @@ T = TypeVar("T")
 
 
 class FileService:
-    """Carries out changes of the catalogue, one at a time for each file. A change that was begun is finished, also
-    when its caller does not wait for it any more, unless the daemon stops; then nothing is left of it that the next
-    ``open`` does not clear up."""
+    """Carries out changes of the catalogue, one at a time for each file. A change that was begun is finished even if
+    its caller no longer waits for it, unless the daemon stops; then the next ``open`` clears up what is left of
+    it."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -79,7 +79,7 @@ class FileService:
         self._stopping = False
 
     async def open(self) -> None:
-        """Clear up what a daemon that was killed has left in the file areas, once. The first change does it too."""
+        """Clear up what a killed daemon has left in the file areas, once. The first change does it too."""
         async with self._opening:
             if not self._opened:
                 self._engine.outputs.in_doubt = self._replicas.settle_when_over
@@ -87,7 +87,7 @@ class FileService:
                 self._opened = True
 
     async def stop(self) -> None:
-        """Begin no more changes, and give up those that take longer than ``CHANGES_S_MAX``: their callers hear
+        """Begin no more changes, and give up those that take longer than ``CHANGES_S_MAX``: their callers get
         ``UnavailableError``."""
         self._stopping = True
         if not self._changes:
@@ -99,12 +99,12 @@ class FileService:
             await asyncio.wait(late)
 
     async def close(self) -> None:
-        """``stop``, and wait for nothing else. Idempotent."""
+        """Stop, and wait for nothing else. Idempotent."""
         await self.stop()
         await self._replicas.close()
 
     async def register(self, wish: Registration) -> CatalogueEntry:
-        """A new file, or another replica of one, from a path or a URL."""
+        """Register a new file, or another replica of a file, from a path or a URL."""
         _check_name(wish.name)
         if wish.name.startswith(OUTPUT_PREFIX):
             raise InvalidError(
@@ -119,15 +119,15 @@ class FileService:
         raise InvalidError(f"file {wish.name!r}: name the path or the URL where it is, one of the two")
 
     async def replicate(self, wish: Replication) -> CatalogueEntry:
-        """A replica of a known file at one more site."""
+        """Make a replica of a known file at one more site."""
         _check_name(wish.name)
         return await self._finished(self._replicate(self._area(wish.site), wish.name))
 
     async def forget(
         self, names: Sequence[FileName], site: SiteName | None, *, force: bool, by: str = "", reason: str = ""
     ) -> None:
-        """One replica less of each, or the files gone. ``ConflictError`` where jobs wait for one of them, unless it
-        is forced; then nothing is forgotten."""
+        """Remove one replica of each file, or the files. Raises ``ConflictError`` if jobs wait for one of them,
+        unless forced; then nothing is forgotten."""
         for name in names:
             _check_name(name)
         if site is not None:
@@ -135,12 +135,12 @@ class FileService:
         await self._finished(self._forget(sorted(set(names)), site, force, by, reason))
 
     async def expire(self, names: Sequence[FileName], reason: str) -> list[FileName]:
-        """Forget files whose time is over, but none that a job reads as the core learns of it; which."""
+        """Forget expired files and return them, except those that a job still reads when the core handles it."""
         return await self._finished(self._expire(sorted(set(names)), reason))
 
     def waiting_for(self, names: Iterable[FileName], site: SiteName | None = None) -> list[WaitingReader]:
-        """The jobs that read these files and have not started, where nothing would be left for them to read. Elements
-        of an array that waits stand for themselves."""
+        """Return the jobs that have not started and would lose a file that they read. Elements of a waiting array
+        count themselves."""
         ledger, found = self._engine.scheduler.ledger, []
         for name in names:
             entry = self._engine.entries.get(name)
@@ -165,7 +165,7 @@ class FileService:
                 with _told_to_the_caller():
                     await area.take_name(incoming, name)
             finally:
-                # A site that is out of reach keeps it until it is looked at the next time.
+                # An unreachable site keeps it until the site is looked at the next time.
                 with contextlib.suppress(OSError):
                     await area.forget(incoming)
             await self._tell(changed, event, area.site)
@@ -178,7 +178,7 @@ class FileService:
                     replica = await in_own_thread(_measure_url, name, site, url)
             entry = await self._entry(name)
             changed, event = self._with(entry, name, replica)
-            # Only from now on is it read from the URL; what the site's own area has of it is not needed any more.
+            # From now on it is read from the URL; the copy in the site's own area is no longer needed.
             replaced = [] if entry is None else [at for at in self._in_areas(entry) if at == site]
             await self._doubt(replaced, name)
             await self._tell(changed, event, *replaced)
@@ -197,7 +197,7 @@ class FileService:
                 with _told_to_the_caller():
                     await area.promote(name, copy_name(name, None, entry.checksum))
             finally:
-                # At a site that is out of reach it is found, and removed, at the next start.
+                # At an unreachable site it is found and removed at the next start.
                 with contextlib.suppress(OSError):
                     await self._engine.mover.cancel(transfer)
             replica = Replica(site=area.site, size_bytes=entry.size_bytes, checksum=entry.checksum)
@@ -221,7 +221,7 @@ class FileService:
             for name in names:
                 await alone.enter_async_context(self._replicas.alone(name))
             entries = [await self._known(name) for name in names]
-            # The core keeps what is read; what it does not keep is no input of a job any more, and may go.
+            # The core keeps what is read; a file that it does not keep is no job's input any longer, and may go.
             await asyncio.gather(*(self._engine.tell(expired(entry, at=self._engine.now())) for entry in entries))
             kept = self._engine.scheduler.ledger.sites.view.files
             names = [name for name in names if name not in kept]
@@ -253,8 +253,8 @@ class FileService:
     # -------------------------------------------------------------------------------------- their parts
 
     async def _take_in(self, area: FileArea, name: FileName, incoming: FileName, path: str) -> Replica:
-        """Bring a file into the area under a name of its own, and measure it: from this machine, or, for a path
-        such as SITE:/data/x, from the site itself."""
+        """Bring a file into the area under a name of its own, and measure it: from this machine, or, for a path such
+        as SITE:/data/x, from the site itself."""
         at_site = path.startswith(f"{area.site}:/")
         path = path.removeprefix(f"{area.site}:") if at_site else path
         if not path.startswith("/") or "\0" in path:
@@ -269,7 +269,7 @@ class FileService:
         return Replica(site=area.site, size_bytes=measured.size_bytes, checksum=measured.checksum)
 
     async def _tell(self, entry: CatalogueEntry, event: FileChanged, *in_doubt: SiteName) -> None:
-        """Put the change on record; then see to the replicas that were in doubt until it was."""
+        """Put the change on record, then settle the replicas that were in doubt meanwhile."""
         await self._engine.tell(event, files=[entry])
         for site in in_doubt:
             # The change is made; a doubt that cannot be settled now is settled at the next start.
@@ -282,7 +282,7 @@ class FileService:
                 await self._replicas.doubt(site, *names)
 
     def _in_areas(self, entry: CatalogueEntry) -> list[SiteName]:
-        """The sites of the grid that have the file in their own area."""
+        """Return the sites of the grid that have the file in their own area."""
         return [each.site for each in entry.replicas if each.url is None and each.site in self._engine.areas]
 
     async def _transfer(self, entry: CatalogueEntry, site: SiteName, transfer: str) -> None:
@@ -314,7 +314,7 @@ class FileService:
         raise _service_error(failure)
 
     async def _check_place(self, area: FileArea, entry: CatalogueEntry) -> None:
-        """``ConflictError`` where jobs still read another file that had this name."""
+        """Raise ``ConflictError`` if jobs still read a former file of this name."""
         readers = self._replicas.former_readers(area.site, entry.name)
         if not readers:
             return
@@ -352,7 +352,8 @@ class FileService:
         return area
 
     async def _finished(self, change: Coroutine[Any, Any, T]) -> T:
-        """The change's result. It goes on when the caller is cancelled, since half of it is of no use to anybody."""
+        """Return the change's result. The change goes on if the caller is cancelled, since half a change is
+        useless."""
         if self._stopping:
             change.close()
             raise _stopping()
@@ -372,7 +373,7 @@ class FileService:
 
 
 def still_wanted(waiting: Sequence[WaitingReader]) -> ConflictError:
-    """Why files are not forgotten: who waits for which, by number and name."""
+    """Return the error of files that jobs still wait for, with the numbers and the names."""
     jobs = dict.fromkeys(each.job for each in waiting)
     files = dict.fromkeys(each.file for each in waiting)
     named = f"{'job' if len(jobs) == 1 else 'jobs'} {_named(list(map(str, jobs)))}"
@@ -392,7 +393,7 @@ def _named(each: Sequence[str]) -> str:
 
 
 def _measure_url(name: FileName, site: SiteName, url: str) -> Replica:
-    """Read all of a file at a URL once. It stays where it is."""
+    """Read the whole file at a URL once. It stays where it is."""
     try:
         return _read_once(UrlSource(name, site, url), site, url)
     except (ClientError, FilesError):
@@ -437,7 +438,7 @@ def _service_error(error: FilesError) -> ClientError:
 
 @contextlib.contextmanager
 def _told_to_the_caller() -> Iterator[None]:
-    """What goes wrong with disks and servers, as something that the caller can read."""
+    """Turn errors of disks and servers into ones that the caller can read."""
     try:
         yield
     except (FilesError, PathError) as error:

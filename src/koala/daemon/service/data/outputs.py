@@ -1,4 +1,4 @@
-"""What components wrote: which of a job's components is meant, and its bytes as text that splits no character."""
+"""The streams of components: finds the component, and returns its bytes as text that splits no character."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from koala.sites import LiveSite, SiteError, Stream
 from koala.store import NUMBER_MAX
 from koala.store.rows import ComponentRow
 
-# No character of UTF-8 has more bytes, so that so many always hold at least one.
+# No UTF-8 character has more bytes, so this many always hold a whole one.
 _CHARACTER_BYTES_MAX = 4
 _OFFSET_MAX = NUMBER_MAX - OUTPUT_BYTES_MAX
 
 
 def check_range(stream: str, offset: int, limit: int) -> None:
-    """``InvalidError`` for a stream or a range that no output has."""
+    """Raise ``InvalidError`` for a stream or a range that no output has."""
     if stream not in list(Stream):
         raise InvalidError(f"stream: {stream[:40]!r} is none; ask for stdout or stderr")
     if not 0 <= offset <= _OFFSET_MAX:
@@ -30,7 +30,7 @@ def check_range(stream: str, offset: int, limit: int) -> None:
 
 
 def choose(job: int, components: Sequence[ComponentRow], part: int, run: int | None) -> ComponentRow:
-    """The start of a component whose output is meant: the newest of that part in that run."""
+    """Return the start of a component whose output is meant: the newest of that part in that run."""
     if not components:
         raise NotFoundError(f"job {job} has written nothing: none of its components has been started yet; try later")
     runs = sorted({component.run for component in components})
@@ -53,7 +53,7 @@ def _start_number(token: str) -> int:
 async def read_output(
     site: LiveSite, component: ComponentRow, stream: Literal["stdout", "stderr"], offset: int, limit: int
 ) -> Output:
-    """A piece of what a component wrote. What is not a whole character yet is left for the next piece."""
+    """Return a piece of a component's output. An incomplete character is left for the next piece."""
     wanted_bytes = max(limit, _CHARACTER_BYTES_MAX)
     try:
         data = await site.output(component.token, Stream(stream), offset, wanted_bytes)
@@ -79,14 +79,14 @@ async def read_output(
 
 
 def _text_of(data: bytes, *, whole: bool) -> tuple[str, int]:
-    """The text, and how many bytes at the end are the beginning of a character; none where it is the whole."""
+    """Return the text, and how many bytes at its end begin a character; 0 if it is the whole output."""
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     text = decoder.decode(data, final=whole)
     return text, len(decoder.getstate()[0])
 
 
 def _not_there(component: ComponentRow, error: SiteError) -> NotFoundError:
-    """Why a site has no output of a component that it was told to start."""
+    """Return why a site has no output of a component that it was to start."""
     what = f"component {component.token} at {component.site}"
     if component.outcome in NEVER_HELD:
         why = f" ({component.reason})" if component.reason else ""

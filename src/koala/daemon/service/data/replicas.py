@@ -1,8 +1,8 @@
-"""Which replicas in the sites' file areas may go: those that the catalogue has not and that no running job reads.
+"""Decides which replicas in the sites' file areas may go: those that are not in the catalogue and that no job reads.
 
-Before a replica comes into an area or leaves the catalogue, a mark beside it says that it is in doubt. Whatever
-happens then, a kill included, the mark is still there, and whoever finds it asks the catalogue. So no file that the
-catalogue knows is ever removed, and none that it does not know stays for ever.
+Before a replica comes into an area or leaves the catalogue, a mark beside it records that it is in doubt. Whatever
+happens then, even a kill, the mark remains, and the daemon that finds it asks the catalogue. So no file of the
+catalogue is ever removed, and no other file stays for ever.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from koala.model.errors import UnavailableError
 from koala.model.outputs import job_of_output
 from koala.model.request import FileName, SiteName
 
-# While jobs still read a replica that must go: how long one of them is waited for, and the least pause after it.
+# While jobs still read a replica that must go: the longest wait for one of them, and the least pause after it.
 READERS_WAIT_S = 60.0
 READERS_PAUSE_S = 0.5
 # Jobs in these states have no places, and read nothing.
@@ -28,10 +28,10 @@ _WITHOUT_PLACES = (JobState.WAITING, JobState.HELD, JobState.UNFOLDING)
 
 
 class ReplicaCleanup:
-    """Keeps the file areas as the catalogue says, and what jobs read of them until they have ended.
+    """Keeps the file areas in line with the catalogue, and files that jobs read until the jobs have ended.
 
-    The calls for one name are not made at the same time, except ``open``, which comes before all others: callers
-    hold ``alone`` meanwhile.
+    The calls for one name are not made at the same time, except ``open``, which comes before all others: callers hold
+    ``alone`` meanwhile.
     """
 
     def __init__(self, engine: Engine) -> None:
@@ -42,7 +42,7 @@ class ReplicaCleanup:
         self._made: set[tuple[SiteName, FileName]] = set()  # outputs of live jobs, in doubt until these are over
 
     async def open(self) -> None:
-        """Settle every doubt that a daemon before this one has left. One that cannot be settled now stays one."""
+        """Settle every doubt that an earlier daemon has left. A doubt that cannot be settled now remains."""
         for site, area in self._engine.areas.items():
             with contextlib.suppress(OSError):
                 for name in await area.doubts():
@@ -50,7 +50,7 @@ class ReplicaCleanup:
                         await self.settle(site, name)
 
     async def close(self) -> None:
-        """Wait for no reader any more; the doubts stay for the next ``open``."""
+        """Stop waiting for readers; the doubts remain for the next ``open``."""
         waiting = list(self._waiting)
         for task in waiting:
             task.cancel()
@@ -58,7 +58,7 @@ class ReplicaCleanup:
 
     @contextlib.asynccontextmanager
     async def alone(self, name: FileName) -> AsyncIterator[None]:
-        """Nobody else changes this file meanwhile."""
+        """Keep all others from changing this file while the block lasts."""
         lock, users = self._locks.get(name, (asyncio.Lock(), 0))
         self._locks[name] = (lock, users + 1)
         try:
@@ -72,12 +72,12 @@ class ReplicaCleanup:
     # ------------------------------------------------------------------------------------------ doubts
 
     async def doubt(self, site: SiteName, *names: FileName) -> None:
-        """From now on the replicas may be ones that the catalogue does not have. Raises ``OSError``."""
+        """Mark replicas that may not be in the catalogue. Raises ``OSError``."""
         await self._engine.areas[site].doubt(*names)
 
     async def settle(self, site: SiteName, *names: FileName) -> None:
-        """Ask the catalogue: its replicas stay, others are removed, at once or when those who read them have ended.
-        What a live job has made may come into the catalogue yet."""
+        """Settle doubts by the catalogue: its replicas stay, others are removed, at once or when their readers have
+        ended. An output of a live job may still enter the catalogue."""
         area, stay, go = self._engine.areas[site], list[FileName](), list[FileName]()
         for name in names:
             job = job_of_output(name)
@@ -99,7 +99,7 @@ class ReplicaCleanup:
                 await area.settle(*chosen, keep=keep)
 
     def settle_when_over(self, site: SiteName, name: FileName) -> None:
-        """The replica is what a live job made: whether it stays is known when the job is over."""
+        """Settle the output of a live job when the job is over: only then is it known whether it stays."""
         if (site, name) in self._made:
             return
         self._made.add((site, name))
@@ -114,24 +114,25 @@ class ReplicaCleanup:
             await self._engine.wait_ended(job, READERS_WAIT_S)
         self._made.discard((site, name))
         async with self.alone(name):
-            # What cannot be settled now stays in doubt, for the next ``open``.
+            # A doubt that cannot be settled now remains for the next ``open``.
             with contextlib.suppress(OSError, UnavailableError):
                 await self.settle(site, name)
 
     def former_readers(self, site: SiteName, name: FileName) -> list[int]:
-        """The jobs that still read a replica of this name which the catalogue has forgotten."""
+        """Return the jobs that still read a replica of this name that the catalogue has forgotten."""
         readers = self._read_by.get((site, name), frozenset())
         return sorted(job for job in readers if self._engine.live_row(job) is not None)
 
     def _readers(self, name: FileName) -> frozenset[int]:
-        """The jobs that may read the file where it is now: those that were placed with it and have not ended."""
+        """Return the jobs that may read the file where it is now: those that were placed with it and have not
+        ended."""
         ledger = self._engine.scheduler.ledger
         readers = ledger.readers.get(name, ())
         return frozenset(job for job in readers if ledger.jobs[job].state not in _WITHOUT_PLACES)
 
     def _remove_later(self, site: SiteName, name: FileName, readers: frozenset[int]) -> None:
         if (site, name) in self._read_by:
-            return  # those who read it were told apart when it was forgotten; jobs placed since read another replica
+            return  # the readers were determined when it was forgotten; jobs placed since read another replica
         self._read_by[site, name] = readers
         task = asyncio.create_task(self._remove_when_unread(site, name), name=f"remove {name} at {site}")
         self._waiting.add(task)
@@ -144,11 +145,11 @@ class ReplicaCleanup:
         async with self.alone(name):
             if self._read_by.pop((site, name), None) is None:
                 return  # it is in the catalogue again
-            # What cannot be removed now stays in doubt, for the next ``open``.
+            # A replica that cannot be removed now stays in doubt, for the next ``open``.
             with contextlib.suppress(OSError):
                 await self._engine.areas[site].settle(name, keep=False)
 
 
 def incoming_name() -> FileName:
-    """A name under which a file may come into an area before it is known whether it may stay."""
+    """Return a name for a file that comes into an area before it is known whether it may stay."""
     return f"{INCOMING}{uuid.uuid4().hex}"

@@ -1,1 +1,1 @@
-"""What callers may ask about sites and links: overviews, conditions, usage, and what operators do to them."""
+"""Calls about sites and links: overviews, conditions, usage, and operators' commands."""

@@ -1,6 +1,7 @@
-"""What callers may ask about the grid: its sites and the links between them, and what operators may do to them.
+"""Calls about the grid: its sites and the links between them, and operators' commands to them.
 
-What somebody does to a site is on record with their name and their reason, and everybody who may ask sees both."""
+A change of a site is on record with its author and reason, and everybody with the right to read sees both.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from koala.model.messages import ProbeLink, SiteDrained, SiteLost, SiteResumed
 from koala.policies.errors import suggest
 from koala.store.rows import RecentlyEnded
 
-# So many probes that operators asked for may wait for one another.
+# At most this many probes that operators requested may wait for one another.
 PROBES_ASKED_MAX = 8
 
 
@@ -31,19 +32,19 @@ class GridService:
         self._probes_asked = 0
 
     async def overview(self, who: Principal) -> Overview:
-        """The whole grid now; jobs of others are left out for those who may not see them. Needs ``read``."""
+        """Return the whole grid now; the jobs of others only for callers who may see them. Needs ``read``."""
         who.need(Scope.READ)
         owner = None if who.sees_all else who.name
         counts = await self._engine.counts(owner)
         return CallerView(self._engine, who).overview(counts, self._board.lists(owner))
 
     async def sites(self, who: Principal) -> list[SiteInfo]:
-        """All sites. Needs ``read``."""
+        """Return all sites. Needs ``read``."""
         who.need(Scope.READ)
         return CallerView(self._engine, who).sites()
 
     async def history(self, who: Principal, site: str, from_at: float, to_at: float) -> SiteHistory:
-        """Who held the site's processors over a stretch of time. Needs ``read``."""
+        """Return who held the site's processors over a period. Needs ``read``."""
         who.need(Scope.READ)
         check_stretch(from_at, to_at)
         self._check_site(site)
@@ -57,19 +58,19 @@ class GridService:
         return SiteHistory(site=site, from_at=from_at, to_at=to_at, points=points)
 
     async def ended_lately(self, who: Principal, from_at: float, site: str | None = None) -> list[RecentlyEnded]:
-        """Jobs and elements of arrays that had places at the site, or anywhere, and are over; the last first. Needs
+        """Return ended jobs and elements of arrays that had places at the site, or anywhere; the last first. Needs
         ``read``."""
         who.need(Scope.READ)
         owner = None if who.sees_all else who.name
         return await query(self._engine.store.ended_lately, from_at, site=site, owner=owner)
 
     async def network(self, who: Principal) -> NetworkInfo:
-        """What is known of the links between sites. Needs ``read``."""
+        """Return what is known of the links between sites. Needs ``read``."""
         who.need(Scope.READ)
         return CallerView(self._engine, who).network()
 
     async def link(self, who: Principal, source: str, target: str) -> LinkHistory:
-        """What was measured from one site to another. Needs ``read``."""
+        """Return what was measured from one site to another. Needs ``read``."""
         who.need(Scope.READ)
         return self._link(who, source, target)
 
@@ -81,7 +82,7 @@ class GridService:
         return CallerView(self._engine, who).link(source, target)
 
     async def probe_link(self, who: Principal, source: str, target: str) -> LinkHistory:
-        """Measure the way from one site to another now. Needs ``operate``."""
+        """Measure the link from one site to another now. Needs ``operate``."""
         who.need(Scope.OPERATE)
         before = self._link(who, source, target).link
         if before.not_probed:
@@ -113,8 +114,8 @@ class GridService:
         return CallerView(self._engine, who).site(site)
 
     async def declare_lost(self, who: Principal, site: str, *, force: bool = False, reason: str = "") -> SiteInfo:
-        """Nobody waits for the site any more: its jobs start again elsewhere, and what it still runs counts for
-        nothing. Of a site that answers only by ``force``. Needs ``operate``."""
+        """Stop waiting for the site: its jobs start again elsewhere, and what it still runs counts for nothing. A
+        site that answers needs ``force``. Needs ``operate``."""
         who.need(Scope.OPERATE)
         self._check_site(site)
         before = CallerView(self._engine, who).site(site)

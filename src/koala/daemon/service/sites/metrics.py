@@ -1,4 +1,4 @@
-"""The daemon in numbers, for monitoring: how many jobs, how busy the sites, how much work was done."""
+"""The daemon's metrics: how many jobs, how busy the sites, how much work was done."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from koala.model.request import SiteName
 
 
 class SiteMetrics(Answer, frozen=True, kw_only=True):
-    """One site: its processors, how many of them who holds, whether it is used and answers, how many commands an
-    error inside Koala keeps from it, how often its batch system was called, by what for, its GPUs by kind, and the
-    processor time that claiming late gained there and that was wasted before starts, and the GPU time of our
-    components that have ended."""
+    """One site: its processors and their holders; whether it is used and answers; the commands that an error inside
+    Koala keeps from it; the calls of its batch system by purpose; its GPUs by kind; the processor time gained there
+    by late claims and wasted before starts; and the GPU time of our ended components."""
 
     name: SiteName
     processors: int
@@ -39,9 +38,9 @@ class Metrics(msgspec.Struct, frozen=True, kw_only=True):
     """Everything at one moment.
 
     ``jobs`` counts all jobs on record by state, every state named. ``queues`` are the lengths of ``high``, ``low``
-    and ``claiming``. ``transfers_active`` counts those on their way, ``arriving_bytes`` is what they have brought so
-    far. ``events_handled``, ``commits`` and ``recoveries`` count from the daemon's start, ``commands_owed`` are on
-    record and not performed yet, ``journal_entries`` is the number of the newest entry.
+    and ``claiming``. ``transfers_active`` counts those on their way, ``arriving_bytes`` the bytes that they have
+    moved so far. ``events_handled``, ``commits`` and ``recoveries`` count from the daemon's start, ``commands_owed``
+    are on record and not performed yet, ``journal_entries`` is the number of the newest entry.
     """
 
     jobs: dict[str, int]

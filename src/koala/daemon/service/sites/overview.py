@@ -1,4 +1,4 @@
-"""The grid at this moment: as one caller sees it, with only the jobs that the caller may know of, and in numbers."""
+"""The grid at this moment: as one caller sees it, with only the jobs that the caller may see, and in metrics."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ from koala.model.nodes import PoolCount, total_of
 from koala.store.rows import TransferRow
 from koala.version import __version__
 
-# An overview shows at most so many jobs of each list, and so many transfers; the counts tell how many there are.
+# An overview shows at most this many jobs of each list, and this many transfers; the counts are complete.
 OVERVIEW_JOBS_MAX = 500
 OVERVIEW_TRANSFERS_MAX = 500
-# A warning names at most so many jobs.
+# A warning names at most this many jobs.
 JOBS_NAMED_MAX = 20
-# The lists of so many viewers are kept until something changes.
+# At most this many viewers' lists are kept until something changes.
 VIEWS_KEPT_MAX = 256
 _CLAIMING = tuple(state for state in JobState if state in IN_CLAIMING_QUEUE)
-# An array is none of them: its elements are.
+# An array is in none of them: its elements are.
 _ACTIVE = tuple(
     state
     for state in JobState
@@ -52,14 +52,14 @@ _ACTIVE = tuple(
 
 
 class CallerView:
-    """What one caller sees at one moment. Made for one answer and thrown away; it waits for nothing."""
+    """One caller's view at one moment, made for one answer. It waits for nothing."""
 
     def __init__(self, engine: Engine, who: Principal) -> None:
         self._engine = engine
         self._who = who
 
     def overview(self, counts: Mapping[str, int], lists: JobLists) -> Overview:
-        """The whole grid, with these jobs of it."""
+        """Return the whole grid, with these of its jobs."""
         engine = self._engine
         ledger = engine.scheduler.ledger
         return Overview(
@@ -84,11 +84,11 @@ class CallerView:
         )
 
     def sites(self) -> list[SiteInfo]:
-        """All sites, in the order of the grid."""
+        """Return all sites, in the order of the grid."""
         return [self.site(site.name) for site in self._engine.grid.sites]
 
     def site(self, name: str) -> SiteInfo:
-        """One site, which must be in the grid."""
+        """Return one site, which must be in the grid."""
         engine = self._engine
         book = engine.scheduler.ledger.sites
         index = book.view.index[name]
@@ -121,12 +121,12 @@ class CallerView:
         )
 
     def network(self) -> NetworkInfo:
-        """What is known of the links between sites."""
+        """Return what is known of the links between sites."""
         engine = self._engine
         return network_info(engine.grid, engine.scheduler.ledger.forecasts, engine.now(), self._jobs_on_links())
 
     def _jobs_on_links(self) -> list[JobOnLinks]:
-        """Of the first jobs that run, those at several sites."""
+        """Return the jobs at several sites among the first running jobs."""
         engine, found = self._engine, []
         owner = None if self._who.sees_all else self._who.name
         for row in islice(engine.rows.in_state(JobState.RUNNING, owner=owner), OVERVIEW_JOBS_MAX):
@@ -138,12 +138,12 @@ class CallerView:
         return sorted(found, key=lambda each: each.job)
 
     def link(self, source: str, target: str) -> LinkHistory:
-        """One direction of a link between two sites, which must be in the grid."""
+        """Return one direction of a link between two sites, which must be in the grid."""
         engine = self._engine
         return link_history(engine.grid, engine.scheduler.ledger.forecasts, source, target, engine.now())
 
     def transfers_of(self, job: int, recorded: Iterable[TransferRow]) -> list[TransferInfo]:
-        """The transfers for one job that the caller sees: those on record, each as new as it is known."""
+        """Return the transfers for one job that the caller sees: those on record, each in its newest state."""
         rows = {row.id: row for row in recorded}
         rows |= {row.id: row for row in self._engine.transfers_now() if job in row.jobs}
         return [self._transfer(row, {job}) for row in rows.values()]
@@ -162,7 +162,7 @@ class CallerView:
         return TransferInfo.of(row, brought_bytes=brought_bytes, jobs=jobs)
 
     def _visible(self, jobs: Iterable[int]) -> list[int]:
-        """Those of the jobs that exist for the caller; of jobs that have ended only an operator hears here."""
+        """Return the jobs that exist for the caller; ended jobs only for an operator."""
         if self._who.sees_all:
             return list(jobs)
         rows = ((job, self._engine.live_row(job)) for job in jobs)
@@ -180,15 +180,15 @@ class JobLists(NamedTuple):
 
 
 class OverviewBoard:
-    """The lists of jobs that overviews show, made anew only after something has changed, and then once for all who
-    see the same. What they cost does not grow with how many jobs live."""
+    """The lists of jobs in overviews, rebuilt only after a change, and then once for all who see the same. Their cost
+    does not grow with the number of live jobs."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._made: dict[str | None, tuple[int, JobLists]] = {}
 
     def lists(self, owner: str | None) -> JobLists:
-        """The jobs of one owner, or of all."""
+        """Return the jobs of one owner, or of all."""
         seq = self._engine.last_seq
         made = self._made.get(owner)
         if made is None or made[0] != seq:
@@ -213,7 +213,8 @@ class OverviewBoard:
         )
 
     def _waiting(self, ledger: Ledger, queue: PlacementQueue, owner: str | None) -> list[JobSummary]:
-        """Those that wait, head to tail. A job that has just left or entered the queue is shown where it was."""
+        """Return the waiting jobs, head to tail. A job that has just left or entered the queue is shown where it
+        was."""
         rows = self._engine.rows
         if owner is None:
             jobs = queue.first(OVERVIEW_JOBS_MAX)
@@ -235,7 +236,7 @@ class OverviewBoard:
 
 
 def gather_metrics(engine: Engine, counts: Mapping[str, int]) -> Metrics:
-    """The daemon in numbers."""
+    """Return the daemon's metrics."""
     ledger = engine.scheduler.ledger
     active = [row for row in engine.transfers_now() if row.ended_at is None]
     counters = engine.counters
@@ -269,18 +270,18 @@ def gather_metrics(engine: Engine, counts: Mapping[str, int]) -> Metrics:
 
 
 def _free_beside(sites: Sites, index: int, whole: PoolCount) -> PoolCount:
-    """What nobody holds at the site beside processors; it is only worked out where there is some of it."""
+    """Return the free GPUs and memory at the site, computed only if it has any."""
     return total_of(sites.pools.free(index) if whole.gpus or whole.memory_bytes is not None else None)
 
 
 def clocks_of(engine: Engine) -> ClockVerdict:
-    """What the sites' clocks say of each other and of this machine's."""
+    """Compare the sites' clocks with each other and with this machine's."""
     told = ((site.name, engine.site(site.name).clock_ahead_s) for site in engine.grid.sites)
     return judged(engine.grid.sites, {name: ahead_s for name, ahead_s in told if ahead_s is not None})
 
 
 def operator_warnings(engine: Engine) -> list[str]:
-    """What our own code failed on, and what to do about it."""
+    """Describe the failures of our own code, and what to do about them."""
     found = [f"{site.name}: {each}" for site in engine.grid.sites for each in engine.defects_of(site.name)]
     clock = own_clock_in_words(clocks_of(engine))
     if clock:

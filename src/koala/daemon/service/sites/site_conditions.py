@@ -1,4 +1,4 @@
-"""A line in the daemon's log whenever a site's condition changes, so that who reads the log knows of it."""
+"""Logs a line whenever a site's condition changes."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from koala.core.state.site_belief import SiteBelief, Trust
 
 _log = logging.getLogger("koala.daemon.sites")
 
-# How often is looked: a site has at most one line in so long.
+# The interval between looks: a site has at most one line in this time.
 WATCH_S = 5.0
 
 
 def condition(site: SiteBelief) -> str:
-    """What the core makes of a site, in words. Whether it answers has lines of its own."""
+    """Describe the core's opinion of a site. Whether the site answers is logged elsewhere."""
     if site.lost:
         return f"is lost: {site.lost}; it is used again by itself when it answers and has ended what it had of us"
     if site.drained:
@@ -30,7 +30,7 @@ def condition(site: SiteBelief) -> str:
 
 
 class SiteConditionLog:
-    """Looks at the sites as the core knows them. ``start`` and ``stop`` it once."""
+    """Watches the sites as the core sees them. ``start`` and ``stop`` it once."""
 
     def __init__(self, sites: Callable[[], Iterable[SiteBelief]], *, watch_s: float = WATCH_S) -> None:
         self._sites = sites
@@ -39,11 +39,11 @@ class SiteConditionLog:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to look."""
+        """Begin to watch."""
         self._task = asyncio.create_task(self._watch(), name="watch the sites")
 
     async def stop(self) -> None:
-        """Look no more."""
+        """Stop watching."""
         if self._task is not None:
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -51,7 +51,7 @@ class SiteConditionLog:
             self._task = None
 
     def look(self) -> None:
-        """Tell what has changed; a site that is used as usual needs no word at first."""
+        """Log every change; a site that is used as usual needs no line at first."""
         for site in self._sites():
             now = condition(site)
             if now != self._told.get(site.name, "is used"):

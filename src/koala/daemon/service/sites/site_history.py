@@ -1,4 +1,4 @@
-"""Who held a site's processors over a stretch of time, as steps, worked out from what the store has of it."""
+"""Who held a site's processors over a period, as steps, derived from the store."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from koala.model.errors import InvalidError
 from koala.model.messages import SiteReported
 from koala.store.rows import JournalRow
 
-# The longest stretch of time that one question may be about.
+# The longest period that one call may cover.
 HISTORY_S_MAX = 31 * 86_400.0
-# At most so many steps are told; where there were more, those in between are left out.
+# At most this many steps are returned; steps in between are left out.
 HISTORY_POINTS_MAX = 2_000
 
 
 def check_stretch(from_at: float, to_at: float) -> None:
-    """``InvalidError`` unless these are two times in order, not too far apart."""
+    """Raise ``InvalidError`` unless these are two times in order, not too far apart."""
     if not (math.isfinite(from_at) and math.isfinite(to_at) and from_at < to_at):
         raise InvalidError("from_at, to_at: name two times in seconds since 1970, the earlier one first")
     if to_at - from_at > HISTORY_S_MAX:
@@ -34,8 +34,8 @@ def usage_points(
     from_at: float,
     to_at: float,
 ) -> list[UsagePoint]:
-    """The steps between two times, the first at ``from_at``. ``held`` says from when on how many more or fewer of our
-    components' processors were held; ``processors`` holds until the site's first report."""
+    """Return the steps between two times, the first at ``from_at``. ``held`` has the times at which our components
+    took or gave back processors, and how many; ``processors`` holds until the site's first report."""
     changes: list[tuple[float, int, tuple[int, int] | None]] = [(at, more, None) for at, more in held]
     bodies = ((entry.at, entry.body) for entry in reports)
     changes += [(at, 0, (body.processors, body.others)) for at, body in bodies if isinstance(body, SiteReported)]
@@ -61,7 +61,7 @@ def _use(point: UsagePoint) -> tuple[int, int, int]:
 
 
 def _thinned(points: Sequence[UsagePoint], from_at: float, to_at: float) -> list[UsagePoint]:
-    """The first point, and of each of the equal stretches the last, when there are too many."""
+    """Return the first point and the last one of each of equal intervals, if there are too many."""
     if len(points) <= HISTORY_POINTS_MAX:
         return list(points)
     stretches = HISTORY_POINTS_MAX - 1
