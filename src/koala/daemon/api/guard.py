@@ -102,7 +102,7 @@ class Guard:
     def _counted_body(
         self, scope: Scope, headers: Mapping[str, str], caller: Caller | ClientError
     ) -> AbstractContextManager[None]:
-        """Return the body counts for its sender; the daemon's own user is trusted to overload nobody but itself."""
+        """Count the body against its sender; the daemon's own user is trusted to overload nobody but itself."""
         if headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers:
             return nullcontext()
         if not isinstance(caller, Caller):

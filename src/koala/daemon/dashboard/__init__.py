@@ -1,4 +1,4 @@
-"""The dashboard: pages made by the daemon itself, without a build step and without anything from elsewhere.
+"""The dashboard: pages that the daemon serves itself, without a build step and without outside resources.
 
 A page is complete without JavaScript. With it, the page follows the daemon's events and changes in place.
 """

@@ -1,4 +1,4 @@
-"""A stretch of time as the width of a picture: where a moment stands on it in percent, and where its marks are.
+"""Maps a period to the width of a picture: the position of a moment in percent, and the axis's marks.
 
 Pictures stretch with the window, so all positions along the axis are percentages of its width.
 """
@@ -22,7 +22,7 @@ _STEPS_S = [
 
 
 class AxisTick(msgspec.Struct, frozen=True, kw_only=True):
-    """A mark on the axis, and how its label hangs on it so that it stays inside the picture."""
+    """A mark on the axis, and the anchor of its label, which keeps the label inside the picture."""
 
     percent: float
     label: str
@@ -30,7 +30,7 @@ class AxisTick(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Axis(msgspec.Struct, frozen=True, kw_only=True):
-    """From one moment to a later one. ``zero_at`` is the moment that the labels count from."""
+    """From one moment to a later one. The labels count from the moment ``zero_at``."""
 
     from_at: float
     to_at: float
@@ -43,15 +43,15 @@ class Axis(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def length_s(self) -> float:
-        """How much time it spans."""
+        """The duration that the axis spans."""
         return self.to_at - self.from_at
 
     def percent(self, at: float) -> float:
-        """Where a moment stands, 0 to 100; moments outside stand at the nearer end."""
+        """Return the position of a moment, 0 to 100; moments outside have the nearer end's."""
         return round(100.0 * min(1.0, max(0.0, (at - self.from_at) / self.length_s)), 3)
 
     def ticks(self) -> list[AxisTick]:
-        """At most ``TICKS_MAX`` marks at round distances from ``zero_at``."""
+        """Return at most ``TICKS_MAX`` marks at round distances from ``zero_at``."""
         step_s = next((step for step in _STEPS_S if self.length_s / step <= TICKS_MAX - 1), None)
         if step_s is None:
             step_s = math.ceil(self.length_s / (TICKS_MAX - 1))
@@ -65,7 +65,7 @@ class Axis(msgspec.Struct, frozen=True, kw_only=True):
         return AxisTick(percent=percent, label=self._label(offset_s, step_s), anchor=anchor)
 
     def _label(self, offset_s: float, step_s: int) -> str:
-        """The distance in the largest unit in which all labels are whole."""
+        """Format the distance in the largest unit in which all labels are whole."""
         if offset_s == 0:
             return self.zero_label
         sign = _MINUS if offset_s < 0 else "+"
@@ -74,12 +74,12 @@ class Axis(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def recent(now: float, length_s: float) -> Axis:
-    """The last so many seconds."""
+    """Return the axis of the last ``length_s`` seconds."""
     return Axis(from_at=now - length_s, to_at=now, zero_at=now)
 
 
 def life(submitted_at: float, until: float) -> Axis:
-    """The life of a job, from its submission on."""
+    """Return the axis of a job's life, from its submission on."""
     return Axis(
         from_at=submitted_at,
         to_at=max(until, submitted_at + 1.0),

@@ -1,4 +1,4 @@
-"""A site's processors as pictures: who holds them now as a bar, and who held them over time as a stacked area.
+"""A site's processors as pictures: their holders now as a bar, and their holders over time as a stacked area.
 
 Pure functions from the API's forms to positions; templates draw them.
 """
@@ -18,7 +18,7 @@ STEPS_DRAWN_MAX = 500
 AREA_WIDTH, AREA_HEIGHT = 1_000, 100
 LINE_WIDTH, LINE_HEIGHT = 100, 20
 LINE_VALUES_TOLD_MAX = 10
-# Between cells: so much of a cell, and of the bar at most, both in its width.
+# The gap between cells, as a share of a cell, and its upper limit as a percentage of the bar.
 _GAP_OF_CELL = 0.12
 _GAP_PERCENT_MAX = 0.8
 
@@ -32,8 +32,8 @@ class Piece(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ProcessorBar(msgspec.Struct, frozen=True, kw_only=True):
-    """Who holds a site's processors, as many as it has. ``pieces`` are single processors where they are few, else one
-    for each kind."""
+    """The holders of a site's processors. ``pieces`` are single processors if there are few, otherwise one for each
+    kind."""
 
     shares: tuple[tuple[str, int], ...]
     pieces: tuple[Piece, ...]
@@ -41,8 +41,8 @@ class ProcessorBar(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def processor_bar(site: SiteInfo) -> ProcessorBar:
-    """The bar of a site now, the kinds in the order ours, others, earmarked, idle, kept (free but not for us: outside
-    the quota, or the site is out of use)."""
+    """Return the bar of a site now. Its kinds are, in this order: ours, others, earmarked, idle, kept (free but not
+    for us: outside the quota, or the site is out of use)."""
     ours, others = _held(site)
     free = site.processors - ours - others
     earmarked = min(site.earmarked, free)
@@ -67,14 +67,14 @@ _WORDS = {"ours": "ours", "others": "others'", "earmarked": "earmarked", "idle":
 
 
 def _held(now: SiteInfo | UsagePoint) -> tuple[int, int]:
-    """How many of its processors are ours, and how many of the rest are others'. What the daemon counts and what the
-    site last reported are of different moments, so that together they may be more than there are."""
+    """Return how many of its processors are ours, and how many of the rest are others'. The daemon's count and the
+    site's last report are of different moments, so their sum may exceed the number of processors."""
     ours = min(max(0, now.ours), now.processors)
     return ours, min(max(0, now.others), now.processors - ours)
 
 
 def _within(point: UsagePoint) -> UsagePoint:
-    """The point with no more held than there is."""
+    """Return the point with no more processors held than there are."""
     ours, others = _held(point)
     return msgspec.structs.replace(point, ours=ours, others=others)
 
@@ -115,7 +115,8 @@ class UsageChart(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def usage_chart(history: SiteHistory, axis: Axis) -> UsageChart:
-    """The areas from below: ours, then others'. The line above them is what the site has, which they never cross."""
+    """Return the areas from below: ours, then others'. The line above them is the site's capacity, which they never
+    cross."""
     steps = [_within(each) for each in _thinned(_on_axis(history.points, axis), axis)]
     top = max((each.processors for each in steps), default=0)
     scale = AREA_HEIGHT / top if top else 0.0
@@ -134,14 +135,14 @@ def usage_chart(history: SiteHistory, axis: Axis) -> UsageChart:
 
 
 class MeasuredLine(msgspec.Struct, frozen=True, kw_only=True):
-    """Measurements one after the other, as a line in a box of LINE_WIDTH by LINE_HEIGHT that begins at zero."""
+    """Consecutive measurements as a line in a box of LINE_WIDTH by LINE_HEIGHT that begins at zero."""
 
     points: str
     told: str
 
 
 def measured_line(measured: Sequence[LinkMeasurement], words: Callable[[float], str]) -> MeasuredLine | None:
-    """The line of what was measured of a link, the oldest first; None where there is nothing to compare."""
+    """Return the line of a link's measurements, the oldest first; None if there are too few to compare."""
     if len(measured) < 2:
         return None
     top = max(each.value for each in measured) or 1.0
@@ -172,7 +173,7 @@ def _told(steps: Sequence[UsagePoint], axis: Axis) -> str:
 
 
 def _on_axis(points: Sequence[UsagePoint], axis: Axis) -> list[UsagePoint]:
-    """The points inside the axis, with the one that holds at its beginning moved there."""
+    """Return the points inside the axis, with the point that holds at its beginning moved there."""
     ordered = sorted(points, key=lambda each: each.at)
     before = [each for each in ordered if each.at <= axis.from_at]
     inside = [each for each in ordered if axis.from_at < each.at <= axis.to_at]
@@ -182,7 +183,7 @@ def _on_axis(points: Sequence[UsagePoint], axis: Axis) -> list[UsagePoint]:
 
 
 def _thinned(points: Sequence[UsagePoint], axis: Axis) -> list[UsagePoint]:
-    """At most one point, the last, for each of STEPS_DRAWN_MAX equal stretches of time."""
+    """Return at most one point, the last, for each of STEPS_DRAWN_MAX equal intervals."""
     newest: dict[int, UsagePoint] = {}
     for point in points:
         newest[min(STEPS_DRAWN_MAX - 1, int((point.at - axis.from_at) / axis.length_s * STEPS_DRAWN_MAX))] = point
@@ -198,7 +199,7 @@ def _y(height: float) -> str:
 
 
 def _area(bounds: Sequence[float], low: Sequence[float], high: Sequence[float]) -> str:
-    """A closed path between two step functions; empty where it would have no height anywhere."""
+    """Return a closed path between two step functions; empty if it has no height anywhere."""
     if all(top <= bottom for bottom, top in zip(low, high, strict=True)):
         return ""
     path = [f"M{bounds[0]:g} {_y(low[0])}"]

@@ -1,11 +1,12 @@
-"""The words of the pages that need an explanation, each in a sentence or two. The page ``/words`` has all of them."""
+"""The words of the pages that need an explanation, each in a sentence or two. The page ``/words`` lists all of
+them."""
 
 from __future__ import annotations
 
 from koala.core.life.states import JobState
 from koala.words.standing import MEANING
 
-# A term of the glossary of the documentation, as a part of an address, and what it means to who sees a page.
+# A glossary term of the documentation, as a part of an address, and its meaning for readers of a page.
 TERMS = {
     "array": "One submission that stands for many jobs, its elements, one for each index.",
     "barrier": "Where the components of a job wait for each other. It opens when all of them are there and all files "

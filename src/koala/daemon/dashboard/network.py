@@ -1,7 +1,7 @@
 """The sites and the links between them as a small diagram, with running transfers as arrows.
 
-Pure functions from the API's forms to positions in a box of WIDTH by HEIGHT; templates draw them. Where the grid is
-too large for a diagram only the sites that files move between are drawn; the table of links is always complete.
+Pure functions from the API's forms to positions in a box of WIDTH by HEIGHT; templates draw them. In a grid that is
+too large for a diagram only the sites with running transfers are drawn; the table of links is always complete.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LABEL_AT = 0.4  # not in the middle, where links cross
 
 
 class DiagramNode(msgspec.Struct, frozen=True, kw_only=True):
-    """A site: a circle with its use in it and its name under it. ``used`` is the held share, 0 to 1."""
+    """A site: a circle with its use in it and its name below. ``used`` is the held share, 0 to 1."""
 
     x: float
     y: float
@@ -40,7 +40,7 @@ class DiagramNode(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DiagramLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A link. ``label`` is empty where it would not fit: among many links, and under arrows."""
+    """A link. ``label`` is empty if it would not fit: among many links, and under arrows."""
 
     x1: float
     y1: float
@@ -64,7 +64,7 @@ class DiagramArrow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class NetworkDiagram(msgspec.Struct, frozen=True, kw_only=True):
-    """The diagram, from ``top`` on so high. ``left_out`` counts the sites that are not drawn."""
+    """The diagram, from ``top`` on, ``height`` high. ``left_out`` counts the sites that are not drawn."""
 
     nodes: tuple[DiagramNode, ...]
     lines: tuple[DiagramLine, ...]
@@ -75,7 +75,7 @@ class NetworkDiagram(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def network(overview: Overview) -> NetworkDiagram:
-    """The grid's diagram."""
+    """Return the grid's diagram."""
     moving = [each for each in overview.transfers if each.ended_at is None]
     sites = _drawn(overview.sites, moving)
     spots = dict(zip((site.name for site in sites), _around(len(sites)), strict=True))
@@ -109,7 +109,7 @@ def _drawn(sites: Sequence[SiteInfo], moving: Sequence[TransferInfo]) -> list[Si
 
 
 def _around(count: int) -> list[tuple[float, float]]:
-    """Places for so many nodes: one in the middle, two side by side, more on an ellipse from its top on."""
+    """Return places for ``count`` nodes: one in the middle, two side by side, more on an ellipse from its top on."""
     if count == 1:
         return [(WIDTH / 2, HEIGHT / 2)]
     begin = math.pi if count == 2 else -math.pi / 2
@@ -156,7 +156,7 @@ def _line(link: LinkInfo, spots: dict[str, tuple[float, float]], labelled: bool)
 def _arrow(
     route: tuple[str, str], transfers: Sequence[TransferInfo], spots: dict[str, tuple[float, float]]
 ) -> DiagramArrow:
-    """A bent arrow from rim to rim; the bend keeps the two directions of a link apart."""
+    """Return a bent arrow from rim to rim; the bend separates the two directions of a link."""
     (x1, y1), (x2, y2) = (spots[name] for name in route)
     length = math.hypot(x2 - x1, y2 - y1) or 1.0
     along = ((x2 - x1) / length, (y2 - y1) / length)

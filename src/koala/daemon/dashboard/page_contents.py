@@ -1,7 +1,7 @@
-"""What each page shows, asked of the service and put in the order in which it is drawn. Nothing here is HTML.
+"""Asks the service for the values of each page, and puts them in the order in which they are drawn. No HTML here.
 
-Everything that grows with the number of jobs or sites has a limit, so that a page of a busy grid stays one that
-a browser can show and the daemon can make once a second.
+Everything that grows with the number of jobs or sites has a limit, so that a page of a busy grid remains one that a
+browser can show and the daemon can make once a second.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ WINDOWS_MIN = (1, 5, 30, 120, 720)
 WINDOW_DEFAULT_MIN = 30
 TIMELINE_JOBS_MAX = 16
 TIMELINE_ENDED_MAX = 6
-# So many elements of one array that have ended are shown beside other jobs at a site.
+# At most this many ended elements of one array are shown beside other jobs at a site.
 TIMELINE_ELEMENTS_MAX = 3
 SITE_CHARTS_MAX = 24
 EXPLAINED_MAX = 10
@@ -86,8 +86,8 @@ Context = dict[str, Any]
 
 
 class Tail(msgspec.Struct, frozen=True, kw_only=True):
-    """The newest text of an output. It goes on at ``next_offset`` unless it is ``complete``; ``skipped_bytes`` come
-    before it."""
+    """The newest text of an output. It continues at ``next_offset`` unless it is ``complete``; ``skipped_bytes``
+    precede it."""
 
     text: str
     skipped_bytes: int
@@ -96,8 +96,8 @@ class Tail(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobSelection(NamedTuple):
-    """Which jobs a page lists: in a state, of an owner, of a name; submitted from one day on, until the end of
-    another, both in UTC. What is empty does not count."""
+    """The jobs that a page lists: in a state, of an owner, of a name; submitted from one day on, until the end of
+    another, both in UTC. Empty fields select all."""
 
     state: str = ""
     owner: str = ""
@@ -107,14 +107,14 @@ class JobSelection(NamedTuple):
 
     @property
     def which(self) -> ChosenJobs:
-        """As the store knows them."""
+        """The selection in the store's form."""
         from_at = None if not self.since else day_at(self.since)
         to_at = None if not self.until else day_at(self.until) + 86_400.0
         return ChosenJobs(self.name, from_at, to_at)
 
 
 def day(text: str) -> str:
-    """A day as a page is asked for it; empty where it is none."""
+    """Return the day of a page's parameter; empty if it is invalid."""
     try:
         return date.fromisoformat(text).isoformat()
     except ValueError:
@@ -122,13 +122,13 @@ def day(text: str) -> str:
 
 
 def day_at(text: str) -> float:
-    """When a day begins, in UTC."""
+    """Return when a day begins, in UTC."""
     return max(0.0, datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp())
 
 
 class OutputSelection(msgspec.Struct, frozen=True, kw_only=True):
-    """Whose output: a component's in one run (None: the last) of a job; of a job that failed, unless it is named, the
-    errors of the component that failed. Of an array, from where on its elements are listed."""
+    """The output that a page shows: a component's in one run (None: the last) of a job; for a failed job by default
+    the standard error of the component that failed. For an array, the cursor of the listed elements."""
 
     job: int
     part: int | None
@@ -138,29 +138,29 @@ class OutputSelection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def was_measured(link: LinkState) -> bool:
-    """Whether something is known of a direction of a link beyond what the grid file says."""
+    """Return True if a direction of a link was ever measured."""
     return bool(link.bandwidth_mbit_s.measurements or link.latency_s.measurements)
 
 
 def window_min(wish: str | None) -> int | None:
-    """How many minutes a page is asked to look back: one of ``WINDOWS_MIN``, or None."""
+    """Return how many minutes a page is asked to look back: one of ``WINDOWS_MIN``, or None."""
     return next((each for each in WINDOWS_MIN if str(each) == wish), None)
 
 
 def window_for(up_s: float) -> int:
-    """How many minutes a page looks back unless asked: as far as a young daemon goes back itself."""
+    """Return how many minutes a page looks back by default: no longer than a young daemon has been up."""
     return min(WINDOW_DEFAULT_MIN, next((each for each in WINDOWS_MIN if each * 60 >= up_s), WINDOW_DEFAULT_MIN))
 
 
 class PageContents:
-    """The values of each page, asked of the service for one caller at a time."""
+    """The values of each page, requested from the service for one caller at a time."""
 
     def __init__(self, service: Service, clock: Callable[[], float] = time.time) -> None:
         self._service = service
         self._clock = clock
 
     async def overview(self, who: Principal, minutes: int | None) -> Context:
-        """The whole grid."""
+        """Return the whole grid."""
         grid = await self._service.grid.overview(who)
         if minutes is None:
             minutes = window_for(grid.now - grid.started_at)
@@ -199,7 +199,7 @@ class PageContents:
         }
 
     async def jobs(self, who: Principal, asked: JobSelection, cursor: str) -> Context:
-        """One page of the list of jobs."""
+        """Return one page of the list of jobs."""
         state = asked.state
         states = frozenset(STATES) - ENDED if state == "live" else frozenset({state}) if state else frozenset()
         found = await self._service.jobs(
@@ -225,7 +225,7 @@ class PageContents:
         }
 
     async def job(self, who: Principal, wanted: OutputSelection) -> Context:
-        """One job, with the output of one of its components."""
+        """Return one job, with the output of one of its components."""
         job = await self._service.job(who, wanted.job)
         wanted = shown_first(job, wanted)
         explanation = await self._service.explain(who, wanted.job)
@@ -256,7 +256,7 @@ class PageContents:
         }
 
     async def network(self, who: Principal) -> Context:
-        """The links between sites: what is believed of each, and what was measured."""
+        """Return the links between sites: the belief about each, and its measurements."""
         found = await self._service.grid.network(who)
         small = len(found.sites) <= MATRIX_SITES_MAX
         measured = [link for link in found.links if was_measured(link)][:LINKS_MAX]
@@ -279,7 +279,7 @@ class PageContents:
         }
 
     async def site(self, who: Principal, name: str, minutes: int | None) -> Context:
-        """One site."""
+        """Return one site."""
         grid = await self._service.grid.overview(who)
         site = next((each for each in grid.sites if each.name == name), None)
         if site is None:
@@ -307,8 +307,8 @@ class PageContents:
     # ---------------------------------------------------------------------------------------- pieces
 
     async def _timeline_jobs(self, who: Principal, grid: Overview, from_at: float) -> list[JobDetail]:
-        """At most ``TIMELINE_JOBS_MAX`` jobs, newest first, an array for all of its elements. Those with places come
-        before those that ended lately, and these before those that wait, of which there may be very many."""
+        """Return at most ``TIMELINE_JOBS_MAX`` jobs, newest first, an array in place of its elements. Jobs with
+        places come before recently ended ones, and these before waiting ones, which may be very many."""
         placed = sorted({stands_for(each) for each in (*grid.active, *grid.claiming)}, reverse=True)
         waiting = sorted({stands_for(each) for each in (*grid.waiting_high, *grid.waiting_low)}, reverse=True)
         ended = [each for each in await self._ended(who, from_at) if each not in placed]
@@ -318,8 +318,8 @@ class PageContents:
         return await self._details(who, sorted(chosen, reverse=True))
 
     async def _ended(self, who: Principal, from_at: float, site: str | None = None) -> list[int]:
-        """The jobs that ended last after a moment: at the site, and of each array a few elements, or anywhere, where
-        an array stands for them."""
+        """Return the jobs that ended last after a moment: at the site, with a few elements of each array, or
+        anywhere, with an array in place of its elements."""
         elements: Counter[int] = Counter()
         ends: dict[int, float] = {}
         for each in await self._service.grid.ended_lately(who, from_at, site):
@@ -340,7 +340,8 @@ class PageContents:
         return [each for each in details if isinstance(each, JobDetail)]
 
     async def _reasons(self, who: Principal, jobs: Sequence[JobSummary], now: float) -> dict[int, str]:
-        """Why each of the jobs waits, of an array its next element, and until when if that is known, in one line."""
+        """Return why each of the jobs waits, for an array its next element, and until when if that is known, in one
+        line."""
         reasons = {}
         for job in jobs:
             try:
@@ -375,7 +376,7 @@ class PageContents:
 
 
 def shown_first(job: JobDetail, wanted: OutputSelection) -> OutputSelection:
-    """Whose output a page opens on where none is named."""
+    """Choose the output that a page opens on if none is named."""
     run = wanted.run or max((each.run for each in job.components), default=0)
     failed = [each for each in job.components if each.run == run and each.outcome == "failed"]
     first = min(failed, key=lambda each: (each.ended_at or 0.0, each.part), default=None)
@@ -385,7 +386,7 @@ def shown_first(job: JobDetail, wanted: OutputSelection) -> OutputSelection:
 
 
 async def read_tail(service: Service, who: Principal, wanted: OutputSelection) -> Tail:
-    """At most the last ``TAIL_BYTES`` of an output, from the beginning of a line where some is left out."""
+    """Return at most the last ``TAIL_BYTES`` of an output, from the beginning of a line if some is left out."""
 
     async def read(offset: int, limit: int) -> Output:
         return await service.output(
@@ -421,26 +422,26 @@ async def read_tail(service: Service, who: Principal, wanted: OutputSelection) -
 
 
 def near(site: SiteInfo, sites: Sequence[SiteInfo]) -> list[str]:
-    """The other sites of its region."""
+    """Return the other sites of a site's region."""
     return [each.name for each in sites if each.man == site.man != "" and each.name != site.name]
 
 
 def busiest_links(grid: Overview) -> list[LinkInfo]:
-    """All links: those that files are on first, then by the names of their sites."""
+    """Return all links: those with running transfers first, then by the names of their sites."""
     moving = {frozenset((each.source, each.target)) for each in grid.transfers if each.ended_at is None}
     return sorted(grid.links, key=lambda each: (frozenset(each.between) not in moving, each.between))
 
 
 def moving_first(grid: Overview) -> list[TransferInfo]:
-    """All transfers: those on their way first, then the newest."""
+    """Return all transfers: those on their way first, then the newest."""
     return sorted(grid.transfers, key=lambda each: (each.ended_at is not None, -each.started_at))
 
 
 def may_cancel(who: Principal, job: JobSummary) -> bool:
-    """Whether a button to cancel the job makes sense; the service decides."""
+    """Return True if a button to cancel the job makes sense; the service decides."""
     return job.state not in ENDED and (who.may(Scope.OPERATE) or (who.may(Scope.SUBMIT) and who.name == job.owner))
 
 
 def may_hold(who: Principal, job: JobSummary) -> bool:
-    """Whether a button to hold the job makes sense: it has not started; the service decides."""
+    """Return True if a button to hold the job makes sense: it has not started; the service decides."""
     return may_cancel(who, job) and job.state in HOLDABLE

@@ -1,4 +1,4 @@
-"""The lists of jobs on the overview: an array is one line of a list, however many of its elements are there.
+"""The lists of jobs on the overview: an array is one line of a list, however many of its elements are in it.
 
 Pure functions from the API's forms to lines; templates draw them.
 """
@@ -16,7 +16,7 @@ QUEUE_LINES_MAX = 10
 
 
 class QueueLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A job, or an array of which so many ``elements`` are in the list; ``where`` all of them are."""
+    """A job, or an array with ``elements`` of its elements in the list; ``where`` are their places."""
 
     job: JobSummary
     elements: int
@@ -24,24 +24,24 @@ class QueueLine(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Queue(msgspec.Struct, frozen=True, kw_only=True):
-    """A list of jobs that is no longer than ``QUEUE_LINES_MAX``; it ``leaves_out`` so many lines."""
+    """A list of jobs with at most ``QUEUE_LINES_MAX`` lines; it ``leaves_out`` this many."""
 
     lines: tuple[QueueLine, ...]
     leaves_out: int
 
     @property
     def size(self) -> int:
-        """How many lines there would be."""
+        """The number of lines without the limit."""
         return len(self.lines) + self.leaves_out
 
 
 def stands_for(job: JobSummary) -> int:
-    """The number of the job, or of the array that it is an element of."""
+    """Return the number of the job, or of its array."""
     return job.id if job.array is None else job.array
 
 
 def arrays_shown(lists: Sequence[Sequence[JobSummary]]) -> set[int]:
-    """The arrays that have a line in one of the lists."""
+    """Return the arrays that have a line in one of the lists."""
     found: set[int] = set()
     for jobs in lists:
         first = list(dict.fromkeys((stands_for(each), each.array) for each in jobs))[:QUEUE_LINES_MAX]
@@ -50,8 +50,8 @@ def arrays_shown(lists: Sequence[Sequence[JobSummary]]) -> set[int]:
 
 
 def queue(jobs: Sequence[JobSummary], arrays: Mapping[int, JobDetail]) -> Queue:
-    """The lines of a list, in its order: an array is where the first of its elements is. One that has gone since is
-    shown by that element."""
+    """Return the lines of a list, in its order: an array is where the first of its elements is. An array that has
+    gone since is shown by that element."""
     together: dict[int, list[JobSummary]] = {}
     for each in jobs:
         together.setdefault(stands_for(each), []).append(each)

@@ -1,7 +1,7 @@
-"""The dashboard's templates and static files: how a page becomes text, and what stands beside it.
+"""The dashboard's templates and static files: renders pages, and serves the files that they refer to.
 
 Every value in a template is escaped, so that a job's name is never markup. Pages have no inline script and no inline
-style, so that the strictest content security policy lets them work.
+style, so they work under the strictest content security policy.
 """
 
 from __future__ import annotations
@@ -112,15 +112,15 @@ _ENVIRONMENT = _environment()
 
 
 def render(template: str, **context: Any) -> str:
-    """The text of a page."""
+    """Return the text of a page."""
     return _ENVIRONMENT.get_template(template).render(**context)
 
 
 def page(template: str, *, status: int = 200, **context: Any) -> HTMLResponse:
-    """A page as an answer, which no cache keeps."""
+    """Return a page as an answer that no cache keeps."""
     return HTMLResponse(render(template, **context), status_code=status, headers={"Cache-Control": "no-store"})
 
 
 def error_page(status: int, message: str) -> HTMLResponse:
-    """What went wrong, for a person."""
+    """Return the page of an error, for a person."""
     return page("error.html", status=status, title=_TITLES.get(status, "That did not work"), message=message)

@@ -1,7 +1,7 @@
-"""The dashboard's routes: pages, the forms on them, and the static files. All that they show comes from the service.
+"""The dashboard's routes: pages, the forms on them, and the static files. The service provides all contents.
 
-A form is sent with the session's cookie. That it comes from one of these pages is checked before any route is
-reached, and what the caller may do is checked by the service. Signing in and out is the API's; its page is here.
+A form is sent with the session's cookie. The guard checks, before any route, that it comes from one of these pages;
+the service checks the caller's rights. The API signs callers in and out; the sign-in page is here.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ Number = Annotated[int, Query(ge=0, le=NUMBER_MAX)]
 
 
 class _PageRoute(APIRoute):
-    """Tells a person what is wrong with a page instead of an API's error; strangers are sent to sign in."""
+    """Reports errors of a page to a person instead of as an API's error; strangers are sent to sign in."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
@@ -74,8 +74,8 @@ class _PageRoute(APIRoute):
 
 @functools.cache
 def dashboard_router(who: Who, service_of: ServiceOf) -> APIRouter:
-    """The dashboard, to be mounted at ``/``, the same for every listener. ``who`` is the dependency that gives the
-    caller, and raises ``NotSignedInError`` where there is none; ``service_of`` the one that gives the service."""
+    """Return the dashboard, to be mounted at ``/``, the same for every listener. ``who`` is the dependency that
+    returns the caller, or raises ``NotSignedInError``; ``service_of`` the one that returns the service."""
     router = APIRouter(route_class=_PageRoute, include_in_schema=False)
     _add_pages(router, Depends(who), Depends(service_of))
     _add_forms(router, Depends(who), Depends(service_of))
@@ -147,7 +147,7 @@ def _add_pages(router: APIRouter, known: Any, served: Any) -> None:
     @router.get("/download/{name:path}")
     async def download(name: str, caller: Principal = known, service: Service = served) -> Response:
         found = await service.file(caller, name)
-        first = await service.read_file(caller, name, limit=DOWNLOAD_BYTES_MAX)  # what is wrong is told as a page
+        first = await service.read_file(caller, name, limit=DOWNLOAD_BYTES_MAX)  # an error is reported as a page
 
         async def pieces() -> AsyncIterator[bytes]:
             offset, piece = 0, first
@@ -212,12 +212,12 @@ def _add_forms(router: APIRouter, known: Any, served: Any) -> None:
 
 
 def _back(request: Request, act: str) -> Response:
-    """To the page of the site. The path without the act is that page's, with the name quoted as it came."""
+    """Redirect to the page of the site. The path without the act is that page's, with the name quoted as it came."""
     return RedirectResponse(f"{request.url.path.rpartition('/')[0]}?did={act}", status_code=303)
 
 
 async def _reason(request: Request) -> str:
-    """Why somebody does what a form asks for, as far as they say so in it."""
+    """Return the reason that somebody gave in a form; empty without one."""
     try:
         fields = parse_qs((await request.body()).decode("utf-8"), max_num_fields=1)
         return fields.get("reason", [""])[0]
@@ -235,6 +235,6 @@ def _add_open_to_all(router: APIRouter) -> None:
         found = STATIC.get(name)
         if found is None:
             raise NotFoundError(f"there is no file {name[:80]!r} here")
-        # A name with its mark never means anything else, so that it may be kept for ever.
+        # A name with its mark always means the same content, so it may be kept for ever.
         keep = "public, max-age=31536000, immutable" if v == found.mark else "no-cache"
         return Response(found.content, media_type=found.media_type, headers={"Cache-Control": keep})

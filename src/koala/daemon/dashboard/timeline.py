@@ -1,4 +1,4 @@
-"""Jobs over time as rows of bars: in which phase a job, a component or a file was from when to when.
+"""Jobs over time as rows of bars: the phases of a job, a component or a file, from when to when.
 
 Pure functions from the API's forms to positions in percent; templates draw them.
 """
@@ -21,7 +21,7 @@ _ARROW = "\N{RIGHTWARDS ARROW}"
 
 
 class TimelinePhase(enum.StrEnum):
-    """What is going on. Where several are at the same time a job's row shows the last of this list."""
+    """The current phase. If several apply at the same time, a job's row shows the last of this list."""
 
     QUEUE = "queue"
     TRANSFER = "transfer"
@@ -46,7 +46,7 @@ class Stretch(msgspec.Struct, frozen=True):
 
 
 class Bar(msgspec.Struct, frozen=True, kw_only=True):
-    """A stretch as it is drawn: where it begins and how wide it is in percent of the axis, and what it says."""
+    """A stretch as it is drawn: its left edge and its width in percent of the axis, and its title."""
 
     phase: TimelinePhase
     left: float
@@ -55,9 +55,8 @@ class Bar(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of a timeline, with the ``state`` of its job and what else there is to say, its ``detail``. ``end`` is
-    where its bars end for good, or None. ``tail`` is the end of the label of an element of an array, which is not to
-    be cut off."""
+    """One line of a timeline, with the ``state`` of its job and a ``detail``. ``end`` is where its bars end for good,
+    or None. ``tail`` is the end of the label of an array's element, which must not be cut off."""
 
     key: str
     label: str
@@ -70,7 +69,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def job_stretches(job: JobDetail, now: float) -> list[Stretch]:
-    """A job's phases one after another, without gap or overlap, from its submission to its end or to now."""
+    """Return a job's phases one after another, without gap or overlap, from its submission to its end or to now."""
     until = max(job.submitted_at, now if job.ended_at is None else job.ended_at)
     if job.elements is not None:
         return _array_stretches(job, until)
@@ -98,7 +97,7 @@ def job_stretches(job: JobDetail, now: float) -> list[Stretch]:
 
 
 def _array_stretches(job: JobDetail, until: float) -> list[Stretch]:
-    """An array waits until the first of its elements has started."""
+    """Return the phases of an array, which waits until the first of its elements has started."""
     begun = until if job.started_at is None else min(job.started_at, until)
     found = (
         Stretch(TimelinePhase.QUEUE, job.submitted_at, begun),
@@ -108,7 +107,7 @@ def _array_stretches(job: JobDetail, until: float) -> list[Stretch]:
 
 
 def component_stretches(component: ComponentRun, now: float) -> list[Stretch]:
-    """One claim of a component: in the queue of its site, at the barrier, then running."""
+    """Return the phases of one claim of a component: in the queue of its site, at the barrier, then running."""
     ended_at = max(component.claimed_at, _or(component.ended_at, now))
     opened_at = min(ended_at, max(component.claimed_at, _or(component.released_at, ended_at)))
     arrived_at = component.ready_at
@@ -125,7 +124,7 @@ def component_stretches(component: ComponentRun, now: float) -> list[Stretch]:
 
 
 def job_row(job: JobDetail, axis: Axis, now: float) -> Row:
-    """A whole job in one line."""
+    """Return a whole job in one line."""
     ended = job.ended_at is not None and axis.from_at <= job.ended_at <= axis.to_at
     return Row(
         key=f"job-{job.id}",
@@ -140,13 +139,13 @@ def job_row(job: JobDetail, axis: Axis, now: float) -> Row:
 
 
 def _progress(elements: ElementCountsInfo) -> str:
-    """How far an array has come."""
+    """Describe the progress of an array."""
     ended = elements.done + elements.failed + elements.cancelled
     return f"{ended:,} of {elements.size:,} ended"
 
 
 def component_rows(job: JobDetail, axis: Axis, now: float) -> list[Row]:
-    """A line for each component and site it was at, then one for each file and site it went to."""
+    """Return a line for each component and site it was at, then one for each file and site it went to."""
     until = now if job.ended_at is None else job.ended_at
     claims: dict[tuple[int, str], list[ComponentRun]] = {}
     for component in sorted(job.components, key=lambda each: (each.part, each.claimed_at)):
@@ -181,7 +180,7 @@ def _transfer_rows(transfers: Sequence[TransferInfo], axis: Axis, until: float) 
 
 
 def rows_at_site(jobs: Iterable[JobDetail], site: str, axis: Axis, now: float) -> list[Row]:
-    """What the jobs did at one site, a line for each component there."""
+    """Return what the jobs did at one site, a line for each component there."""
     rows = []
     for job in jobs:
         here = [each for each in job.components if each.site == site]
@@ -206,7 +205,7 @@ def rows_at_site(jobs: Iterable[JobDetail], site: str, axis: Axis, now: float) -
 
 
 def bars(stretches: Iterable[Stretch], axis: Axis) -> tuple[Bar, ...]:
-    """The stretches that can be seen on the axis; each is as wide as its share of the axis' time."""
+    """Return the stretches that are visible on the axis; each is as wide as its share of the axis' time."""
     drawn = []
     for each in stretches:
         left, right = axis.percent(each.from_at), axis.percent(each.to_at)
@@ -217,7 +216,7 @@ def bars(stretches: Iterable[Stretch], axis: Axis) -> tuple[Bar, ...]:
 
 
 def told(row: Row) -> str:
-    """The row in words, for those who do not see it."""
+    """Describe the row in words, for readers who do not see it."""
     phases = "; ".join(bar.title for bar in row.bars) or "nothing in this stretch of time"
     return f"{', '.join(filter(None, (row.label, row.state, row.detail)))}: {phases}"
 

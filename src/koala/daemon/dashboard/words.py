@@ -1,4 +1,4 @@
-"""Numbers in words for the dashboard's pages: stretches of time, amounts of data, counted things. Pure functions."""
+"""Formats numbers for the dashboard's pages: durations, amounts of data, counted things. Pure functions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MINUTE_S, _HOUR_S, _DAY_S = 60, 3_600, 86_400
 
 
 def duration(seconds: float) -> str:
-    """A stretch of time in its two largest units: ``8.2 s``, ``3 min 20 s``, ``2 h 5 min``, ``4 d 3 h``."""
+    """Format a duration in its two largest units: ``8.2 s``, ``3 min 20 s``, ``2 h 5 min``, ``4 d 3 h``."""
     seconds = max(0.0, seconds)
     if seconds < 9.95:
         return f"{seconds:.1f} s"
@@ -31,37 +31,37 @@ def _two(large: int, unit: str, small: int, small_unit: str) -> str:
 
 
 def moment(at: float) -> str:
-    """A point of time for people, in UTC."""
+    """Format a moment for people, in UTC."""
     return _utc(at).strftime("%Y-%m-%d %H:%M:%S UTC")
 
 
 def clock_time(at: float) -> str:
-    """The time of day of a moment, in UTC."""
+    """Format the time of day of a moment, in UTC."""
     return _utc(at).strftime("%H:%M:%S")
 
 
 def expected(at: float, sites: Sequence[str], now: float) -> str:
-    """A plan of a job: ``expected at 14:05:10 UTC on delft and leiden``."""
+    """Format a plan of a job: ``expected at 14:05:10 UTC on delft and leiden``."""
     return expectations.expected(at, sites, now, clock_at(now))
 
 
 def planned(at: float, sites: Sequence[str], now: float) -> str:
-    """For when and where a job has a plan: ``14:05:10 UTC on delft and leiden``."""
+    """Format when and where a job has a plan: ``14:05:10 UTC on delft and leiden``."""
     return expectations.planned(at, sites, now, clock_at(now))
 
 
 def with_its_time(why: str, at: float | None, now: float) -> str:
-    """What keeps a job back and, where that is known, the time for which it waits."""
+    """Format what keeps a job back and, if known, the time for which it waits."""
     return expectations.with_its_time(why, at, clock_at(now))
 
 
 def clock_at(now: float) -> Callable[[float], str]:
-    """How moments are written at this time: with the date where that is not today's."""
+    """Return the format of moments at this time: with the date unless it is today's."""
     return lambda at: f"{clock_time(at)} UTC" if _utc(at).date() == _utc(now).date() else moment(at)
 
 
 def machine_moment(at: float) -> str:
-    """A point of time for programs: ISO 8601 in UTC."""
+    """Format a moment for programs: ISO 8601 in UTC."""
     return _utc(at).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
@@ -70,7 +70,7 @@ def _utc(at: float) -> datetime:
 
 
 def amount(size_bytes: float) -> str:
-    """An amount of data with a decimal unit: ``512 B``, ``1.5 GB``."""
+    """Format an amount of data with a decimal unit: ``512 B``, ``1.5 GB``."""
     for unit in ("B", "kB", "MB", "GB", "TB"):
         if size_bytes < 999.5:
             return f"{size_bytes:.0f} {unit}" if unit == "B" or size_bytes >= 99.5 else f"{size_bytes:.1f} {unit}"
@@ -79,29 +79,29 @@ def amount(size_bytes: float) -> str:
 
 
 def counted(number: int, thing: str, things: str = "") -> str:
-    """A number with its thing: ``1 job``, ``2 jobs``."""
+    """Format a number with its thing: ``1 job``, ``2 jobs``."""
     return f"{number:,} {thing if number == 1 else things or thing + 's'}"
 
 
 def shortened(text: str, characters: int) -> str:
-    """The text, cut with an ellipsis when it is longer than so many characters."""
+    """Return the text, cut with an ellipsis if it is longer than ``characters``."""
     return text if len(text) <= characters else text[: characters - 1] + "\N{HORIZONTAL ELLIPSIS}"
 
 
 def processor_time(processor_s: float) -> str:
-    """Processor time, in hours where it is long enough."""
+    """Format processor time, in hours if it is long enough."""
     if processor_s < 360:
         return counted(round(processor_s), "processor second")
     return f"{processor_s / 3_600:,.1f} processor hours"
 
 
 def places(job: JobSummary) -> str:
-    """Where a job is: ``4 on delft, 2 on leiden``; each site once."""
+    """Format a job's places: ``4 on delft, 2 on leiden``; each site once."""
     return places_of(job.places)
 
 
 def places_of(held: Iterable[Place]) -> str:
-    """These places, each site once."""
+    """Format these places, each site once."""
     total: dict[str, int] = {}
     for place in held:
         total[place.site] = total.get(place.site, 0) + place.processors
@@ -109,8 +109,8 @@ def places_of(held: Iterable[Place]) -> str:
 
 
 def condition(site: SiteInfo) -> str:
-    """A site's condition in one word, the gravest first: lost, silent, misconfigured, unusable, drained, probing,
-    usable."""
+    """Return a site's condition in one word, the gravest first: lost, silent, misconfigured, unusable, drained,
+    probing, usable."""
     if site.lost:
         return "lost"
     if site.silent_since is not None:
@@ -124,13 +124,13 @@ def condition(site: SiteInfo) -> str:
     return site.trust
 
 
-# By whom the sites of a job are chosen, by the kind of its request.
+# Who chose the sites of a job, by the kind of its request.
 CHOSEN_BY = {
     "fixed": "named by the job",
     "non-fixed": "chosen by Koala",
     "flexible": "chosen by Koala, which divides the total",
 }
-# How a measurement of a link was made, and how it is known what a job sends between its sites.
+# How a measurement of a link was made, and the source of what a job sends between its sites.
 MEASURED_BY = {"transfer": "a file", "overdue": "a file that is overdue", "probe": "a probe"}
 KNOWN_FROM = {
     "declared": "what it declared",

@@ -1,1 +1,1 @@
-"""How callers come in: the sockets, who is let in there and how much each holds, and the server behind."""
+"""The sockets for callers, the admission of their connections, and the HTTP server behind."""

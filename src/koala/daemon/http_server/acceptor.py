@@ -1,6 +1,6 @@
-"""The way in at one socket: connections are accepted and counted here, before TLS, and handed to uvicorn's protocol.
+"""Accepts connections at one socket, counts them before TLS, and hands them to uvicorn's protocol.
 
-asyncio's own server accepts whatever comes, gives a handshake a minute that nobody counts, and writes thousands of
+asyncio's own server accepts every connection, gives a handshake a minute that nobody counts, and writes thousands of
 lines to the log when descriptors run out.
 """
 
@@ -17,19 +17,19 @@ from koala.daemon.api.limits import HANDSHAKE_S_MAX, network_of
 from koala.daemon.http_server.admission import Admission, Visit
 from koala.daemon.http_server.connections import Connection, refusal
 
-# So many connections are accepted before others of the event loop have their turn, and so many may wait to be.
+# At most this many connections are accepted before the event loop's other tasks run, and this many may wait.
 ACCEPTED_AT_ONCE_MAX = 64
 BACKLOG = 1_024
-# How long nothing is accepted after the system had no means to.
+# The pause in accepting when the system has no resources for a connection.
 PAUSE_S = 1.0
-# How long a connection over TLS may take to say goodbye.
+# The longest shutdown of a TLS connection.
 GOODBYE_S_MAX = 5.0
 
 log = logging.getLogger("koala.daemon.api")
 
 
 class Acceptor:
-    """Accepts at one socket from ``open`` to ``close``. Like a server of asyncio for whoever closes it."""
+    """Accepts at one socket from ``open`` to ``close``. uvicorn closes it like a server of asyncio."""
 
     def __init__(
         self,
@@ -51,15 +51,15 @@ class Acceptor:
     def open(self) -> None:
         """Begin to accept."""
         if self._bound.family in (socket.AF_INET, socket.AF_INET6):
-            # Accepted sockets inherit it. Without it the body of an answer waits until the caller has acknowledged
-            # its header, which takes 40 ms; asyncio sets it only for sockets that name their protocol.
+            # Accepted sockets inherit the option. Without it the body of an answer waits until the caller has
+            # acknowledged its header, which takes 40 ms; asyncio sets it only for sockets that name their protocol.
             self._bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._bound.setblocking(False)
         self._bound.listen(BACKLOG)
         self._resume()
 
     def close(self) -> None:
-        """Accept no more and let nobody wait for it; end the handshakes under way. Connections go on."""
+        """Stop accepting, and end the handshakes under way. Connections go on."""
         if self._pause is not None:
             self._pause.cancel()
         if self._bound.fileno() >= 0:
@@ -69,7 +69,7 @@ class Acceptor:
             connection.drop()
 
     async def wait_closed(self) -> None:
-        """Returns when no handshake is under way any more."""
+        """Wait until no handshake is under way."""
         if self._arriving:
             await asyncio.wait(self._arriving)
 
@@ -84,7 +84,7 @@ class Acceptor:
             except (BlockingIOError, InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                # The socket stays readable while there are no descriptors for what waits there.
+                # The socket remains readable while there are no descriptors for waiting connections.
                 log.warning("no connection can be accepted for a moment", extra={"reason": error.strerror})
                 loop = asyncio.get_running_loop()
                 loop.remove_reader(self._bound)

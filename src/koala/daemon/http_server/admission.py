@@ -1,9 +1,9 @@
-"""Whose connections are held, and whose is closed when there are too many. It counts; it knows no sockets.
+"""Decides which connections are held, and which is closed when there are too many. It counts; it has no sockets.
 
 A connection counts from the moment it is accepted, before TLS. Until a request on it was signed in it is a
-stranger's: so many of one address are held, and one more closes the oldest of these. Then it counts for its user.
-Where there is room for no more at all, the oldest stranger of the address with the most of them makes room; without
-strangers the new connection is refused. So whoever opens connections and says nothing shuts nobody out.
+stranger's. The number of strangers per address is limited, and one more closes the oldest. After signing in it counts
+for its user. When there is no room at all, the oldest stranger of the address with the most strangers makes room;
+without strangers the new connection is refused. So a caller that opens connections and says nothing locks nobody out.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ class Visit:
     def __init__(self, network: str, drop: Callable[[], None]) -> None:
         self.network = network
         self.drop = drop
-        self.user: str | None = None  # of a stranger None
+        self.user: str | None = None  # None for a stranger
 
 
 class Admission:
-    """The connections at one socket. At a ``trusted`` one there are no strangers, and none makes room for another."""
+    """The connections at one socket. A ``trusted`` socket has no strangers, and no connection makes room for
+    another."""
 
     def __init__(
         self,
@@ -47,11 +48,11 @@ class Admission:
 
     @property
     def count(self) -> int:
-        """How many connections are held."""
+        """The number of connections held."""
         return len(self._visits)
 
     def enter(self, network: str, drop: Callable[[], None]) -> Visit | None:
-        """A new connection from this network, see ``network_of``; None when there is no room for it."""
+        """Admit a new connection from this network, see ``network_of``. Returns None if there is no room for it."""
         if not self._trusted and len(self._strangers.get(network, ())) >= self._strangers_per_address_max:
             self._make_room(network)
         elif self.count >= self.connections_max:
@@ -65,8 +66,8 @@ class Admission:
         return visit
 
     def identify(self, visit: Visit, user: str | None) -> None:
-        """A request on the connection was signed in as this user, or as nobody. Raises ``TooManyError`` where the
-        user has too many connections; then it stays a stranger's."""
+        """Count the connection for the user that a request on it was signed in as, None for nobody. Raises
+        ``TooManyError`` if the user has too many connections; then it remains a stranger's."""
         if self._trusted or visit.user == user or visit not in self._visits:
             return
         if user is not None and self._users[user] >= self._connections_per_user_max:
@@ -82,7 +83,7 @@ class Admission:
             self._users[user] += 1
 
     def leave(self, visit: Visit) -> None:
-        """The connection is closed. Idempotent."""
+        """Stop counting a closed connection. Idempotent."""
         if visit in self._visits:
             self._visits.remove(visit)
             if not self._trusted:

@@ -1,8 +1,8 @@
-"""A connection of a caller: how long the head of a request may take on it, and whom it counts for.
+"""A caller's connection: limits the time for the head of a request, and counts for a user.
 
-uvicorn limits no heads: its ``timeout_keep_alive`` begins after an answer. So an asyncio protocol stands before
-uvicorn's own, and refuses in the form of the API. How many connections there are is up to
-``koala.daemon.http_server.admission``.
+uvicorn does not limit heads: its ``timeout_keep_alive`` begins after an answer. So an asyncio protocol stands before
+uvicorn's own, and refuses in the form of the API. ``koala.daemon.http_server.admission`` limits the number of
+connections.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ log = logging.getLogger("koala.daemon.api")
 
 
 class LimitedConnections:
-    """An app whose connections are limited. uvicorn is given this app, and an acceptor its ``connect``."""
+    """An app whose connections are limited. uvicorn gets this app, and an acceptor its ``connect``."""
 
     def __init__(self, app: ASGIApp, admission: Admission, *, header_s_max: float = HEADER_S_MAX) -> None:
         self._app = app
@@ -41,14 +41,14 @@ class LimitedConnections:
             connection.end_answer()
 
     def connect(self, *, app_state: dict[str, Any], **of_server: Any) -> Connection:
-        """The protocol of a new connection, over uvicorn's."""
+        """Return the protocol of a new connection, on top of uvicorn's."""
         connection = Connection(self)
         connection.server = H11Protocol(app_state={**app_state, CONNECTION: connection}, **of_server)
         return connection
 
 
 def refusal(status: int, code: str, message: str) -> bytes:
-    """A whole answer in the API's form, after which the connection is closed."""
+    """Return a whole answer in the API's form, after which the connection is closed."""
     body = msgspec.json.encode(ErrorAnswer(error=ErrorBody(code=code, message=message)))
     head = (
         f"HTTP/1.1 {status} {code}\r\ncontent-type: application/json\r\ncontent-length: {len(body)}\r\n"
@@ -58,8 +58,8 @@ def refusal(status: int, code: str, message: str) -> bytes:
 
 
 class Connection(asyncio.Protocol):
-    """One connection. Everything goes on to ``server``, uvicorn's protocol, unless it is refused here. While an
-    acceptor sets it up ``handshake`` does; from its end on there is a transport."""
+    """One connection. Everything goes on to ``server``, uvicorn's protocol, unless it is refused here. An acceptor's
+    ``handshake`` sets the connection up; after that it has a transport."""
 
     server: asyncio.Protocol
     visit: Visit
@@ -88,7 +88,7 @@ class Connection(asyncio.Protocol):
         try:
             self.server.data_received(data)
         except Exception as error:
-            # Nothing may be sent any more: uvicorn answers 400 even where its answer to the request has begun.
+            # Nothing may be sent any more: uvicorn answers 400 even if its answer to the request has begun.
             log.debug("connection closed", extra={"reason": repr(error)})
             self._abort()
         finally:
@@ -106,16 +106,17 @@ class Connection(asyncio.Protocol):
         self.server.resume_writing()
 
     def begin_answer(self) -> None:
-        """The head of a request is complete. The next one has no limit until its first byte comes."""
+        """Stop the time limit: the head of a request is complete. The next limit begins with the next request's first
+        byte."""
         self._answers += 1
         self._stop_waiting()
 
     def end_answer(self) -> None:
-        """The request is answered."""
+        """Count the request as answered."""
         self._answers -= 1
 
     def identify(self, user: str | None) -> None:
-        """A request on the connection is this user's, or nobody's that is known; see ``Admission``."""
+        """Count the connection for this user, None for nobody known; see ``Admission``."""
         self._limits.admission.identify(self.visit, user)
 
     def drop(self) -> None:
@@ -126,12 +127,12 @@ class Connection(asyncio.Protocol):
             if self.handshake is not None:
                 self.handshake.cancel()
         elif self._answers or transport.get_write_buffer_size() or transport.get_extra_info("sslcontext") is not None:
-            transport.abort()  # a goodbye would take the caller's time
+            transport.abort()  # a clean TLS shutdown would take the caller's time
         else:
             self.refuse(503, "unavailable", "too many connections that are not signed in; come back")
 
     def refuse(self, status: int, code: str, message: str) -> None:
-        """Tell why in the API's form, and close."""
+        """Report the reason in the API's form, and close."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(refusal(status, code, message))
             self._transport.close()
@@ -157,7 +158,7 @@ class Connection(asyncio.Protocol):
 
 
 class _Transport:
-    """The transport as uvicorn sees it. What uvicorn writes while it reads is its own refusal of what came, in a form
+    """The transport for uvicorn. Whatever uvicorn writes while it reads is its own refusal of the request, in a form
     that is not the API's."""
 
     def __init__(self, connection: Connection, transport: asyncio.Transport) -> None:

@@ -1,7 +1,7 @@
-"""The file descriptors of the process: as many as it may have, and for whom they are.
+"""The file descriptors of the process: raises their limit, and divides them.
 
-Everything that the daemon does takes descriptors: its store, the commands and files of its sites, its callers. Here
-callers are told apart from all else, and the owner at the socket from everybody else, so that no number of
+Everything that the daemon does takes descriptors: its store, the commands and files of its sites, its callers. The
+division separates callers from all else, and the owner at the socket from other callers, so that no number of
 connections keeps the daemon from its work or its owner from the daemon.
 """
 
@@ -14,22 +14,22 @@ import msgspec
 from koala.daemon.api.limits import CONNECTIONS_MAX, OWNER_CONNECTIONS_MAX
 from koala.daemon.options import StartError
 
-# More than these are of no use here, and a program that is started with millions of them may look at each.
+# More are useless here, and a program that is started with millions of them may look at each.
 DESCRIPTORS_MAX = 65_536
-# With fewer there is no room for a store, a site and a caller at a time.
+# With fewer there is no room for a store, a site and a caller at the same time.
 DESCRIPTORS_MIN = 128
 
 
 class DescriptorShares(msgspec.Struct, frozen=True, kw_only=True):
-    """How many connections are held at the address, and how many at the socket. What is left of the descriptors,
-    three in eight or more, is for the store and the sites."""
+    """How many connections are held at the address, and how many at the socket. The rest of the descriptors, three in
+    eight or more, is for the store and the sites."""
 
     connections: int
     owner_connections: int
 
 
 def raise_limit() -> int:
-    """Have as many descriptors as the process is allowed, and say how many that is."""
+    """Raise the limit as far as the process is allowed, and return it."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     allowed = DESCRIPTORS_MAX if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS_MAX)
     if soft == resource.RLIM_INFINITY or soft >= allowed:
@@ -39,7 +39,7 @@ def raise_limit() -> int:
 
 
 def share_out(descriptors: int) -> DescriptorShares:
-    """The shares of this many. Raises ``StartError`` where they are too few to work with."""
+    """Divide this many descriptors. Raises ``StartError`` if they are too few to work with."""
     if descriptors < DESCRIPTORS_MIN:
         raise StartError(
             f"the daemon may open only {descriptors} files at a time, and needs {DESCRIPTORS_MIN} (DESCRIPTORS_MIN); "

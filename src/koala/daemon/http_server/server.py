@@ -1,4 +1,4 @@
-"""uvicorn as the daemon uses it: at one socket, with connections that an acceptor lets in."""
+"""uvicorn as the daemon uses it: at one socket, with connections from an acceptor."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from koala.daemon.http_server.acceptor import Acceptor
 from koala.daemon.http_server.admission import Admission
 from koala.daemon.http_server.connections import Connection, LimitedConnections
 
-# How long answers that are under way may take when the daemon stops.
+# Answers under way may take this long when the daemon stops.
 ANSWERS_S_MAX = 10
 
 
 class AcceptorServer(uvicorn.Server):
-    """A server at one socket, whose connections an acceptor lets in. It leaves signals to the daemon."""
+    """A server at one socket, whose connections come from an acceptor. It leaves signals to the daemon."""
 
     def __init__(
         self,
@@ -39,7 +39,7 @@ class AcceptorServer(uvicorn.Server):
         self._acceptor = Acceptor(bound, admission, self._connect, tls=tls, handshake_s_max=handshake_s_max)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to accept. What uvicorn closes at the end is the acceptor."""
+        """Begin to accept. At the end uvicorn closes the acceptor."""
         self._acceptor.open()
         self.servers = cast(list[asyncio.Server], [self._acceptor])
         self.started = True
@@ -49,7 +49,7 @@ class AcceptorServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Captures none."""
+        """Capture none."""
         yield
 
 

@@ -1,5 +1,5 @@
-"""The sockets that the daemon answers at: made before anything else starts, so that an address that cannot be had is
-an error at once, and safe from their first moment on."""
+"""The sockets that the daemon answers at: made before anything else starts, so that an unavailable address is an
+error at once, and safe from their first moment on."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ class ListenAddress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def bind_unix(state: Path) -> socket.socket:
-    """The socket in the state directory, for its owner alone. One that a daemon left behind is replaced: the caller
-    holds the directory's lock, so nobody answers there."""
+    """Make the socket in the state directory, for its owner alone. A socket that an earlier daemon left is replaced:
+    the caller holds the directory's lock, so nobody answers there."""
     path = state / SOCKET_NAME
     size_bytes = len(os.fsencode(path))
     if size_bytes > SOCKET_PATH_BYTES_MAX:
@@ -49,10 +49,10 @@ def bind_unix(state: Path) -> socket.socket:
         pass
     bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        # As the file is made, not after: there is no moment in which others may connect. The umask is everybody's.
+        # As the file is made, not after: others can never connect. The umask belongs to the whole process.
         os.fchmod(bound.fileno(), OWNER_ONLY_MODE)
         bound.bind(os.fsencode(path))
-        path.chmod(OWNER_ONLY_MODE)  # where the file does not take after the descriptor
+        path.chmod(OWNER_ONLY_MODE)  # if the file does not inherit the descriptor's mode
     except OSError as error:
         bound.close()
         raise StartError(f"the socket {path} cannot be made: {error.strerror}") from None
@@ -61,7 +61,7 @@ def bind_unix(state: Path) -> socket.socket:
 
 
 def bind_tcp(options: DaemonOptions) -> ListenAddress | None:
-    """The address that the options ask for, None when they ask for none."""
+    """Bind the address that the options name, None without one."""
     if (options.tls_cert is None) != (options.tls_key is None):
         raise StartError("TLS needs both a certificate and its key: give --tls-cert and --tls-key, or neither")
     if options.listen is None:
@@ -116,7 +116,7 @@ def _tls(certificate: Path, key: Path) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:
-        # A password would be asked for on the terminal; an empty one refuses such a key instead.
+        # OpenSSL would ask for a password on the terminal; an empty one refuses such a key instead.
         context.load_cert_chain(certificate, key, password=lambda: "")
     except (ssl.SSLError, ValueError) as error:
         raise StartError(

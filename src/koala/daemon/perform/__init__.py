@@ -1,1 +1,1 @@
-"""Commands become deeds: the worker of each site, transfers, barriers and the relay of MPI start-up."""
+"""Performs the core's commands: a worker for each site, transfers, barriers and the relay of MPI start-up."""

@@ -1,8 +1,8 @@
-"""Opening a barrier: every component of the job learns where the others are and gets its input files, all at once.
+"""Opens barriers: every component of the job receives the others' places and its input files, all at once.
 
-A replica that is used where it is must be the file that the catalogue knows, byte for byte. When the files of a
-component cannot be had so, no component of the job is released: that one is ended with the reason, which sends the
-job back as a whole, and nothing stays held.
+A replica that is used in place must be the catalogue's file, byte for byte. If the files of a component are not
+available, no component of the job is released: that component is ended with the reason, which sends the job back as a
+whole, and nothing remains held.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _CALLER = "releases"
-# Why a component cannot have its links: its files, or its own words for them.
+# The errors of files that a component cannot have: from the files, or from their names for the component.
 _REFUSALS = (FilesError, LaunchError)
 
 
@@ -68,7 +68,7 @@ class _TooFewError(Exception):
 
 
 class BarrierOpener:
-    """Performs ``ReleaseBarrier``, each in a task of its own, again until it has happened or is pointless."""
+    """Performs each ``ReleaseBarrier`` in a task, repeated until the barrier is open or no longer needed."""
 
     def __init__(
         self,
@@ -94,13 +94,13 @@ class BarrierOpener:
         self._call_s = call_s
         self._tasks: set[asyncio.Task[None]] = set()
         self._opening: dict[Token, asyncio.Task[None]] = {}
-        # Of jobs that were found unable to run: the core may hear of it only later.
+        # Of jobs that cannot run: the core may handle that only later.
         self._unable: set[Token] = set()
         self._looks: set[asyncio.Task[None]] = set()
 
     def foresee(self, placed: JobPlaced, request: Request) -> None:
-        """A job has places: begin to read the replicas that it will use there, beside its transfers and claims, so
-        that its processors need not wait for that."""
+        """Begin to read the replicas that a placed job will use, during its transfers and claims, so that its
+        processors need not wait for that."""
         wanted = set()
         for part, (site, _) in enumerate(placed.places):
             wanted |= {(site, file.name) for file in _component(request, part).input_files}
@@ -113,12 +113,12 @@ class BarrierOpener:
                 look.add_done_callback(self._looks.discard)
 
     async def _look(self, site: SiteName, entry: CatalogueEntry) -> None:
-        # What is wrong with it is told when the barrier opens, if it is then still so.
+        # An error is reported when the barrier opens, if it persists.
         with contextlib.suppress(OSError, FilesError):
             await self._areas[site].verified_checksum(entry.name, entry.size_bytes)
 
     def start(self, seq: int, command: ReleaseBarrier, request: Request) -> None:
-        """Begin; settles the command when it is done."""
+        """Begin; settles the command at the end."""
         before = {self._opening[token] for token in command.tokens if token in self._opening}
         task = asyncio.create_task(self._release(seq, command, request, before), name=f"release {command.job}")
         self._tasks.add(task)
@@ -132,7 +132,7 @@ class BarrierOpener:
                 del self._opening[token]
 
     async def stop(self) -> None:
-        """Give up; what is not settled is performed again later."""
+        """Give up; unsettled commands are performed again later."""
         tasks = [*self._tasks, *self._looks]
         for task in tasks:
             task.cancel()
@@ -141,10 +141,10 @@ class BarrierOpener:
     async def _release(
         self, seq: int, command: ReleaseBarrier, request: Request, before: set[asyncio.Task[None]]
     ) -> None:
-        """Open the barrier, after all that has begun to open it.
+        """Open the barrier, after other openings of these components.
 
-        A component that says again that it waits is asked for alone, while files of others may still be read: it must
-        not go ahead of them.
+        A component that reports again that it waits is released alone, while files of others may still be read: it
+        must not go ahead of them.
         """
         if before:
             await asyncio.wait(before)
@@ -180,13 +180,13 @@ class BarrierOpener:
         self._engine.settle(seq)
 
     def _wanted(self, tokens: Sequence[Token]) -> list[Token]:
-        """Those that are still to run: nobody else need hear of the opening."""
+        """Return the components that are still to run: others need not be released."""
         return [token for token in tokens if self._components.is_released(token) and token not in self._unable]
 
     async def _open(self, command: ReleaseBarrier, request: Request, wanted: list[Token]) -> bool:
-        """Everything is made ready first, so that all start as nearly at the same moment as can be.
+        """Prepare everything first, so that all start as nearly at the same moment as possible.
 
-        False when nobody was released, since the job cannot run.
+        Returns False if nobody was released, since the job cannot run.
         """
         rows = self._components.released_with(wanted[0])
         mine = [row for row in rows if row.token in wanted]
@@ -207,16 +207,16 @@ class BarrierOpener:
         broken = [(row, each) for row, each in zip(mine, found, strict=True) if isinstance(each, _REFUSALS)]
         missing = [(row, error) for row, error in broken if not isinstance(error, TransferCancelledError)]
         if missing:
-            # Nobody is released: a component must not run when it is known that another of its job cannot.
+            # Nobody is released: a component must not run if another of its job is known to be unable to.
             ends = [self._end(row, _fault_of(error), error.for_user()) for row, error in missing]
             _raise_first(await asyncio.gather(*ends, return_exceptions=True))
             return False
         _raise_first([each for each in found if not isinstance(each, _REFUSALS)])
-        # Who has ended meanwhile, as has one whose piece was cancelled, need not hear anything.
+        # Components that have ended meanwhile need not be released, nor those whose piece was cancelled.
         still = set(self._wanted([row.token for row in mine]))
         ready = [(row, links) for row, links in zip(mine, found, strict=True) if isinstance(links, tuple)]
         releases = [self._release_one(row, gos[row.part], links) for row, links in ready if row.token in still]
-        # One that cannot be reached has not kept the others from hearing it.
+        # An unreachable site has not kept the other components from being released.
         _raise_first(await asyncio.gather(*releases, return_exceptions=True))
         return True
 
@@ -230,7 +230,7 @@ class BarrierOpener:
             await self._end(row, error.fault, error.message)
 
     async def _end(self, row: ComponentRow, fault: Fault, reason: str) -> None:
-        """The component cannot run: the site lets go of it, and keeps why for its end to say."""
+        """End a component that cannot run: the site lets go of it, and keeps the reason for its end."""
         _log.warning("component %s at %s cannot be released: %s", row.token, row.site, reason)
         outcome, site = Outcome.FAILED if fault.is_own else Outcome.SITE_FAILED, self._sites[row.site]
         try:
@@ -248,7 +248,7 @@ class BarrierOpener:
             reason = str(error) or f"it did not answer within {self._call_s:g} s"
             raise _Unreachable(site, reason) from None
 
-    # ----------------------------------------------------------------------------- what components are told
+    # ----------------------------------------------------------------------------- what components receive
 
     async def _gos(
         self, job: JobId, request: Request, rows: list[ComponentRow], wanted: Sequence[Token]
@@ -271,8 +271,9 @@ class BarrierOpener:
         return go_for(request.job_type, job, peers)
 
     async def _nodes_before(self, row: ComponentRow) -> tuple[NodeShare, ...]:
-        """The nodes of a component that was released before: as kept then, else its site is asked. If the site cannot
-        be reached and the component has ended, the site's name stands for its node: nobody needs its address."""
+        """Return the nodes of a component that was released before: as kept then, otherwise as its site reports. If
+        the site is unreachable and the component has ended, the site's name replaces its node: nobody needs its
+        address."""
         kept = self._components.nodes_of(row.token)
         if kept is not None:
             return kept
@@ -303,7 +304,7 @@ class BarrierOpener:
         sources: Sequence[InputSource],
         saved: Sequence[CheckpointSource],
     ) -> tuple[InputLink, ...]:
-        """Its input files, the files that travel with its job, and the checkpoint that it goes on from."""
+        """Return its input files, the files that travel with its job, and the checkpoint that it continues from."""
         links = await self._links_with_files(row, request, sources)
         if request.checkpoint is None or not saved:
             return links
@@ -318,7 +319,7 @@ class BarrierOpener:
     async def _links_with_files(
         self, row: ComponentRow, request: Request, sources: Sequence[InputSource]
     ) -> tuple[InputLink, ...]:
-        """The component's input files, and the archive of the files that travel with its job."""
+        """Return the component's input files, and the archive of the files that travel with its job."""
         links = await self._links(row, _component(request, row.part), sources)
         if not request.files:
             return links
@@ -331,7 +332,7 @@ class BarrierOpener:
     async def _links(
         self, row: ComponentRow, component: Component, sources: Sequence[InputSource]
     ) -> tuple[InputLink, ...]:
-        """Where each input file is at the site, and where it appears for the component."""
+        """Return where each input file is at the site, and where it appears for the component."""
         links = []
         for number, (source, file) in enumerate(zip(sources, component.input_files, strict=True)):
             if source.transfer is not None:
@@ -358,8 +359,8 @@ class BarrierOpener:
             raise _Unreachable(row.site, error.message) from None
 
     async def _check_replica(self, site: SiteName, entry: CatalogueEntry) -> None:
-        """A site's disk may have lost or altered what the catalogue knows. It is read if it has changed since it was
-        last read, and all jobs that need it meanwhile wait for that one reading."""
+        """Check a replica, since a site's disk may have lost or altered the catalogue's file. It is read if it has
+        changed since the last reading, and all jobs that need it meanwhile wait for that one reading."""
         try:
             there = await self._areas[site].verified_checksum(entry.name, entry.size_bytes)
         except OSError as error:
@@ -368,7 +369,7 @@ class BarrierOpener:
             raise damaged(entry.name, site, there, entry.checksum)
 
     async def _size_bytes(self, site: SiteName, file: FileName, path: str) -> int | None:
-        """How large a file in the site's area is, or None where there is none."""
+        """Return the size of a file in the site's area, or None if there is none."""
         try:
             return await self._areas[site].size_bytes(path)
         except OSError as error:
@@ -376,7 +377,8 @@ class BarrierOpener:
 
 
 def _unread(file: FileName, site: SiteName, error: OSError) -> Exception:
-    """A site that cannot be asked now is asked again. One that does not come to an end with a file cannot read it."""
+    """Return the error of a file that was not read. An unreachable site is asked again. A site that does not finish
+    reading a file cannot read it."""
     if isinstance(error, ShellError) and not isinstance(error, ShellTimeoutError):
         return _Unreachable(site, str(error))
     return unreadable(file, site, error)
@@ -387,12 +389,12 @@ def _fault_of(error: FilesError | LaunchError) -> Fault:
 
 
 def _raise_first(results: Iterable[object]) -> None:
-    """Raise the first error among what was gathered."""
+    """Raise the first error among the results."""
     for result in results:
         if isinstance(result, BaseException):
             raise result
 
 
 def _component(request: Request, part: int) -> Component:
-    """The description of a component; all those of a flexible job share one."""
+    """Return the description of a component; all components of a flexible job share one."""
     return request.components[0 if request.flexible is not None else part]

@@ -1,5 +1,5 @@
 """The archives of the files that travel with jobs: made when the first component of a job needs one, and dropped when
-no live job has these files. One that is lost is made again from the contents, byte for byte the same."""
+no live job has these files. A lost one is made again from the contents, byte for byte the same."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from koala.model.travelling import TravellingFile
 
 
 class Bundles:
-    """Archives below the directory of the contents, each made once however many ask for it."""
+    """Archives below the directory of the contents, each made once for all jobs with the same files."""
 
     def __init__(self, contents: ContentStore) -> None:
         self._contents = contents
@@ -23,12 +23,12 @@ class Bundles:
         self._made = 0
 
     async def open(self) -> None:
-        """Begin without any: what a former daemon has made is made again where it is needed."""
+        """Begin without archives: an earlier daemon's are made again when needed."""
         await asyncio.to_thread(shutil.rmtree, self._contents.bundles, ignore_errors=True)
         await asyncio.to_thread(self._contents.open)
 
     async def get(self, files: tuple[TravellingFile, ...]) -> Bundle:
-        """The archive of these files. Raises a ``FilesError`` when it cannot be made."""
+        """Return the archive of these files. Raises a ``FilesError`` if it cannot be made."""
         key = bundle_key(files)
         task = self._making.get(key)
         if task is None or (task.done() and (task.cancelled() or task.exception() is not None)):
@@ -36,7 +36,7 @@ class Bundles:
         return await asyncio.shield(task)
 
     async def _make(self, key: str, files: tuple[TravellingFile, ...]) -> Bundle:
-        # Each has a name of its own, so that one that is dropped is never in the place of one made anew.
+        # Each has a unique name, so that a dropped one is never in the place of a new one.
         self._made += 1
         path = self._contents.bundles / f"{key}.{self._made}"
         try:
@@ -46,7 +46,7 @@ class Bundles:
             raise NoSpaceError(files[0].path, "the daemon", why, Fault.OURS) from None
 
     async def keep_only(self, live: Collection[str]) -> None:
-        """Drop all but the archives with these keys, at once: whoever asks from now on gets one that stays."""
+        """Drop all but the archives with these keys, at once: later callers get an archive that stays."""
         dropped = [self._making.pop(key) for key, task in [*self._making.items()] if key not in live and task.done()]
         for task in dropped:
             if not task.cancelled() and task.exception() is None:

@@ -1,7 +1,7 @@
-"""Checkpoints at sites: a component is asked to save its state, and the next run's gets what the last one has saved.
+"""Checkpoints at sites: asks a component to save its state, and brings what it saved to the next run's component.
 
-What an ended component left becomes one archive in the file area of its site, whole and with its checksum, and stays
-there until a later one is in use. It is brought to another site as any file is, resumed and verified.
+The checkpoint of an ended component becomes one archive in the file area of its site, whole and with its checksum,
+and remains there until a later one is in use. It is brought to another site as any file is, resumed and verified.
 """
 
 from __future__ import annotations
@@ -37,19 +37,19 @@ from koala.store.rows import ComponentRow
 
 _log = logging.getLogger(__name__)
 
-# So long a site with a checkpoint is waited for that does not answer, while the job holds its processors; then an
-# older checkpoint is used, or none.
+# The longest wait for a silent site that has a checkpoint, while the job holds its processors; then an older
+# checkpoint is used, or none.
 CHECKPOINT_PATIENCE_S = 600.0
-# Why a disk does not take an archive; of any other failure the site may recover.
+# The errors of a disk that refuses an archive; a site may recover from any other failure.
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM})
-# An archive that is not any more what it was made as, where the site is the one that it was made at.
+# An archive at the site where it was made that is no longer what it was made as.
 _FAULTS_OF_SOURCE = (MissingReplicaError, ChangedFileError, ChecksumError)
 # The first bytes of an archive with nothing in it.
 _NOTHING = bytes(512)
 
 
 def checkpoint_file(token: Token) -> FileName:
-    """What the archive of a component's checkpoint is called in the file area of its site."""
+    """Return the name of a component's checkpoint archive in the file area of its site."""
     return f"{OUTPUT_PREFIX}checkpoint of component {token}"
 
 
@@ -62,7 +62,7 @@ class SourceSilentError(OSError):
 
 
 class CheckpointBringer:
-    """Asks components to save their state, and brings what others have saved."""
+    """Asks components to save their state, and brings the saved checkpoints of others."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class CheckpointBringer:
         self._told: set[Token] = set()
 
     async def stop(self) -> None:
-        """Give up; what is not settled is performed again later."""
+        """Give up; unsettled commands are performed again later."""
         tasks = list(self._asking)
         for task in tasks:
             task.cancel()
@@ -94,7 +94,7 @@ class CheckpointBringer:
     # -------------------------------------------------------------------------------------- asking
 
     def ask(self, seq: int, command: AskCheckpoint) -> None:
-        """Tell the component that it is to save its state; settles the command when it is told, or is gone."""
+        """Ask the component to save its state; settles the command when it has been asked, or is gone."""
         task = asyncio.create_task(self._ask(seq, command), name=f"ask {command.token} to save")
         self._asking.add(task)
         task.add_done_callback(self._asking.discard)
@@ -119,9 +119,9 @@ class CheckpointBringer:
     async def bring(
         self, row: ComponentRow, checkpoint: Checkpoint, sources: Sequence[CheckpointSource]
     ) -> str | None:
-        """Have the last checkpoint of these at the component's site; where it is in the file area there, or None.
+        """Bring the last of these checkpoints to the component's site. Returns its path there, or None.
 
-        Raises ``SourceSilentError`` while a site does not answer, for a while, and a ``FilesError`` when the
+        Raises ``SourceSilentError`` while a site does not answer, for a limited time, and a ``FilesError`` if the
         component's own site cannot take it.
         """
         reasons: list[str] = []
@@ -144,10 +144,10 @@ class CheckpointBringer:
     async def _have(
         self, row: ComponentRow, source: CheckpointSource, directory: str, *, again: bool = False
     ) -> tuple[CollectedFile, str] | None:
-        """Have the archive of a source at the component's site: it, and where it is in the file area there.
+        """Bring the archive of a source to the component's site. Returns it with its path in the file area there.
 
-        One that is bad where it was made is made once more of what is in the workspace. Raises ``OSError`` or
-        ``PathError`` where the source cannot be had.
+        An archive that is damaged where it was made is made once more from the workspace. Raises ``OSError`` or
+        ``PathError`` if the source is not available.
         """
         made = await self._collect(source, directory)
         if made is None:
@@ -162,14 +162,15 @@ class CheckpointBringer:
         except _FAULTS_OF_SOURCE as error:
             if error.site != source.site:
                 raise
-            if self._collected.get(source.token) is made:  # nobody else has made it anew meanwhile
+            if self._collected.get(source.token) is made:  # nobody else has made it again meanwhile
                 del self._collected[source.token]
             if again:
                 raise PathError(error.message) from None
         return await self._have(row, source, directory, again=True)
 
     async def _collect(self, source: CheckpointSource, directory: str) -> CollectedFile | None:
-        """What a component that has ended left; None where there is nothing. All who want it wait for one reading."""
+        """Return the checkpoint of an ended component; None if there is none. All who want it wait for one
+        reading."""
         area = self._areas.get(source.site)
         if area is None:
             raise PathError(f"{source.site} is not in the grid any more")
@@ -184,7 +185,7 @@ class CheckpointBringer:
             return self._collected[source.token]
 
     def _passed_over(self, token: Token, source: CheckpointSource, error: OSError | PathError) -> str:
-        """Why this source is passed over. Raises ``SourceSilentError`` while there is patience with its site."""
+        """Return why this source is skipped. Raises ``SourceSilentError`` while its site may still be waited for."""
         what = f"what component {source.token} saved at {source.site} cannot be had"
         if isinstance(error, PathError):
             return f"{what}: {error}"
@@ -217,7 +218,7 @@ class CheckpointBringer:
             self._engine.report(brought)
 
     async def _forget_older(self, sources: Sequence[CheckpointSource]) -> None:
-        """A later one is in use: archives that were made of older ones can go."""
+        """Drop the archives of older checkpoints: a later one is in use."""
         for source in sources:
             if self._collected.pop(source.token, None) is not None:
                 try:
@@ -226,12 +227,12 @@ class CheckpointBringer:
                     _log.warning("an old checkpoint at %s cannot be removed: %s", source.site, error)
 
     def component_ended(self, token: Token) -> None:
-        """Nothing is brought for it any more."""
+        """Forget an ended component: nothing more is brought for it."""
         self._told.discard(token)
         self._silent_since.pop(token, None)
 
 
 def _put_save(home: str) -> str:
-    """A script that puts the file into a component's directory, whole, if that is there."""
+    """Return a script that puts the file into a component's directory, if that exists, atomically."""
     fresh, final = shlex.quote(f"{home}/.{SAVE}.new"), shlex.quote(f"{home}/{SAVE}")
     return f"if [ -d {shlex.quote(home)} ]; then echo yes >{fresh} && mv -f {fresh} {final}; fi\n"

@@ -1,4 +1,4 @@
-"""The components that sites hold, as far as that is on record: what each is, and whether it is still to run."""
+"""The components that sites hold according to the record: their rows, and whether they are still to run."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from koala.store.rows import ComponentRow
 class ComponentRegister:
     """Fed by the record and by the commands that abort; all who perform commands read it.
 
-    A component is held from its start's being on record to its end's being on record. Of one that has ended the row
-    stays as long as another of the same run is held, since that one may still have to be told where it was.
+    A component is held from the record of its start to the record of its end. The row of an ended component remains
+    while another of the same run is held, since that one may still need its place.
     """
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class ComponentRegister:
         self._nodes: dict[Token, tuple[NodeShare, ...]] = {}
 
     def reset(self, rows: Iterable[ComponentRow], aborted: Iterable[Token]) -> None:
-        """Begin anew from the record; ``aborted`` are the components that are being aborted."""
+        """Reload from the record; ``aborted`` are the components that are being aborted."""
         self._rows.clear()
         self._runs.clear()
         self._nodes.clear()
@@ -34,7 +34,7 @@ class ComponentRegister:
             self.record(row)
 
     def record(self, row: ComponentRow) -> None:
-        """This row is on record."""
+        """Add a row that is on record."""
         run = self._runs.setdefault((row.job, row.run), {})
         self._rows[row.token] = row
         run[row.token] = None
@@ -48,42 +48,42 @@ class ComponentRegister:
                 self._nodes.pop(token, None)
 
     def abort(self, token: Token) -> None:
-        """A command to abort it is on record: it is not to start or run any more."""
+        """Mark a component as aborted by a recorded command: it is not to start or run any more."""
         if self.is_held(token):
             self._aborted.add(token)
 
     def keep_nodes(self, token: Token, nodes: tuple[NodeShare, ...]) -> None:
-        """It is on these nodes, by its site's word."""
+        """Keep the nodes of a component, as its site reported them."""
         if token in self._rows:
             self._nodes[token] = nodes
 
     def nodes_of(self, token: Token) -> tuple[NodeShare, ...] | None:
-        """The nodes that were kept of it; None where nothing was since the start of the daemon."""
+        """Return the kept nodes of a component; None if none were kept since the start of the daemon."""
         return self._nodes.get(token)
 
     def get(self, token: Token) -> ComponentRow | None:
-        """A component that is held, or whose run is."""
+        """Return a component that is held, or whose run is."""
         return self._rows.get(token)
 
     def is_held(self, token: Token) -> bool:
-        """Whether its start is on record and its end is not."""
+        """Return True if its start is on record and its end is not."""
         row = self._rows.get(token)
         return row is not None and row.ended_at is None
 
     def is_wanted(self, token: Token) -> bool:
-        """Whether it is held and no command aborts it."""
+        """Return True if it is held and no command aborts it."""
         return self.is_held(token) and token not in self._aborted
 
     def is_released(self, token: Token) -> bool:
-        """Whether it is wanted and its barrier is open."""
+        """Return True if it is wanted and its barrier is open."""
         return self.is_wanted(token) and self._rows[token].released_at is not None
 
     def held_at(self, site: SiteName) -> list[Token]:
-        """All components that a site holds."""
+        """Return all components that a site holds."""
         return [token for token, row in self._rows.items() if row.site == site and row.ended_at is None]
 
     def released_with(self, token: Token) -> list[ComponentRow]:
-        """All components that were released with this one, by part, also those that have ended since."""
+        """Return all components that were released with this one, by part, including those that have ended since."""
         own = self._rows[token]
         rows = [self._rows[other] for other in self._runs[own.job, own.run]]
         return sorted((row for row in rows if row.released_at is not None), key=lambda row: row.part)

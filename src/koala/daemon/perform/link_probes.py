@@ -1,7 +1,7 @@
-"""Probes of links: a small program at both sites measures the way from one to the other.
+"""Probes of links: a small program at both sites measures the link from one to the other.
 
-It runs in the sites' own shells (``koala.daemon.perform.probe_program``), and needs a python3 there. A probe that
-cannot be made is told with its reason, and is no word on a site.
+It runs in the sites' own shells (``koala.daemon.perform.probe_program``), and needs a python3 there. A failed probe
+is reported with its reason, and does not count against a site.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from koala.model.request import SiteName
 
 _log = logging.getLogger(__name__)
 
-# A probe sends for no longer than this, and is given up after that.
+# A probe sends for at most the first time, and is given up after the second.
 PROBE_STREAM_S = 2.0
 PROBE_S = 45.0
 _END = "KOALA_LINK_PROBE"
@@ -33,7 +33,7 @@ class ProbeFailedError(Exception):
 
 
 class LinkProber:
-    """Performs probes, as the core asks for them and as somebody else does."""
+    """Performs probes for the core and for other callers."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class LinkProber:
         task.add_done_callback(self._tasks.discard)
 
     async def stop(self) -> None:
-        """Give up what is under way."""
+        """Give up the probes under way."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -71,7 +71,7 @@ class LinkProber:
         self._engine.report(await self.probe(command))
 
     async def probe(self, command: ProbeLink) -> LinkProbed:
-        """Measure the link now, or say why that cannot be done."""
+        """Measure the link now. Returns the result, or the reason of a failure."""
         source, target = command.source, command.target
         try:
             async with asyncio.timeout(self._probe_s):
@@ -80,7 +80,7 @@ class LinkProber:
             reason = f"the probe took longer than {self._probe_s:g} s (PROBE_S)"
         except (ProbeFailedError, OSError) as error:
             reason = str(error)
-        except Exception as error:  # ours, and no word on the link
+        except Exception as error:  # ours, and says nothing about the link
             _log.exception("the link from %s to %s could not be probed", source, target)
             reason = f"an error inside Koala: {error!r}"
         else:
@@ -96,7 +96,7 @@ class LinkProber:
         return LinkProbed(at=self._engine.now(), source=source, target=target, reason=reason)
 
     async def _measure(self, command: ProbeLink) -> tuple[float, int, float]:
-        """The latency, the bytes that were sent, and how many a second."""
+        """Return the latency, the bytes sent, and the bytes per second."""
         settings = self._sites[command.target].batch
         told = ("", "") if settings is None else (settings.host or "", settings.network or "")
         _, host, port = await self._run(command.target, "address", *told)
@@ -112,7 +112,7 @@ class LinkProber:
         return float(latency[1]), int(received[1]), float(received[2])
 
     async def _run(self, site: SiteName, *words: str) -> list[str]:
-        """Run the program at a site: the words that it prints."""
+        """Run the program at a site. Returns the words that it prints."""
         script = (
             "command -v python3 >/dev/null || { echo error python3 is missing there: install it, or write "
             f"probes: false; exit 0; }}\nexec python3 - {shlex.join(words)} <<'{_END}'\n{self._program}{_END}\n"

@@ -1,4 +1,4 @@
-"""What ``mpiexec`` prints in the first component of an MPI job is relayed to all components of the job."""
+"""Relays the output of ``mpiexec`` in the first component of an MPI job to all components of the job."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 class MpiRelay:
-    """Relays mail as long as its receiver is to run. A site hands out mail again after each start of the daemon."""
+    """Relays mail while its receiver is to run. A site hands out mail again after each start of the daemon."""
 
     def __init__(
         self, sites: Mapping[SiteName, LiveSite], components: ComponentRegister, *, call_s: float = SITE_CALL_S
@@ -33,7 +33,7 @@ class MpiRelay:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def take(self, mail: Mail) -> None:
-        """A component has mail for the others. Mail of a name that nobody knows is left where it is."""
+        """Relay a component's mail to the others. Mail with an unknown name is left where it is."""
         row = self._components.get(mail.token)
         if mail.name != PROXIES or row is None or row.part != 0:
             return
@@ -47,7 +47,7 @@ class MpiRelay:
             self._begin(self._deliver(receiver, letter))
 
     async def stop(self) -> None:
-        """Give up what is not delivered."""
+        """Give up undelivered mail."""
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
@@ -66,7 +66,7 @@ class MpiRelay:
         await self._keep_trying(row, "could not be given its mail", attempt)
 
     async def _end(self, row: ComponentRow, reason: str) -> None:
-        """What mpiexec printed makes no sense: the component ends, with that as the reason."""
+        """End a component whose mpiexec printed nonsense, with that as the reason."""
 
         async def attempt() -> None:
             async with asyncio.timeout(self._call_s):

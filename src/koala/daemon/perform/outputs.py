@@ -1,8 +1,8 @@
-"""Outputs that the core orders: what components made is taken into their site's file area, and brought further where
-the job says so.
+"""Collects outputs: takes the files of components into their site's file area, and sends them on if the job says so.
 
-Each order is a task that goes on until it has an answer: what a site cannot do now is tried again. Before a replica
-comes into an area a mark says that it is in doubt, so that one that never gets into the catalogue does not stay.
+Each order is a task that goes on until it has an answer: whatever a site cannot do now is tried again. Before a
+replica comes into an area a mark records that it is in doubt, so that a replica that never gets into the catalogue
+does not stay.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ from koala.model.request import FileName, JobId, SiteName
 
 _log = logging.getLogger(__name__)
 
-# An output of more than so many bytes is collected when it has its turn.
+# A larger output is collected in a turn of its own.
 AT_ONCE_BYTES_MAX = 67_108_864
-# At one place, this machine or a site, so many outputs of up to that size are packed and read at a time, and so many
-# larger ones; of one user so many.
+# At one place, this machine or a site, at most this many small outputs are packed and read at a time, and this many
+# large ones; each also has a limit per user.
 SMALL_AT_ONCE_MAX, SMALL_PER_USER_MAX = 16, 8
 LARGE_AT_ONCE_MAX, LARGE_PER_USER_MAX = 4, 1
-# What a disk, a target or a URL refuses is tried for so long before the job is told.
+# A refusal by a disk, a target or a URL is retried this long before the job gets it.
 COLLECT_PATIENCE_S = 600.0
-# A site that says nothing, as the system puts it; what says it without a number is the shell of a remote site.
+# The system's errors of a silent site; one without a number comes from the shell of a remote site.
 _SILENCE = (
     errno.ECONNABORTED,
     errno.ECONNREFUSED,
@@ -63,21 +63,22 @@ _SILENCE = (
     errno.ETIMEDOUT,
 )
 
-# Told of each replica that is in doubt until its job is over.
+# Called with each replica that is in doubt until its job is over.
 InDoubt: TypeAlias = Callable[[SiteName, FileName], None]
 
 
 class CollectTurns:
-    """Who may pack and read outputs now at each place: so many at a time, and of one user so many."""
+    """The turns to pack and read outputs at each place: limited in number, and per user."""
 
     def __init__(self, at_once_max: int, per_user_max: int) -> None:
         self._at_once_max = at_once_max
         self._per_user_max = per_user_max
-        self._turns: dict[tuple[str, ...], tuple[asyncio.Semaphore, int]] = {}  # and how many have to do with each
+        # and the number of tasks that use each
+        self._turns: dict[tuple[str, ...], tuple[asyncio.Semaphore, int]] = {}
 
     @contextlib.asynccontextmanager
     async def take(self, place: str, user: str) -> AsyncIterator[None]:
-        """Wait for a turn; first behind the user's own, so that nobody waits behind many of another."""
+        """Wait for a turn; first behind the user's own, so that nobody waits behind many tasks of another user."""
         async with self._one_of((place, user), self._per_user_max), self._one_of((place,), self._at_once_max):
             yield
 
@@ -121,12 +122,13 @@ class OutputCollector:
         self._patience_s = patience_s
         self._first_s = first_s
         self._tasks: dict[Token, asyncio.Task[None]] = {}
-        self._troubles: dict[Token, str] = {}  # why what is under way does not come on
+        self._troubles: dict[Token, str] = {}  # why a collection under way makes no progress
         self._answered: dict[JobId, dict[Token, OutputsCollected]] = {}
         self.in_doubt: InDoubt = lambda _site, _file: None
 
     def start(self, command: CollectOutputs) -> None:
-        """Begin, unless it is under way; ends in ``OutputsCollected``. What was answered is answered again."""
+        """Begin, unless it is under way; ends in ``OutputsCollected``. A repeated order gets the same answer
+        again."""
         answer = self._answered.get(command.job, {}).get(command.token)
         if answer is not None:
             self._engine.report(answer)
@@ -140,18 +142,18 @@ class OutputCollector:
         self._troubles.pop(token, None)
 
     def troubles(self, job: JobId) -> list[str]:
-        """What keeps the outputs of a job from being collected now, and is tried again."""
+        """Return what delays the collection of a job's outputs; it is tried again."""
         return [why for token, why in sorted(self._troubles.items()) if token.partition(".")[0] == str(job)]
 
     def ended(self, fact: JobEnded | JobRequeued) -> None:
-        """The run is over: nobody asks again for what it made."""
+        """Forget a run that is over: nobody asks again for its outputs."""
         self._answered.pop(fact.job, None)
         for token in [token for token in self._tasks if token.partition(".")[0] == str(fact.job)]:
             self._tasks[token].cancel()
             self._cancel_transfers(token)
 
     def _cancel_transfers(self, token: Token) -> None:
-        """What it made is brought nowhere any more; what cannot be cancelled now is cancelled at the next start."""
+        """Cancel the transfers of its outputs; any that cannot be cancelled now is cancelled at the next start."""
         prefix = _transfer_of(token, "")
         for transfer in [each for each in self._mover.transfers if each.startswith(prefix)]:
             task = asyncio.create_task(self._cancel_transfer(transfer), name=f"cancel {transfer}")
@@ -199,7 +201,7 @@ class OutputCollector:
                     problem = f"output {error.for_user()}"
                     break
                 except (FilesError, OSError) as error:
-                    # Silence is no answer, and costs no patience; whatever is answered does.
+                    # Silence is no answer, and costs no patience; every answer does.
                     refused = isinstance(error, FilesError) or self._is_answer(command.site, error)
                     _log.warning("output %s of component %s: %s", output.path, command.token, error)
                     self._troubles[command.token] = _trouble(output, command.site, error)
@@ -223,11 +225,11 @@ class OutputCollector:
         )
 
     async def _one(self, command: CollectOutputs, number: int, output: JobOutput) -> MadeOutput | None:
-        """Take in one output, and bring it where it is to be besides; None where the component did not make it."""
+        """Take in one output, and send it on to its target; None if the component did not make it."""
         area = self._areas.get(command.site)
         if area is None:
             raise PathError(f"{output.path!r}: there is no site {command.site} any more")
-        # Which of the two names it gets is known when it has been looked at.
+        # The inspection decides which of the two names it gets.
         names = {
             directory: output_name(
                 command.job,
@@ -258,8 +260,8 @@ class OutputCollector:
     async def _collect_in_turn(
         self, command: CollectOutputs, area: FileArea, name: FileName, path: str
     ) -> CollectedFile | None:
-        """Have it packed and read when its user has a turn at that; a large one waits for another turn."""
-        # All sites whose files this machine sees are read by this machine.
+        """Pack and read an output when its user has a turn; a large one waits for another turn."""
+        # This machine reads for all sites whose files it sees.
         place, user = "" if area.host.is_local else command.site, self._owner_of(command.job)
         try:
             async with self._small.take(place, user):
@@ -269,7 +271,8 @@ class OutputCollector:
                 return await area.collect(name, command.token, path)
 
     def _is_answer(self, site: SiteName, error: OSError) -> bool:
-        """Whether the site, or its disk, has said no; without a number only a disk of this machine has."""
+        """Return True if the site, or its disk, has refused; an error without a number is a refusal only from a local
+        disk."""
         if error.errno is None:
             return isinstance(self._areas.get(site), LocalArea)
         return error.errno not in _SILENCE
@@ -299,7 +302,7 @@ class OutputCollector:
         await self._mover.cancel(order.transfer)
 
     async def _to_url(self, area: FileArea, name: FileName, made: MadeOutput, url: str) -> None:
-        """Write it to a URL, a piece at a time, and look whether all of it is there."""
+        """Write it to a URL, a piece at a time, and check that all of it is there."""
         whole = f"{url}{made.file}" if url.endswith("/") else url
         target = await in_own_thread(UrlTarget, name, area.site, whole, threading.Lock())
         try:
@@ -317,12 +320,12 @@ class OutputCollector:
 
 
 def _transfer_of(token: Token, number: str) -> TransferId:
-    """The transfer of a component's output to another site."""
+    """Return the transfer of a component's output to another site."""
     return f"output.{token}.{number}"
 
 
 def _trouble(output: JobOutput, site: SiteName, error: Exception) -> str:
-    """Which output it is, where it is or was to go, and why that does not work."""
+    """Describe an output, where it is or was to go, and why that fails."""
     why = error.for_user() if isinstance(error, FilesError) else getattr(error, "strerror", None) or str(error)
     if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG):
         why = f"it cannot be read ({why})"

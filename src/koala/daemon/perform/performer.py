@@ -1,6 +1,6 @@
-"""Who performs which command: one worker for each site, one for transfers, one for barriers, one for probes of links.
+"""Distributes commands: one worker for each site, one for transfers, one for barriers, one for probes of links.
 
-Commands come here only when they are on record. ``stop`` may come at any point: what is not settled then is performed
+Commands come here only when they are on record. ``stop`` may come at any point: unsettled commands are performed
 again after the next ``start``.
 """
 
@@ -52,7 +52,7 @@ _log = logging.getLogger(__name__)
 class Performer:
     """Everything that performs commands, from ``start`` to ``stop``, and again.
 
-    ``find_file`` looks a file up in the replica catalogue as it is on record; ``owner_of`` tells whose a live job is.
+    ``find_file`` looks up a file in the replica catalogue as recorded; ``owner_of`` returns the owner of a live job.
     """
 
     def __init__(
@@ -100,15 +100,15 @@ class Performer:
         self._tasks: list[asyncio.Task[None]] = []
 
     def recovered(self, components: Iterable[ComponentRow], aborted: Iterable[Token]) -> None:
-        """These components are on record; the aborts of some of them have been commanded."""
+        """Load these recorded components; ``aborted`` are the ones that recorded commands abort."""
         self._components.reset(components, aborted)
 
     async def open(self, transfers: Iterable[TransferId]) -> None:
-        """Find out what lies at the sites; ``transfers`` are those that somebody wants or is about to cancel."""
+        """Find out what is at the sites; ``transfers`` are those that are wanted or about to be cancelled."""
         await self._transfers.open(transfers)
 
     def start(self, outbox: Iterable[tuple[int, AnyCommand, Request | None]]) -> None:
-        """Perform what is in the outbox, in order, and then find out what each site holds and what it should."""
+        """Perform the outbox in order, then compare what each site holds with what it should hold."""
         self._transfers.go_on()
         for description in self._grid.sites:
             name = description.name
@@ -128,12 +128,12 @@ class Performer:
         self.reconcile()
 
     def reconcile(self) -> None:
-        """Ask every site about all that it should hold: what it said of it may have been passed over."""
+        """Ask every site about all that it should hold: its reports may have been dropped."""
         for worker in self._workers.values():
             worker.reconcile()
 
     async def stop(self) -> None:
-        """Give everything up where it is, but for mail and for what no command orders again."""
+        """Give up all work as it is, except mail and work that no command orders again."""
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
@@ -152,7 +152,7 @@ class Performer:
         await self._mpi_relay.stop()
 
     def recorded(self, component: ComponentRow) -> None:
-        """This row of a component is on record."""
+        """Add a recorded row of a component."""
         self._components.record(component)
         if component.ended_at is not None:
             self._transfers.component_ended(component.token)
@@ -161,13 +161,13 @@ class Performer:
                 self._workers[component.site].ended(component.token)
 
     def perform(self, seq: int, command: AnyCommand, request: Request | None) -> None:
-        """Hand a command, and the request of its job, to whom it is for; no request means that the job has ended.
-        A job whose command our own code raises on is set aside, and the command stays in the outbox."""
+        """Hand a command, and the request of its job, to its performer; None means that the job has ended. If our own
+        code raises on a command, its job is set aside, and the command remains in the outbox."""
         with self._setting_aside(command):
             self._hand_over(seq, command, request)
 
     def take_note(self, fact: AnyFact, request: Request | None) -> None:
-        """Prepare for what follows from a fact, or give up what it makes needless. Nothing depends on it."""
+        """Prepare for the consequences of a fact, or give up work that it makes needless. Nothing depends on it."""
         with self._setting_aside(fact):
             match fact:
                 case JobPlaced():
@@ -178,7 +178,7 @@ class Performer:
 
     @contextlib.contextmanager
     def _setting_aside(self, entry: TurnEntry) -> Iterator[None]:
-        """Set the job aside on whose command or fact our own code raises."""
+        """Set aside the job of a command or a fact if our own code raises while the block lasts."""
         try:
             yield
         except Exception as error:
@@ -217,7 +217,7 @@ class Performer:
                 self.prober.start(command)
 
     def take_mail(self, mail: Mail) -> None:
-        """A component has something for the others of its job, or tells what it sends to them."""
+        """Handle mail of a component: for the others of its job, or a measurement of its traffic."""
         if not is_traffic_mail(mail.name):
             self._mpi_relay.take(mail)
         elif self._components.is_released(mail.token):
@@ -225,11 +225,11 @@ class Performer:
             self._engine.report(TrafficMeasured(at=self._engine.now(), token=mail.token, **told._asdict()))
 
     def files_under_way(self) -> dict[Token, tuple[SiteName, int, int]]:
-        """The components whose files travel now: where to, how many bytes of them are there, and of how many."""
+        """Return the components whose files travel now: where to, how many bytes have arrived, and of how many."""
         done = self._transfers.transferred_bytes
         under_way = self._transfers.bundles_under_way.items()
         return {token: (site, done.get(bundle_transfer(token), 0), size) for token, (site, size) in under_way}
 
     def transferred_bytes(self, transfer: TransferId) -> int:
-        """How much of a transfer under way is at its target."""
+        """Return how many bytes of a transfer under way are at its target."""
         return self._transfers.transferred_bytes.get(transfer, 0)

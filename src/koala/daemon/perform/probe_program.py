@@ -1,8 +1,8 @@
-"""A probe of the way from one site to another: a small program that runs at both of them.
+"""Probes the link from one site to another: a small program that runs at both of them.
 
-Its text is sent to the sites, so that it needs no more than an old Python 3 and its standard library. One end listens
-for a short while, the other times some connections and then sends a bounded stream. What each has seen it prints in
-words on one line; a line that begins with ``error`` says why there is nothing to see.
+Its text is sent to the sites, so that it needs only an old Python 3 and its standard library. One end listens for a
+short while, the other times some connections and then sends a bounded stream. Each end prints its result as words on
+one line; a line that begins with ``error`` explains a failure.
 """
 
 import socket
@@ -10,7 +10,7 @@ import sys
 import time
 
 CHUNK_BYTES = 65_536
-# So many connections are made, and the shortest counts.
+# This many connections are made, and the shortest counts.
 CONNECTIONS = 5
 # The listener may come up a little after the sender.
 LISTENER_S = 10.0
@@ -18,11 +18,12 @@ CONNECT_S = 5.0
 
 
 def address(host: str, network: str) -> str:
-    """Where other sites reach this machine: at the given host, at its address in the network, or by its name."""
+    """Return where other sites reach this machine: at the given host, at its address in the network, or by its
+    name."""
     name = host or socket.getfqdn()
     if not host and network:
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as towards:
-            towards.connect((network.split("/")[0], 9))  # sends nothing, and tells which address would be used
+            towards.connect((network.split("/")[0], 9))  # sends nothing, and reveals which address would be used
             name = towards.getsockname()[0]
     with socket.socket() as free:
         free.bind(("", 0))
@@ -30,8 +31,8 @@ def address(host: str, network: str) -> str:
 
 
 def listen(port: int, secret: bytes, stream_s: float, limit_s: float) -> str:
-    """Wait for the stream, and measure it for no longer than ``stream_s``: in its second half, since a connection
-    begins slowly."""
+    """Wait for the stream, and measure it for at most ``stream_s``: in its second half, since a connection begins
+    slowly."""
     until = time.monotonic() + limit_s
     with socket.socket() as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -72,7 +73,7 @@ def _received(stream: socket.socket, stream_s: float) -> str:
 
 
 def send(host: str, port: int, secret: bytes, size_bytes: int, stream_s: float, limit_s: float) -> str:
-    """Time connections, then send for no longer than ``stream_s`` and no more than ``size_bytes``."""
+    """Time connections, then send for at most ``stream_s`` and at most ``size_bytes``."""
     until = time.monotonic() + LISTENER_S
     shortest_s = CONNECT_S
     made = 0
@@ -102,7 +103,7 @@ def send(host: str, port: int, secret: bytes, size_bytes: int, stream_s: float, 
 
 
 def main(words: list) -> str:  # type: ignore[type-arg]  # an old Python has no list[str]
-    """What the program prints."""
+    """Return the line that the program prints."""
     try:
         if words[0] == "address":
             return address(words[1], words[2])

@@ -1,14 +1,14 @@
-"""Repeating what failed, ever more rarely, until it works or is not wanted any more."""
+"""Repeats failed work, ever more rarely, until it works or is no longer wanted."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
-# What failed is tried again after so long, then ever more rarely.
+# The first retry comes after this long, later ones ever more rarely.
 RETRY_FIRST_S = 0.5
 RETRY_MOST_S = 30.0
-# What our own code raises on is tried so often before it is set aside.
+# Work that our own code raises on is tried this often before it is set aside.
 DEFECT_TRIES_MAX = 3
 
 

@@ -1,9 +1,9 @@
-"""One site's commands, performed side by side: a slow site holds up no other, and a start that hangs no abort.
+"""Performs one site's commands concurrently: a slow site delays no other, and a hanging start no abort.
 
-Aborts come first: what is started may need the processors, or the place in a queue, that they free. All else begins
-in order, and of one component one thing is done after the other. What fails is repeated, ever more rarely, and the
-others pass it meanwhile; but a site that fails is called by nobody here for a while, and then asked about
-everything that it should hold. What our own code raises on is no failure of the site: it is set aside.
+Aborts come first: a start may need the processors, or the place in a queue, that they free. All else begins in order,
+and the commands of one component run one after the other. A failed command is repeated, ever more rarely, while the
+others pass it; but a failing site gets no calls from here for a while, and is then asked about everything that it
+should hold. An error of our own code is no failure of the site: its command is set aside.
 """
 
 from __future__ import annotations
@@ -40,37 +40,37 @@ _log = logging.getLogger(__name__)
 
 _CALLER = "commands"
 
-# So many commands of one site are performed at a time, and an abort beside them, which starts that hang must not hold
-# up. A batch site makes fewer calls at once if it must.
+# At most this many commands of one site are performed at a time, plus an abort, which hanging starts must not delay.
+# A batch site makes fewer calls at once if it must.
 COMMANDS_AT_ONCE_MAX = 8
 
 
 class _Reconcile:
-    """Instead of a command: ask the site about all that it should hold, and end what it should not."""
+    """In place of a command: ask the site about all that it should hold, and end what it should not."""
 
 
 SiteCommand: TypeAlias = StartComponent | AbortComponent | AskSite
 
 
 class _Waits:
-    """Ever longer waits after failures. ``until`` is when the one of now is over, in the event loop's time."""
+    """Ever longer waits after failures. The current wait ends at ``until``, in the event loop's time."""
 
     def __init__(self) -> None:
         self.until = 0.0
         self._backoff = Backoff(RETRY_FIRST_S, RETRY_MOST_S, growth=2.0)
 
     def begin(self) -> None:
-        """Something failed."""
+        """Begin a wait after a failure."""
         self.until = _now_s() + self._backoff.wait_s
         self._backoff.grow()
 
     def forget(self) -> None:
-        """It works: the next wait is short again."""
+        """Make the next wait short again after a success."""
         self._backoff.reset()
 
 
 class _Task:
-    """What is to be performed; ``seq`` is its number on record, if it has one, ``request`` that of the job."""
+    """A command to be performed; ``seq`` is its number on record, if it has one, ``request`` that of the job."""
 
     def __init__(
         self, command: SiteCommand | _Reconcile, seq: int | None = None, request: Request | None = None
@@ -83,13 +83,13 @@ class _Task:
 
     @property
     def token(self) -> Token | None:
-        """The component that it is about, if it is about one."""
+        """The component that it is about, if any."""
         command = self.command
         return command.token if isinstance(command, StartComponent | AbortComponent) else None
 
     @property
     def what(self) -> str:
-        """What is done, in words."""
+        """The work, in words."""
         match self.command:
             case StartComponent() as command:
                 return f"start of component {command.token}"
@@ -105,9 +105,9 @@ def _abort_of(token: Token) -> str:
 
 
 class SiteWorker:
-    """Performs what it is given. ``run`` goes on until it is cancelled, which may happen at any point.
+    """Performs the commands of one site. ``run`` goes on until it is cancelled, which may happen at any point.
 
-    An abort may come before the start of the same component: that one is then not started any more.
+    An abort may come before the start of the same component: then the component is not started any more.
     """
 
     def __init__(
@@ -138,7 +138,7 @@ class SiteWorker:
         self._aborts: deque[_Task] = deque()
         self._others: deque[_Task] = deque()
         self._failed: list[_Task] = []  # to be repeated
-        self._starts: set[Token] = set()  # of which the site may not have heard yet
+        self._starts: set[Token] = set()  # that the site may not have received yet
         self._rest = _Waits()
         self._wake = asyncio.Event()
         self._failing = False
@@ -146,17 +146,17 @@ class SiteWorker:
 
     def put(self, seq: int, command: SiteCommand, request: Request | None = None) -> None:
         """Perform a command; a start comes with the request of its job. Questions to a site that does not answer are
-        left out: it is asked about everything when it does again."""
+        left out: it is asked about everything when it answers again."""
         if self._failing and isinstance(command, AskSite):
             return
         if isinstance(command, StartComponent):
             self._starts.add(command.token)
         elif isinstance(command, AbortComponent):
-            self.ended(command.token)  # what was set aside is tried anew
+            self.ended(command.token)  # an abort that was set aside is tried again
         self._add(_Task(command, seq, request))
 
     def reconcile(self) -> None:
-        """After the commands so far: ask about all that the site should hold, and abort what it should not."""
+        """After the commands so far, ask about all that the site should hold, and abort what it should not."""
         self._add(_Task(_Reconcile()))
 
     def _add(self, task: _Task) -> None:
@@ -179,7 +179,7 @@ class SiteWorker:
             await asyncio.gather(*running, return_exceptions=True)
 
     def ended(self, token: Token) -> None:
-        """The end of a component is on record: an abort of it that was set aside is not wanted any more."""
+        """Settle the abort of a component that was set aside: the component's end is on record."""
         seq = self._set_aside.pop(token, None)
         if seq is not None:
             self._engine.settle(seq)
@@ -196,7 +196,7 @@ class SiteWorker:
         busy = set(self._running.values())
         free = self._at_once_max - len(self._running)
         queues = (self._aborts, self._others) if free > 0 else (self._aborts,) if free == 0 else ()
-        # A site is asked what it holds when all that it should end has been aborted.
+        # A site is asked what it holds once all that it should end has been aborted.
         ending = bool(self._aborts) or any(isinstance(task.command, AbortComponent) for task in self._begun.values())
         for queue in queues:
             for place, task in enumerate(queue):
@@ -208,7 +208,7 @@ class SiteWorker:
         return None
 
     def _begin(self, task: _Task) -> None:
-        """Perform it beside the others; of one component nothing else is performed meanwhile."""
+        """Perform it beside the others; no other command of its component is performed meanwhile."""
         running = asyncio.create_task(self._attempt(task), name=f"{self._site.name}: {task.what}")
         self._running[running] = task.token
         self._begun[running] = task
@@ -242,7 +242,7 @@ class SiteWorker:
             self._failures += 1
             self._silences.failed(self._site.name, _CALLER, self._reason(error))
             task.waits.begin()
-            if _now_s() >= self._rest.until:  # of those that were under way together the first begins it
+            if _now_s() >= self._rest.until:  # the first of several concurrent failures begins the rest
                 self._rest.begin()
             self._failed.append(task)
             return
@@ -256,7 +256,7 @@ class SiteWorker:
         if task.defects:
             self._defects.worked(self._site.name, task.what)
         if self._failures > failures:
-            return  # it began before another one failed: of the site since then it says nothing
+            return  # it began before another one failed: it says nothing about the site since then
         self._rest.forget()
         if self._failing:
             self._failing = False
@@ -264,7 +264,7 @@ class SiteWorker:
             self.reconcile()
 
     def _raised(self, task: _Task, error: Exception) -> None:
-        """Our own code raised, which is nothing that the site has done. After a few tries the command is set aside,
+        """Record that our own code raised, which is no fault of the site. After a few tries the command is set aside,
         and its job with it. An abort stays in the outbox: the component may still be there, and counts until its end
         is known; the core repeats the abort, and so does the next start of the daemon."""
         name, command = self._site.name, task.command
@@ -279,10 +279,10 @@ class SiteWorker:
             case StartComponent():
                 reason = f"an error inside Koala ({error!r}) at the {task.what}, {task.defects} times"
                 self._starts.discard(command.token)
-                self._defects.worked(name, task.what)  # from now on the job tells of it
+                self._defects.worked(name, task.what)  # from now on the job reports it
                 self._engine.report(JobQuarantined(at=self._engine.now(), job=command.job, reason=reason))
             case AbortComponent() if self._components.is_held(command.token) and task.seq is not None:
-                # Where the core has repeated it meanwhile, one of them is enough on record.
+                # If the core has repeated it meanwhile, one of them is enough on record.
                 before, self._set_aside[command.token] = self._set_aside.get(command.token), task.seq
                 if before is not None:
                     self._engine.settle(before)
@@ -300,7 +300,7 @@ class SiteWorker:
     async def _perform(self, task: _Task) -> None:
         match task.command:
             case StartComponent() as command:
-                # One that is aborted meanwhile need not be started to be ended; nor one whose job is over.
+                # A component that is aborted meanwhile need not be started to be ended; nor one whose job is over.
                 if self._components.is_wanted(command.token) and task.request is not None:
                     await self._start(command, task.request)
             case AbortComponent() as command:
@@ -327,7 +327,7 @@ class SiteWorker:
             )
 
     async def _reconcile(self) -> None:
-        """Ask about what is on record as held, and end what is not."""
+        """Ask about everything that is held on record, and end what is not."""
         name = self._site.name
         for token in await self._site.held():
             if not self._components.is_held(token):

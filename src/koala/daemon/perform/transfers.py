@@ -1,7 +1,7 @@
-"""Transfers that the core orders, and the pieces of files that a component needs of its own site's replicas.
+"""Performs the core's transfers, and prepares the pieces of a site's own replicas for components.
 
-Each transfer is a task; giving up a task leaves what has arrived where it is, and the same order later goes on there.
-What is at a site for a component or a job stays until it is cancelled.
+Each transfer is a task; giving up a task leaves what has arrived where it is, and the same order later continues from
+there. Copies for a component or a job remain until they are cancelled.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ from koala.model.travelling import TravellingFile
 
 _log = logging.getLogger(__name__)
 
-# Looks a file up in the replica catalogue.
+# Looks up a file in the replica catalogue.
 FindFile: TypeAlias = Callable[[FileName], CatalogueEntry | None]
 
 # The id of a piece that a component needs of a replica at its own site: this, its token, and a number.
 PIECE_PREFIX = "piece."
-# What the archive of the files that travel with a job is called on its way.
+# The name of the archive of travelling files while it is transferred.
 BUNDLE_FILE = "files of the job"
 
 
 class TransferWorker:
-    """Performs transfers with the mover, and knows how far each has come and where its copy is."""
+    """Performs transfers with the mover, and records how far each has come and where its copy is."""
 
     def __init__(
         self,
@@ -72,10 +72,10 @@ class TransferWorker:
         self.transferred_bytes: dict[TransferId, int] = {}
 
     async def open(self, wanted: Iterable[TransferId]) -> None:
-        """Find again where everything is, and remove what neither the core nor a component wants.
+        """Find all copies again, and remove those that neither the core nor a component wants.
 
-        ``wanted`` are the transfers of the core, those included that are still to be cancelled. What is at a site
-        that cannot be reached now is seen to when it is.
+        ``wanted`` are the transfers of the core, including those still to be cancelled. An unreachable site is
+        cleaned up once it is reachable.
         """
         self._wanted = set(wanted)
         self._mover.when_found = self._found
@@ -94,14 +94,14 @@ class TransferWorker:
                 self._cancel_soon(transfer, None)
 
     def go_on(self) -> None:
-        """After ``stop``: remove the pieces of components whose end went on record without being told here."""
+        """After ``stop``: remove the pieces of components whose end went on record without being reported here."""
         for token in [token for token in self._pieces if not self._components.is_held(token)]:
             self.component_ended(token)
 
     async def stop(self) -> None:
         """Give up what the core has ordered, to be ordered again; nothing that has arrived is lost.
 
-        What nobody orders again, the removal of pieces, goes on.
+        The removal of pieces, which nobody orders again, goes on.
         """
         await _end_all(list(self._foreseen))
         await _end_all([*self._tasks.values(), *(task for task, seq in self._cancelling.items() if seq is not None)])
@@ -115,7 +115,7 @@ class TransferWorker:
     # --------------------------------------------------------------------------------- the core's transfers
 
     def start(self, command: StartTransfer) -> None:
-        """Begin or go on; ends in ``TransferEnded``, unless it is cancelled."""
+        """Begin or continue; ends in ``TransferEnded``, unless it is cancelled."""
         self._wanted.add(command.transfer)
         if command.transfer not in self._tasks:
             task = asyncio.create_task(self._perform(command), name=f"transfer {command.transfer}")
@@ -127,7 +127,7 @@ class TransferWorker:
             del self._tasks[transfer]
 
     def cancel(self, seq: int, command: CancelTransfer) -> None:
-        """Stop it, or remove what it brought. Settles the command when that is done."""
+        """Stop a transfer, or remove its copy. Settles the command when that is done."""
         self._wanted.discard(command.transfer)
         task = self._tasks.pop(command.transfer, None)
         if task is not None:
@@ -135,7 +135,7 @@ class TransferWorker:
         self._cancel_soon(command.transfer, seq)
 
     def path_of(self, transfer: TransferId) -> str | None:
-        """Where the transfer's copy is in its site's file area, once it is there."""
+        """Return the path of the transfer's copy in its site's file area, once it is there."""
         return self._paths.get(transfer)
 
     async def _perform(self, command: StartTransfer) -> None:
@@ -156,7 +156,7 @@ class TransferWorker:
         self._engine.report(ended)
 
     def _broken(self, transfer: TransferId, reason: str, fault: Fault) -> TransferEnded:
-        """It has ended, and should have left nothing; whatever it did leave goes."""
+        """Return the end of a failed transfer, which should have left nothing; any remains are removed."""
         self._cancel_soon(transfer, None)
         return TransferEnded(at=self._engine.now(), transfer=transfer, ok=False, reason=reason, fault=fault)
 
@@ -187,9 +187,9 @@ class TransferWorker:
     async def piece(
         self, token: Token, number: int, file: FileName, site: SiteName, chunk: tuple[int, int] | None
     ) -> str:
-        """Have a piece of the site's own replica ready for a component; where it is in the site's file area.
+        """Prepare a piece of the site's own replica for a component. Returns its path in the site's file area.
 
-        Raises a ``FilesError`` when it cannot be had. It stays until ``component_ended``.
+        Raises a ``FilesError`` if that fails. The piece remains until ``component_ended``.
         """
         if not self._components.is_held(token):
             raise TransferCancelledError(file, site, f"component {token} needs it no more")
@@ -208,10 +208,11 @@ class TransferWorker:
         return await self._transfer(order_for(command, entry))
 
     def foresee_bundle(self, token: Token, site: SiteName, files: tuple[TravellingFile, ...]) -> None:
-        """A component is about to start: begin to bring its files, so that its processors wait less for them."""
+        """Begin to bring the files of a component that is about to start, so that its processors wait less for
+        them."""
 
         async def bring() -> None:
-            # What is wrong is told when the barrier opens, if it is then still so.
+            # An error is reported when the barrier opens, if it persists.
             with contextlib.suppress(OSError, FilesError):
                 await self.bundle(token, site, files)
 
@@ -220,9 +221,9 @@ class TransferWorker:
         task.add_done_callback(self._foreseen.discard)
 
     async def bundle(self, token: Token, site: SiteName, files: tuple[TravellingFile, ...]) -> str:
-        """Have the archive of a job's files at the site for a component; where it is in the site's file area.
+        """Bring the archive of a job's files to the site for a component. Returns its path in the site's file area.
 
-        Raises a ``FilesError`` when it cannot be had. It stays until ``component_ended``.
+        Raises a ``FilesError`` if that fails. The archive remains until ``component_ended``.
         """
         made = await self._bundles.get(files)
         if not self._components.is_held(token):
@@ -249,9 +250,9 @@ class TransferWorker:
     async def checkpoint(
         self, token: Token, file: FileName, source: SiteName, target: SiteName, made: CollectedFile
     ) -> str:
-        """Have an archive of another site's area at a component's site; where it is in the file area there.
+        """Bring an archive of another site's area to a component's site. Returns its path in the file area there.
 
-        Raises a ``FilesError`` when it cannot be had. It stays until ``component_ended``.
+        Raises a ``FilesError`` if that fails. The archive remains until ``component_ended``.
         """
         if not self._components.is_held(token):
             raise TransferCancelledError(file, target, f"component {token} needs it no more")
@@ -268,7 +269,7 @@ class TransferWorker:
         return await self._transfer(order)
 
     def component_ended(self, token: Token) -> None:
-        """The end of the component is on record: its pieces can go."""
+        """Remove the pieces of a component whose end is on record."""
         for transfer in self._pieces.pop(token, ()):
             self._cancel_soon(transfer, None)
 
@@ -280,12 +281,12 @@ async def _end_all(tasks: list[asyncio.Task[None]]) -> None:
 
 
 def bundle_transfer(token: Token) -> TransferId:
-    """The id under which a component's files travel."""
+    """Return the id under which a component's files travel."""
     return f"{PIECE_PREFIX}{token}.files"
 
 
 def _token_of_piece(transfer: TransferId) -> Token | None:
-    """The token in the id of a piece; None for any other transfer."""
+    """Return the token in the id of a piece; None for any other transfer."""
     if not transfer.startswith(PIECE_PREFIX):
         return None
     return transfer.removeprefix(PIECE_PREFIX).rpartition(".")[0]

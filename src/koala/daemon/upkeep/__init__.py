@@ -1,1 +1,1 @@
-"""What the daemon does from time to time: poll the sites, remove what is no longer kept, prune the journal."""
+"""The daemon's periodic work: polling the sites, removing expired data, pruning the journal."""

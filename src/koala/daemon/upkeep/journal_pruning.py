@@ -1,6 +1,6 @@
-"""The journal kept to its bound: the oldest entries go in short transactions, between which the engine writes.
+"""Keeps the journal within its limit: the oldest entries go in short transactions, between which the engine writes.
 
-Which entries nobody needs is for the store to know; here is only how many stay, and when the others go.
+The store decides which entries may go; this module decides how many remain, and when the others go.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from koala.store import Store, StoreError
 
 _log = logging.getLogger(__name__)
 
-# Beyond so many entries the oldest are dropped from the journal.
+# The journal keeps at most this many entries; the oldest are dropped.
 JOURNAL_ENTRIES_MAX = 1_000_000
 # The pause between two transactions.
 STEP_S = 0.05
 
 
 class JournalPruner:
-    """Removes old entries of the journal, after ``start`` and until as many as may are gone."""
+    """Removes old entries of the journal, from ``start`` until all that may go are gone."""
 
     def __init__(self, store: Store, entries_max: int = JOURNAL_ENTRIES_MAX) -> None:
         self._store = store
@@ -28,7 +28,7 @@ class JournalPruner:
         self._task: asyncio.Task[None] | None = None
 
     def start(self, last_seq: int) -> None:
-        """The journal ends at this entry: keep ``entries_max`` of them."""
+        """Begin to prune a journal that ends at this entry to ``entries_max`` entries."""
         self._below = last_seq + 1 - self._entries_max
         if self._below > 0 and (self._task is None or self._task.done()):
             self._task = asyncio.create_task(self._prune(), name="prune the journal")

@@ -13,7 +13,7 @@ TRIES = 5
 
 
 def rate() -> float:
-    """How many steps of a multiplication and an addition a processor does in a second, at its best."""
+    """Return how many steps of a multiplication and an addition a processor does in a second, at its best."""
     best = float("inf")
     for _ in range(TRIES):
         value, begun = 0.0, time.process_time()

@@ -25,11 +25,11 @@ from koala.sites.batch.systems import system_of
 
 _log = logging.getLogger(__name__)
 
-# How often the load of a site's machines is looked at, how soon after the start, and how long that may take.
+# The interval between looks at a site's machines, the delay of the first, and the longest duration of one.
 MACHINES_EVERY_S = 300.0
 MACHINES_FIRST_S = 60.0
 MACHINES_S = 60.0
-# A processor that does so many steps of the program's loop in a second has the power of one of which nothing is said.
+# A processor that does this many steps of the program's loop per second has the default power.
 REFERENCE_STEPS_PER_S = 10_000_000.0
 # Loads are told in so many steps from idle to busy, as smaller changes are noise; a processor is never wholly busy.
 LOAD_STEPS = 10
@@ -38,12 +38,12 @@ _END = "KOALA_MACHINES"
 
 
 class MachinesUnknownError(Exception):
-    """Why nothing can be told of a site's machines."""
+    """Why a site's machines are unknown."""
 
 
 class MachineWatch:
-    """Looks at the machines of all sites from time to time. ``held`` tells how many processors of a site our jobs
-    hold. Sites that are not to be probed are left alone, as is every site where probes are off."""
+    """Looks at the machines of all sites from time to time. ``held`` returns how many processors of a site our jobs
+    hold. Sites that are not to be probed are left alone, as is every site if probes are off."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class MachineWatch:
         return self._every_s
 
     async def look(self, name: SiteName) -> None:
-        """Look at the machines of a site, and tell the core what is new; the log says why nothing is known."""
+        """Look at the machines of a site, and report changes to the core; the log says why nothing is known."""
         try:
             async with asyncio.timeout(self._look_s):
                 seen = await self._see(self._sites[name])
@@ -92,7 +92,7 @@ class MachineWatch:
             _log.info("the machines of %s were not seen within %g s (MACHINES_S)", name, self._look_s)
         except (MachinesUnknownError, BatchOutputError, OSError) as error:
             _log.info("nothing is known of the machines of %s: %s", name, error)
-        except Exception:  # ours, and no word on the site
+        except Exception:  # ours, and says nothing about the site
             _log.exception("the machines of %s could not be looked at", name)
         else:
             before = self._told.get(name)

@@ -1,5 +1,5 @@
-"""Retention: what sites keep of ended components, their checkpoints too, goes after a while, in small steps; the rows
-in the store stay."""
+"""Retention: sites forget ended components, including their checkpoints, after a while, in small steps; the rows in
+the store remain."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from koala.store.rows import ComponentRow
 
 _log = logging.getLogger(__name__)
 
-# Output and directories of an ended component are kept for so long, unless its job says otherwise (keep_for), and for
-# so many of them, whatever jobs say.
+# Output and directories of an ended component are kept this long, unless its job says otherwise (keep_for), and for
+# at most this many components, whatever jobs say.
 RETENTION_S = WORKSPACES_KEPT_S
 RETENTION_COMPONENTS = 10_000
-# How many are removed in one step, the pause between two steps, and how often it is looked whether there is any.
+# How many are removed in one step, the pause between two steps, and the interval between searches.
 STEP_COMPONENTS = 50
 STEP_S = 1.0
 LOOK_S = 600.0
-# When the sites could not forget so many, the others wait until it is looked again.
+# After this many failures the others wait until the next search.
 FAILURES_MAX = 1_000
 
 
 class Retention:
-    """Forgets old components at their sites. Those of live jobs, by ``live_rows``, are never touched."""
+    """Forgets old components at their sites. Components of live jobs, by ``live_rows``, are never touched."""
 
     def __init__(
         self,
@@ -58,8 +58,8 @@ class Retention:
         self._components_max = components_max
         self._step_components = step_components
         self._failures_max = failures_max
-        self._failed: set[Token] = set()  # since it was last looked
-        self.more = False  # whether the last step has left any that are due
+        self._failed: set[Token] = set()  # since the last search
+        self.more = False  # True if the last step has left any that are due
         self._rounds = Rounds(self._round, problem="old components could not be removed", retry_s=LOOK_S)
         self.start, self.stop = self._rounds.start, self._rounds.stop
 
@@ -71,10 +71,11 @@ class Retention:
         return STEP_S if self.more else LOOK_S
 
     async def step(self) -> int:
-        """Forget some components that are due; how many. One that its site cannot forget holds up no other."""
+        """Forget some components that are due. Returns how many. A component that its site cannot forget delays no
+        other."""
         self.more = False
         live = self._live_rows()
-        # Those of live jobs, and those that failed, may stand first, and must not keep others from being found.
+        # Components of live jobs, and failed ones, may come first, and must not hide others.
         passed_over = sum(row.ended_at is not None for row in live.components.values()) + len(self._failed)
         due, most = await asyncio.to_thread(self._due, passed_over)
         live = self._live_rows()  # a recovery may have replaced it meanwhile
@@ -95,7 +96,7 @@ class Retention:
             await asyncio.to_thread(self._store.mark_pruned, forgotten)
         self.more = len(chosen) == most and len(self._failed) < self._failures_max
         if not self.more:
-            self._failed.clear()  # they are due again when it is next looked
+            self._failed.clear()  # they are due again at the next search
         return len(forgotten)
 
     async def _forget(self, row: ComponentRow) -> None:
@@ -108,7 +109,7 @@ class Retention:
                     await area.forget(checkpoint_file(row.token))
 
     def _due(self, passed_over: int) -> tuple[list[ComponentRow], int]:
-        """The oldest ended components, so many more as are passed over, and how many of them may go now."""
+        """Return the oldest ended components, plus as many as are skipped, and how many of them may go now."""
         now = self._engine.now()
         excess = self._store.ended_components_count() - self._components_max
         if excess > 0:

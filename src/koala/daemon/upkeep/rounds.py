@@ -1,4 +1,4 @@
-"""Work that comes round again and again, in a task of its own."""
+"""Periodic work in a task of its own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _log = logging.getLogger(__name__)
 
 
 class Rounds:
-    """Calls ``look`` from ``start`` to ``stop``; what it returns is how many seconds pass before the next call.
+    """Calls ``look`` from ``start`` to ``stop``; it returns how many seconds pass before the next call.
 
     A round that raises is logged as ``problem``, and the next one comes after ``retry_s``.
     """
@@ -29,7 +29,7 @@ class Rounds:
         self._task = asyncio.create_task(self._go_on(), name=self._problem)
 
     async def stop(self) -> None:
-        """Look no more. Idempotent."""
+        """Stop. Idempotent."""
         task, self._task = self._task, None
         if task is not None:
             task.cancel()

@@ -1,7 +1,7 @@
-"""Asking the sites for their state.
+"""Asks the sites for their state.
 
-An embedded site is asked every few seconds. For a batch system an answer is work, so that one is asked as often only
-where a job waits for processors and something was done or has changed a short while ago; then ever more rarely.
+An embedded site is asked every few seconds. A batch system has work with an answer, so it is asked as often only
+while a job waits for processors and something changed a short while ago; then ever more rarely.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from koala.sites.backoff import Backoff
 
 _log = logging.getLogger(__name__)
 
-# How often a site is asked, how rarely one under a batch system where nothing changes or no job waits for processors,
-# and how rarely one that does not answer.
+# The usual interval; the interval for a batch system while nothing changes or no job waits for processors; and the
+# interval for a site that does not answer.
 PROBE_S = 5.0
 PROBE_IDLE_S = 30.0
 PROBE_MOST_S = 60.0
-# After something was done or has changed, so many waits are short before the next ones grow.
+# After a change, this many waits are short before they grow.
 PROBES_BRISK = 6
-# How soon it shows that a batch system is to be asked again.
+# A batch system that needs asking again is noticed after at most this long.
 _LOOK_S = 0.5
-# Processors are claimed by what was heard shortly before.
+# Processors are claimed by a report from at most this long before.
 _CLAIM_AHEAD_S = 2.0
-# How long a new job waits for the answers of sites that were not asked lately.
+# A new job waits at most this long for the answers of sites that were not asked lately.
 FRESHEN_S = 2.0
 _CALLER = "probes"
 _WHAT = "question for its state"
 
 
 class SiteActivity(NamedTuple):
-    """What makes it worth to ask a site under a batch system: whether a job waits for processors or may in a moment,
-    when processors are claimed next, and ``changes``, which is another value after each start and end of ours there,
-    after each job that has begun to wait, and when calls of it begin to fail."""
+    """The reasons to ask a site under a batch system: a job waits for processors or may do so soon, the time of the
+    next claim, and ``changes``, a value that differs after each start and end of ours there, after each job that
+    begins to wait, and when its calls begin to fail."""
 
     waits: bool
     claims_at: float
@@ -47,9 +47,9 @@ class SiteActivity(NamedTuple):
 
 
 class SitePoller:
-    """Asks every site in a task of its own; those ``under_batch_systems`` ever more rarely while nothing changes.
+    """Asks every site in a task of its own; sites ``under_batch_systems`` ever more rarely while nothing changes.
 
-    ``activity`` tells what goes on that a site is of use for.
+    ``activity`` returns the current reasons to ask a site.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class SitePoller:
         ]
 
     async def stop(self) -> None:
-        """Ask no more."""
+        """Stop asking."""
         tasks, self._tasks = [*self._tasks, *self._asking.values()], []
         for task in tasks:
             task.cancel()
@@ -109,16 +109,16 @@ class SitePoller:
                     await self._until_outdated(site.name)
 
     async def _until_outdated(self, name: SiteName) -> None:
-        """Until what is known of a batch system is too old; whoever asked it last, that was the last time."""
+        """Wait until the last report of a batch system, to any caller, is too old."""
         while self._engine.now() < self.reported_at[name] + self._wait_s(name):
             await asyncio.sleep(_LOOK_S)
         self._backoffs[name].grow()
 
     def _wait_s(self, name: SiteName) -> float:
-        """How old may be what is known of a batch system, as things are now.
+        """Return how old the last report of a batch system may be, as things are now.
 
-        However many jobs run, it is of little use to ask where nothing is to be placed or claimed, or may be in a
-        moment. Where a job waits, it is asked briskly after each change, and before processors are claimed.
+        However many jobs run, asking is of little use if nothing is to be placed or claimed now or soon. While a job
+        waits, the system is asked at short intervals after each change, and before processors are claimed.
         """
         activity = self._activity(name)
         changes = activity.waits, activity.changes
@@ -130,9 +130,9 @@ class SitePoller:
         return self._backoffs[name].wait_s if activity.waits else PROBE_IDLE_S
 
     async def freshen(self) -> None:
-        """Ask the sites under batch systems of which nothing was heard lately, so that a job that comes now is placed
-        by what is so now, and all of them briskly from now on. The core hears of it first, unless a site takes longer
-        than ``freshen_s``; one that is silent is not waited for."""
+        """Ask the batch systems that have not reported lately, so that a new job is placed by their current state,
+        and all of them at short intervals from now on. The core gets the reports first, unless a site takes longer
+        than ``freshen_s``; silent sites are not waited for."""
         for backoff in self._backoffs.values():
             backoff.reset()
         lately = self._engine.now() - self._poll_s
@@ -152,14 +152,14 @@ class SitePoller:
             del self._asking[name]
 
     async def _hear(self, name: SiteName) -> bool:
-        """Ask a site, and tell the core; whether it answered."""
+        """Ask a site, and report to the core. Returns True if the site answered."""
         report = await self.ask(name)
         if report is not None:
             self._engine.report(report)
         return report is not None
 
     async def ask(self, name: SiteName) -> SiteReported | None:
-        """What the site says now; None when it does not answer, which the core then hears."""
+        """Return what the site reports now; None if it does not answer, which the core then counts."""
         try:
             async with asyncio.timeout(self._call_s):
                 report = await self._sites[name].probe()
@@ -169,7 +169,7 @@ class SitePoller:
             self._silent.add(name)
             self._poll_soon(name)  # once it answers
             return None
-        except Exception as error:  # ours, and no word on the site
+        except Exception as error:  # ours, and says nothing about the site
             _log.exception("site %s could not be asked", name)
             self._defects.raised(name, _WHAT, error)
             return None

@@ -1,7 +1,7 @@
-"""Whether the place where everything is kept is still there, and has room: looked at from time to time.
+"""Watches the disk of the state directory: whether it is still there, and has room.
 
-A disk that is nearly full is told before it is full. Then no job is taken any more, so that those that run can still
-write down how they ended.
+Operators are warned before a disk is full. When it is nearly full no job is accepted any more, so that running jobs
+can still record their end.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from koala.store import Store, StoreError
 _log = logging.getLogger(__name__)
 
 WATCH_S = 5.0
-# Below this an operator is told, below that no job is taken.
+# Below the first an operator is warned, below the second no job is accepted.
 DISK_LOW_BYTES = 1_073_741_824
 DISK_RESERVE_BYTES = 134_217_728
 _MIB = 1_048_576
 
 
 def free_bytes(path: Path) -> int:
-    """What an ordinary user may still write where the path is."""
+    """Return how much an ordinary user may still write at the path."""
     return shutil.disk_usage(path).free
 
 
 class StorageWatch:
-    """Looks at the disk of the state directory and at the database. ``start`` and ``stop`` it once."""
+    """Watches the disk of the state directory and the database. ``start`` and ``stop`` it once."""
 
     def __init__(
         self,
@@ -66,16 +66,16 @@ class StorageWatch:
                 await task
 
     def warning(self) -> str:
-        """What an operator should know of the disk; empty while there is room."""
+        """Return the operator's warning about the disk; empty while there is room."""
         return self._look()[0]
 
     def shortage(self) -> str:
-        """Why no job is taken now; empty while there is room for one."""
+        """Return why no job is accepted now; empty while there is room for one."""
         warning, refuses = self._look()
         return warning if refuses else ""
 
     def _look(self) -> tuple[str, bool]:
-        """What is to be told, and whether no job is taken for it."""
+        """Return the warning, and True if no job is accepted."""
         try:
             left = self._free(self._root)
         except OSError as error:
@@ -96,6 +96,6 @@ class StorageWatch:
             try:
                 self._store.check()
             except StoreError:
-                # Whatever is put on record next finds out; so something is.
+                # The next write to the record finds out; so write something.
                 self._engine.report(Tick(at=self._engine.now()))
             await asyncio.sleep(self._watch_s)

@@ -1,1 +1,1 @@
-"""Long computations in processes of their own: the pool that the daemon asks, and what such a process does."""
+"""Long computations in separate processes: the pool that the daemon calls, and the code of such a process."""

@@ -1,9 +1,8 @@
-"""Long computations in processes of their own, with a deadline: reading large texts, clustering tasks, writing large
-answers.
+"""Long computations in separate processes, with a deadline: reading and writing large texts, clustering tasks.
 
 A thread would not do: it shares one interpreter with the event loop, and a long step in it keeps everybody waiting.
-The processes are few, are started when there is first something to do and then kept. One that is late or dies is
-replaced, and whoever asked is told. They end with the daemon, also when it is killed.
+The processes are few; they are started when first needed and then kept. A process that is late or dies is replaced,
+and its caller gets an error. They end with the daemon, even if it is killed.
 """
 
 from __future__ import annotations
@@ -18,29 +17,29 @@ from typing import Any, Protocol, TypeVar
 from koala.daemon.workers.process import READY, SIZE
 from koala.model.errors import TooLargeError, UnavailableError
 
-# So many computations at once; others wait.
+# At most this many computations run at once; others wait.
 WORKERS_MAX = 2
 # A computation that takes more processor time is given up, and its process ended.
 WORK_S_MAX = 60.0
-# One that gets too little of a busy machine is given up after so long, and may be asked for again.
+# A computation that gets too little of a busy machine is given up after this long, and may be requested again.
 WORK_WAIT_S_MAX = 240.0
-# The memory that one of them may take.
+# The memory limit of a process.
 WORK_BYTES_MAX = 4 * 1024**3
-# A process that is not there after so long will not come.
+# A process that is not ready after this long is given up.
 START_S_MAX = 120.0
 
 T = TypeVar("T")
 
 
 class Workers(Protocol):
-    """Whoever computes beside the event loop."""
+    """Computes beside the event loop."""
 
     async def run(self, work: Callable[..., T], *arguments: Any) -> T:
-        """The result of a function of a module, whose arguments and result can be pickled."""
+        """Return the result of a module's function, whose arguments and result can be pickled."""
         ...
 
     async def close(self) -> None:
-        """Compute no more."""
+        """Stop computing."""
         ...
 
 
@@ -67,8 +66,8 @@ class WorkerPool:
         self._closed = False
 
     async def run(self, work: Callable[..., T], *arguments: Any) -> T:
-        """The result of the function. ``TooLargeError`` when it takes too much processor time or memory,
-        ``UnavailableError`` when the machine is too busy for it, and ``WorkError`` when it raises."""
+        """Return the result of the function. Raises ``TooLargeError`` if it takes too much processor time or memory,
+        ``UnavailableError`` if the machine is too busy for it, and ``WorkError`` if it raises."""
         async with self._permits:
             if self._closed:
                 raise UnavailableError("the daemon is stopping; ask again when it is back")
@@ -88,7 +87,7 @@ class WorkerPool:
         return found
 
     async def _idle_or_new(self) -> _Worker:
-        """One that died while nobody asked it anything is nobody's fault, and is forgotten."""
+        """Return an idle worker, or a new one. A worker that died while idle is nobody's fault, and is forgotten."""
         while self._idle:
             worker = self._idle.pop()
             if worker.is_alive:
@@ -140,7 +139,7 @@ class _Worker:
         try:
             process = await asyncio.create_subprocess_exec(
                 sys.executable,
-                "-P",  # nothing is imported from where the daemon happens to run
+                "-P",  # nothing is imported from the daemon's working directory
                 "-m",
                 "koala.daemon.workers.process",
                 str(memory_bytes),
@@ -167,11 +166,11 @@ class _Worker:
 
     @property
     def is_alive(self) -> bool:
-        """Whether its end is not known."""
+        """True while its end is not known."""
         return self._process.returncode is None
 
     async def was_late(self) -> bool:
-        """Whether one that has closed its pipes was ended for taking too much processor time."""
+        """Return True if a process that has closed its pipes was ended for taking too much processor time."""
         return await self._process.wait() == -signal.SIGPROF
 
     async def ask(self, question: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""What a process for long computations does: it answers questions on its standard streams, one at a time."""
+"""The code of a process for long computations: it answers questions on its standard streams, one at a time."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ import threading
 import traceback
 from typing import BinaryIO
 
-# The event loop goes before it where processors are scarce.
+# The event loop takes precedence if processors are scarce.
 NICENESS = 10
 
-# A question or an answer comes behind its size; the first sign of a process is this word.
+# A question or an answer follows its size; the first sign of a process is this word.
 SIZE = struct.Struct("<Q")
 READY = b"ready"
 
 
 def answer_questions(source: BinaryIO, target: BinaryIO, work_s_max: float) -> None:
-    """What a process does: answers until there are no more questions, and ends at once when nobody is there, or when
-    an answer takes more processor time than it may."""
+    """Answer until there are no more questions. The process ends at once when nobody is there, or when an answer
+    takes more processor time than it may."""
     waiting: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(source, waiting), daemon=True).start()
     target.write(READY)
@@ -58,7 +58,7 @@ def _answer_to(question: bytes, work_s_max: float) -> bytes:
 
 
 def main() -> None:
-    """One worker, on its standard streams."""
+    """Run one worker, on its standard streams."""
     memory_bytes, work_s_max = int(sys.argv[1]), float(sys.argv[2])
     resource.setrlimit(resource.RLIMIT_AS, (memory_bytes, memory_bytes))
     os.nice(NICENESS)
