@@ -677,7 +677,7 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
     ("koala.daemon.api.limits", "STRANGER_BODY_BYTES_MAX", "bytes of one request by a caller who is not signed in"),
     ("koala.daemon.api.limits", "JSON_DEPTH_MAX", "depth of nesting in JSON"),
     ("koala.daemon.api.limits", "JSON_STRINGS_MAX", "strings in the JSON of one request"),
-    ("koala.daemon.api.limits", "JSON_STRUCTURE_CHARACTERS_MAX", "characters of such JSON beside its strings"),
+    ("koala.daemon.api.limits", "JSON_STRUCTURE_CHARACTERS_MAX", "characters of such JSON outside its strings"),
     ("koala.daemon.api.limits", "URL_BYTES_MAX", "bytes of a URL"),
     ("koala.daemon.api.limits", "HEADER_BYTES_MAX", "bytes of a request's head"),
     ("koala.daemon.api.limits", "HEADER_S_MAX", "seconds that a request's head may take"),
@@ -748,7 +748,11 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
     ),
     ("koala.daemon.clock_check", "CLOCK_GAP_S_MAX", "seconds from the last record to a start after another boot"),
     ("koala.daemon.upkeep.storage_watch", "DISK_LOW_BYTES", "free bytes of the disk below which operators are told"),
-    ("koala.daemon.upkeep.storage_watch", "DISK_RESERVE_BYTES", "free bytes of the disk below which no job is taken"),
+    (
+        "koala.daemon.upkeep.storage_watch",
+        "DISK_RESERVE_BYTES",
+        "free bytes of the disk below which no job is accepted",
+    ),
     ("koala.client.exchange", "PATIENCE_S", "seconds for which a client repeats a call that may be repeated"),
     (
         "koala.client.journal_stream",

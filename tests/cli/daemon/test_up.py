@@ -86,7 +86,7 @@ def test_an_older_database_that_was_put_back_is_asked_about_and_the_running_job_
         with Terminal(daemon, "up", "--state", str(daemon.state)) as refused:
             assert refused.ended() == 2
             told = " ".join(refused.shown.split())
-        assert f"Components are there with numbers that it has not given yet: {job}.1. Nothing was done" in told
+        assert f"Sites have components with numbers that it has not given yet: {job}.1. Nothing was done" in told
         assert "`--accept database`" in told
         assert "Traceback" not in told
         shutil.copy(newer, daemon.state / "koala.db")

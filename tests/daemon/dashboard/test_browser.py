@@ -286,7 +286,7 @@ def test_output_is_followed_as_it_is_written(server: Served, watching: Watched) 
     expect(output).to_contain_text("step 61")
     assert output.evaluate("element => element.scrollTop") == 0, "a reader who scrolled up is left alone"
     server.paint(lambda service: service.complete.add(7))
-    expect(page.locator("[data-output-note]")).to_have_text("This is all.")
+    expect(page.locator("[data-output-note]")).to_have_text("End of output.")
 
 
 def test_the_theme_follows_the_system_until_the_reader_chooses(browser: Browser, server: Served) -> None:

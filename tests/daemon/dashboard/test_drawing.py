@@ -342,7 +342,7 @@ def test_a_link_says_what_is_believed_and_what_is_configured() -> None:
     sites = [site("delft"), site("leiden")]
     drawn = network(overview(sites, links=[link("delft", "leiden", 1_000, 250)]))
     assert drawn.lines[0].label == "250 Mbit/s"
-    assert drawn.lines[0].told == "delft and leiden: 250 Mbit/s of late, 1 Gbit/s by the grid file"
+    assert drawn.lines[0].told == "delft and leiden: 250 Mbit/s recently, 1 Gbit/s in the grid file"
     assert len(all_links(sites)) == 1
 
 

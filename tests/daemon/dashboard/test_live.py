@@ -73,7 +73,7 @@ def test_a_job_is_followed_from_its_submission_to_its_end_in_place(
         word.touch()
         expect(seen.page.locator(".page-head .badge")).to_have_text("done")
         expect(seen.page.locator("pre.output")).to_contain_text("component 1 has heard")
-        expect(seen.page.locator("[data-output-note]")).to_have_text("This is all.")
+        expect(seen.page.locator("[data-output-note]")).to_have_text("End of output.")
         expect(seen.page.locator('section[aria-labelledby="made-title"]')).to_contain_text("kept until 2")
         expect(seen.page.locator(".story")).to_contain_text("the barrier opened: all components started together")
         assert seen.is_marked()

@@ -123,7 +123,7 @@ def test_rights_limits_and_wrong_contents(tmp_path: Path) -> None:
             await service.submit(BERT, wish())
         with pytest.raises(ConflictError, match="another SHA-256"):
             await service.receive_content(BERT, digest(PROGRAM), 3, 0, b"bad")
-        with pytest.raises(ConflictError, match="go on at byte 0"):
+        with pytest.raises(ConflictError, match="continue at byte 0"):
             await service.receive_content(BERT, digest(PROGRAM), len(PROGRAM), 4, b"bad")
         assert world.engine.contents.path(digest(PROGRAM)).read_bytes() == PROGRAM
         with pytest.raises(TooLargeError, match="TRAVELLING_BYTES_MAX"):

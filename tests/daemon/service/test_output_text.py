@@ -118,8 +118,8 @@ def test_a_component_that_is_not_there_is_named_with_those_that_are(
     [
         (component(ended_at=2.0, outcome="refused", reason="too large"), r"never started \(too large\)"),
         (component(ended_at=2.0, outcome="absent"), "never started, so it wrote nothing"),
-        (component(ended_at=2.0, outcome="done"), "not there any more"),
-        (component(), "has not been taken by its site yet"),
+        (component(ended_at=2.0, outcome="done"), "is gone"),
+        (component(), "has not been accepted by its site yet"),
     ],
 )
 def test_a_site_without_the_output_is_explained(row: ComponentRow, words: str) -> None:

@@ -54,7 +54,7 @@ def test_on_a_disk_that_is_nearly_full_no_job_is_taken_and_those_that_run_go_on(
             assert world.service.warnings(OPERATOR) == [f"99 MiB are left on the disk of {tmp_path}"]
             low = await world.start(job_text(), ANNA)
             disk.free_bytes = 9 * MIB
-            with pytest.raises(UnavailableError, match=r"9 MiB are left on the disk .* no job is taken"):
+            with pytest.raises(UnavailableError, match=r"9 MiB are left on the disk .* no job is accepted"):
                 await world.submit(job_text(), ANNA)
             watch.start()
             async with asyncio.timeout(120):
@@ -87,7 +87,7 @@ def test_a_disk_that_has_gone_is_told_and_the_watch_goes_on_until_it_is_back(
                     await asyncio.sleep(0.01)
             await asyncio.sleep(0.1)
             assert world.service.warnings(ANNA) == [
-                f"{tmp_path} cannot be reached (No such file or directory); no job is taken until it is back"
+                f"{tmp_path} cannot be reached (No such file or directory); no job is accepted until it is back"
             ]
             with pytest.raises(UnavailableError, match="cannot be reached"):
                 await world.submit(job_text(), ANNA)

@@ -144,7 +144,7 @@ def _structure(text: str) -> str:
             raise InvalidError("the body holds a NUL character (\\u0000); take it out")
     if size > JSON_STRUCTURE_CHARACTERS_MAX:
         raise InvalidError(
-            f"the body has more than {JSON_STRUCTURE_CHARACTERS_MAX} characters beside its strings "
+            f"the body has more than {JSON_STRUCTURE_CHARACTERS_MAX} characters outside its strings "
             "(JSON_STRUCTURE_CHARACTERS_MAX); send fewer values"
         )
     return "".join(outside)

@@ -41,7 +41,7 @@ MEANINGS = {
     409: ("conflict", "It cannot be done as things are now."),
     413: ("too_large", "More than a limit allows."),
     421: ("wrong_host", "The daemon does not answer to this host name."),
-    422: ("invalid", "What was asked for makes no sense."),
+    422: ("invalid", "The request makes no sense."),
     429: ("too_many", "More calls or streams than a limit allows; Retry-After says when to come back."),
     500: ("internal", "The daemon failed; its log has the reference that the message names."),
     503: ("unavailable", "The daemon cannot do anything now; try again."),
@@ -83,7 +83,7 @@ def answer_to_unexpected(error: Exception, what: str, scope: Scope) -> Response:
     """Return the answer to an error of the daemon itself: a reference for the caller, everything else for the log."""
     reference = secrets.token_hex(6)
     log.error("internal error", exc_info=error, extra={"reference": reference, "request": what})
-    message = f"the daemon failed at this; the log of the daemon has the reason under the reference {reference}"
+    message = f"the daemon failed; its log has the reason under the reference {reference}"
     return _answer(scope, 500, "internal", message)
 
 

@@ -97,7 +97,7 @@ def _of_sites(numbers: Metrics) -> Iterator[Metric]:
     errors = GaugeMetricFamily("koala_site_errors", "Errors of the site in a row.", labels=["site"])
     calls = CounterMetricFamily(
         "koala_site_calls",
-        "Uses of the site's batch system, by what for; a listing is several of its commands.",
+        "Calls of the site's batch system by purpose; a listing is several of its commands.",
         labels=["site", "call"],
     )
     set_aside = GaugeMetricFamily(
@@ -113,7 +113,7 @@ def _of_sites(numbers: Metrics) -> Iterator[Metric]:
     )
     early_s = CounterMetricFamily(
         "koala_site_early_processor_seconds",
-        "The part of it of jobs that claimed before the times of their plans.",
+        "The share of jobs that claimed earlier than planned.",
         labels=["site", "use"],
     )
     gpu_s = CounterMetricFamily(

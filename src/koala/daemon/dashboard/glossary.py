@@ -19,10 +19,10 @@ TERMS = {
     "used again.",
     "fixed-request": "Each component names its site. Else Koala chooses the sites (a non-fixed request), or divides "
     "a total into components as well (a flexible request).",
-    "forecast": "What is expected of a link. Several simple rules look at what was measured of it, such as the last "
-    "value or the median of the last five, and the one that was nearest so far counts.",
+    "forecast": "What is expected of a link. Several simple rules predict it from its measurements, such as the last "
+    "value or the median of the last five; the rule that was nearest so far counts.",
     "idle": "Processors of a site that Koala may take now.",
-    "others": "Processors that jobs hold which did not come through Koala.",
+    "others": "Processors that are held by jobs from outside Koala.",
     "ours": "Processors that jobs of Koala hold.",
     "policy": "The rule by which Koala chooses sites: such as CF, close to the files, or WF, where most is idle.",
     "probe": "A short measurement of a link, or the one job that tries a site which lost its trust.",

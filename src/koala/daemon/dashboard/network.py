@@ -148,8 +148,8 @@ def _line(link: LinkInfo, spots: dict[str, tuple[float, float]], labelled: bool)
         label_x=round(x1 + (x2 - x1) * _LABEL_AT, 1),
         label_y=round(y1 + (y2 - y1) * _LABEL_AT, 1),
         label=believed if labelled else "",
-        told=f"{link.between[0]} and {link.between[1]}: {believed} of late, "
-        f"{bandwidth_text(link.bandwidth_mbit_s)} by the grid file",
+        told=f"{link.between[0]} and {link.between[1]}: {believed} recently, "
+        f"{bandwidth_text(link.bandwidth_mbit_s)} in the grid file",
     )
 
 

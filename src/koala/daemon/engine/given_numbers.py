@@ -32,7 +32,7 @@ class OlderRecordError(SiteError):
         (first, there), *others = named.items()
         super().__init__(
             first,
-            "is the database the newest one? Components are there with numbers that it has not given yet: "
+            "is the database the newest one? Sites have components with numbers that it has not given yet: "
             f"{there}{''.join(f'; at {site}: {numbers}' for site, numbers in others)}. Nothing was done yet: they "
             "would be ended, and their numbers given to other jobs. Put the newer database back; if it is gone for "
             "good, start with `--accept database`: they are ended, and their numbers are not given again",

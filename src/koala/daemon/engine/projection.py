@@ -210,7 +210,7 @@ class Projector:
     def _job(self, job_id: JobId) -> Job:
         ledger = self._scheduler.ledger
         job = ledger.jobs.get(job_id) or ledger.ended.get(job_id)
-        assert job is not None, "the core remembers the jobs that it has just spoken of"
+        assert job is not None, "the core remembers the jobs of its last turn"
         return job
 
     def _project_job(self, job_id: JobId, event: AnyEvent, reason: str | None, submitter: Submitter | None) -> None:
@@ -247,7 +247,7 @@ class Projector:
         changes["priority"] = str(job.changed_priority or job.request.priority)
         if job.ended_at is not None:
             explained = self._scheduler.explain(job_id)
-            assert explained is not None, "the core remembers the jobs that it has just spoken of"
+            assert explained is not None, "the core remembers the jobs of its last turn"
             changes["explanation"] = in_words(explained)
             changes["exit_code"] = self._exit_code(job, event)
             changes["stderr_line"] = _stderr_line(job, event)

@@ -147,7 +147,7 @@ def _of_kinds(records: Iterable[RecordRow]) -> list[Record]:
         return [Record(Kind(row.kind), row.key, row.body) for row in records]
     except ValueError as error:
         raise RecoveryError(
-            f"there are records of a kind that this Koala does not know ({error}); start the Koala that wrote them"
+            f"this version of Koala does not know a kind of record ({error}); start the version that wrote it"
         ) from None
 
 

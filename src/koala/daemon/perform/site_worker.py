@@ -331,7 +331,7 @@ class SiteWorker:
         name = self._site.name
         for token in await self._site.held():
             if not self._components.is_held(token):
-                _log.warning("site %s holds component %s, which nobody knows; it is aborted", name, token)
+                _log.warning("site %s holds component %s, which is unknown; it is aborted", name, token)
                 await self._site.abort(token)
         await self._ask(self._components.held_at(name))
 

@@ -151,7 +151,7 @@ class TransferWorker:
         except FilesError as error:
             ended = self._broken(command.transfer, error.for_user(), error.fault)
         except Exception as error:
-            _log.exception("transfer %s broke in a way that nobody foresaw", command.transfer)
+            _log.exception("transfer %s failed in an unforeseen way", command.transfer)
             ended = self._broken(command.transfer, repr(error), Fault.OURS)
         self._engine.report(ended)
 

@@ -80,7 +80,7 @@ class JobChanges:
         if row.state not in (JobState.HELD, JobState.WAITING, JobState.QUARANTINED):
             raise ConflictError(
                 f"job {job} is {row.state}: only a job that waits for a place can be changed; "
-                f"koala job requeue {job} puts one back that has not ended"
+                f"koala job requeue {job} puts back a job that has not ended"
             )
         now = self._engine.now()
         asked = ChangeAsked(at=now, job=job, walltime_s=wish.walltime_s, priority=wish.priority)

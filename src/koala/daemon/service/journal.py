@@ -189,7 +189,7 @@ def _names_strangers(entry: JournalRow) -> bool:
 
 def _veiled(entry: JournalRow) -> JournalEntry:
     """Return the entry without its subject."""
-    return JournalEntry.of(entry, text="it is about components that may be of other users' jobs")
+    return JournalEntry.of(entry, text="it concerns components that may belong to other users' jobs")
 
 
 async def one_by_one(rounds: AsyncIterator[list[RenderedEntry]]) -> AsyncIterator[JournalEntry]:

@@ -284,7 +284,7 @@ def account_warning(grid: Grid) -> str:
         return ""
     return (
         f"shared_account: jobs of all users run under the daemon's account at {some_sites(sharing)}; "
-        "whoever may submit can do there all that the daemon's owner can"
+        "all who may submit can do there all that the daemon's owner can"
     )
 
 

@@ -79,13 +79,13 @@ class StorageWatch:
         try:
             left = self._free(self._root)
         except OSError as error:
-            return f"{self._root} cannot be reached ({error.strerror}); no job is taken until it is back", True
+            return f"{self._root} cannot be reached ({error.strerror}); no job is accepted until it is back", True
         if left >= self._low_bytes:
             return "", False
         told = f"{left // _MIB} MiB are left on the disk of {self._root}"
         if left >= self._reserve_bytes:
             return told, False
-        return f"{told}; no job is taken until there is room", True
+        return f"{told}; no job is accepted until there is room", True
 
     async def _watch(self) -> None:
         while True:

@@ -113,7 +113,7 @@ class WorkerPool:
                     "ask for less at once"
                 ) from None
             raise TooLargeError(
-                f"the process that worked on this has died, perhaps for want of memory: it may have "
+                f"the process that worked on this has died, perhaps for lack of memory: it may have "
                 f"{self._work_bytes_max} bytes (WORK_BYTES_MAX); ask for less at once"
             ) from None
 

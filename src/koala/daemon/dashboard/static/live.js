@@ -1,4 +1,4 @@
-// Keeps the page true: listens to the daemon's events, asks for the page again when something happened (at most once a
+// Keeps the page current: listens to the daemon's events, asks for the page again when something happened (at most once a
 // second) and changes what differs. Says when the connection is lost, and when it is back.
 "use strict";
 (() => {

@@ -1,5 +1,5 @@
 // Follows what a component writes: asks for what came after the text shown, and adds it. Stays at the end while the
-// reader is there; leaves the reader alone who has scrolled up.
+// reader is there; does not move a reader who has scrolled up.
 "use strict";
 (() => {
   const GAP_MS = 1500;
@@ -22,7 +22,7 @@
     if (piece.complete) {
       pre.dataset.complete = "";
       const note = document.querySelector("[data-output-note]");
-      if (note) note.textContent = Number(piece.next_offset) ? "This is all." : "It wrote nothing.";
+      if (note) note.textContent = Number(piece.next_offset) ? "End of output." : "It wrote nothing.";
     }
   }
 

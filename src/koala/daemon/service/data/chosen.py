@@ -55,7 +55,7 @@ class FileChoice:
         names = list(self._engine.entries)
         found = await offload(lambda: sorted(name for name in names if job <= (job_of_output(name) or 0) <= last))
         if not found:
-            raise NotFoundError(f"there is nothing that job {job} made; look at the list of files")
+            raise NotFoundError(f"job {job} has no outputs; look at the list of files")
         return found
 
     async def _fitting(self, who: Principal, pattern: str) -> list[FileName]:

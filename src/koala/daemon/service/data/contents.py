@@ -113,13 +113,13 @@ class ContentService:
                 received = await offload(contents.append, who.name, checksum, size_bytes, offset, data, now)
             except WrongOffsetError as error:
                 raise ConflictError(
-                    f"content {checksum}: {error.received_bytes} of {size_bytes} bytes are here, so that no piece "
-                    f"from byte {offset} on fits; go on at byte {error.received_bytes}"
+                    f"content {checksum}: {error.received_bytes} of {size_bytes} bytes are here, so no piece "
+                    f"from byte {offset} on fits; continue at byte {error.received_bytes}"
                 ) from None
             except WrongContentError:
                 self._used.pop(who.name, None)
                 raise ConflictError(
-                    f"content {checksum}: what was sent has another SHA-256, and is thrown away; the file changed "
+                    f"content {checksum}: the bytes sent have another SHA-256, and were discarded; the file changed "
                     "while it was sent: leave it alone and submit again"
                 ) from None
             except OSError as error:
@@ -146,7 +146,7 @@ class ContentService:
             else (self._user_bytes_max, "USER_CONTENT_BYTES_MAX")
         )
         cure = (
-            f"what no job needs goes after {self._grace_s:g} s (CONTENT_GRACE_S): wait for that, or for jobs to end"
+            f"unused files are removed after {self._grace_s:g} s (CONTENT_GRACE_S): wait for that, or for jobs to end"
         )
         if used_bytes + size_bytes > limit:
             raise TooLargeError(

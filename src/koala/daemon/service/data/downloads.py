@@ -140,8 +140,8 @@ class DownloadService:
                 )
             if not is_writable(output.to):
                 raise InvalidError(
-                    f"output {output.path!r}: {output.to!r} is not written to; name a site, or a URL with one of the "
-                    f"schemes {', '.join(WRITABLE_SCHEMES)}"
+                    f"output {output.path!r}: {output.to!r} cannot be written to; name a site, or a URL with one of "
+                    f"the schemes {', '.join(WRITABLE_SCHEMES)}"
                 )
         for name in dict.fromkeys(file.name for component in request.components for file in component.input_files):
             job = job_of_output(name)

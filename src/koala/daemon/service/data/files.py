@@ -108,8 +108,8 @@ class FileService:
         _check_name(wish.name)
         if wish.name.startswith(OUTPUT_PREFIX):
             raise InvalidError(
-                f"file {wish.name!r}: names that begin with {OUTPUT_PREFIX!r} are those of what jobs made; choose "
-                "another"
+                f"file {wish.name!r}: names that begin with {OUTPUT_PREFIX!r} are reserved for outputs of jobs; "
+                "choose another"
             )
         area = self._area(wish.site)
         if wish.path is not None and wish.url is None:

@@ -92,9 +92,7 @@ def _not_there(component: ComponentRow, error: SiteError) -> NotFoundError:
         why = f" ({component.reason})" if component.reason else ""
         return NotFoundError(f"{what} never started{why}, so it wrote nothing; look at the job's other runs")
     if component.ended_at is not None:
-        return NotFoundError(
-            f"the output of {what} is not there any more: a site keeps what components wrote for a limited time"
-        )
+        return NotFoundError(f"the output of {what} is gone: a site keeps what components wrote for a limited time")
     return NotFoundError(
-        f"{what} has not been taken by its site yet, so it wrote nothing; try later ({error.message})"
+        f"{what} has not been accepted by its site yet, so it wrote nothing; try later ({error.message})"
     )

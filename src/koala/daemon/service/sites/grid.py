@@ -89,7 +89,7 @@ class GridService:
             raise ConflictError(f"the link from {source} to {target} is not probed: {before.not_probed}")
         if self._probes_asked >= PROBES_ASKED_MAX:
             raise TooManyError(
-                f"{PROBES_ASKED_MAX} probes that somebody asked for are not over (PROBES_ASKED_MAX); ask again later"
+                f"{PROBES_ASKED_MAX} requested probes are under way (PROBES_ASKED_MAX); ask again later"
             )
         self._probes_asked += 1
         try:

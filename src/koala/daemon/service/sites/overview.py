@@ -291,7 +291,7 @@ def operator_warnings(engine: Engine) -> list[str]:
         return found
     more = f" and {len(jobs) - JOBS_NAMED_MAX} more" if len(jobs) > JOBS_NAMED_MAX else ""
     names = ", ".join(map(str, jobs[:JOBS_NAMED_MAX]))
-    what = f"{len(jobs)} in quarantine after errors inside Koala (jobs {names}{more}): koala job explain tells why"
+    what = f"{len(jobs)} in quarantine after errors inside Koala (jobs {names}{more}): koala job explain shows why"
     return [*found, f"{what}; cancel them, or put them back with koala job requeue once the cause is mended"]
 
 
