@@ -90,7 +90,7 @@ VERBS: dict[str, tuple[str, str, str]] = {
     "up": ("koala.cli.daemon.up", "up", "Run the daemon: a live grid, its queue, its API and its dashboard."),
 }
 
-# The verbs that need no daemon; all others but ``up`` and ``down`` talk to one.
+# The verbs that need no daemon; all others except ``up`` and ``down`` talk to one.
 WITHOUT_DAEMON = frozenset(
     {
         "completion",
@@ -137,7 +137,7 @@ def _in_one_line(added: EntryPoint) -> str:
 
 
 class LazyGroup(ReportedGroup):
-    """A group that knows its verbs by name and imports one only when it is called, so that --help is fast."""
+    """A group that has its verbs by name and imports one only when it is called, so that --help is fast."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted([*VERBS, *added_verbs()])
@@ -174,9 +174,9 @@ def koala() -> None:
 
 
 def main(*args: Any, **kwargs: Any) -> None:
-    """The entry point of the ``koala`` script."""
+    """Run the ``koala`` script."""
     gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS)
     try:
         koala(*args, **kwargs)
     finally:
-        gc.freeze()  # else Python looks for garbage in all that was imported twice more before it ends
+        gc.freeze()  # otherwise Python collects garbage in all imports twice more before it ends

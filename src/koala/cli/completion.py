@@ -1,4 +1,4 @@
-"""``koala completion``: the script with which a shell completes Koala's verbs, options, jobs and sites."""
+"""``koala completion``: the script that lets a shell complete Koala's verbs, options, jobs and sites."""
 
 from __future__ import annotations
 

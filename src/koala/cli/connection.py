@@ -1,7 +1,6 @@
-"""How a verb finds its daemon: the common option ``--server``, the client that it opens, and jobs as arguments and
-names for completion.
+"""Connects a verb to its daemon: the common option ``--server``, the client, and jobs as arguments and in completion.
 
-The client is loaded when a verb runs, so that help and completion of options stay fast.
+The client is imported when a verb runs, so that help and completion of options stay fast.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 JOB_ID_MAX = 2**63 - 1
-# How many jobs the shell is offered for completion.
+# At most this many jobs are offered for completion.
 JOBS_OFFERED_MAX = 50
-# How long a verb that waits for things to happen also waits for a daemon that went away to come back.
+# A verb that waits for events also waits this long for a daemon that went away.
 WAITING_PATIENCE_S = 600.0
 
 
 class ElementId(NamedTuple):
-    """An element of an array by its index there: 17_3. Its own number is found when there is a client."""
+    """An element of an array by its index there: 17_3. A client finds its own number."""
 
     array: int
     element: int
@@ -79,7 +78,7 @@ server_option = click.option(
 )
 
 
-# Of what somebody does to a job or a site: why.
+# The reason of a change of a job or a site.
 reason_option = click.option(
     "--reason", metavar="TEXT", default="", help="Why, for the record and for whom it concerns."
 )
@@ -88,7 +87,7 @@ reason_option = click.option(
 def with_client(verb: Callable[Concatenate[Client, P], R]) -> Callable[P, R]:
     """Give a verb the option ``--server`` and a client as its first argument, which is closed when the verb ends.
 
-    Over a network the token is that of KOALA_TOKEN, KOALA_TOKEN_FILE or ~/.config/koala/token.
+    Over a network the token comes from KOALA_TOKEN, KOALA_TOKEN_FILE or ~/.config/koala/token.
     """
 
     @server_option
@@ -108,7 +107,7 @@ def with_client(verb: Callable[Concatenate[Client, P], R]) -> Callable[P, R]:
 
 
 def _number_of(client: Client, element: ElementId) -> int:
-    """The number of an element of an array."""
+    """Return the number of an array's element."""
     from koala.model.job_array import element_number, read_array
 
     counts = client.job(element.array).elements
@@ -121,8 +120,8 @@ def _number_of(client: Client, element: ElementId) -> int:
 
 
 def open_client(server: Any) -> Client:
-    """A client for the daemon, closed with the command. Where a person looks on, waiting for a daemon that cannot
-    work is told, and so is a token that others can read."""
+    """Open a client for the daemon, closed with the command. On a terminal it reports waits for a daemon that cannot
+    work, and warns of a token that others can read."""
     from koala.client import Client
 
     client = click.get_current_context().with_resource(Client(server))
@@ -143,19 +142,19 @@ def _warn_of_open_token() -> None:
     path = token_file()
     try:
         readable = path is not None and path.stat().st_mode & 0o077
-    except OSError:  # the client has said what there is to say
+    except OSError:  # the client has reported the error
         return
     if readable:
         say(f"Warning: others can read the token in {path}; chmod 600 {path}", err=True)
 
 
 def be_patient(client: Client) -> None:
-    """Let the client wait for a daemon that goes away meanwhile, since the verb itself waits for things to happen."""
+    """Let the client wait for a daemon that goes away, since the verb itself waits for events."""
     client.exchange.patience_s = WAITING_PATIENCE_S
 
 
 def complete_job(ctx: click.Context, _: click.Parameter, begun: str) -> list[CompletionItem]:
-    """The newest jobs, for the shell; nothing when no daemon answers."""
+    """Complete the newest jobs; nothing if no daemon answers."""
     from click.shell_completion import CompletionItem
 
     return _offered(
@@ -169,7 +168,7 @@ def complete_job(ctx: click.Context, _: click.Parameter, begun: str) -> list[Com
 
 
 def complete_site(ctx: click.Context, _: click.Parameter, begun: str) -> list[CompletionItem]:
-    """The sites, for the shell; nothing when no daemon answers."""
+    """Complete the sites; nothing if no daemon answers."""
     from click.shell_completion import CompletionItem
 
     return _offered(
@@ -183,7 +182,7 @@ def complete_site(ctx: click.Context, _: click.Parameter, begun: str) -> list[Co
 
 
 def complete_example(kind: str) -> Callable[[click.Context, click.Parameter, str], list[CompletionItem]]:
-    """The examples of a kind, for the shell, and files."""
+    """Return the completion of the examples of a kind, and of files."""
 
     def complete(_: click.Context, __: click.Parameter, begun: str) -> list[CompletionItem]:
         from click.shell_completion import CompletionItem

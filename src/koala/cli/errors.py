@@ -1,4 +1,4 @@
-"""How the command line reports what went wrong: one message that names the thing, never a stack trace."""
+"""The command line's errors: one message that names the thing, never a stack trace."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ _ADVICE = {
 
 
 def advice(error: OSError) -> str:
-    """What to do about a file or folder that could not be used."""
+    """Return the advice for a file or folder that could not be used."""
     return _ADVICE.get(error.errno or 0, "check the name, or choose another place")
 
 
 class UserError(click.ClickException):
-    """Bad input: says which thing, what is wrong with it, and what to write instead."""
+    """Bad input: the message names the thing, what is wrong with it, and what to write instead."""
 
     exit_code = EXIT_USAGE
 
@@ -47,19 +47,19 @@ class UserError(click.ClickException):
         return self.message
 
     def show(self, file: IO[Any] | None = None) -> None:
-        """Print it; on a terminal its sentences are broken between words."""
+        """Print it; on a terminal lines are broken between words."""
         say(f"Error: {self.format_message()}", sys.stderr if file is None else file)
 
 
 def say(message: str, stream: IO[Any] | None = None, *, err: bool = False) -> None:
-    """Print sentences; on a terminal they are broken between words."""
+    """Print sentences; on a terminal lines are broken between words."""
     to: IO[Any] = stream if stream is not None else sys.stderr if err else sys.stdout
     click.echo(wrapped(message, shutil.get_terminal_size().columns) if to.isatty() else message, file=to)
 
 
 def wrapped(message: str, width: int) -> str:
-    """A message for people in lines of this width, those that go on set in as far as the first. A line of a user's
-    text, and the mark beneath that points at a place in it, stay as they are."""
+    """Wrap a message for people to this width, with continuation lines indented as the first. A line of a user's
+    text, and the mark below that points at a place in it, stay as they are."""
     lines = message.split("\n")
     shown = [
         line if _is_mark(line) or _is_mark(after) else _filled(line, max(width, WIDTH_MIN))
@@ -69,7 +69,7 @@ def wrapped(message: str, width: int) -> str:
 
 
 def _is_mark(line: str) -> bool:
-    """Whether it points at a place in the line above."""
+    """Return True if the line points at a place in the line above."""
     return line.strip() == "^"
 
 
@@ -81,7 +81,7 @@ def _filled(line: str, width: int) -> str:
 
 
 class FailedError(UserError):
-    """The thing asked for was tried and failed."""
+    """The requested action was tried and failed."""
 
     exit_code = EXIT_FAILED
 
@@ -113,7 +113,7 @@ _KINDS: dict[str, type[UserError]] = {
 
 
 def for_user(error: Exception, message: str) -> UserError:
-    """The error to show for one that a lower floor raised for the user."""
+    """Return the error to show for one that a lower floor raised for the user."""
     return _KINDS.get(getattr(error, "code", ""), UserError)(message)
 
 
@@ -121,7 +121,7 @@ class ReportedGroup(click.Group):
     """Turns the errors that the lower floors raise about user input into messages of one form."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the command line; a standard output that takes no more is reported like any other file."""
+        """Run the command line; an error of standard output is reported like that of any other file."""
         try:
             return super().main(*args, **kwargs)
         except OSError as error:
@@ -136,7 +136,7 @@ class ReportedGroup(click.Group):
             click.echo("\nInterrupted.", err=True)
             ctx.exit(EXIT_INTERRUPTED)
         except BrokenPipeError:
-            # Whoever reads has what they wanted, as ``head`` does: that is an end and no failure.
+            # The reader has all it wants, as ``head`` does: that is an end and no failure.
             _drop_output()
             ctx.exit(0)
         except (OSError, ValueError) as error:
@@ -149,7 +149,7 @@ class ReportedGroup(click.Group):
 
 
 def _drop_output() -> None:
-    """Let go of what could not be written, so that Python does not try once more when it ends."""
+    """Discard what could not be written, so that Python does not try again when it ends."""
     try:
         descriptor = sys.stdout.fileno()
     except OSError:  # not a real file

@@ -1,4 +1,4 @@
-"""``koala events``: the journal of what happened and what was decided, now or as it happens."""
+"""``koala events``: the journal of events and decisions, past or live."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def events(
 
 
 def told(entries: Iterable[JournalEntry]) -> Iterator[JournalEntry]:
-    """The entries that tell a person something: not the scheduler's own clock."""
+    """Yield the entries of interest to people, without the scheduler's own clock."""
     return (entry for entry in entries if entry.what not in CLOCK_ENTRIES)
 
 
@@ -87,8 +87,8 @@ def _past(client: Client, job_id: int | None, after: int | None, limit: int, cho
     if job_id is not None:
         return list(chosen(client.each_entry(job=job_id)))[-limit:]
     newest = client.overview().last_seq
-    # Numbers go up by one, so that the last of them are the newest, but for those that are left out here or that one
-    # may not see: then the look goes further back.
+    # Numbers go up by one, so the newest entries are the last numbers, except those that are left out or hidden from
+    # the caller: for these it looks further back.
     back = limit
     while True:
         found = list(chosen(client.each_entry(after=max(0, newest - back))))
@@ -98,7 +98,7 @@ def _past(client: Client, job_id: int | None, after: int | None, limit: int, cho
 
 
 def entry_line(entry: JournalEntry, now: float | None = None) -> Text:
-    """An entry in one line: number, time, what, and what it says."""
+    """Format an entry as one line: number, time, kind, and text."""
     from rich.text import Text
 
     line = Text()

@@ -17,7 +17,7 @@ import click
 from koala.cli.errors import UserError
 from koala.cli.terminal.output import OutputFile, console, print_json
 
-# Folder of the examples -> what one of them is.
+# Folder of the examples -> the kind of its files.
 KINDS = {
     "grids": "grid",
     "workloads": "workload",
@@ -30,24 +30,24 @@ _COMMENT_MARKS = "#(* "
 
 
 class Example(NamedTuple):
-    """One shipped file. Each kind has names of its own, which may be the same."""
+    """One shipped file. Names are unique within a kind."""
 
     kind: str
     name: str
     file: Traversable
 
     def text(self) -> str:
-        """What the file says."""
+        """Return the contents of the file."""
         return self.file.read_text(encoding="utf-8")
 
     def summary(self) -> str:
-        """Its first comment line."""
+        """Return its first comment line."""
         lines = [line for line in self.text().splitlines() if not line.startswith("#!")]
         return lines[0].lstrip(_COMMENT_MARKS).removesuffix("*)").strip()
 
 
 def shipped(kind: str | None = None) -> list[Example]:
-    """The examples of one kind, or all of them, by kind and name."""
+    """Return the examples of one kind, or all of them, by kind and name."""
     root = resources.files("koala") / "examples"
     return [
         Example(word, _bare_name(file), file)
@@ -63,9 +63,9 @@ def _bare_name(file: Traversable) -> str:
 
 
 def read_named(kind: str, name: str, *others: str) -> tuple[str, str]:
-    """The text of a file, or of the example of that name, and what to call it in messages.
+    """Return the text of a file, or of the example of that name, and its name in messages.
 
-    The example is of this kind or of one of the others, the first that has the name.
+    The example is the first of that name, of this kind or of one of the others, in this order.
     """
     from koala.descriptions import decoded
 
@@ -90,7 +90,7 @@ def _advice(name: str, known: dict[str, Example]) -> str:
 
 
 def _find(name: str) -> Example:
-    """An example by its name, with its kind before a slash where two kinds have it: ``grid/demo``."""
+    """Return an example by its name, with its kind before a slash if two kinds have the name: ``grid/demo``."""
     kind, _, bare = name.rpartition("/")
     found = [each for each in shipped() if bare in (each.name, each.file.name) and kind in ("", each.kind)]
     if len(found) == 1:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 LIMIT_DEFAULT = 100
 LIMIT_MAX = 1_000_000
-# How many files or jobs are named in a question.
+# At most this many files or jobs are named in a question.
 NAMED_MAX = 5
 
 
@@ -181,7 +181,7 @@ def forget(client: Client, /, name: str, site: str | None, sure: bool, force: bo
 
 
 def _meant(name: str) -> dict[str, Any]:
-    """What a name on the command line stands for."""
+    """Return what a name on the command line stands for."""
     job = name.rstrip("/").removeprefix("jobs/")
     if name.startswith("jobs/") and job.isascii() and job.isdecimal():
         return {"job": int(job)}
@@ -189,7 +189,8 @@ def _meant(name: str) -> dict[str, Any]:
 
 
 def _is_sure(found: Forgotten, site: str | None, *, sure: bool, force: bool) -> bool:
-    """Say what would go and who waits for it, and ask where that was not said before; whether it is forced."""
+    """Show what would go and who waits for it, and ask for confirmation unless it was given. Returns True if
+    forced."""
     count = len(found.files) + found.more
     at = "" if site is None else f" at {clean(site)}"
     what = f"{counted(count, 'file')}{at}, {size(found.size_bytes)}: {_some(found.files, count)}"

@@ -1,4 +1,4 @@
-"""The libraries that some verbs need besides those that Koala always has, and what to say where one is missing."""
+"""The extra libraries that some verbs need, and the message if one is missing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import importlib.util
 
 from koala.cli.errors import UserError
 
-# The libraries of each extra, by the names they are imported with.
+# The libraries of each extra, by their import names.
 _EXTRAS = {
     "study": ("matplotlib", "numpy", "scipy"),
     "kernel": ("numba", "numpy"),
@@ -18,7 +18,7 @@ _EXTRAS = {
 
 
 def refuse_without(verb: str, *extras: str) -> None:
-    """Say what to install where a library of one of these extras is missing."""
+    """Raise ``UserError`` with what to install if a library of one of these extras is missing."""
     for extra in extras:
         missing = [library for library in _EXTRAS[extra] if importlib.util.find_spec(library) is None]
         if missing:

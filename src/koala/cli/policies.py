@@ -1,4 +1,4 @@
-"""``koala policies``: the policies and orders there are, those of installed packages and given files included.
+"""``koala policies``: the policies and orders, including those of installed packages and given files.
 
 ``full_catalogue`` also serves the other verbs that take ``--policy-file``.
 """
@@ -23,7 +23,7 @@ _TABLE_FROM = 76
 
 
 def full_catalogue(policy_files: Iterable[str], grid: Grid | None = None) -> Catalogue:
-    """Koala's own policies, those of installed packages, and those in the files of the grid and in these."""
+    """Return Koala's own policies, those of installed packages, and those in the files of the grid and in these."""
     from koala.simulator.reading import read_policy_files, with_policy_files
 
     if grid is None:
@@ -88,7 +88,7 @@ def policies(policy_files: tuple[str, ...], as_json: bool) -> None:
 
 
 def _entry(known: Policy | JobOrder, form: str, parameters: str = "") -> RenderableType:
-    """One policy or order below the other, for a screen on which the table would cut its words."""
+    """Return a policy or an order as lines, for a screen on which the table would cut its words."""
     from rich.console import Group
     from rich.padding import Padding
     from rich.text import Text
@@ -99,7 +99,7 @@ def _entry(known: Policy | JobOrder, form: str, parameters: str = "") -> Rendera
 
 
 def _plain(*cells: str) -> tuple[str, ...]:
-    """Cells in which square brackets are only that, and no markup."""
+    """Return cells whose square brackets are text and not markup."""
     from rich.markup import escape
 
     return tuple(map(escape, cells))

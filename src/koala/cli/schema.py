@@ -18,7 +18,7 @@ def schema(kind: str) -> None:
     \b
       koala schema job > job.schema.json
     """
-    # Each kind of file brings in what it needs; a schema of one need not wait for the others.
+    # Each kind of file imports what it needs; a schema of one need not wait for the others.
     if kind == "job":
         from koala.descriptions import job_schema
 

@@ -1,4 +1,4 @@
-"""``koala top``: the whole grid in a terminal, renewed as things happen: sites, jobs, files on their way, events.
+"""``koala top``: the whole grid in a terminal, live: sites, jobs, files on their way, events.
 
 The picture is made of sections of lines, which share the height of the terminal; see ``fit``.
 """
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from koala.client import Client
     from koala.model.api import JobSummary, JournalEntry, Overview, SiteInfo, TransferInfo
 
-# The most lines of one section when the height is not limited.
+# The most lines of one section if the height is not limited.
 LINES_MAX = 50
 EVENTS_ONCE = 10
 NAME_WIDTH_MAX = 16
@@ -46,14 +46,14 @@ BAR_WIDTH_MIN, BAR_WIDTH_MAX = 8, 60
 
 @dataclass
 class ScreenSection:
-    """Some lines under a title; where several are shown and not all, the last tells how many more."""
+    """Some lines under a title; if only a part of several is shown, the last one counts the rest."""
 
     title: Text
     lines: Sequence[Text]
     newest_last: bool = False
 
     def shown(self, rows: int) -> list[Text]:
-        """The title and as many lines as fit the rows."""
+        """Return the title and as many lines as fit the rows."""
         from rich.text import Text
 
         if rows <= 0:
@@ -70,7 +70,8 @@ class ScreenSection:
 
 
 def fit(sections: Sequence[ScreenSection], rows: int | None) -> list[Text]:
-    """The sections' lines in so many rows: each gets its title and a line first, then one more in turn."""
+    """Return the sections' lines for a number of rows: each gets its title and a line first, then one more in
+    turn."""
     if rows is None:
         return [line for section in sections for line in section.shown(LINES_MAX + 1)]
     wanted = [1 + len(section.lines) for section in sections]
@@ -78,7 +79,7 @@ def fit(sections: Sequence[ScreenSection], rows: int | None) -> list[Text]:
     while rows > 0 and given != wanted:
         for index in range(len(sections)):
             if given[index] < wanted[index] and rows > 0:
-                # A title alone says little: the first grant is two rows where there are lines.
+                # A title alone says little: the first grant is two rows if there are lines.
                 grant = min(rows, 2 if given[index] == 0 else 1, wanted[index] - given[index])
                 given[index] += grant
                 rows -= grant
@@ -110,7 +111,7 @@ def _frame_now(client: Client, screen: Console, latest: LatestEntries) -> Render
 def frame(
     overview: Overview, entries: Sequence[JournalEntry], width: int, height: int | None, away: str = ""
 ) -> RenderableType:
-    """One picture of the grid that fits the terminal; without a height, everything."""
+    """Draw one picture of the grid that fits the terminal; without a height, everything."""
     from rich.console import Group
     from rich.text import Text
 

@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from koala.simulator.torture.torture import StormVerdict
 
 SEEDS_MAX = 1_000_000
-# Seeds that one process takes at a time.
+# The number of seeds that one process takes at a time.
 CHUNK_SEEDS = 10
 
-# What the storms should have brought about, by the words that they count by.
+# Events that the storms should cause, by the words that they count by.
 HAPPENINGS = {
     "ReleaseBarrier": "times that a barrier opened, and all behind it started together",
     "JobRefused": "jobs that found no place at once",

@@ -36,12 +36,12 @@ _FEW_COLUMNS = ("min", "p50", "p95", "max", "mean")
 # Seconds and counts are shown whole from here on.
 _WHOLE_FROM = 100
 _NODES = click.IntRange(1, PROCESSORS_MAX)
-# Three years: with it, the times of a longest trace still have all of their digits.
+# Three years: with it, the times of the longest trace still have all their digits.
 _MEAN_S = FiniteRange(0.0, 1e8, min_open=True)
 
 
 def _plain_or_gzip(_ctx: click.Context, _param: click.Parameter, path: Path) -> Path:
-    """The file to write; refused where its ending promises a packing that it would not have."""
+    """Return the file to write; refuse an ending that promises a packing that it would not have."""
     if path.suffix.casefold() in (".xz", ".bz2", ".zip", ".zst"):
         raise UserError(
             f"--out {path}: a trace is written plain or packed with gzip; let the name end in .swf or .gz"

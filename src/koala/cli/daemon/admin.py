@@ -1,6 +1,6 @@
-"""``koala admin``: look into the store of a stopped daemon, take a job or a record out of it, or write all of it out.
+"""``koala admin``: look into the store of a stopped daemon, remove a job or a record, or export everything.
 
-For when a daemon does not start: everything else asks a running one.
+For a daemon that does not start: all other verbs need a running one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def admin() -> None:
 
 
 def with_store(call: Callable[..., None]) -> Callable[..., None]:
-    """Options that say which store, and the store as the first argument."""
+    """Add the options that name a store, and the store as the first argument."""
 
     @click.option(
         "--state",
@@ -71,7 +71,7 @@ def with_store(call: Callable[..., None]) -> Callable[..., None]:
 
 @contextlib.contextmanager
 def opened_store(state: Path | None, database: str | None, *, is_named: bool) -> Iterator[Store]:
-    """The store of a daemon that does not run; where its database ``is_named`` and its state is not, of any."""
+    """Open the store of a stopped daemon; if its database ``is_named`` and its state is not, of any daemon."""
     from koala.client import default_state
     from koala.daemon.state_directory import locked
     from koala.store import Store, StoreError
@@ -286,7 +286,7 @@ def forget(store: Store, /, kind: str, key: str) -> None:
     click.echo(f"The record {clean(f'{kind} {key}'.rstrip())} is removed. {follows}")
 
 
-# What the next start does without a record of a kind.
+# The consequence for the next start of a missing record of a kind.
 _WITHOUT = {
     "grid": "The next start takes what waits for new to its grid, and tries it again.",
     "site": "Of the site only the grid file counts, until it reports.",
@@ -317,7 +317,7 @@ def _check_kind(kind: str | None) -> None:
 
 
 def _is_meant(its_kind: str, key: str, kind: str | None, job: int | None) -> bool:
-    """True if the record is of the kind and of the job, where these are given."""
+    """Return True if the record is of the given kind and of the given job."""
     if kind not in (None, its_kind):
         return False
     of_job = its_kind in ("job", "places", "run", "elements", "claim") and key.partition(".")[0] == str(job)
@@ -352,7 +352,7 @@ def export(store: Store, /, output: Path | None) -> None:
 
 
 def size_words(characters: int) -> str:
-    """A number of characters, short."""
+    """Format a number of characters in short."""
     if characters < 1_000:
         return f"{characters} B"
     return f"{characters / 1_000:.1f} kB" if characters < 1_000_000 else f"{characters / 1_000_000:.1f} MB"

@@ -1,6 +1,6 @@
-"""A daemon in the background: leaving the terminal behind, and finding and stopping the one of a state directory.
+"""A daemon in the background: detaches from the terminal, and finds and stops the daemon of a state directory.
 
-What a daemon in the background prints goes to ``daemon.log`` in its state directory.
+The output of a daemon in the background goes to ``daemon.log`` in its state directory.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import click
 from koala.cli.errors import EXIT_FAILED, EXIT_INTERRUPTED, FailedError, RefusedError, UserError
 
 LOG_NAME = "daemon.log"
-# A daemon that stops lets answers and commits end; this is far longer than it takes.
+# A stopping daemon completes answers and commits; this is far longer than that takes.
 STOP_S_MAX = 120.0
 POLL_S = 0.05
 _CHUNK_BYTES = 65_536
@@ -29,9 +29,9 @@ _PID_BYTES_MAX = 20
 
 
 def into_background(log: Path) -> Callable[[str], None]:
-    """Go on in a new process that has no terminal. Returns there, with the function that tells the one who waits that
-    it is up. The process that called never returns: it prints what it is told and ends with 0; or, when the new
-    process ends before that, what that one wrote and its exit code."""
+    """Go on in a new process without a terminal. Returns there, with the function that reports to the waiting process
+    that the daemon is up. The calling process never returns: it prints the report and ends with 0; or, if the new
+    process ends before that, with the output and the exit code of the new process."""
     reading, writing = os.pipe()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -57,7 +57,7 @@ def _redirect(log: Path) -> None:
 
 def _teller(writing: int) -> Callable[[str], None]:
     def tell(words: str) -> None:
-        with contextlib.suppress(BrokenPipeError):  # nobody waits any longer, and the daemon is up all the same
+        with contextlib.suppress(BrokenPipeError):  # nobody waits any longer, and the daemon is up anyway
             os.write(writing, f"{words}\n".encode())
         os.close(writing)
 
@@ -85,8 +85,8 @@ def _wait_and_leave(pid: int, reading: int, log: Path, begins: int) -> NoReturn:
 
 
 def running_pid(state: Path) -> int | None:
-    """The process of the daemon that uses this state directory, None when none does. ``UserError`` where no daemon
-    ever did."""
+    """Return the process of the daemon that uses this state directory, None if none does. Raises ``UserError`` if no
+    daemon ever did."""
     try:
         handle = os.open(state / "lock", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError as error:
@@ -94,7 +94,7 @@ def running_pid(state: Path) -> int | None:
             raise UserError(f"{state} is no state directory of a daemon; name one with --state") from None
         raise
     try:
-        # A shared lock is had at once when nobody holds the daemon's own, and is given back with the file.
+        # A shared lock is granted at once if no daemon holds its own, and released with the file.
         fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         text = os.read(handle, _PID_BYTES_MAX).decode("ascii", errors="replace").strip()
@@ -107,7 +107,7 @@ def running_pid(state: Path) -> int | None:
 
 
 def stop(state: Path, *, within_s: float = STOP_S_MAX) -> int | None:
-    """Ask the daemon of this state directory to stop, and wait until it has; its process, None when none ran."""
+    """Stop the daemon of this state directory, and wait for its end. Returns its process, None if none ran."""
     pid = running_pid(state)
     if pid is None:
         return None

@@ -54,8 +54,8 @@ def dashboard(client: Client, /, to_open: bool, host: str | None, as_json: bool)
 
 
 def reachable(url: str, host: str | None = None) -> str:
-    """The link with this host; without one, with the name of this machine where it has the address for all of
-    them, which no browser can go to."""
+    """Return the link with this host; without one, with the name of this machine if its host is the address for all
+    addresses, which no browser can open."""
     parts = urlsplit(url)
     try:
         anywhere = ipaddress.ip_address(parts.hostname or "").is_unspecified

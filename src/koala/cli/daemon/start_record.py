@@ -1,7 +1,7 @@
-"""What ``koala up`` keeps of a start for the next one: the address, its certificate, and the database.
+"""The options that ``koala up`` keeps for the next start: the address, its certificate, and the database.
 
-A password of the database is kept nowhere, and is not taken on the command line, which everybody on the machine can
-read: it comes from a file, from the environment, or from PostgreSQL's own ``~/.pgpass``.
+A password of the database is kept nowhere, and is not accepted on the command line, which everybody on the machine
+can read: it comes from a file, from the environment, or from PostgreSQL's own ``~/.pgpass``.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from koala.cli.errors import UserError
 
 RECORD_NAME = "start.json"
 DATABASE_VARIABLE = "KOALA_DATABASE"
-# The longest address of a database that is read from a file.
+# The longest database address that is read from a file.
 DATABASE_FILE_BYTES_MAX = 65_536
 _PASSWORD = "password"  # noqa: S105 - the name of a parameter
 
 
 class StartRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The options of a start, as they are written on the command line; paths are absolute."""
+    """The options of a start, as written on the command line; paths are absolute."""
 
     listen: str | None = None
     tls_cert: str | None = None
@@ -35,7 +35,7 @@ class StartRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     database_file: str | None = None
 
     def in_words(self) -> str:
-        """The options of which the next start would be with these."""
+        """Format the options of a start that has this record."""
         words = [
             f"--{name.replace('_', '-')} {value}"
             for name, value in msgspec.to_builtins(self).items()
@@ -45,7 +45,7 @@ class StartRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 def read_record(state: Path) -> StartRecord:
-    """What the last start with this state kept; nothing before the first."""
+    """Return the record of the last start with this state; an empty one before the first."""
     path = state / RECORD_NAME
     try:
         return msgspec.json.decode(path.read_bytes(), type=StartRecord)
@@ -56,7 +56,7 @@ def read_record(state: Path) -> StartRecord:
 
 
 def keep_record(state: Path, record: StartRecord) -> None:
-    """Keep it for the next start."""
+    """Keep the record for the next start."""
     from koala.daemon.state_directory import write_whole
 
     write_whole(state / RECORD_NAME, msgspec.json.encode(record))
@@ -68,8 +68,8 @@ def keep_record(state: Path, record: StartRecord) -> None:
 def with_address(
     known: StartRecord, *, listen: str | None, no_listen: bool, cert: Path | None, key: Path | None, insecure: bool
 ) -> StartRecord:
-    """The record with this address; with that of before where nothing is said of one, and with its certificate where
-    nothing is said of that."""
+    """Return the record with this address; without one it keeps the former address, and without a certificate the
+    former one."""
     if (cert is None) != (key is None):
         raise UserError("--tls-cert and --tls-key belong together; give both")
     if no_listen and listen is not None:
@@ -88,7 +88,7 @@ def with_address(
 
 
 def database_options(call: Callable[..., None]) -> Callable[..., None]:
-    """The options that name a database."""
+    """Add the options that name a database."""
     file = click.option(
         "--database-file",
         type=click.Path(path_type=Path, dir_okay=False),
@@ -109,7 +109,7 @@ def database_options(call: Callable[..., None]) -> Callable[..., None]:
 def chosen_database(
     ctx: click.Context, known: StartRecord, database: str | None, file: Path | None
 ) -> tuple[str | None, StartRecord]:
-    """The address of the database, None for that in the state directory, and the record with it."""
+    """Return the address of the database, None for the one in the state directory, and the record with it."""
     on_command_line = ctx.get_parameter_source("database") is ParameterSource.COMMANDLINE
     if file is not None and database is not None and on_command_line:
         raise UserError("--database and --database-file are given together; keep one of the two")
@@ -148,7 +148,7 @@ def _read_address(path: Path) -> str:
 
 
 def _without_password(url: str) -> str:
-    """The address without its password; the same where it has none, or is none."""
+    """Return the address without its password, unchanged if it has none or is invalid."""
     try:
         parts = urlsplit(url)
     except ValueError:

@@ -1,8 +1,8 @@
 """``koala up``: run the daemon, in the foreground until Ctrl-C or SIGTERM, or in the background until ``koala down``.
 
-The grid of each start is kept in the state directory and is that of the next one unless another is named; what else
-is kept is in ``start_record``. The first grid, if none is named, is the example ``embedded``: three small sites made
-of processes of this machine.
+The grid of each start is kept in the state directory for the next one unless another is named; ``start_record`` keeps
+other options. The first grid, if none is named, is the example ``embedded``: three small sites made of processes of
+this machine.
 """
 
 from __future__ import annotations
@@ -150,8 +150,8 @@ def _run(options: DaemonOptions, greet: Callable[[Listening], None]) -> None:
 
 
 def _grid_text(name: str | None, directory: Path) -> tuple[str, str]:
-    """The text of the grid that is named, else of the last start with this state, else of the example; and what to
-    call it in messages."""
+    """Return the text of the named grid, otherwise of the last start with this state, otherwise of the example; and
+    its name in messages."""
     kept = directory / GRID_FILE
     if name is not None:
         return read_named("grid", name)
@@ -166,7 +166,7 @@ def _read_grid(text: str, source: str, policy_files: Sequence[str]) -> Grid:
 
 
 def _keep_grid(directory: Path, text: str, grid: Grid) -> None:
-    """Keep the grid for the next start, as a whole or not at all; its policy files stay where they are."""
+    """Keep the grid for the next start, atomically; its policy files stay where they are."""
     from koala.descriptions.grid.policy_paths import with_policy_paths
 
     paths = [str(Path(file.path).absolute()) for file in grid.policy_files]
@@ -175,7 +175,7 @@ def _keep_grid(directory: Path, text: str, grid: Grid) -> None:
 
 
 def parse_listen(text: str) -> tuple[str, int]:
-    """``HOST:PORT`` with brackets around an IPv6 address, as a host and a port."""
+    """Parse ``HOST:PORT``, with brackets around an IPv6 address, into a host and a port."""
     host, colon, port = text.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
     if bracketed:
@@ -197,9 +197,9 @@ def greeting(
     kept_options: str = "",
     detached: bool,
 ) -> str:
-    """Where the daemon answers, and what to do next. ``named`` is the state directory if it is not the usual one,
-    ``kept_grid`` the file of the grid if it was not named but is that of the last start, and ``kept_options`` the
-    options that are as at the last start."""
+    """Describe where the daemon answers, and what to do next. ``named`` is the state directory if it is not the usual
+    one, ``kept_grid`` the file of the grid if it comes from the last start, and ``kept_options`` the options that
+    do."""
     processors = sum(site.processors for site in grid.sites)
     words = [f"koala is up: {grid.name}, {counted(len(grid.sites), 'site')}, {counted(processors, 'processor')}"]
     if kept_grid is not None:
@@ -230,6 +230,6 @@ def greeting(
 
 
 def _print_now(words: str) -> None:
-    """Flushed: whoever started the daemon may wait for it."""
+    """Print and flush: the process that started the daemon may wait for it."""
     click.echo(words)
     sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""``koala demo``: what Koala does, in half a minute: live on three sites of this machine, or simulated.
+"""``koala demo``: shows Koala in half a minute: live on three sites of this machine, or simulated.
 
 The live demo is in ``live``. The simulated one is here: one co-allocation on three simulated sites, drawn from the
 log of its run. Its scheduler is the real one; only the grid and the jobs, the examples named demo, are made for it.
@@ -66,7 +66,7 @@ def demo(keep: bool, to_end: Path | None, still: bool, simulated: bool, seed: in
 
 
 def _show_simulated(seed: int, *, still: bool) -> None:
-    """Run the simulation and show it, as an animation where there is a terminal."""
+    """Run the simulation and show it, animated on a terminal."""
     from koala.descriptions import read_grid
     from koala.descriptions.workload.form import read_workload
     from koala.simulator import simulate
@@ -92,7 +92,7 @@ def _show_simulated(seed: int, *, still: bool) -> None:
 
 
 def _at(picture: GridPicture, until_s: float, height: int | None = None) -> RenderableType:
-    """The picture and what was said; in a given height only the newest of it."""
+    """Draw the picture and the remarks; within a given height only the newest remarks."""
     from rich.console import Group
 
     rows, remarks = picture.rows(until_s), picture.remarks(until_s)

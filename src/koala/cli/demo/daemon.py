@@ -1,4 +1,4 @@
-"""The daemon of the live demo: ``koala up`` in a directory of its own, and the end of both.
+"""The daemon of the live demo: ``koala up`` in a directory of its own, and the removal of both.
 
 When a ``DemoDaemon`` is removed, nothing of it is left: no daemon, no component, no file.
 """
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from koala.client import Client
     from koala.sites.processes import Child
 
-# How long the daemon may take until it answers, to end its jobs, to stop, and what is left then to be gone.
+# The limits for the daemon's start, the end of its jobs, its stop, and the end of all that is left then.
 START_S_MAX = 60.0
 LET_GO_S_MAX = 5.0
 STOP_S_MAX = 15.0
 SWEEP_S_MAX = 10.0
-# How long the demo's calls wait for a daemon that cannot work for a moment.
+# The demo's calls wait this long for a daemon that cannot work for a moment.
 PATIENCE_S = 5.0
 POLL_S = 0.05
 LOG_LINES_SHOWN = 15
@@ -43,7 +43,7 @@ _STATE, _SOCKET, _SCRIPT, _LOG = "state", "koala.sock", "up", "daemon.log"
 
 class DemoDaemon:
     """``koala up`` on the demo's grid, below a new temporary directory, or the one that was kept in a directory.
-    ``remove`` ends and removes everything, also when it never started."""
+    ``remove`` ends and removes everything, even if it never started."""
 
     def __init__(
         self,
@@ -70,14 +70,14 @@ class DemoDaemon:
         return running_pid(self.directory / _STATE)
 
     def client(self) -> Client:
-        """A client for it."""
+        """Open a client for it."""
         from koala.client import Client
 
         return Client(self.server, patience_s=PATIENCE_S)
 
     def start(self, meanwhile: Callable[[], None]) -> None:
-        """Start it and wait until it answers; ``meanwhile`` is called again and again, and may raise to give up.
-        Raises FailedError with the end of its log when it does not answer."""
+        """Start it and wait until it answers; ``meanwhile`` is called repeatedly, and may raise to give up. Raises
+        FailedError with the end of its log if it does not answer."""
         from koala.sites.processes import spawn
 
         (self.directory / "tmp").mkdir()
@@ -95,14 +95,14 @@ class DemoDaemon:
             time.sleep(POLL_S)
 
     def check(self) -> None:
-        """Raises FailedError with the end of its log if it runs no longer."""
+        """Raise FailedError with the end of its log if it has ended."""
         from koala.sites.processes import has_left
 
         if self._child is not None and has_left(self._child):
             raise self.failed("the demo's daemon has ended, and should not have")
 
     def failed(self, message: str) -> FailedError:
-        """The error for what went wrong, with the end of the daemon's log."""
+        """Return the error, with the end of the daemon's log."""
         lines = self._log().splitlines()[-LOG_LINES_SHOWN:]
         tail = "\n".join(f"  {line}" for line in lines) or "  (nothing)"
         return FailedError(f"{message}\nthe end of its log:\n{tail}")
@@ -114,16 +114,16 @@ class DemoDaemon:
             return ""
 
     def remove(self) -> None:
-        """End the daemon and whatever its sites run, and remove the directory. Takes a bounded time."""
+        """End the daemon and all processes of its sites, and remove the directory. Takes a bounded time."""
         self._cancel_jobs()
-        with contextlib.suppress(UserError):  # one that never began to run, or does not stop when it is asked
+        with contextlib.suppress(UserError):  # a daemon that never began to run, or does not stop when asked
             stop(self.directory / _STATE, within_s=self._stop_s_max)
         self._sweep(signal.SIGTERM, self._stop_s_max)
         self._sweep(signal.SIGKILL, SWEEP_S_MAX)
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def _cancel_jobs(self) -> None:
-        """So that the daemon itself ends what runs; a daemon that does not answer is no obstacle."""
+        """Cancel the jobs, so that the daemon itself ends what runs. Ignores a daemon that does not answer."""
         from koala.client import ENDED_STATES, Client, ClientError
 
         with contextlib.suppress(ClientError), Client(self.server, patience_s=0) as client:
@@ -164,7 +164,7 @@ def _up(directory: Path) -> str:
 
 
 def _new_directory() -> Path:
-    """A directory in the usual place, or in ``SHORT_DIRECTORY`` where a socket's path would become too long."""
+    """Make a directory in the usual place, or in ``SHORT_DIRECTORY`` if a socket's path would become too long."""
     made = Path(tempfile.mkdtemp(prefix=_PREFIX)).resolve()
     if len(os.fsencode(made / _STATE / _SOCKET)) <= SOCKET_PATH_BYTES_MAX:
         return made
@@ -173,7 +173,7 @@ def _new_directory() -> Path:
 
 
 def _checked(directory: Path) -> Path:
-    """The directory of a kept demo, and nothing else, since it will be removed."""
+    """Return the directory of a kept demo, and refuse any other, since it will be removed."""
     directory = directory.resolve()
     is_ours = directory.name.startswith(_PREFIX)
     if not (is_ours and (directory / _STATE).is_dir() and (directory / _LOG).is_file()):

@@ -1,4 +1,4 @@
-"""The timeline of the live demo, read from the daemon's journal; nothing is in it that the daemon did not say.
+"""The timeline of the live demo, read only from the daemon's journal.
 
 Times are seconds since the first entry about a file or a job.
 """
@@ -24,12 +24,12 @@ _JOB = re.compile(r"\bjob (\d+)\b")
 
 
 def letter(job: int) -> str:
-    """The letter that stands for a job in the picture."""
+    """Return the letter of a job in the picture."""
     return chr(ord("A") + (job - 1) % 26)
 
 
 class JournalTimeline(Timeline):
-    """What has happened so far; ``read`` takes in what is new. The caller sets the ``priorities`` of jobs, which the
+    """The timeline so far; ``read`` takes in new entries. The caller sets the ``priorities`` of jobs, which the
     journal does not have."""
 
     def __init__(self) -> None:
@@ -41,17 +41,17 @@ class JournalTimeline(Timeline):
         self._last_seq = 0
 
     def since_start(self, at: float) -> float:
-        """A time of the daemon's clock as seconds of the demo."""
+        """Convert a time of the daemon's clock to seconds of the demo."""
         return 0.0 if self._zero is None else max(0.0, at - self._zero)
 
     def read(self, client: Client) -> None:
-        """Take in what has happened since the last time."""
+        """Take in what has happened since the last call."""
         for entry in client.each_entry(after=self._last_seq):
             self._last_seq = entry.seq
             self.take(entry)
 
     def remark(self, at_s: float, job: int, text: str) -> None:
-        """Something was said, perhaps a moment ago; jobs are called by the letters of the picture."""
+        """Add a remark, perhaps on a moment ago; jobs have the letters of the picture."""
         text = _JOB.sub(lambda found: f"job {letter(int(found[1]))}", text)
         insort(self.remarks, Remark(at_s, job, text), key=lambda each: each.at_s)
 

@@ -1,8 +1,7 @@
-"""``koala demo``: a daemon of its own, four real jobs on three sites of this machine, shown as the journal tells it.
+"""``koala demo``: a daemon of its own, four real jobs on three sites of this machine, shown by the journal.
 
-Nothing is timed but by the grid itself: the next step is taken when the journal says that the one before has come
-about. The jobs are the files of ``koala/examples/demo``. Whatever happens, the daemon is removed at the end unless it
-is to be kept.
+Only the grid sets the pace: each step begins when the journal shows the end of the one before. The jobs are the files
+of ``koala/examples/demo``. Whatever happens, the daemon is removed at the end unless it is to be kept.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from koala.client import Client
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-# How often the journal is read and the picture drawn, and how long the whole story may take on a slow machine.
+# The interval at which the journal is read and the picture drawn, and the limit of the whole story on a slow machine.
 TICK_S = 0.15
 STORY_S_MAX = 240.0
 # At the 8 Mbit/s of the demo's links these take 2 s and 6 s.
@@ -45,12 +44,12 @@ WITHOUT_MPI = (
     "with koala-scheduler[mpi] it is a parallel solver of the Laplace equation.\n"
 )
 
-# Shows what is new of a run.
+# Shows what is new in a run.
 Show = Callable[["Client", JournalTimeline], None]
 
 
 def mpi_is_installed() -> bool:
-    """Whether this Python environment can run the MPI job: the extra ``mpi`` has what it needs."""
+    """Return True if this Python environment can run the MPI job: the extra ``mpi`` has what it needs."""
     from importlib.util import find_spec
 
     from koala.daemon.launches import search_path
@@ -68,8 +67,8 @@ def show_live(
     make_daemon: Callable[[], DemoDaemon] = DemoDaemon,
     story_s_max: float = STORY_S_MAX,
 ) -> None:
-    """Run the demo and show it. Raises FailedError where it cannot be done, KeyboardInterrupt after Ctrl-C; then, and
-    without ``keep``, nothing of it is left. Without ``mpi`` it is found out whether the MPI job can run."""
+    """Run the demo and show it. Raises FailedError if it fails, KeyboardInterrupt after Ctrl-C; then, and without
+    ``keep``, nothing of it is left. ``mpi`` says whether the MPI job can run; None finds out."""
     screen = console()
     mpi = mpi_is_installed() if mpi is None else mpi
     quiet = still or as_json
@@ -107,7 +106,7 @@ def end_kept(directory: Path) -> None:
 
 @contextmanager
 def _shown(screen: Console, *, quiet: bool) -> Iterator[Show]:
-    """How the run is shown: a growing picture on a terminal, gone at the end; lines in a pipe; or nothing."""
+    """Yield what shows the run: a growing picture on a terminal, gone at the end; lines in a pipe; or nothing."""
     if quiet:
         yield lambda _client, _timeline: None
         return
@@ -139,7 +138,7 @@ def _shown(screen: Console, *, quiet: bool) -> Iterator[Show]:
 def _perform(
     daemon: DemoDaemon, show: Show, check: Callable[[], None], story_s_max: float, *, seed: int, mpi: bool
 ) -> DemoSummary:
-    """Start the daemon, go through the story, and gather what came of it."""
+    """Start the daemon, go through the story, and gather the results."""
     from koala.client import ClientError
 
     daemon.start(check)
@@ -165,7 +164,7 @@ def _perform(
 
 
 def _steps(client: Client, timeline: JournalTimeline, directory: Path, *, seed: int, mpi: bool) -> Iterator[None]:
-    """The story: the files, the four jobs, and a turn for the caller whenever something must be waited for."""
+    """Perform the story: the files, the four jobs. Yields whenever something must be waited for."""
     draws = random.Random(seed)
     for name, size_bytes, sites in (
         ("plate.dat", PLATE_BYTES, ("berlin", "cracow")),
@@ -179,7 +178,8 @@ def _steps(client: Client, timeline: JournalTimeline, directory: Path, *, seed: 
     first = _submit(client, timeline, MPI_JOB if mpi else PLAIN_JOB)
     while first not in timeline.started and first not in timeline.ends:
         yield
-    # Its file is being transferred to cracow when the next one takes what is still idle there: it will be preempted.
+    # While its file is transferred to cracow, the next job takes the processors that are idle there: it will be
+    # preempted.
     submitted = [first, _submit(client, timeline, "alarm"), _submit(client, timeline, "sweep")]
     yield
     submitted.append(_submit(client, timeline, "fragile"))
@@ -193,7 +193,7 @@ def _submit(client: Client, timeline: JournalTimeline, name: str) -> int:
     timeline.priorities[job.id] = job.priority
     timeline.read(client)
     if job.state == "waiting":
-        # The journal tells what was decided; why nothing could be is in the job's own story.
+        # The journal has the decisions; the job's own story explains why nothing could be decided.
         for line in client.explain(job.id).story[1:]:
             timeline.remark(timeline.since_start(line.at), job.id, line.text.partition(";")[0])
     return job.id
@@ -202,7 +202,7 @@ def _submit(client: Client, timeline: JournalTimeline, name: str) -> int:
 def _tell(
     screen: Console, summary: DemoSummary, daemon: DemoDaemon, *, keep: bool, as_json: bool, story_told: bool
 ) -> None:
-    """The summary, and how to go on."""
+    """Print the summary, and how to go on."""
     link = _dashboard_link(daemon) if keep else None
     if as_json:
         where = {"server": daemon.server, "pid": daemon.pid, "directory": str(daemon.directory), "dashboard": link}

@@ -1,6 +1,6 @@
-"""The picture of both demos: one column is a stretch of time, one row some processors of a site, one letter a job.
+"""The picture of both demos: a column is an interval of time, a row some processors of a site, a letter a job.
 
-What is drawn comes from a ``Timeline``, which the simulated demo makes of a log and the live one of a journal.
+It is drawn from a ``Timeline``, which the simulated demo makes of a log and the live one of a journal.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ TITLE = "Koala: one queue over three clusters"
 NAMES_WIDTH = 11
 PICTURE_WIDTH_MAX = 100
 COLUMNS_MIN = 20
-# A mark of the ruler stands at every so many columns.
+# The distance between two marks of the ruler.
 RULER_COLUMNS = 10
 COLOURS = ("cyan", "magenta", "yellow", "green", "blue")
 # The picture of a live run has room for this long from the start; a longer run makes its columns longer.
@@ -46,7 +46,7 @@ _DOWN, _MOVING = "\N{MULTIPLICATION SIGN}", "\N{BLACK RECTANGLE}"
 
 
 def job_name(job: int, name: str, width: int = 0) -> Text:
-    """A job's letter and name in its colour."""
+    """Return a job's letter and name in its colour."""
     from rich.text import Text
 
     return Text().append(f"{letter(job)} {clean(name):<{width}}", _colour(job))
@@ -57,19 +57,20 @@ def _colour(job: int) -> str:
 
 
 def columns_in(width: int) -> int:
-    """How many columns of time a terminal has room for."""
+    """Return how many columns of time a terminal has room for."""
     return max(COLUMNS_MIN, min(width, PICTURE_WIDTH_MAX) - NAMES_WIDTH - 1)
 
 
 def column_s_for(end_s: float, columns: int) -> float:
-    """The length of a column with which so much time has room: tenths of a second up to 1 s, then whole seconds."""
+    """Return the length of a column so that the whole time has room: tenths of a second up to 1 s, then whole
+    seconds."""
     tenths = max(1, math.ceil(10 * end_s / columns))
     return tenths / 10 if tenths <= 10 else float(math.ceil(end_s / columns))
 
 
 @dataclass(frozen=True, kw_only=True)
 class GridPicture:
-    """A timeline as rows of characters. ``sites`` are names with their processors; there are so many ``columns``, of
+    """A timeline as rows of characters. ``sites`` are names with their processors; there are ``columns`` columns of
     ``column_s`` each; ``airy`` puts an empty line under every site."""
 
     sites: Mapping[str, int]
@@ -80,15 +81,15 @@ class GridPicture:
     airy: bool = True
 
     def rows(self, until_s: float) -> list[Text]:
-        """The picture as far as the time given: sites, files, ruler and legend."""
+        """Draw the picture up to the given time: sites, files, ruler and legend."""
         return [*self._site_rows(until_s), *self._file_rows(until_s), self._ruler(), self._legend()]
 
     def remarks(self, until_s: float) -> list[Text]:
-        """What was said until then, a line each."""
+        """Return the remarks until then, a line each."""
         return [remark_line(each, self.timeline.names) for each in self.timeline.remarks if each.at_s <= until_s]
 
     def _holds_by_row(self, site: str, processors: int) -> list[list[Hold]]:
-        """For each row of a site, the holds that are drawn in it."""
+        """Return for each row of a site the holds that are drawn in it."""
         rows: list[list[Hold]] = [[] for _ in range(math.ceil(processors / self.processors_per_row))]
         free_at = [0.0] * len(rows)
         for hold in self.timeline.holds:
@@ -101,7 +102,7 @@ class GridPicture:
         return rows
 
     def _times(self, until_s: float) -> Iterator[float]:
-        """The middle of each column that has begun."""
+        """Yield the middle of each column that has begun."""
         for column in range(self.columns):
             if column * self.column_s < until_s:
                 yield min((column + 0.5) * self.column_s, until_s)
@@ -124,13 +125,14 @@ class GridPicture:
         for hold in holds:
             if hold.from_s <= at_s < hold.to_s:
                 ink = _colour(hold.job)
-                # However short its wait at the barrier, a start is seen, so that two in a row are told apart.
+                # However short its wait at the barrier, a start is visible, so that two in a row can be
+                # distinguished.
                 runs_s = max(hold.runs_s, hold.from_s + self.column_s)
                 return (letter(hold.job), f"black on {ink}") if runs_s <= at_s else (BARRIER, ink)
         return IDLE, "dim"
 
     def _file_rows(self, until_s: float) -> Iterator[Text]:
-        """One row for each file, wherever it goes."""
+        """Yield one row for each file, for all its targets."""
         for file in dict.fromkeys(move.file for move in self.timeline.moves):
             row = _row(file)
             moves = [move for move in self.timeline.moves if move.file == file]
@@ -151,7 +153,8 @@ class GridPicture:
         return Text(" " * NAMES_WIDTH + "".join(ruler).rstrip(), style="dim", no_wrap=True)
 
     def _legend(self) -> Text:
-        """What the signs mean, under the picture, where it stays in sight on a small terminal."""
+        """Return the meaning of the signs, for the line under the picture, which stays visible on a small
+        terminal."""
         from rich.text import Text
 
         down = f"  {_DOWN} site down" if self.timeline.silences else ""
@@ -163,7 +166,7 @@ class GridPicture:
 def whole_picture(
     sites: Mapping[str, int], timeline: Timeline, end_s: float, width: int, processors_per_row: int
 ) -> GridPicture:
-    """The picture of a run that is over, in a terminal of this width."""
+    """Draw the picture of a finished run, for a terminal of this width."""
     column_s = column_s_for(end_s, columns_in(width))
     columns = math.ceil(end_s / column_s)
     return GridPicture(
@@ -178,7 +181,7 @@ def _row(name: str) -> Text:
 
 
 def remark_line(remark: Remark, names: Mapping[int, str]) -> Text:
-    """A remark with its time and its job."""
+    """Return a remark with its time and its job."""
     from rich.text import Text
 
     width = max(map(len, names.values()), default=0)
@@ -189,7 +192,7 @@ def remark_line(remark: Remark, names: Mapping[int, str]) -> Text:
 
 
 def jobs_table(numbers: Sequence[str], rows: Iterable[tuple[Text, str, Sequence[str], str]]) -> Table:
-    """A table of jobs: a row has the job, its sites, its ``numbers``, and what happened to it."""
+    """Make a table of jobs: a row has the job, its sites, its ``numbers``, and its events."""
     from rich.table import Table
 
     title = "times in seconds; those of the last start, where a job was started again"
@@ -205,7 +208,7 @@ def jobs_table(numbers: Sequence[str], rows: Iterable[tuple[Text, str, Sequence[
 
 
 def what_happened(preemptions: int, failures: int, outcome: str) -> str:
-    """What befell a job before its end, and how it ended."""
+    """Describe a job's events before its end, and its end."""
     events = []
     if preemptions:
         events.append("preempted" if preemptions == 1 else f"preempted {preemptions} times")
@@ -218,8 +221,7 @@ def what_happened(preemptions: int, failures: int, outcome: str) -> str:
 
 
 def frame(overview: Overview, timeline: JournalTimeline, width: int, height: int) -> list[Text]:
-    """The picture of a live run with its jobs and the newest remarks; a line less than the terminal has, for the
-    cursor."""
+    """Draw a live run with its jobs and the newest remarks; a line less than the terminal has, for the cursor."""
     from rich.text import Text
 
     now_s = timeline.since_start(overview.now)
@@ -246,7 +248,7 @@ def frame(overview: Overview, timeline: JournalTimeline, width: int, height: int
 
 
 def _job_line(job: int, overview: Overview, timeline: JournalTimeline) -> Text:
-    """What a job does now, where, and how far its files have come."""
+    """Describe what a job does now, where, and the progress of its files."""
     line = job_name(job, timeline.names[job], max(map(len, timeline.names.values()))).append("  ")
     live = (*overview.active, *overview.claiming, *overview.waiting_high, *overview.waiting_low)
     summary = next((each for each in live if each.id == job), None)

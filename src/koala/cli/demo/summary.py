@@ -1,6 +1,6 @@
-"""What the live demo says at its end: the whole picture, the table of its jobs, what the first one printed.
+"""The end of the live demo: the whole picture, the table of its jobs, the output of the first one.
 
-The same for a program is ``DemoSummary.document``.
+``DemoSummary.document`` has the same for a program.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PRINTED_BYTES_MAX = 8_192
 
 @dataclass(frozen=True, kw_only=True)
 class DemoSummary:
-    """What is known when all jobs have ended. ``printed`` is what the first job wrote."""
+    """The results when all jobs have ended. ``printed`` is the first job's output."""
 
     timeline: JournalTimeline
     sites: Mapping[str, int]
@@ -49,11 +49,11 @@ class DemoSummary:
 
     @property
     def failed(self) -> list[str]:
-        """The jobs that did not come to a good end."""
+        """The jobs that failed."""
         return [self.timeline.names[each.job] for each in self.ends if each.outcome != "done"]
 
     def document(self) -> dict[str, Any]:
-        """Everything, as JSON can say it."""
+        """Return everything for JSON."""
         timeline = self.timeline
         return {
             "duration_s": round(self.end_s, 3),
@@ -87,7 +87,7 @@ class DemoSummary:
 
 
 def _rounded(document: dict[str, Any]) -> dict[str, Any]:
-    """Times in milliseconds, and null for what has not ended."""
+    """Round times to milliseconds, with null for unfinished ones."""
     return {
         name: (round(value, 3) if math.isfinite(value) else None) if isinstance(value, float) else value
         for name, value in document.items()
@@ -95,7 +95,7 @@ def _rounded(document: dict[str, Any]) -> dict[str, Any]:
 
 
 def gather(client: Client, timeline: JournalTimeline, *, mpi: bool) -> DemoSummary:
-    """Ask the daemon for what the journal does not tell."""
+    """Query the daemon for what the journal does not have."""
     return DemoSummary(
         timeline=timeline,
         sites={site.name: site.processors for site in client.sites()},
@@ -106,7 +106,7 @@ def gather(client: Client, timeline: JournalTimeline, *, mpi: bool) -> DemoSumma
 
 
 def print_summary(screen: Console, summary: DemoSummary, *, with_story: bool) -> None:
-    """The picture, the story unless it was told already, the jobs and what the first one printed."""
+    """Print the picture, the story unless it was shown already, the jobs and the output of the first one."""
     from rich.console import Group
     from rich.text import Text
 
@@ -142,7 +142,8 @@ def _table(summary: DemoSummary) -> Table:
 
 
 def _times(ended: JobEnded) -> tuple[float | None, float | None, float | None]:
-    """Seconds in the queue until the last placement, from there to the opening of the barrier, and on to the end."""
+    """Return the seconds in the queue until the last placement, from there to the opening of the barrier, and on to
+    the end."""
     placed_at, started_at = ended.placed_at, ended.started_at
     queue_s = None if placed_at is None else placed_at - ended.submitted_at
     wait_s = None if placed_at is None or started_at is None else started_at - placed_at

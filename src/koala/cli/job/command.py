@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class JobGroup(click.Group):
-    """Says what to write where a job's number is given without a command."""
+    """Suggests a command if a job's number is given without one."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -75,7 +75,7 @@ def explain(client: Client, /, job_id: int, as_json: bool) -> None:
 
 
 def _print_failed_element(client: Client, array: Explanation) -> None:
-    """Of an array that failed, why one of its elements did."""
+    """Print why one of the elements of a failed array failed."""
     if array.state != "failed" or client.job(array.job).elements is None:
         return
     for each in client.jobs(array=array.job, states=["failed"], limit=1).items:
@@ -108,7 +108,7 @@ def _each_job(
     *,
     as_json: bool,
 ) -> None:
-    """Make a call for each job and tell what came of it; one that fails keeps no other from its turn."""
+    """Call for each job and print the result; a failed call does not keep the others from being made."""
     from koala.client import ClientError
 
     code = 0
@@ -123,7 +123,7 @@ def _each_job(
             continue
         answers.append(found)
         if not as_json:
-            # Of an element that is no job yet its array is told, which goes on.
+            # For an element that is still to be made the answer is its array, which goes on.
             which = f"Job {found.id}" if found.id == job_id else f"Element {element_called(found, job_id)}"
             say(f"{which} ({clean(found.name)}) {told(found)}.")
     if as_json:
@@ -155,7 +155,7 @@ def requeue(
             return f"is {shown_state(found)} again"
         try:
             return f"goes back: {clean(client.explain(found.id).meaning)}"
-        except ClientError:  # it is put back all the same, and so are those after it
+        except ClientError:  # it is put back anyway, and so are the others
             return "goes back to its placement queue"
 
     _each_job(ctx, job_ids, functools.partial(client.requeue, hold=hold, reason=reason), told, as_json=as_json)

@@ -1,4 +1,4 @@
-"""A job that is made of a command: what ``koala submit --wrap`` and ``koala run`` send."""
+"""A job that is made of a command, for ``koala submit --wrap`` and ``koala run``."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from koala.cli.errors import UserError
 from koala.cli.terminal.words import clean
 from koala.model.request import JobType
 
-# Where a problem of what the options say is shown.
+# The place of a problem in the options.
 SOURCE = "the options"
-# So much of the name of its program names a job that was given none.
+# At most this much of its program's name becomes the name of a job without one.
 PROGRAM_CHARACTERS_MAX = 40
 
 
 class CommandOptions(NamedTuple):
-    """What a job that is made of a command asks for; None as jobs are by default."""
+    """The request of a job that is made of a command; None stands for a job's default."""
 
     processors: int | None
     walltime: str | None
@@ -30,12 +30,12 @@ class CommandOptions(NamedTuple):
 
     @property
     def given(self) -> str:
-        """The first of the options that was given, empty if none was."""
+        """The first of the given options, empty without any."""
         return next((f"--{name}" for name, value in self._asdict().items() if value is not None), "")
 
 
 def command_options(only: str = "") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """The options of ``CommandOptions``, for a verb that has them ``only`` in some cases."""
+    """Add the options of ``CommandOptions``, to a verb that has them ``only`` in some cases."""
 
     def told(text: str) -> str:
         return f"{only}{text}" if only else f"{text[0].upper()}{text[1:]}"
@@ -59,19 +59,19 @@ def command_options(only: str = "") -> Callable[[Callable[..., Any]], Callable[.
 
 
 def wrapped_job(line: str, options: CommandOptions) -> str:
-    """The description of a job whose script is one line for the shell."""
+    """Return the description of a job whose script is one line for the shell."""
     if not line.strip():
         raise UserError("--wrap: it is empty; write the command in quotes, as in --wrap './solver mesh.dat'")
     try:
         first = shlex.split(line)[0]
-    except ValueError:  # for the shell to say
+    except ValueError:  # the shell reports it
         first = line.split()[0]
     return _described({"script": f"{line}\n"}, first, options)
 
 
 def job_of_words(words: Sequence[str], options: CommandOptions) -> tuple[str, dict[str, str | Path]]:
-    """The description of a job that runs a program with arguments, and what travels with it: a program that is named
-    by a path that is relative, as ``./solver`` is, comes along under its last name."""
+    """Return the description of a job that runs a program with arguments, and the files that travel with it: a
+    program with a relative path, such as ``./solver``, travels under its last name."""
     program = words[0]
     files: dict[str, str | Path] = {}
     if "/" in program and not program.startswith("/"):

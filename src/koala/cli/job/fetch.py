@@ -1,4 +1,4 @@
-"""``koala job fetch``: what a job made and wrote, brought to this machine."""
+"""``koala job fetch``: brings a job's outputs and streams to this machine."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def fetch(ctx: click.Context, client: Client, /, job_id: int, target: str | None
 
 
 def _as_data(brought: Brought) -> dict[str, str | int]:
-    """A stream that came, for a program."""
+    """Return a stream that was fetched, for a program."""
     where = brought.written
     return {
         "job": where.job,
@@ -104,19 +104,19 @@ _HOW_TO_NAME = "name them in its description (outputs: [result.h5], in a batch s
 
 
 class _Made(NamedTuple):
-    """An output, and where it comes to lie."""
+    """An output, and its path here."""
 
     output: OutputInfo
     here: Path
 
     @property
     def brought(self) -> Path:
-        """Where its bytes come: the archive of a directory beside that, to be unpacked."""
+        """Where its bytes come: for a directory an archive beside it, to be unpacked."""
         return self.here.with_name(f".{self.here.name}.tar") if self.output.directory else self.here
 
 
 def _why_none(client: Client, job_id: int) -> str:
-    """Why a job that is done has no outputs: it names none, or they have gone since."""
+    """Return why a finished job has no outputs: it names none, or they are gone."""
     from koala.descriptions import read_job
 
     request = read_job(client.job(job_id).description, f"job {job_id}")
@@ -132,7 +132,7 @@ def _nothing_made(client: Client, job: JobSummary) -> Exception:
 
 
 def _place(job: JobSummary, directory: Path, output: OutputInfo) -> Path:
-    """Where an output comes to lie; the daemon's word on paths is not taken for more than it is."""
+    """Return the path of an output; the daemon's paths are checked, not trusted."""
     from koala.model.job_array import read_array
     from koala.model.outputs import output_problem
 

@@ -1,4 +1,4 @@
-"""``koala submit`` of several jobs that wait for each other: all are taken, or none."""
+"""``koala submit`` of several jobs that wait for each other: all are accepted, or none."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from koala.model.api import DryRun, DryRunGraph, DryRunGraphJob, SubmittedGraph
 
 
-# What must become of a job before another is tried; that it is done goes without saying.
+# The event of a job that another waits for; success needs no words.
 _BECOMES = {"ended": "the end of ", "started": "the start of ", "failed": "the failure of "}
 
 
 class Described(NamedTuple):
-    """A text, what it is called, and the files that travel with its jobs."""
+    """A text, its name in messages, and the files that travel with its jobs."""
 
     text: str
     source: str
@@ -46,7 +46,7 @@ def submit_graph(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Submit the jobs, and wait for them if that is wanted; or say where they would go now."""
+    """Submit the jobs, and wait for them if requested; or print where they would go now."""
     from koala.client import ConflictError, InvalidError
 
     try:
@@ -90,8 +90,8 @@ def _print_submitted(submitted: SubmittedGraph) -> None:
 
 
 def print_notes(of: Mapping[str, Sequence[str]]) -> None:
-    """What jobs say without effect, and what will not be there, on standard error: it is no part of the answer. Notes
-    that several jobs have are told once."""
+    """Print the jobs' notes on standard error: they are no part of the answer. A note that several jobs share is
+    printed once."""
     by_note: dict[str, list[str]] = {}
     for name, notes in of.items():
         for note in notes:
@@ -102,7 +102,7 @@ def print_notes(of: Mapping[str, Sequence[str]]) -> None:
 
 
 def preempted(answer: DryRun) -> str:
-    """Whom a job would preempt: ``jobs 3 and 4 and 2 jobs of other users``; empty for nobody."""
+    """Name the jobs that a job would preempt: ``jobs 3 and 4 and 2 jobs of other users``; empty if none."""
     told = []
     if answer.preempts:
         noun = "job" if len(answer.preempts) == 1 else "jobs"
@@ -113,8 +113,7 @@ def preempted(answer: DryRun) -> str:
 
 
 def when_words(answer: DryRun, now: float) -> list[str]:
-    """When a job would start if it were submitted now, in sentences; empty where it would start at once, or not
-    before something else."""
+    """Describe when a job would start if it were submitted now; empty if at once, or after something else only."""
     if answer.kept_back or (answer.refusal is not None and answer.refusal.permanent):
         return []
     if answer.refusal is None:
@@ -131,7 +130,7 @@ def when_words(answer: DryRun, now: float) -> list[str]:
 
 
 def after_words(each: DryRunGraphJob) -> str:
-    """Which jobs of the graph it waits for, and what must become of them: ``, after a and the failure of b``."""
+    """Name the jobs of the graph that it waits for, and the event: ``, after a and the failure of b``."""
     after = each.after or {"done": each.waits_for}
     told = [f"{_BECOMES.get(becomes, '')}{clean(name)}" for becomes, names in after.items() for name in names]
     return f", after {listed(told)}" if told else ""

@@ -1,4 +1,4 @@
-"""``koala jobs``: the jobs that the daemon knows, the newest first."""
+"""``koala jobs``: the jobs on record, the newest first."""
 
 from __future__ import annotations
 
@@ -39,21 +39,21 @@ LIMIT_DEFAULT = 20
 LIMIT_MAX = 100_000
 NAME_WIDTH_MAX = 16
 OWNER_WIDTH_MAX = 10
-# As wide as a table can become with --wide.
+# The widest table with --wide.
 WIDE_COLUMNS = 10_000
 
 
 class PastTime(click.ParamType[float]):
-    """A time as seconds since 1970: so long ago, or a day and perhaps a time of it."""
+    """A time as seconds since 1970, written as a duration before now, or as a day with or without a time."""
 
     name = "time"
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
-        """What stands for it in the help."""
+        """Return its placeholder in the help."""
         return "TIME"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Read it."""
+        """Parse it."""
         text = str(value)
         ago_s = duration_s(text)
         try:
@@ -152,7 +152,7 @@ def jobs(
 
 
 def jobs_table(found: Sequence[JobSummary], verdicts: Mapping[int, str], *, wide: bool = False) -> Table:
-    """Jobs as a table that fits a terminal, or with everything when it may be wide; owners stand in it when there are
+    """Make a table of jobs that fits a terminal, or a complete one if it may be wide. It has owners if there are
     several, and ``verdicts`` on jobs that wait in vain."""
     from rich.table import Table
     from rich.text import Text
@@ -171,7 +171,7 @@ def jobs_table(found: Sequence[JobSummary], verdicts: Mapping[int, str], *, wide
     table.add_column("where, and what to know")
     for job in found:
         note = job_note(job, verdicts.get(job.id, ""), short=not wide)
-        # What a program that failed wrote last is not to be cut off.
+        # The last line of a failed program must not be cut off.
         pieces = (note, places_words(job.places)) if job.stderr_line else (places_words(job.places), note)
         told = "; ".join(filter(None, pieces))
         table.add_row(
@@ -188,7 +188,7 @@ def jobs_table(found: Sequence[JobSummary], verdicts: Mapping[int, str], *, wide
 
 
 def _cut(text: str, width: int, tail: str = "") -> Text:
-    """The text, of which all before its tail is cut where it is too wide."""
+    """Cut the text before its tail to the width."""
     from rich.text import Text
 
     cell = Text(clean(text.removesuffix(tail)))

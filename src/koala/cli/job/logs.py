@@ -1,4 +1,4 @@
-"""``koala job logs``: what the components of a job wrote; with several, each line begins with a number."""
+"""``koala job logs``: the output of a job's components; with several, each line begins with a number."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from koala.client import Client
     from koala.model.api import JobDetail
 
-# How often --follow looks for more.
+# The interval at which --follow looks for more.
 POLL_S = 0.5
 _COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "bright_cyan", "bright_magenta", "bright_yellow")
 
@@ -40,8 +40,8 @@ class _ComponentNumber(click.ParamType[int | None]):
 
 
 class OutputReader:
-    """What one component writes, from the beginning on; whole lines only where they are marked with its number. It
-    is printed to the standard output, or the standard error (``err``)."""
+    """Prints one component's output from the beginning on, to the standard output or the standard error (``err``);
+    lines that are marked with its number are printed whole."""
 
     def __init__(
         self,
@@ -66,12 +66,12 @@ class OutputReader:
         self._token: str | None = None
 
     def print_new(self) -> bool:
-        """Print what is there now; says whether there was anything."""
+        """Print what is there now. Returns True if there was anything."""
         piece = self._client.output(
             self._job, part=self._component, run=self._run, stream=self._stream, offset=self._offset
         )
         if self._token not in (None, piece.token):
-            # The job was started again: this is another component's output, which begins at its beginning.
+            # The job was started again: this is another component's output, from its beginning.
             self._offset = 0
             self._token = None
             return True
@@ -133,7 +133,7 @@ def logs(client: Client, /, job_id: int, component: int | None, run: int | None,
 
 
 def _placed(client: Client, job_id: int, to_wait: bool) -> JobDetail:
-    """The job once some components of it have been started."""
+    """Return the job once some components of it have been started."""
     from koala.client import ENDED_STATES
 
     while True:
@@ -156,7 +156,7 @@ def _placed(client: Client, job_id: int, to_wait: bool) -> JobDetail:
 
 
 def _component_count(job: JobDetail) -> int:
-    """How many components the job has, or had in its last run."""
+    """Return how many components the job has, or had in its last run."""
     return len(job.places) or max(each.part for each in job.components) + 1
 
 
@@ -168,7 +168,7 @@ def _mark(component: int, count: int) -> str:
 
 
 def _print_all(readers: list[OutputReader]) -> None:
-    """Print what is there. A component that has written nothing is a note; all of them an error."""
+    """Print what is there. A component without output gets a note; if none has any, that is an error."""
     from koala.client import NotFoundError
 
     missing: list[NotFoundError] = []
@@ -186,7 +186,7 @@ def _print_all(readers: list[OutputReader]) -> None:
 
 
 def follow_output(client: Client, job_id: int, readers: list[OutputReader]) -> None:
-    """Print as it comes, until the job has ended and all is printed."""
+    """Print output as it comes, until the job has ended and all is printed."""
     from koala.client import ENDED_STATES, NotFoundError
 
     def printed(reader: OutputReader) -> bool:
@@ -196,7 +196,7 @@ def follow_output(client: Client, job_id: int, readers: list[OutputReader]) -> N
             return False
 
     while True:
-        # The end is asked for before the output, so that nothing written before it is missed.
+        # The end is asked for before the output, so that no earlier output is missed.
         ended = client.wait(job_id, timeout_s=0).state in ENDED_STATES
         more = [printed(reader) for reader in readers]
         if any(more):

@@ -1,4 +1,4 @@
-"""``koala run``: a command as a job, with its output here and its exit code."""
+"""``koala run``: a command as a job, with its output and its exit code here."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _submitted(client: Client, text: str, files: dict[str, str | Path]) -> JobSu
 
 
 def _followed(client: Client, job: JobSummary, told: str) -> JobSummary:
-    """The job when it has ended, after all that it wrote was printed; until it starts, why it waits is told."""
+    """Return the job when it has ended, after printing all its output; until it starts, print why it waits."""
     from koala.client import ENDED_STATES
 
     reasons = WaitingReasons(client, told)

@@ -1,4 +1,4 @@
-"""The files that ``koala submit`` sends along: those that the description names beside it, and those of --with."""
+"""The files that ``koala submit`` sends along: those that the description names, and those of --with."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ STANDARD_INPUT = "standard input"
 
 
 def text_to_send(name: str, what: str, example: str) -> tuple[str, str] | None:
-    """The text of a file or of standard input, which is to be ``a job``, such as the ``example``, and what to call it
-    in messages; None where there is no such file."""
+    """Return the text of a file or of standard input, and its name in messages; None if there is no such file. The
+    text is ``what``, for example ``a job`` such as the ``example``."""
     from koala.descriptions import decoded
     from koala.model.api import DESCRIPTION_BYTES_MAX
 
@@ -38,8 +38,8 @@ def text_to_send(name: str, what: str, example: str) -> tuple[str, str] | None:
 
 
 def files_of(text: str, source: str, description: Path | None, with_paths: tuple[str, ...]) -> dict[str, str | Path]:
-    """Names where the job runs, and paths here. Names in a description are relative to its directory, or to the
-    current one where it comes from elsewhere; they do not lead out of it."""
+    """Return the paths here by their names where the job runs. Names in a description are relative to its directory,
+    or to the current one if it comes from elsewhere; they do not lead out of it."""
     files: dict[str, str | Path] = {}
     beside = Path() if description is None else description.parent
     for name in _named(text, source):
@@ -50,7 +50,7 @@ def files_of(text: str, source: str, description: Path | None, with_paths: tuple
 
 
 def travelling(files: dict[str, str | Path], with_paths: tuple[str, ...]) -> dict[str, str | Path]:
-    """The files, and beside them each of the others under its last name."""
+    """Return the files, plus each of the other paths under its last name."""
     files = dict(files)
     for path_text in with_paths:
         name = Path(os.path.abspath(path_text)).name  # noqa: PTH100 - a link keeps its own name
@@ -68,7 +68,7 @@ def travelling(files: dict[str, str | Path], with_paths: tuple[str, ...]) -> dic
 
 
 def _named(text: str, source: str) -> list[str]:
-    """What the description names; nothing where it cannot be read, which the daemon tells better."""
+    """Return the names in the description; empty if it is unreadable, which the daemon reports better."""
     if "files" not in text:
         return []
     from koala.descriptions import DescriptionError, is_graph, read_graph, read_job
@@ -84,7 +84,8 @@ def _named(text: str, source: str) -> list[str]:
 
 
 def _check_inside(name: str, path: Path, beside: Path) -> None:
-    """A description may come from somebody else: it must not have other files sent than those beside it."""
+    """Refuse a file outside the description's directory: a description from somebody else must not send other
+    files."""
     try:
         real = path.resolve(strict=True)
     except FileNotFoundError:

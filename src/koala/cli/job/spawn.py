@@ -1,4 +1,4 @@
-"""``koala job spawn``: more tasks for a job of tasks that runs."""
+"""``koala job spawn``: adds tasks to a running job of tasks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the components of a job wrote to standard output and standard error, brought to this machine as files."""
+"""Brings the standard output and standard error of a job's components to this machine as files."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 Stream = Literal["stdout", "stderr"]
 _STREAMS: tuple[Stream, Stream] = ("stdout", "stderr")
-# Each answer takes a call at a site: so many are under way at a time.
+# Each answer takes a call at a site: at most this many are under way at a time.
 BROUGHT_AT_ONCE = 8
 
 
 class Written(NamedTuple):
-    """A stream of a component in the last run of its job, and where it comes to lie."""
+    """A stream of a component in the last run of its job, and its path here."""
 
     job: int
     part: int
@@ -27,8 +27,8 @@ class Written(NamedTuple):
 
 
 class Brought(NamedTuple):
-    """A stream that came, with its site and how long it is here; or the ``problem`` that kept it away. One that is
-    ``gone`` is at its site no more."""
+    """A stream that was fetched, with its site and its size; or the ``problem`` that prevented it. A stream that is
+    ``gone`` is no longer at its site."""
 
     written: Written
     site: str = ""
@@ -38,7 +38,7 @@ class Brought(NamedTuple):
 
 
 def written_by(client: Client, job: JobSummary, directory: Path) -> Iterator[Written]:
-    """The streams of a job whose application began; of an array those of its elements, below their indices."""
+    """Yield the streams of a job whose application began; of an array those of its elements, below their indices."""
     if job.elements is not None:
         for element in sorted(client.each_job(array=job.id), key=lambda each: each.array_index or 0):
             yield from written_by(client, element, directory / str(element.array_index))
@@ -50,7 +50,7 @@ def written_by(client: Client, job: JobSummary, directory: Path) -> Iterator[Wri
 
 
 def bring(client: Client, wanted: Iterable[Written]) -> Sequence[Brought]:
-    """Bring all of them. What is here by one of these names is replaced; one that does not come keeps no other."""
+    """Fetch all streams, replacing files of these names here; a failed one does not stop the others."""
     with ThreadPoolExecutor(BROUGHT_AT_ONCE) as pool:
         return list(pool.map(lambda each: _bring(client, each), wanted))
 
@@ -77,7 +77,7 @@ def _bring(client: Client, wanted: Written) -> Brought:
 
 
 def _write(client: Client, wanted: Written, path: Path) -> str:
-    """All that there is of a stream, piece by piece; the site that had it."""
+    """Write all of a stream, piece by piece. Returns the site that had it."""
     from koala.model.api import OUTPUT_BYTES_MAX
 
     offset = 0

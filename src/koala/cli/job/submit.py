@@ -1,6 +1,6 @@
 """``koala submit``: give a job to the daemon, ask where it would go, or wait for its end.
 
-What is wrong with a text is shown at its place: the daemon tells the place, and the text is known here. Waiting is in
+A problem in a text is shown at its place: the daemon reports the place, and the text is here. Waiting is in
 ``koala.cli.job.waiting``.
 """
 
@@ -123,7 +123,7 @@ def submit(
 def _described(
     job: str | None, command: str | None, options: CommandOptions, with_paths: tuple[str, ...]
 ) -> tuple[str, str, dict[str, str | Path]]:
-    """The description, what to call it in messages, and what travels with it."""
+    """Return the description, its name in messages, and the files that travel with it."""
     if command is not None:
         if job is not None:
             raise UserError("--wrap is the job; leave out JOB, or --wrap")

@@ -1,4 +1,5 @@
-"""What is wrong with the text of a submission, at its place: the daemon tells the place, and the text is here."""
+"""Shows the problems in the text of a submission at their places: the daemon reports the places, and the text is
+here."""
 
 from __future__ import annotations
 
@@ -10,17 +11,17 @@ if TYPE_CHECKING:
     from koala.client import InvalidError
     from koala.model.api import ProblemAt
 
-# The daemon takes a name of so many characters; its end tells the format.
+# The daemon accepts a name of this length; its end gives the format.
 _SOURCE_CHARACTERS_MAX = 255
 
 
 def source_to_send(source: str) -> str:
-    """The name for the daemon, which tells the format by its end."""
+    """Return the name for the daemon, which takes the format from its end."""
     return source[-_SOURCE_CHARACTERS_MAX:]
 
 
 def shown_at_place(error: InvalidError, text: str, source: str) -> str:
-    """What is wrong with the text, every problem with its source line, as ``koala place`` shows it."""
+    """Return the problems in the text, each with its source line, as ``koala place`` shows them."""
     if not error.problems:
         return error.for_user()
     lines = SourceText(text, source)

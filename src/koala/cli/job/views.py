@@ -35,21 +35,21 @@ if TYPE_CHECKING:
 
 BAR_WIDTH_MAX = 30
 BAR_WIDTH_MIN = 10
-# What stands beside the bar in a row of the table of components.
+# The width beside the bar in a row of the table of components.
 BESIDE_BAR = 52
-# How many starts of components are shown; those of the last run come last.
+# At most this many starts of components are shown; those of the last run come last.
 STARTS_SHOWN_MAX = 40
-# How many of the files that travel with a job are shown, and how much of a checksum.
+# At most this many travelling files are shown, and this much of a checksum.
 FILES_SHOWN_MAX = 20
-# Of how many components it is shown what they used, and the workspace.
+# At most this many components are shown with their usage, and their workspace.
 WORKSPACES_SHOWN_MAX = 10
 CHECKSUM_SHOWN = 16
-# Of how many components it is said from what they went on.
+# At most this many components are shown with their checkpoints.
 CHECKPOINTS_SHOWN_MAX = 4
 
 
 def print_job(job: JobDetail, now: float, verdict: str = "") -> None:
-    """Everything about a job but its story; ``verdict`` says that waiting will not help it."""
+    """Print everything about a job but its story; ``verdict`` says that waiting will not help it."""
     from rich.text import Text
 
     out = console()
@@ -91,13 +91,13 @@ def print_job(job: JobDetail, now: float, verdict: str = "") -> None:
 
 
 def used_words(job: JobDetail) -> list[str]:
-    """What it has used: processor time and memory once a component has ended, and GPU time."""
+    """Return the usage of a job: processor time and memory once a component has ended, and GPU time."""
     told = [] if job.usage is None else [job.usage.in_words]
     return [*told, gpu_time_text(job.gpu_s)] if job.gpu_s else told
 
 
 def claiming_words(job: JobDetail) -> str:
-    """What claiming gained and wasted of processor time; empty below a second."""
+    """Describe the processor time that claiming gained and wasted; empty below a second."""
     if max(job.gained_processor_s, job.wasted_processor_s) < 1.0:
         return ""
     return (
@@ -107,7 +107,7 @@ def claiming_words(job: JobDetail) -> str:
 
 
 def checkpoint_words(found: CheckpointInfo, now: float) -> str:
-    """From what its components went on, and what the job would lose if it were ended now."""
+    """Describe what its components continued from, and what the job would lose if it were ended now."""
     told = []
     for each in found.saved[:CHECKPOINTS_SHOWN_MAX]:
         when = "" if each.saved_at is None else f", {ago(each.saved_at, now)}"
@@ -177,14 +177,14 @@ def _print_components(job: JobDetail, now: float) -> None:
 
 
 def _print_used(job: JobDetail) -> None:
-    """What each of several components used in the last run that has ended."""
+    """Print the usage of each of several components in the last run that has ended."""
     from rich.text import Text
 
     ended = [each for each in job.components if each.used_in_words]
     last = max((each.run for each in ended), default=0)
     found = [each for each in ended if each.run == last]
     if len(found) < 2:
-        return  # it is told in all
+        return  # the total is printed
     console().print()
     for each in found[:WORKSPACES_SHOWN_MAX]:
         words = f"{each.part} on {clean(each.site)}  {each.used_in_words}; memory {each.memory_in_words}"
@@ -194,7 +194,7 @@ def _print_used(job: JobDetail) -> None:
 
 
 def _print_workspaces(job: JobDetail) -> None:
-    """Where each component of the last run started, for those who have an account there."""
+    """Print where each component of the last run started, for users with an account there."""
     from rich.text import Text
 
     last = max((each.run for each in job.components), default=0)
@@ -229,11 +229,11 @@ def _print_outputs(job: JobDetail) -> None:
 
 
 def _bar(job: JobDetail, each: ComponentRun, now: float, width: int) -> Text:
-    """The component's time between the submission of the job and its end, or now."""
+    """Draw the component's time between the submission of the job and its end, or now."""
     to_at = now if job.ended_at is None else job.ended_at
     ended = min(to_at, each.ended_at or to_at)
     released = min(ended, each.released_at or ended)
-    # One that has not reported is still in the queue of its site.
+    # A component that has not reported is still in the queue of its site.
     ready = released if each.ready_at is None and each.released_at is None else each.ready_at or each.claimed_at
     ready = min(released, max(job.submitted_at, ready))
     colour = STATE_STYLES["running"] if each.outcome in (None, "done") else STATE_STYLES["failed"]
@@ -302,7 +302,7 @@ def _print_files(job: JobDetail) -> None:
 
 
 def print_explanation(found: Explanation, now: float) -> None:
-    """Where a job stands, what each site lacked for it and what would cure that, and its story."""
+    """Print where a job stands, what each site lacked for it and what would cure that, and its story."""
     from rich.text import Text
 
     out = console()
@@ -322,7 +322,7 @@ def print_explanation(found: Explanation, now: float) -> None:
         order = f" ({clean(found.order)})" if found.order else ""
         out.print(Text(f"Number {found.place_in_line}{of} in its queue{order}{since}; {tries} to place it."))
         if found.order_problem:
-            out.print(Text(f"{clean(found.order_problem)}. Until then the first job that came is the first."))
+            out.print(Text(f"{clean(found.order_problem)}. Until then jobs are served in order of arrival."))
         if found.elements_before:
             come = "comes" if found.elements_before == 1 else "come"
             elements = counted(found.elements_before, "element")

@@ -1,4 +1,4 @@
-"""Waiting for the end of a job: how it stands meanwhile, Ctrl-C, and the exit code that its end gives.
+"""Waiting for the end of a job: its progress meanwhile, Ctrl-C, and the exit code of its end.
 
 Serves ``koala submit --wait`` and ``koala job wait``.
 """
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from koala.client import Client
     from koala.model.api import Explanation, JobSummary, Refusal, SubmittedGraph
 
-# How often a terminal is told how the job stands, and how often a log is asked to take a new reason.
+# The intervals at which a terminal shows the job's state, and a log gets a new reason.
 PROGRESS_S = 1.0
 LOG_PROGRESS_S = 5.0
-# The most reasons why a job waits that are told where no terminal is; each is told once.
+# At most this many reasons why a job waits are printed without a terminal, each once.
 REASONS_TOLD_MAX = 20
 EXIT_CODE_MAX = 255
 QUARANTINED = "is set aside after an error inside Koala until an operator puts it back (koala job requeue)"
@@ -44,9 +44,9 @@ def watch_job(
     known: JobSummary | None = None,
     told: str = "",
 ) -> JobSummary:
-    """The job when it has ended, or when the time is up. On a terminal a line shows meanwhile how it stands;
-    elsewhere each reason why it waits is told once, but for the one that was ``told`` before. Ctrl-C leaves the job
-    alone and ends the command; with ``as_json`` what is known of the job is then printed, at least ``known``."""
+    """Return the job when it has ended, or when the time is up. On a terminal a line shows its state meanwhile;
+    elsewhere each reason why it waits is printed once, except the one ``told`` before. Ctrl-C leaves the job alone
+    and ends the command; with ``as_json`` the last known state of the job is then printed, at least ``known``."""
     be_patient(client)
     watch = _Watch(client, job, timeout_s, known)
     try:
@@ -63,9 +63,9 @@ def watch_job(
 
 
 def end_with_graph(ctx: click.Context, client: Client, graph: SubmittedGraph, *, as_json: bool) -> None:
-    """Wait until all jobs of a graph have ended, those that others wait for first, tell how each did, and exit with
-    the code of the first that did not end well. Of one that another made unneeded, as a job that waits for a failure
-    that did not come, that other's end counts. Ctrl-C leaves the jobs alone."""
+    """Wait until all jobs of a graph have ended, the ones that others wait for first, print the end of each, and exit
+    with the code of the first that failed. If another job's end made a job unneeded, such as one that waits for a
+    failure that did not come, the other's end counts. Ctrl-C leaves the jobs alone."""
     be_patient(client)
     seen = [each.job for each in graph.jobs]
 
@@ -98,7 +98,7 @@ def _watched(client: Client, watch: _Watch, told: str) -> JobSummary:
 
 
 class _Watch:
-    """One wait for a job. ``seen`` is what was last heard of it."""
+    """One wait for a job. ``seen`` is its last known state."""
 
     def __init__(self, client: Client, job: int, timeout_s: float | None, known: JobSummary | None) -> None:
         self.seen = known
@@ -107,10 +107,10 @@ class _Watch:
         self._end = None if timeout_s is None else time.monotonic() + timeout_s
 
     def until_ended(self, tell: Tell, every_s: float) -> JobSummary:
-        """Wait, and tell so often how it stands."""
+        """Wait, and report the job's state at this interval."""
         from koala.client import ENDED_STATES
 
-        wait_s = 0.0  # how it stands now comes first
+        wait_s = 0.0  # the current state comes first
         while True:
             left_s = wait_s if self._end is None else max(0.0, min(wait_s, self._end - time.monotonic()))
             self.seen = self._client.wait(self.job, timeout_s=left_s)
@@ -128,14 +128,14 @@ def _on_terminal(client: Client, watch: _Watch) -> JobSummary:
 
 
 class WaitingReasons:
-    """Tells in whole lines why a job waits, each reason once."""
+    """Prints why a job waits, on lines of their own, each reason once."""
 
     def __init__(self, client: Client, told: str) -> None:
         self._client = client
         self._told = {told}
 
     def tell(self, job: JobSummary) -> None:
-        """Why it waits, unless that was told."""
+        """Print why it waits, unless that was printed."""
         if job.state == "quarantined" and QUARANTINED not in self._told:
             self._told.add(QUARANTINED)
             say(f"Job {job.id} {QUARANTINED}: koala job explain {job.id} tells why.", err=True)
@@ -149,7 +149,7 @@ class WaitingReasons:
 
 
 def _progress(client: Client, job: JobSummary) -> str:
-    """Where the job is and, while it waits, why."""
+    """Describe the job's state and, while it waits, why."""
     words = f"job {job.id} {shown_state(job)} {span(time.time() - job.since)}"
     if job.state == "quarantined":
         return f"{words}: it {QUARANTINED}"
@@ -168,13 +168,13 @@ def _why(refusal: Refusal) -> str:
 
 
 def _plan(found: Explanation) -> str:
-    """When and where it is expected, if that is known."""
+    """Describe when and where it is expected, if known."""
     return "" if found.expected_at is None else f"; {expected(found.expected_at, found.expected_sites)}"
 
 
 def warn_if_hopeless(client: Client, job: JobSummary, never_fits: Refusal | None) -> str:
-    """Say at once, on standard error, that waiting alone will not help a job that was just submitted. Returns the
-    reason that was told, empty where none was."""
+    """Warn at once, on standard error, if waiting alone will not help a newly submitted job. Returns the printed
+    reason, empty without one."""
     from koala.client import ClientError
 
     if never_fits is not None:
@@ -183,13 +183,13 @@ def warn_if_hopeless(client: Client, job: JobSummary, never_fits: Refusal | None
         return ""
     try:
         found = client.explain(job.id)
-    except ClientError:  # the job is on record, which is what was asked for
+    except ClientError:  # the job is on record, as requested
         return ""
     return warn_of_refusal(job, found.refusal) if found.refusal is not None and verdict(found) else ""
 
 
 def warn_of_refusal(job: JobSummary, refusal: Refusal, who: str = "it") -> str:
-    """Say on standard error that a job, or the elements of an array, which are all alike, wait in vain. Returns the
+    """Warn on standard error that a job, or the elements of an array, which are all alike, wait in vain. Returns the
     reason."""
     if job.elements is not None:
         who = f"each element of {'the array' if who == 'it' else who}"
@@ -216,7 +216,7 @@ def end_with(ctx: click.Context, job: JobSummary, as_json: bool) -> None:
 
 
 def exit_code(job: JobSummary) -> int:
-    """The exit code for the end of a job: its own where it failed with one."""
+    """Return the exit code for the end of a job: its own if it failed with one."""
     if job.state == "done":
         return 0
     own = job.exit_code
@@ -239,7 +239,7 @@ def _print_end(job: JobSummary) -> None:
 
 
 def print_failure(job: JobSummary) -> None:
-    """Why a job that has ended is not done, and what tells more."""
+    """Print why an ended job is not done, and which commands show more."""
     if job.state == "done":
         return
     reason = "" if job.reason == job.state else clean(job.reason)
@@ -251,7 +251,7 @@ def print_failure(job: JobSummary) -> None:
 
 
 def _print_end_of_array(job: JobSummary, elements: str) -> None:
-    """What ran are its elements."""
+    """Print the end of an array: its elements ran."""
     after = "" if job.ended_at is None else f" after {span(job.ended_at - job.submitted_at)}"
     say(f"Job {job.id} {_ENDS.get(job.state, f'is {job.state}')}{after}; {elements}.")
     if job.state == "failed":

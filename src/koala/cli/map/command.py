@@ -1,7 +1,7 @@
-"""``koala map``: the tasks of an application onto the machines of a wide-area grid, and a picture of it.
+"""``koala map``: maps the tasks of an application onto the machines of a wide-area grid, and draws it.
 
-First the tasks that communicate most are clustered, unless the file has the clusters; then each gets a machine. The
-work is done in ``koala.mapping``; how the answer is printed is in ``koala.cli.map.report``.
+First the tasks that communicate most are clustered, unless the file has the clusters; then each gets a machine.
+``koala.mapping`` does the work; ``koala.cli.map.report`` prints the answer.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 METHOD = "wase"
 OPTIMAL = "optimal"
 OBJECTIVES = ("lan-hit", "inter-lan")
-# Which methods can be told what.
+# The methods that have each option.
 _OF_METHODS = {
     "lan_by_lan": ("wase",),
     "affinity_wanted": ("wase-far", "wase-all"),
@@ -41,7 +41,7 @@ _OF_METHODS = {
     "time_limit_s": (OPTIMAL,),
 }
 CLUSTERINGS = ("local-search", "lp", "region-growing", "lp-search", "exact")
-# The paper's way has a short name, too.
+# The paper's method also has a short name.
 _SHORT = {"lp": "region-growing"}
 _SIZE = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,6})?)(?:-([0-9]{1,6}(?:\.[0-9]{1,6})?))?")
 _STDOUT = Path("-")
@@ -49,7 +49,7 @@ _PICTURE = click.Path(path_type=Path)
 
 
 class _Answer(msgspec.Struct, kw_only=True):
-    """What ``--running`` needs of what ``koala map --json`` prints."""
+    """The part of the output of ``koala map --json`` that ``--running`` needs."""
 
     mapping: dict[str, str]
     clusters: list[list[str]]
@@ -60,7 +60,7 @@ class _Answer(msgspec.Struct, kw_only=True):
 
 
 class RunningTasks(NamedTuple):
-    """A graph whose first tasks run already, and the mapping of these."""
+    """A graph whose first tasks run already, and their mapping."""
 
     graph: TaskGraph
     mapping: TaskMapping
@@ -201,7 +201,7 @@ def map_application(
 
 
 def _check_method(method: str, chosen: dict[str, Any]) -> None:
-    """Refuse what is asked of a method that knows nothing of it: it would be passed over in silence."""
+    """Refuse options that the method does not have: they would be ignored silently."""
     for key in chosen:
         methods = _OF_METHODS[key]
         if method not in methods:
@@ -217,7 +217,7 @@ def _mapped(
     user_lan: str | None,
     chosen: dict[str, Any],
 ) -> tuple[TaskMapping | NoPlace, Optimised | None]:
-    """The answer of a method and, where it is optimisation, what it says besides."""
+    """Return the answer of a method and, for optimisation, its bounds."""
     if method == OPTIMAL:
         from koala.mapping.placing.optimal_mapping import map_optimally
 
@@ -232,7 +232,7 @@ def _mapped(
 def _spawned(
     path: Path, graph: TaskGraph, dendrogram: Dendrogram, user_lan: str | None
 ) -> tuple[TaskGraph, Clusters, TaskMapping | NoPlace]:
-    """The graph with the running tasks first, the clusters that run, and the answer for all."""
+    """Return the graph with the running tasks first, the clusters that run, and the answer for all."""
     from koala.mapping.placing.spawning import map_spawned
 
     running = _read_running(path, graph, dendrogram)
@@ -272,7 +272,7 @@ def _clustered(
 def _draw(
     mapping: TaskMapping, graph: TaskGraph, dendrogram: Dendrogram, dot_file: Path | None, svg_file: Path | None
 ) -> bool:
-    """Write the pictures that are wanted; whether one went to standard output."""
+    """Write the requested pictures. Returns True if one went to standard output."""
     from koala.mapping.drawing import dot, svg
 
     for option, path, draw in (("--dot", dot_file, dot), ("--svg", svg_file, svg)):
@@ -291,7 +291,8 @@ def _draw(
 
 
 def _read_running(path: Path, graph: TaskGraph, dendrogram: Dendrogram) -> RunningTasks:
-    """The answer in a file, for a graph that has its tasks and more. Raises ``UserError`` where it does not fit."""
+    """Return the answer in a file, for a graph that has its tasks and more. Raises ``UserError`` if it does not
+    fit."""
     from koala.mapping.result import TaskMapping
 
     answer = _read(path)

@@ -1,4 +1,4 @@
-"""The live grid as ``koala map`` sees it: sites as LANs, and their idle processors as machines."""
+"""The live grid for ``koala map``: sites as LANs, and their idle processors as machines."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from koala.model.api import SiteInfo
     from koala.model.dendrogram import Dendrogram, Machine
 
-# What --grid takes for the grid of the daemon.
+# The value of --grid for the daemon's grid.
 LIVE = "live"
 
 
 def live_machines(server: str | None) -> Dendrogram:
-    """The machines of the daemon's grid that nobody holds, with their power and load as they are known."""
+    """Return the idle machines of the daemon's grid, with their known power and load."""
     return machines_of_sites(open_client(server).sites())
 
 
 def machines_of_sites(sites: Sequence[SiteInfo]) -> Dendrogram:
-    """Sites in their regions and wide areas. Which processors a site gives is its own affair: of one in use those
-    with the least power count as idle."""
+    """Return sites in their regions and wide areas. A site itself chooses the processors that it gives: at one in use
+    the processors with the least power count as idle."""
     from koala.model.dendrogram import MACHINES_MAX, Dendrogram, Lan, Man, Wan
 
     idle = sum(max(0, site.idle) for site in sites)

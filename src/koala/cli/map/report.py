@@ -1,4 +1,4 @@
-"""What ``koala map`` prints: a mapping as a table and as JSON, and why there is none."""
+"""The output of ``koala map``: a mapping as a table and as JSON, or why there is none."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from koala.model.dendrogram import Dendrogram
     from koala.model.task_graph import TaskGraph
 
-# How far a task is from the home of its cluster: in it, in the same MAN, in the same WAN, or beyond.
+# The distance of a task from the home of its cluster: in it, in the same MAN, in the same WAN, or beyond.
 DISTANCES = ("lan", "man", "wan", "beyond")
 _FAR = ("at home", "in the MAN", "in the WAN", "beyond")
 
@@ -29,7 +29,7 @@ def print_failure(
     *,
     as_json: bool,
 ) -> None:
-    """Who found no place, and what was missing."""
+    """Print which cluster or task found no place, and what was missing."""
     if as_json:
         print_json(
             {
@@ -63,7 +63,7 @@ def print_mapping(
     *,
     as_json: bool,
 ) -> None:
-    """Every task with its machine, and how good the mapping is."""
+    """Print every task with its machine, and the quality of the mapping."""
     from koala.mapping.result import measured
 
     measures = measured(mapping, graph, dendrogram)

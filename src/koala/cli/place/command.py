@@ -1,6 +1,6 @@
-"""``koala place``: where a job would go on given idle processors, without any scheduler running.
+"""``koala place``: where a job would go on given idle processors, without a running scheduler.
 
-The answer is that of the scheduler's own placing. The options are read in ``koala.cli.place.options``.
+The answer comes from the scheduler's own placing. ``koala.cli.place.options`` parses the options.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _request(
 
 
 def _view(grid: Grid | None, idle: str | None, uplink_mbit_s: float | None) -> View:
-    """The grid with the idle processors given; without a grid, sites of which only those are known."""
+    """Return the grid with the given idle processors; without a grid, sites with only those."""
     network = None if uplink_mbit_s is None else Network(uplink_mbit_s=_mbit_s(uplink_mbit_s, "--uplink"))
     if grid is None:
         if idle is None:
@@ -130,7 +130,7 @@ def _view(grid: Grid | None, idle: str | None, uplink_mbit_s: float | None) -> V
         given = parse_idle(idle)
         sites = tuple(Site(name=name, processors=count) for name, count in given.items())
         view = View.from_grid(Grid(sites=sites, network=network))
-        # How large the sites are is unknown, so that no shortage is known to be permanent.
+        # The size of the sites is unknown, so no shortage is known to be permanent.
         view.limit = [PROCESSORS_MAX] * len(given)
         return view
     if network is not None:

@@ -1,6 +1,6 @@
 """The small languages of ``koala place``'s options: sites with numbers, component sizes, totals and their splits.
 
-Each parser names the piece that it could not read and shows the form expected.
+Each parser names the piece that it could not parse and shows the expected form.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SPLITS_FORM = "write the parts of each split joined by +, the splits separated 
 
 
 def parse_idle(text: str) -> dict[str, int]:
-    """``C1=18,C2=15`` as processors by site, in the order written."""
+    """Parse ``C1=18,C2=15`` into processors by site, in the order written."""
     idle: dict[str, int] = {}
     for piece in _pieces(text, "--idle", _IDLE_FORM):
         name, equals, count = piece.rpartition("=")
@@ -44,7 +44,7 @@ def parse_idle(text: str) -> dict[str, int]:
 
 
 def parse_load(text: str) -> dict[str, float]:
-    """``C1=900,C2=450.5`` as what is in use by link, in Mbit/s, in the order written."""
+    """Parse ``C1=900,C2=450.5`` into the use by link, in Mbit/s, in the order written."""
     load: dict[str, float] = {}
     for piece in _pieces(text, "--load", _LOAD_FORM):
         name, equals, amount = piece.rpartition("=")
@@ -64,7 +64,7 @@ def parse_load(text: str) -> dict[str, float]:
 def with_communication(
     request: Request, *, home: str | None, bisection: float | None, pattern: str | None
 ) -> Request:
-    """The request with what these options say of it; without any of them it stays as it is."""
+    """Return the request with the values of these options; without any it is unchanged."""
     if home is not None:
         request = msgspec.structs.replace(request, home=home)
     if bisection is None and pattern is None:
@@ -91,7 +91,7 @@ def _bandwidth(mbit_s: float, what: str) -> float:
 
 
 def parse_components(text: str) -> tuple[Component, ...]:
-    """``8@C1,8`` as components, the first of them on the site C1."""
+    """Parse ``8@C1,8`` into components, the first of them on the site C1."""
     components = []
     for piece in _pieces(text, "--components", _COMPONENTS_FORM):
         count, at, site = piece.partition("@")
@@ -105,7 +105,7 @@ def parse_components(text: str) -> tuple[Component, ...]:
 
 
 def parse_splits(text: str) -> tuple[tuple[int, ...], ...]:
-    """``18+6,12+12`` as the allowed divisions, the best-liked first."""
+    """Parse ``18+6,12+12`` into the allowed divisions, the preferred one first."""
     return tuple(
         tuple(_number(part, 1, f"--splits: {split!r}", _SPLITS_FORM) for part in split.split("+"))
         for split in _pieces(text, "--splits", _SPLITS_FORM)
@@ -119,7 +119,7 @@ def request_from_options(
     components_max: int | None,
     splits: str | None,
 ) -> Request:
-    """The request that the options describe."""
+    """Return the request that the options describe."""
     if (components is None) == (flexible is None):
         raise UserError("give a JOB file, or --components 8,8,8, or --flexible 24; one of the three")
     if flexible is None and (component_min is not None or components_max is not None or splits is not None):
@@ -152,7 +152,7 @@ def _pieces(text: str, option: str, form: str) -> list[str]:
 
 def _number(text: str, least: int, what: str, form: str) -> int:
     try:
-        # The same strict reading as for numbers in JSON: no signs but minus, no underscores, no blanks inside.
+        # The same strict parsing as for numbers in JSON: no signs but minus, no underscores, no blanks inside.
         number = msgspec.json.decode(text.strip().encode(), type=int)
     except (msgspec.DecodeError, UnicodeEncodeError):
         raise UserError(f"{what}: {text.strip()!r} is not a whole number; {form}") from None

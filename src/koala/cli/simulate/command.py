@@ -1,4 +1,4 @@
-"""``koala simulate``: run a workload or a trace on a simulated grid, and report how it went.
+"""``koala simulate``: run a workload or a trace on a simulated grid, and report the results.
 
 A workload runs in ``workload``, a trace in ``trace``; the tables are in ``report``.
 """
@@ -160,7 +160,7 @@ def simulate(
 
 
 def _with_plans(grid: Grid, options: RunOptions) -> Grid:
-    """The grid with that order, plan_depth and those estimates instead of its own, where they are given."""
+    """Return the grid with the given order, plan_depth and estimates in place of its own."""
     import msgspec
 
     scheduler = grid.scheduler
@@ -174,7 +174,7 @@ def _with_plans(grid: Grid, options: RunOptions) -> Grid:
 
 
 def _one_source(workload_name: str | None, trace_path: Path | None, options: RunOptions) -> tuple[str, str]:
-    """Where the jobs come from: the option and its value. Exactly one is needed."""
+    """Return where the jobs come from: the option and its value. Exactly one is needed."""
     if trace_path is not None:
         if workload_name is not None:
             raise UserError("--workload and --trace both say which jobs to run; give one of them")

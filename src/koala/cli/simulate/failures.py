@@ -1,4 +1,4 @@
-"""``koala simulate --failures``: reads a failure trace for a grid, and says what of it is used."""
+"""``koala simulate --failures``: reads a failure trace for a grid, and describes the part that is used."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ _DAY_S = 86_400.0
 
 
 def read_failures(grid: Grid, path: Path | None, from_s: float | None) -> tuple[SiteFailures | None, dict[str, Any]]:
-    """The failures of the grid's nodes from a trace, and what to say of it in the results; nothing without a file."""
+    """Return the failures of the grid's nodes from a trace, and their description for the results; nothing without a
+    file."""
     if path is None:
         if from_s is not None:
             raise UserError("--failures-from says where in a failure trace to begin; give --failures FILE too")
@@ -36,7 +37,7 @@ def read_failures(grid: Grid, path: Path | None, from_s: float | None) -> tuple[
 
 
 def in_words(summary: dict[str, Any]) -> str:
-    """The line about the trace for people."""
+    """Format the line about the trace for people."""
     covered = ", ".join(f"{site} {nodes}" for site, nodes in summary["nodes_by_site"].items() if nodes)
     span = f"{(summary['span_s'] - summary['from_s']) / _DAY_S:.1f} days"
     return f"failures from {summary['file']}: {counted(summary['events'], 'event')}, {span}; nodes: {covered}"
@@ -61,7 +62,7 @@ def _summary(path: Path, trace: FailureTrace, failures: SiteFailures, from_s: fl
 
 @contextmanager
 def _progress(path: Path) -> Iterator[Callable[[int, int], None] | None]:
-    """A bar on standard error, for whoever watches a terminal."""
+    """Show a bar on standard error, if it is a terminal."""
     errors = console(stderr=True)
     if not errors.is_terminal:
         yield None

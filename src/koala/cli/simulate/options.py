@@ -18,15 +18,16 @@ from koala.cli.examples import read_named
 if TYPE_CHECKING:
     from koala.model.grid import Grid
 
-# Numbers and signs of multiplication alone, or something short with a number before the sign or behind it: somebody
-# meant the short form.
+# Only numbers and multiplication signs, or something short with a number before or after the sign: the short form was
+# meant.
 _MEANT_SHORT = re.compile(
     r"\s*(?=.*[0-9])[-+0-9.,e\s]*[xX*\u00d7][-+0-9.,exX*\u00d7\s]*|[0-9]+[xX*\u00d7][^./\\]*|[^./\\0-9]*[xX*\u00d7][0-9]+"
 )
 
 
 def named_grid(name: str) -> Grid:
-    """The grid of that name; ``4x100`` is four clusters of 100 processors, unless there is a file of that name."""
+    """Return the grid of that name; ``4x100`` is four clusters of 100 processors, unless there is a file of that
+    name."""
     from koala.descriptions import read_grid
     from koala.descriptions.grid.short import ShortGridError, clusters_in_short, is_short
 
@@ -46,10 +47,10 @@ def named_grid(name: str) -> Grid:
 
 
 class FiniteRange(click.FloatRange):
-    """A range that also refuses ``nan`` and ``inf``, which Python reads as numbers and no comparison keeps out."""
+    """A range that also refuses ``nan`` and ``inf``, which Python parses as numbers and no comparison excludes."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """The number, or an error of the command line that names the option."""
+        """Return the number, or raise an error of the command line that names the option."""
         number = super().convert(value, param, ctx)
         if not math.isfinite(number):
             self.fail(f"{value!r} is not a number that one can count with.", param, ctx)

@@ -1,4 +1,4 @@
-"""What ``koala simulate`` prints for people: how the jobs fared, on how many clusters, how the sites were used."""
+"""The report of ``koala simulate`` for people: the jobs' times, how many clusters they used, and the sites' use."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _TIMES = (
     ("bounded_slowdown", "slowdown", "response, bounded at 10 s"),
 )
 _BAR_WIDTH = 30
-# Below this width the table of times does without its explanations.
+# Below this width the table of times has no explanations.
 _EXPLAINED_WIDTH_MIN = 72
 _LISTED_MAX = 10
-# Beyond so many sites the table of utilisation only counts them; JSON lists them all.
+# With more sites than this the table of utilisation only counts them; JSON lists them all.
 _SITES_LISTED_MAX = 40
 
 
 def report(metrics: dict[str, Any], width: int) -> Iterator[RenderableType]:
-    """The report of a run, part by part; what a kind of run does not have is left out."""
+    """Yield the report of a run, part by part, without the parts that a kind of run does not have."""
     from rich.text import Text
 
     yield _head(metrics)
@@ -157,7 +157,7 @@ def _clusters_table(metrics: dict[str, Any]) -> RenderableType:
 
 
 def _told_table(told: dict[str, Any]) -> RenderableType:
-    """How far from the times that were told jobs started."""
+    """Return how much the starts of jobs differ from their predicted times."""
     from rich.console import Group
     from rich.table import Table
 
@@ -169,7 +169,7 @@ def _told_table(told: dict[str, Any]) -> RenderableType:
         table.add_column(column, justify="right")
     for which in ("expected", "latest"):
         errors = told[f"{which}_error_s"]
-        if errors is None:  # of none of them a latest time was told
+        if errors is None:  # none of them had a latest time
             continue
         columns = ("median", "p90", "absolute_median", "absolute_p90")
         table.add_row(which, *(f"{errors[key]:.1f}" for key in columns))
@@ -198,7 +198,7 @@ def _percent(ours: float, others: float) -> tuple[str, str, str]:
 
 
 def _duration(seconds: float) -> str:
-    """A long time in hours and minutes, a short one in seconds."""
+    """Format a long time in hours and minutes, a short one in seconds."""
     if seconds < 600:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)
@@ -206,7 +206,7 @@ def _duration(seconds: float) -> str:
 
 
 def facts(metrics: dict[str, Any]) -> list[tuple[str, str]]:
-    """A run in a few numbers: (what, how much)."""
+    """Return a run in a few numbers: (what, how much)."""
     from koala.simulator.report.page import duration
 
     wait, slowdown = metrics["wait_s"], metrics.get("bounded_slowdown")

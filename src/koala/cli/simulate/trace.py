@@ -1,7 +1,7 @@
 """``koala simulate --trace``: the jobs of a trace, in the compiled kernel or in the scheduler.
 
-The kernel runs the disciplines fcfs, first-fit and easy, and placement policies that do the same as one of them; all
-else, and whatever the grid says beyond the sizes of its sites, is for the scheduler under the simulator.
+The kernel runs the disciplines fcfs, first-fit and easy, and placement policies that are equivalent to one of them;
+the scheduler under the simulator runs all else, and every grid that has more than the sizes of its sites.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _Plan(NamedTuple):
 
 
 class _Job(NamedTuple):
-    """All that a run of a trace needs."""
+    """Everything that a run of a trace needs."""
 
     grid: Grid
     trace: Trace
@@ -63,7 +63,7 @@ def run_trace(grid: Grid, path: Path, options: RunOptions, outputs: RunOutputs) 
     refuse_without("koala simulate --trace", "traces")
     with ExitStack() as undone:
         if gc.isenabled():
-            # Loading the compiler makes many objects that stay: searching them for forgotten cycles, again and again,
+            # Loading the compiler makes many objects that stay: searching them for garbage cycles again and again
             # would take a fifth of the time of a run.
             gc.disable()
             undone.callback(gc.enable)
@@ -77,7 +77,7 @@ def _run(grid: Grid, path: Path, options: RunOptions, outputs: RunOutputs) -> Ru
     catalogue = full_catalogue(options.policy_files, grid)
     plan = _plan(grid, catalogue, options, outputs)
     before_s = time.perf_counter()
-    # Whose jobs they are matters to orders, and to what plans tell of times.
+    # The jobs' users matter to orders, and to the times that plans predict.
     users = grid.scheduler.plan_depth > 0 or not comes_first(grid)
     whole = read_trace(path, users=plan.discipline is None and users)
     read_s = time.perf_counter() - before_s
@@ -90,7 +90,7 @@ def _run(grid: Grid, path: Path, options: RunOptions, outputs: RunOutputs) -> Ru
 
 
 def _plan(grid: Grid, catalogue: Catalogue, options: RunOptions, outputs: RunOutputs) -> _Plan:
-    """Which engine runs the trace, and how; UserError where the one that was asked for cannot."""
+    """Choose the engine for the trace, and how it runs. Raises UserError if the requested one cannot run it."""
     from koala.policies import UnknownPolicyError
     from koala.policies.errors import PolicyParameterError
     from koala.simulator.trace_run import PLANS, discipline_for, obstacles
@@ -134,7 +134,7 @@ def _plan(grid: Grid, catalogue: Catalogue, options: RunOptions, outputs: RunOut
 
 
 def _plans_in_kernel(grid: Grid, policy: Policy) -> bool:
-    """Whether the kernel can make the plans that the grid wants."""
+    """Return True if the kernel can make the plans of the grid."""
     from koala.model.grid import Estimates
     from koala.simulator.trace_run import obstacles, planned_alike
 
@@ -144,7 +144,7 @@ def _plans_in_kernel(grid: Grid, policy: Policy) -> bool:
 
 
 def _about_links(grid: Grid, policy: Policy) -> tuple[str, ...]:
-    """A remark for whoever expects links to fill up: a trace does not say what its jobs send."""
+    """Return a note for readers who expect links to fill up: a trace does not contain what its jobs send."""
     from koala.policies import Form
 
     if grid.network is None or policy.form is not Form.LINKS:
@@ -153,7 +153,7 @@ def _about_links(grid: Grid, policy: Policy) -> tuple[str, ...]:
 
 
 def _scheduler_options(options: RunOptions, outputs: RunOutputs) -> list[str]:
-    """The options that are given and that only the scheduler under the simulator can follow."""
+    """Return the given options that only the scheduler under the simulator can follow."""
     given = {
         "--failures": options.failures_path is not None or options.failures_from_s is not None,
         "--until": options.until_s is not None,
@@ -229,7 +229,7 @@ def _in_scheduler(job: _Job) -> RunResult:
 
 
 def _with_ids(metrics: dict[str, Any], trace: Trace) -> dict[str, Any]:
-    """The scheduler's metrics with the trace's ids for the jobs that they name."""
+    """Return the scheduler's metrics with the trace's ids for the jobs that they name."""
     ids = trace.ids.tolist()
     for reasons in (metrics["failed"], metrics["unfinished_by_reason"]):
         for reason in reasons:
@@ -271,7 +271,7 @@ def _about_too_large(too_large: TooLarge) -> list[str]:
 
 
 def trace_remarks(trace: Trace) -> list[str]:
-    """What a reader must know of the jobs of a trace that are never run, or not where they were in the file."""
+    """Return notes on the jobs of a trace that are never run, or not in the order of the file."""
     remarks = [f"not run, for {each.reason}: {counted_first(each.jobs, 'job', each.first)}" for each in trace.skipped]
     if trace.reordered:
         remarks.append(f"put in order of submission: {counted(trace.reordered, 'job')}")
@@ -279,7 +279,7 @@ def trace_remarks(trace: Trace) -> list[str]:
 
 
 def _words(job: _Job, metrics: dict[str, Any]) -> dict[str, Any]:
-    """What the page of the run says besides its charts."""
+    """Return the text of the run's page besides its charts."""
     return {
         "title": f"{job.trace.name} on {job.grid.name}",
         "subtitle": f"policy {job.plan.policy}, by the {metrics['engine']}",
@@ -289,7 +289,7 @@ def _words(job: _Job, metrics: dict[str, Any]) -> dict[str, Any]:
 
 
 def _csv(rows: Iterable[JobRow]) -> str:
-    """The table of jobs in the form that a workload's has."""
+    """Return the table of jobs in a workload's form."""
     from koala.simulator.result import JobRow
 
     text = io.StringIO()

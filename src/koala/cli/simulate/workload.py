@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from koala.simulator.report.page_data import PageHold, RunPicture
     from koala.simulator.traces.node_mapping import SiteFailures
 
-# What a trace can be run under besides the placement policies; see ``trace``.
+# The disciplines that a trace can run under in addition to the placement policies; see ``trace``.
 DISCIPLINES = ("fcfs", "first-fit", "easy")
 
 
@@ -44,7 +44,7 @@ class RunOptions(NamedTuple):
     order: str | None = None
 
     def inputs(self) -> list[tuple[str, str]]:
-        """The files that are read, by option."""
+        """Return the files that are read, by option."""
         return [
             ("--failures", str(self.failures_path or "")),
             *(("--policy-file", name) for name in self.policy_files),
@@ -52,7 +52,8 @@ class RunOptions(NamedTuple):
 
 
 class RunOutputs(NamedTuple):
-    """What a run writes while it goes: its log, and whether a picture will be wanted; ``stop`` ends it early."""
+    """The outputs that a run writes while it goes: its log, and whether a picture is needed; ``stop`` ends it
+    early."""
 
     log: OutputFile | None
     picture: bool
@@ -68,7 +69,7 @@ class RunResult(NamedTuple):
 
 
 class SchedulerRun(NamedTuple):
-    """A run of the scheduler, and who held which processors, if a picture was wanted."""
+    """A run of the scheduler, and who held which processors, if a picture was requested."""
 
     result: Result
     holds: list[PageHold]
@@ -115,7 +116,7 @@ def run_scheduler(
     outputs: RunOutputs,
     failures: SiteFailures | None,
 ) -> SchedulerRun:
-    """Run jobs in the scheduler with a progress bar; ``workload_name`` is what to call them where they are wrong."""
+    """Run jobs in the scheduler with a progress bar; messages about invalid jobs name the ``workload_name``."""
     from koala.simulator import simulate
     from koala.simulator.report.page_holds import HoldCollector
     from koala.simulator.workloads.workload import WorkloadError
@@ -148,7 +149,7 @@ def run_scheduler(
 
 @contextmanager
 def _progress_bar() -> Iterator[Callable[[int, int], None] | None]:
-    """A bar on standard error, for whoever watches a terminal."""
+    """Show a bar on standard error, if it is a terminal."""
     errors = console(stderr=True)
     if not errors.is_terminal:
         yield None

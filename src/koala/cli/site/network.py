@@ -81,7 +81,7 @@ def _print_network(found: NetworkInfo) -> None:
         out.print()
         out.print(_measured_table(measured[:LINKS_LISTED_MAX], found.now))
     else:
-        out.print("Nothing was measured yet: all is as the grid file says.", style="dim")
+        out.print("Nothing was measured yet: all values are from the grid file.", style="dim")
     for link in [link for link in found.links if link.probe_failure][:LINKS_LISTED_MAX]:
         failed = f"{_between(link)} could not be probed: {clean(link.probe_failure)}"
         out.print(failed, style="red", markup=False, soft_wrap=True)

@@ -1,1 +1,1 @@
-"""What verbs print with: tables, words, colours, and screens that renew themselves."""
+"""The output of verbs: tables, words, colours, and live screens."""

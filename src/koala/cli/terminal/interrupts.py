@@ -1,6 +1,6 @@
-"""Ctrl-C in a verb that has something to finish first: the signal is noted, and acted on where the verb asks.
+"""Ctrl-C in a verb that must finish something first: the signal is noted, and the verb acts on it when it asks.
 
-So nothing is interrupted between starting a process and knowing of it.
+So no interrupt falls between starting a process and recording it.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from types import FrameType
 
 @contextmanager
 def interrupts(signals: Sequence[signal.Signals] = (signal.SIGINT,)) -> Iterator[Callable[[], bool]]:
-    """While the context lasts, the first of these signals is only noted, as the function tells; a second one raises
-    KeyboardInterrupt, in case something hangs. Only the main thread gets signals; in another this does nothing."""
+    """Only note the first of these signals while the context lasts, and return the function that reports it; a second
+    one raises KeyboardInterrupt, in case something hangs. Only the main thread gets signals; in another this does
+    nothing."""
     noted = False
 
     def note(_number: int, _frame: FrameType | None) -> None:
@@ -40,8 +41,8 @@ def interrupts(signals: Sequence[signal.Signals] = (signal.SIGINT,)) -> Iterator
 
 @contextmanager
 def ended_like_ctrl_c(signals: Sequence[signal.Signals]) -> Iterator[None]:
-    """While the context lasts, the first of these signals raises KeyboardInterrupt as Ctrl-C does, so that what was
-    set up is taken down. Those that follow do nothing: systemd may send SIGHUP right after SIGTERM."""
+    """Let the first of these signals raise KeyboardInterrupt as Ctrl-C does while the context lasts, so that cleanup
+    runs. Later ones do nothing: systemd may send SIGHUP right after SIGTERM."""
     taken = False
 
     def end(number: int, frame: FrameType | None) -> None:
@@ -64,7 +65,7 @@ def ended_like_ctrl_c(signals: Sequence[signal.Signals]) -> Iterator[None]:
 
 @contextmanager
 def uninterrupted(signals: Sequence[signal.Signals]) -> Iterator[None]:
-    """While the context lasts, these signals do nothing: what is put in order takes a bounded time."""
+    """Ignore these signals while the context lasts: the cleanup takes a bounded time."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

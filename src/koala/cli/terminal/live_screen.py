@@ -1,6 +1,6 @@
-"""A screen that is renewed as things happen: the journal read in the background, keys, and the loop that draws.
+"""A live screen: reads the journal in the background, reads keys, and draws in a loop.
 
-What is drawn is the caller's affair: a function from the console and the latest entries to something to show.
+The caller decides what is drawn: a function from the console and the latest entries to a renderable.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Draw = Callable[[Console, "LatestEntries"], RenderableType]
 
 ENTRIES_KEPT = 200
-# Drawn at most so often, and at least so often, since bars move without events too.
+# The shortest and the longest interval between drawings, since bars move without events too.
 DRAW_S_MIN = 0.25
 DRAW_S_MAX = 2.0
 KEYS_S = 0.1
@@ -36,9 +36,9 @@ _QUIT = frozenset(b"qQ\x03\x04")
 
 
 class LatestEntries:
-    """The newest entries of the journal, read by a thread of its own for as long as the program runs.
+    """The newest entries of the journal, read by a thread of its own while the program runs.
 
-    A daemon that goes away is waited for; ``away`` says why meanwhile.
+    It waits for a daemon that goes away; ``away`` is the reason meanwhile.
     """
 
     def __init__(self, server: str) -> None:
@@ -59,7 +59,7 @@ class LatestEntries:
             try:
                 with Client(self._server) as client:
                     if after is None:
-                        # The last entries are shown at once, and not only what happens from now on.
+                        # The last entries are shown at once, not only new ones.
                         after = max(0, client.overview().last_seq - ENTRIES_KEPT)
                     for entry in client.follow(after=after):
                         after = entry.seq
@@ -73,16 +73,16 @@ class LatestEntries:
 
 
 def watch_screen(client: Client, draw: Draw, *, instead: str) -> None:
-    """Draw on the whole terminal until q or Ctrl-C, which is the usual end and no interruption. A daemon that goes
-    away is waited for. ``instead`` says what to do where there is no terminal."""
+    """Draw on the whole terminal until q or Ctrl-C, which is the usual end and no interruption. Waits for a daemon
+    that goes away. ``instead`` is the advice if there is no terminal."""
     from rich.live import Live
 
     screen = console()
     if not screen.is_terminal:
         raise UserError(f"standard output is no terminal; {instead}")
-    client.exchange.on_wait = None  # the screen tells it
+    client.exchange.on_wait = None  # the screen reports it
     latest = LatestEntries(str(client.address))
-    picture = draw(screen, latest)  # an error here is told before the screen is taken
+    picture = draw(screen, latest)  # an error here is reported before the screen is taken
     latest.begin()
     with (
         contextlib.suppress(KeyboardInterrupt),
@@ -112,7 +112,8 @@ def _drawn(draw: Draw, screen: Console, latest: LatestEntries) -> RenderableType
 
 @contextlib.contextmanager
 def _keys() -> Iterator[Callable[[float], bool]]:
-    """Keys without Enter where standard input is a terminal: a function that waits and says whether to end."""
+    """Yield a function that waits for a key without Enter and returns True to end; without a terminal it only
+    waits."""
     if not sys.stdin.isatty():
         yield _never
         return

@@ -1,6 +1,6 @@
-"""What every verb prints with: JSON for programs, tables that fit the terminal for people.
+"""The output functions of every verb: JSON for programs, tables that fit the terminal for people.
 
-``OutputFile`` is for what a verb writes besides: the file is there when all of it is written, or not at all.
+``OutputFile`` is for files: a file is there when all of it is written, or not at all.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from koala.cli.errors import UserError, advice
 
 
 def print_json(value: Any) -> None:
-    """One JSON document on standard output, keys in the order given."""
+    """Print one JSON document on standard output, with keys in the given order."""
     click.echo(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False, default=msgspec.to_builtins))
 
 
 class _PlainConsole(Console):
-    """For pipes and files: a table's lines end where their text does."""
+    """For pipes and files: a table's lines have no trailing blanks."""
 
     def print(self, *objects: Any, **options: Any) -> None:
         """Print without trailing blanks."""
@@ -36,27 +36,27 @@ class _PlainConsole(Console):
 
 
 def console(*, stderr: bool = False) -> Console:
-    """A console that keeps colour for terminals and plain text for pipes."""
+    """Return a console that keeps colour for terminals and plain text for pipes."""
     full = Console(stderr=stderr, highlight=False)
     return full if full.is_terminal else _PlainConsole(stderr=stderr, highlight=False)
 
 
 def counted(count: int, noun: str) -> str:
-    """A number of things in words: 1 job, 2,000 jobs."""
+    """Format a number of things: 1 job, 2,000 jobs."""
     return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def counted_first(count: int, noun: str, first: Iterable[object]) -> str:
-    """The same with the names of the first of them: 2,000 jobs (3, 7, ...)."""
+    """Format a number of things with the names of the first of them: 2,000 jobs (3, 7, ...)."""
     names = [str(name) for name in first]
     dots = ", ..." if count > len(names) else ""
     return f"{counted(count, noun)} ({', '.join(names)}{dots})"
 
 
 class OutputFile:
-    """A file to write, as a context: opened on entry beside its place, and put there when all went well.
+    """A file to write, as a context: opened on entry next to its place, and moved there on success.
 
-    What is no plain file, such as a terminal or a pipe, is written directly.
+    A target that is no plain file, such as a terminal or a pipe, is written directly.
     """
 
     def __init__(self, option: str, path: Path) -> None:
@@ -70,7 +70,7 @@ class OutputFile:
     def __enter__(self) -> OutputFile:
         try:
             if self._target.is_file():
-                self._target.open("ab").close()  # one that is there must be ours to replace
+                self._target.open("ab").close()  # an existing file must be ours to replace
             self._file = self._beside.open("wb")
         except OSError as error:
             raise self._problem(error) from None

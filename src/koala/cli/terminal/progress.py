@@ -1,4 +1,4 @@
-"""How many bytes of a transfer are there, on one line of a terminal."""
+"""Shows the progress of a transfer on one line of a terminal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from koala.cli.terminal.words import size
 
 @contextlib.contextmanager
 def byte_counter(word: str = "", *, wanted: bool = True) -> Iterator[Callable[[int, int], None] | None]:
-    """What to call with the bytes that are there and all of them; None where nobody looks on."""
+    """Yield the function to call with the bytes that have arrived and their total; None without a terminal."""
     if not wanted or not sys.stderr.isatty():
         yield None
         return
@@ -23,7 +23,7 @@ def byte_counter(word: str = "", *, wanted: bool = True) -> Iterator[Callable[[i
         nonlocal widest
         line = f"{word} {size(there)} of {size(total)}".lstrip()
         widest = max(widest, len(line))
-        # A line that is shorter than the one before it covers that one.
+        # A line that is shorter than the previous one covers it.
         click.echo(f"\r{line:<{widest}}", err=True, nl=False)
 
     try:

@@ -12,15 +12,15 @@ if TYPE_CHECKING:
     from koala.client import Client
     from koala.model.api import Explanation, JobSummary
 
-# The table shows the sites that come nearest; the JSON has them all.
+# The table shows the nearest sites; the JSON has them all.
 SITES_SHOWN_MAX = 20
 NEVER_FITS = "can never fit"
-# How many of the waiting jobs of one list, or of a graph, are asked about; the first ones.
+# At most this many waiting jobs of one list, or of a graph, are queried; the first ones.
 ASKED_MAX = 20
 
 
 class ShortageView(Protocol):
-    """What one site lacked, as the core or the API tells it."""
+    """What one site lacked, as the core or the API reports it."""
 
     @property
     def site(self) -> str: ...
@@ -35,7 +35,7 @@ class ShortageView(Protocol):
 
 
 class RefusalView(Protocol):
-    """Why there were no places, as the core or the API tells it."""
+    """Why there were no places, as the core or the API reports it."""
 
     @property
     def policy(self) -> str: ...
@@ -50,7 +50,7 @@ class RefusalView(Protocol):
 
 
 def print_refusal(refusal: RefusalView) -> None:
-    """The refusal in sentences, with a table of the sites that come nearest."""
+    """Print the refusal in sentences, with a table of the nearest sites."""
     from rich.table import Table
     from rich.text import Text
 
@@ -73,8 +73,9 @@ def print_refusal(refusal: RefusalView) -> None:
 
 
 def verdict(found: Explanation) -> str:
-    """Why idle processors alone will not help: the job can never fit, or a thing is missing that is no processor.
-    Empty where waiting may help, as where plans of others keep what is idle, or where the job was not tried yet."""
+    """Return why idle processors alone will not help: the job can never fit, or something else than processors is
+    missing. Empty if waiting may help, for example if others' plans keep the idle processors, or the job was not
+    tried yet."""
     refusal = found.refusal
     if refusal is None or found.planned_before:
         return ""
@@ -84,15 +85,15 @@ def verdict(found: Explanation) -> str:
 
 
 class Verdicts:
-    """The verdicts on the waiting jobs of lists, of arrays on their next elements, and when those with plans are
-    expected. A job is asked about until there is a verdict, which is then remembered while the job waits."""
+    """The verdicts on the waiting jobs of lists, on the next elements of arrays, and when planned jobs are expected.
+    A job is queried until there is a verdict, which is then kept while the job waits."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
         self._known: dict[int, str] = {}
 
     def of(self, jobs: Iterable[JobSummary]) -> dict[int, str]:
-        """The verdicts and plans that there are of these jobs, by number."""
+        """Return the known verdicts and plans of these jobs, by number."""
         from koala.client import ClientError
 
         asked = [job for job in jobs if job.state == "waiting" or (job.elements is not None and job.elements.waiting)]

@@ -1,4 +1,4 @@
-"""The words and signs in which the live verbs speak: times, sizes, bars, states with their colours.
+"""The words and signs of the live verbs: times, sizes, bars, states with their colours.
 
 Text that comes from a user or a site goes through ``clean`` before a terminal sees it.
 """
@@ -47,7 +47,7 @@ _SIZES = ("bytes", "kB", "MB", "GB", "TB", "PB")
 
 
 def span(seconds: float) -> str:
-    """A stretch of time in short: 0.4s, 12s, 3m05s, 2h10m, 4d03h."""
+    """Format a duration in short: 0.4s, 12s, 3m05s, 2h10m, 4d03h."""
     seconds = max(0.0, seconds)
     if seconds < 9.95:
         return f"{seconds:.1f}s" if seconds >= 0.05 else "0s"
@@ -59,30 +59,30 @@ def span(seconds: float) -> str:
 
 
 def ago(at: float, now: float | None = None) -> str:
-    """How long ago something was, in short."""
+    """Format how long ago something was, in short."""
     return f"{span((time.time() if now is None else now) - at)} ago"
 
 
 def clock(at: float, now: float | None = None) -> str:
-    """A moment of today as a time of day, an older one with its date, in the time zone of the reader."""
+    """Format a moment of today as a time of day, an older one with its date, in the reader's time zone."""
     then, today = time.localtime(at), time.localtime(now)
     form = "%H:%M:%S" if then[:3] == today[:3] else "%d %b %H:%M" if then[0] == today[0] else "%d %b %Y"
     return time.strftime(form, then)
 
 
 def expected(at: float, sites: Sequence[str], now: float | None = None) -> str:
-    """A plan of a job in words: ``expected at 14:05:10 on delft and leiden``."""
+    """Format a plan of a job: ``expected at 14:05:10 on delft and leiden``."""
     now = time.time() if now is None else now
     return expectations.expected(at, [clean(site) for site in sites], now, clock_at(now))
 
 
 def clock_at(now: float | None) -> Callable[[float], str]:
-    """How moments are written at this time."""
+    """Return the format of moments at this time."""
     return lambda at: clock(at, now)
 
 
 def size(size_bytes: float) -> str:
-    """A number of bytes in short: 1 byte, 512 bytes, 3.0 GB."""
+    """Format a number of bytes in short: 1 byte, 512 bytes, 3.0 GB."""
     value = float(size_bytes)
     if round(value) == 1:
         return "1 byte"
@@ -94,24 +94,24 @@ def size(size_bytes: float) -> str:
 
 
 def clean(text: str) -> str:
-    """Text in which nothing moves the cursor, recolours the terminal or begins a line."""
+    """Return text in which nothing moves the cursor, recolours the terminal or begins a line."""
     return "".join("\N{REPLACEMENT CHARACTER}" if is_unprintable(each) else each for each in text)
 
 
 def state_text(state: str) -> Text:
-    """A job's state in its colour."""
+    """Return a job's state in its colour."""
     from rich.text import Text
 
     return Text(clean(state), style=STATE_STYLES.get(state, ""))
 
 
 def shown_state(job: JobSummary) -> str:
-    """Its state for people: an array runs or waits, as its elements do."""
+    """Return its state for people: an array runs or waits, as its elements do."""
     return job.standing or job.state
 
 
 def places_words(places: Sequence[Place]) -> str:
-    """Where a job is: ``amsterdam 4, berlin 2+2``."""
+    """Format a job's places: ``amsterdam 4, berlin 2+2``."""
     by_site: dict[str, list[str]] = {}
     for place in places:
         by_site.setdefault(place.site, []).append(str(place.processors))
@@ -119,7 +119,7 @@ def places_words(places: Sequence[Place]) -> str:
 
 
 def job_when(job: JobSummary, now: float | None = None) -> str:
-    """The time that matters for a job's state: how long it ran, or for how long it has been in its state."""
+    """Return the time that matters for a job's state: how long it ran, or how long it has been in its state."""
     now = time.time() if now is None else now
     if job.ended_at is not None:
         return "-" if job.started_at is None else span(job.ended_at - job.started_at)
@@ -127,8 +127,8 @@ def job_when(job: JobSummary, now: float | None = None) -> str:
 
 
 def job_note(job: JobSummary, verdict: str = "", *, short: bool = False) -> str:
-    """What one should know besides: that it waits in vain, its place in the queue, why it ended as it did, how often
-    it began again. In short, of one whose program failed what this wrote last to its standard error comes first."""
+    """Return notes on a job: that it waits in vain, its place in the queue, why it ended, how often it was restarted.
+    In short, the last line of standard error of a failed program comes first."""
     notes = [verdict] if verdict else []
     if job.place_in_line is not None:
         notes.append(f"number {job.place_in_line} in its queue")
@@ -149,17 +149,17 @@ def job_note(job: JobSummary, verdict: str = "", *, short: bool = False) -> str:
 
 
 def elements_words(elements: ElementCountsInfo) -> str:
-    """How the elements of an array stand: ``100 elements: 58 waiting, 10 running, 32 done``."""
+    """Describe the elements of an array: ``100 elements: 58 waiting, 10 running, 32 done``."""
     return f"{elements.size} {'element' if elements.size == 1 else 'elements'}: {elements.in_words}"
 
 
 def first_element(job: JobSummary) -> str:
-    """What the first element of an array is called: ``17_0``."""
+    """Return the name of an array's first element: ``17_0``."""
     return element_called(job, job.id + 1)
 
 
 def element_called(array: JobSummary, number: int) -> str:
-    """What the element of an array that is the job of this number is called."""
+    """Return the name of the element of an array that has this job number."""
     from koala.model.job_array import read_array
 
     assert array.elements is not None, "an array has elements"
@@ -167,7 +167,7 @@ def element_called(array: JobSummary, number: int) -> str:
 
 
 def site_state(site: SiteInfo, now: float | None = None) -> tuple[str, str]:
-    """Whether a site can be used, in words, and the colour for them."""
+    """Return whether a site can be used, in words, and their colour."""
     if site.lost:
         return "lost", "red"
     if site.misconfigured:
@@ -179,12 +179,13 @@ def site_state(site: SiteInfo, now: float | None = None) -> tuple[str, str]:
     if site.trust != "usable":
         return site.trust, "red"
     if any(each.closes for each in site.excluded):
-        return "not for all", "yellow"  # which nodes are excluded for which program is told below
+        return "not for all", "yellow"  # the excluded nodes and their programs are listed below
     return ("nodes excluded", "yellow") if site.excluded else ("ok", "green")
 
 
 def share_bar(parts: Sequence[tuple[float, str, str]], width: int) -> Text:
-    """A bar of ``width`` characters divided among (amount, sign, style); every amount above zero gets its sign."""
+    """Draw a bar of ``width`` characters divided among (amount, sign, style); every amount above zero gets its
+    sign."""
     from rich.text import Text
 
     bar = Text(no_wrap=True)
@@ -195,8 +196,8 @@ def share_bar(parts: Sequence[tuple[float, str, str]], width: int) -> Text:
 
 
 def shares(amounts: Sequence[float], width: int) -> list[int]:
-    """Whole lengths that add up to ``width`` and are near the amounts' shares; one that is not zero gets at least 1
-    while there is room."""
+    """Return whole lengths that add up to ``width`` and are near the amounts' shares; a non-zero amount gets at least
+    1 while there is room."""
     total = sum(amounts)
     if total <= 0:
         return [0] * len(amounts)
@@ -210,7 +211,7 @@ def shares(amounts: Sequence[float], width: int) -> list[int]:
 
 
 def site_legend(width: int | None = None) -> str:
-    """What the signs of a site's bar mean; as many of them as there is room for."""
+    """Return the meaning of the signs of a site's bar; as many as there is room for."""
     legend = "  ".join(_SITE_SIGNS)
     signs = len(_SITE_SIGNS)
     while width is not None and len(legend) > width:
@@ -220,14 +221,14 @@ def site_legend(width: int | None = None) -> str:
 
 
 def site_bar(site: SiteInfo, width: int) -> Text:
-    """Who holds a site's processors: ours, others, nobody. Where nothing new goes to the site, what nobody holds is
-    not idle but out of use."""
+    """Draw the holders of a site's processors: ours, others, nobody. If nothing new goes to the site, free processors
+    are not idle but out of use."""
     free = max(0, site.processors - site.ours - site.others)
     rest = IDLE if site_state(site)[0] == "ok" else SHUT
     return share_bar([(site.ours, OURS, "green"), (site.others, OTHERS, "magenta"), (free, rest, "dim")], width)
 
 
 def progress_bar(done: float, total: float, width: int) -> Text:
-    """How much of something is done."""
+    """Draw how much of something is done."""
     done = min(max(0.0, done), total)
     return share_bar([(done, OURS, "cyan"), (max(0.0, total - done), IDLE, "dim")], width)
