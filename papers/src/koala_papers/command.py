@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from koala.study import Experiment
 
 REPETITIONS_MAX = 10_000
-# Of a run with a report; one run alone has none, and writes nothing.
+# Options of a run with a report; a single run has none, and writes nothing.
 _OF_A_REPORT = {
     "folder": "--out",
     "repetitions": "--repetitions",
@@ -37,16 +37,16 @@ _OF_A_REPORT = {
 
 
 class RunCommand(click.Command):
-    """A command with further options: those that some experiment declares for a single run of its own."""
+    """A command with further options: those that experiments declare for a single run."""
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """The options of every experiment, and those of single runs before ``--help``."""
+        """Return the options of every experiment, and those of single runs before ``--help``."""
         *ours, asking_for_help = super().get_params(ctx)
         return [*ours, *_declared(), asking_for_help]
 
 
 def _declared() -> list[click.Parameter]:
-    """An option for each field that an experiment has for its single runs; its text is read by the experiment."""
+    """Return an option for each field of an experiment's single runs; the experiment parses its text."""
     import msgspec
 
     from koala_papers.catalogue import experiments

@@ -1,4 +1,4 @@
-"""``koala grid init``: a grid file from what is found on this machine and at the hosts of ~/.ssh/config.
+"""``koala grid init``: a grid file from the clusters found on this machine and at the hosts of ~/.ssh/config.
 
 Every host is asked at once which batch systems it has. What the file says is put together in ``grid_text``.
 Of the ssh configuration only names are taken; how a host is reached is left to the ssh program.
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from koala.model.grid import Site
     from koala.sites.remote_shell import ShellResult
 
-# How long one host may take to answer, and how many are asked at a time.
+# The longest wait for one host, and how many are asked at a time.
 HOST_TIMEOUT_S = 25.0
 HOSTS_AT_A_TIME_MAX = 16
 _SSH_CONFIG = Path("~/.ssh/config")
 
-# Limits on what is read. ssh itself follows includes so deep.
+# Limits on what is read. ssh itself follows includes to this depth.
 SSH_FILES_MAX = 100
 SSH_FILE_BYTES_MAX = 1_048_576
 SSH_INCLUDES_DEEP_MAX = 16
@@ -88,7 +88,7 @@ def init(out: Path, ssh_config: Path | None, no_ssh: bool, force: bool, as_json:
     given = "" if ssh_config is None else f" --ssh-config {shlex.quote(str(ssh_config))}"
     check = f"koala site check SITE --run --grid {shlex.quote(str(out))}{given}"
     text, left_out = grid_text(surveyed, check, asyncio.run(_known(surveyed, ssh_config)))
-    # What is written can be read: a name from a cluster that the reader refuses is found out here, not later.
+    # The file is parsed at once: a name from a cluster that the parser refuses is found out here, not later.
     sites = read_grid(text, str(out)).sites
     with OutputFile("--out", out) as file:
         file.write(text.encode())
@@ -108,7 +108,7 @@ def init(out: Path, ssh_config: Path | None, no_ssh: bool, force: bool, as_json:
 
 
 def _config(given: Path | None) -> Path:
-    """The ssh configuration whose hosts are asked; as everywhere, KOALA_SSH_CONFIG may name it."""
+    """Return the ssh configuration whose hosts are asked; as everywhere, KOALA_SSH_CONFIG may name it."""
     from koala.sites.remote_shell import named_ssh_config
 
     return given or named_ssh_config() or _SSH_CONFIG
@@ -120,7 +120,8 @@ def _hosts(config: Path) -> list[str]:
 
 
 async def _survey(hosts: Sequence[str], ssh_config: Path | None) -> list[SurveyedHost]:
-    """This machine and the hosts, in this order, each with what it answered; each is told as soon as it answers."""
+    """Return this machine and the hosts, in this order, each with its answer; each is printed as soon as it
+    answers."""
     turns = asyncio.Semaphore(HOSTS_AT_A_TIME_MAX)
 
     async def asked(host: str | None) -> SurveyedHost:
@@ -155,7 +156,7 @@ async def _survey_host(host: str | None, ssh_config: Path | None) -> SurveyedHos
         found = FoundClusters(silent=(f"no answer: {last_words(answer.stderr) or error}",))
     except ShellError as error:
         found = FoundClusters(silent=(f"no answer: {error.what}",))
-    except ValueError as error:  # a name that ssh itself could take for something else
+    except ValueError as error:  # a name that ssh itself could mistake
         found = FoundClusters(silent=(str(error),))
     return SurveyedHost(host, found, environment=tuple(own.items()))
 
@@ -179,7 +180,7 @@ async def _known(surveyed: Sequence[SurveyedHost], ssh_config: Path | None) -> K
 async def _answer(
     host: str | None, ssh_config: Path | None, script: str, environment: Mapping[str, str] | None = None
 ) -> ShellResult:
-    """Raises ``ShellError``, or ``ValueError`` for what is no name of a host."""
+    """Run a script at a host. Raises ``ShellError``, or ``ValueError`` for an invalid host name."""
     from koala.sites.remote_shell import RemoteShell
 
     shell = RemoteShell(ssh=host, environment=environment, ssh_config=ssh_config)
@@ -214,7 +215,7 @@ def _nothing(surveyed: Sequence[SurveyedHost]) -> str:
 
 
 def _tell(words: str) -> None:
-    """Progress goes to standard error: standard output may be read by a program."""
+    """Print progress to standard error: a program may read standard output."""
     click.echo(clean(words), err=True)
 
 
@@ -222,8 +223,8 @@ def _tell(words: str) -> None:
 
 
 def ssh_hosts(config: Path) -> list[str]:
-    """The names of ``Host`` lines without wildcards, in the order of the file, each once; ``Include`` is followed.
-    Raises ``UserError`` where the file cannot be read."""
+    """Return the names of ``Host`` lines without wildcards, in the order of the file, each once; ``Include`` is
+    followed. Raises ``UserError`` if the file is unreadable."""
     reader = _Reader(config.parent)
     reader.read(config, 0)
     return list(reader.hosts)
@@ -259,7 +260,7 @@ class _Reader:
                         self.read(found, depth + 1)
 
     def _included(self, pattern: str) -> list[Path]:
-        """The files that an Include means; like ssh, it says nothing of those that are not there."""
+        """Return the files of an Include; like ssh, it ignores missing ones."""
         path = Path(pattern).expanduser()
         whole = path if path.is_absolute() else self.directory / path
         return sorted(
@@ -268,13 +269,13 @@ class _Reader:
 
 
 def _parsed(line: str) -> tuple[str, list[str]]:
-    """The keyword in lower case and its words; nothing for comments and what makes no sense."""
+    """Return the keyword in lower case and its words; nothing for comments and nonsense."""
     found = _LINE.fullmatch(line)
     if found is None:
         return "", []
     try:
         return found[1].lower(), shlex.split(found[2], comments=True)
-    except ValueError:  # quotes that are not closed
+    except ValueError:  # unclosed quotes
         return "", []
 
 

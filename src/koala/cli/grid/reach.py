@@ -1,4 +1,4 @@
-"""By what the nodes of a found cluster are reached from other sites, as far as hosts can tell."""
+"""Finds the addresses by which other sites reach the nodes of a found cluster, as far as hosts can tell."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from typing import NamedTuple
 
 from koala.sites.batch.discovery import FoundCluster
 
-# A network that is wider holds addresses that have nothing to do with each other.
+# A wider network holds addresses that have nothing to do with each other.
 _PREFIX_LEAST = 8
 
 
 class NodesReached(NamedTuple):
-    """The ``key`` of a site that says by what its nodes are reached, if one can be known, and in words why it is
-    needed. Where the names of the nodes will do there is neither."""
+    """The ``key`` of a site for reaching its nodes, if one can be known, and in words why it is needed. If the names
+    of the nodes suffice there is neither."""
 
     key: tuple[str, str] | None = None
     why: str = ""
 
 
 def nodes_reached(cluster: FoundCluster, known: Sequence[str | None] | None, *, one_machine: bool) -> NodesReached:
-    """``known`` is what each host of a batch system takes the name of the cluster's first node for; None where they
-    could not be asked. All clusters may be on ``one_machine``, which reaches itself at an address of its own."""
+    """Return how other sites reach a cluster's nodes. ``known`` is how each host of a batch system resolves the name
+    of the cluster's first node; None if they could not be asked. All clusters may be on ``one_machine``, which
+    reaches itself at an address of its own."""
     if not cluster.nodes or known is None:
         return NodesReached()
     addresses = {node.address for node in cluster.nodes}

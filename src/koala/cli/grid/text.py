@@ -18,14 +18,14 @@ from koala.sites.batch.systems import SYSTEMS
 _COMMENT_CHARACTERS_MAX = 160
 _REASON_CHARACTERS_MAX = 120
 _UNNAMED = re.compile(r"[^A-Za-z0-9._-]+")
-# What YAML reads as text without quotes, whatever it stands for.
+# YAML reads this as text without quotes, whatever it stands for.
 _PLAIN = re.compile(r"[A-Za-z/][A-Za-z0-9/._@-]*")
 _NOT_TEXT = frozenset({"true", "false", "null", "yes", "no", "on", "off", "y", "n"})
 
 
 class SurveyedHost(NamedTuple):
-    """A host that was asked for batch systems, and what it answered. Without an address it is this machine;
-    ``environment`` is what it was asked with."""
+    """A host that was asked for batch systems, and its answer. Without an address it is this machine; ``environment``
+    is the one of the query."""
 
     address: str | None
     found: FoundClusters
@@ -33,11 +33,11 @@ class SurveyedHost(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What to call it."""
+        """Its name in messages."""
         return "this machine" if self.address is None else self.address
 
     def words(self) -> str:
-        """What was found, in a line; of a host with a cluster, not what else does not answer there."""
+        """Describe what was found, in a line; a host with a cluster is described without its failures."""
         words = [
             f"{each.kind} {each.name}, {counted(each.queue.processors, 'processor')} in {each.queue.name}"
             for each in self.found.clusters
@@ -51,23 +51,23 @@ def no_system() -> str:
     return " and ".join(f"no {each.title}" for each in SYSTEMS.values())
 
 
-# What each host of a cluster takes the name of a node for.
+# How each host of a cluster resolves the name of a node.
 Known: TypeAlias = Mapping[str, Sequence[str | None]]
 
 
 class OmittedHost(NamedTuple):
-    """A host that is in the file as a comment only, and why."""
+    """A host that is in the file only as a comment, and why."""
 
     host: str
     reason: str
 
 
 def grid_text(hosts: Sequence[SurveyedHost], check: str, known: Known | None = None) -> tuple[str, list[OmittedHost]]:
-    """The file, which the reader of grid files reads, and what is not a site in it; ``check`` is the command that
-    the file tells its reader to begin with. ``known`` is what each host of a cluster takes names of nodes for."""
+    """Return the file, in the form of grid files, and what is not a site in it; ``check`` is the command that the
+    file tells its reader to begin with. ``known`` is how each host of a cluster resolves the names of nodes."""
     one_machine = all(host.address is None for host in hosts if host.found.clusters)
     names: set[str] = set()
-    seen: dict[str, str] = {}  # cluster -> the site under which it stands
+    seen: dict[str, str] = {}  # cluster -> its site
     entries: list[str] = []
     left_out: list[OmittedHost] = []
     for host in hosts:
@@ -121,7 +121,7 @@ def _entry(name: str, host: SurveyedHost, cluster: FoundCluster) -> Iterator[str
 
 
 def _reached(cluster: FoundCluster, known: Known | None, *, one_machine: bool) -> Iterator[str]:
-    """By what others reach its nodes, where their names will not do."""
+    """Yield how others reach its nodes, if their names do not suffice."""
     asked = None if known is None or not cluster.nodes else known.get(cluster.nodes[0].name)
     key, why = nodes_reached(cluster, asked, one_machine=one_machine)
     if key is not None:
@@ -143,7 +143,7 @@ def _left_out(those: Sequence[OmittedHost]) -> Iterator[str]:
 
 
 def _links() -> Iterator[str]:
-    """The links that count where the file names none, to be changed: what lies between sites cannot be seen here."""
+    """Yield the default of unnamed links, to be changed: the network between sites cannot be seen here."""
     link = Links().default
     default = f"{{bandwidth_mbit_s: {link.bandwidth_mbit_s:g}, latency_ms: {link.latency_s * 1000:g}}}"
     yield _comment(
@@ -153,7 +153,7 @@ def _links() -> Iterator[str]:
 
 
 def _free_name(host: SurveyedHost, cluster: FoundCluster, taken: set[str]) -> str:
-    """A name for the site: that of the host, or on this machine the cluster's own."""
+    """Return a name for the site: that of the host, or on this machine the cluster's own."""
     wanted = cluster.name if host.address is None else host.address.rpartition("@")[2]
     name = _UNNAMED.sub("-", wanted).strip("-._")[: NAME_CHARACTERS_MAX - 10] or cluster.kind
     number = 1
@@ -163,7 +163,7 @@ def _free_name(host: SurveyedHost, cluster: FoundCluster, taken: set[str]) -> st
 
 
 def _comment(text: str, *, indent: str = "    ", room: str = " ") -> str:
-    """One line, whatever the text holds; YAML takes some characters not even in a comment."""
+    """Return one line, whatever the text holds; YAML refuses some characters even in a comment."""
     safe = "".join(each if each.isprintable() else "\N{REPLACEMENT CHARACTER}" for each in text)
     return f"{indent}#{room}{printable(safe, _COMMENT_CHARACTERS_MAX)}"
 
@@ -174,7 +174,7 @@ def _text(value: str) -> str:
 
 
 def _quoted(value: str) -> str:
-    """Any text in double quotes, with the escapes of YAML for what is not plain ASCII."""
+    """Return any text in double quotes, with the escapes of YAML for everything but plain ASCII."""
     return f'"{"".join(map(_escaped, value))}"'
 
 

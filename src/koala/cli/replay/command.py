@@ -1,4 +1,4 @@
-"""``koala replay``: submit a workload or a trace to the live grid at its arrival times, and report how it went.
+"""``koala replay``: submit a workload or a trace to the live grid at its arrival times, and report the results.
 
 What is submitted is read in ``source``, what is said is in ``report``; the replay itself is
 ``koala.study.replay.replay``.
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from koala.study.replay.replay import ReplayProgress, Tell
     from koala.study.replay.result import Replayed
 
-# How often a replay that no terminal shows tells how it stands.
+# The interval at which a replay without a terminal reports its progress.
 LOG_EVERY_S = 60.0
 
 
@@ -155,7 +155,7 @@ def _make(folder: Path | None) -> None:
 
 
 def _kept_grid(client: Client) -> Grid | None:
-    """The grid file of the daemon, where it answers at a socket beside which it keeps that."""
+    """Return the grid file of the daemon, if it answers at a socket beside which it keeps the file."""
     from koala.cli.daemon.up import GRID_FILE
 
     socket = client.address.socket
@@ -202,7 +202,7 @@ def _comparison(
 
 @contextmanager
 def _progress() -> Iterator[Tell]:
-    """How a replay stands: a line that changes on a terminal, and a line a minute in a log."""
+    """Show the progress of a replay: a line that changes on a terminal, and a line a minute in a log."""
     errors = console(stderr=True)
     if errors.is_terminal:
         with errors.status("replay") as status:

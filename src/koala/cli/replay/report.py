@@ -1,4 +1,4 @@
-"""What ``koala replay`` says: the numbers and tables of ``koala simulate``, and what only a live grid can tell.
+"""The report of ``koala replay``: the numbers and tables of ``koala simulate``, and those of a live grid only.
 
 The folder of ``--out`` and the comparison with a simulation are here, too.
 """
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from koala.study.replay.result import Replayed
 
 METRICS, JOBS, SUBMISSIONS, PAGE = "metrics.json", "jobs.csv", "submissions.csv", "page.html"
-# How many jobs, or reasons, a remark names before it only counts.
+# A remark names at most this many jobs, or reasons, before it only counts.
 _NAMED = 5
 _COMPARED = (
     ("queue_s", "mean queue, s"),
@@ -37,7 +37,7 @@ _COMPARED = (
 
 
 class ReplayReport(NamedTuple):
-    """A replay that is over, its jobs and its metrics."""
+    """A finished replay, its jobs and its metrics."""
 
     replayed: Replayed
     source: ReplaySource
@@ -45,7 +45,7 @@ class ReplayReport(NamedTuple):
 
 
 def metrics_of(replayed: Replayed, source: ReplaySource, grid: Grid, speed: float) -> dict[str, Any]:
-    """The numbers under the names that a simulation has for them, and under ``replay`` what only a live grid has."""
+    """Return the numbers under a simulation's names for them, and under ``replay`` those of a live grid only."""
     from koala.simulator.result import summary
 
     own = replayed.result.metrics()
@@ -75,7 +75,7 @@ def metrics_of(replayed: Replayed, source: ReplaySource, grid: Grid, speed: floa
 
 
 def _headline(result: Result) -> dict[str, Any]:
-    """What a simulated trace tells besides: slowdowns above all."""
+    """Return the further numbers of a simulated trace: above all slowdowns."""
     import numpy as np
 
     from koala.simulator.result import DONE
@@ -94,7 +94,7 @@ def _left_out_json(jobs: Sequence[OmittedJob]) -> list[dict[str, Any]]:
 
 
 def compared(live: dict[str, Any], simulated: dict[str, Any]) -> dict[str, Any]:
-    """The simulation of the same jobs, and by how many per cent it differs from what was measured."""
+    """Return the simulation of the same jobs, and by how many per cent it differs from the measurement."""
     pairs = {name: (_mean(live[name]), _mean(simulated[name])) for name, _ in _COMPARED}
     pairs["utilisation"] = live["utilisation"]["ours"], simulated["utilisation"]["ours"]
     pairs["makespan_s"] = live["makespan_s"], simulated["makespan_s"]
@@ -116,7 +116,7 @@ def _difference(real: float | None, model: float | None) -> float | None:
 
 
 def more(told: ReplayReport) -> Iterator[RenderableType]:
-    """What is said after the report of a simulation."""
+    """Yield what follows the report of a simulation."""
     from rich.text import Text
 
     replay = told.metrics["replay"]
@@ -173,7 +173,7 @@ def _comparison(figures: dict[str, Any]) -> RenderableType:
 
 
 def write_folder(folder: Path, told: ReplayReport, grid: Grid) -> None:
-    """Everything of a replay in files of the folder, which is made where it is not there."""
+    """Write everything about a replay to files of the folder, which is made if it is missing."""
     from koala.simulator.report.page import page
     from koala.simulator.report.page_holds import run_picture
 
@@ -199,7 +199,7 @@ def write_folder(folder: Path, told: ReplayReport, grid: Grid) -> None:
 
 
 def _submissions(told: ReplayReport) -> str:
-    """Every job of the plan: its number at the daemon, its time, and how late it was; or why it was not submitted."""
+    """Return every job of the plan: its number at the daemon, its time, and its lag; or why it was not submitted."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(("name", "job", "planned_s", "lag_s", "not_submitted"))

@@ -1,4 +1,4 @@
-"""The jobs of ``koala replay``: a workload or a trace, read as ``koala simulate`` reads it, as a plan."""
+"""The jobs of ``koala replay``: a workload or a trace, parsed as ``koala simulate`` does, as a plan."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class ReplaySource(NamedTuple):
 
 
 def is_trace(name: str) -> bool:
-    """Whether the name is that of a trace: it ends in .swf or .gwf, perhaps packed."""
+    """Return True if the name is that of a trace: it ends in .swf or .gwf, perhaps packed."""
     path = Path(name.casefold())
     bare = path.with_suffix("") if path.suffix in _PACKED_ENDINGS else path
     return bare.suffix in _TRACE_ENDINGS
@@ -87,7 +87,7 @@ def _workload(
 
 
 def _stored(client: Client, arrivals: Sequence[Arrival]) -> tuple[StoredFile, ...]:
-    """Of the input files that the jobs read, those that the live grid has."""
+    """Return the input files of the jobs that the live grid has."""
     from koala.client import NotFoundError
     from koala.model.grid import StoredFile
 
@@ -132,7 +132,7 @@ def _trace(grid: Grid, catalogue: Catalogue, options: ReplayOptions, settings: R
 
 
 def _programs(given: Sequence[str]) -> Programs:
-    """``--application NAME=JOB``: jobs of that application run what the job file says."""
+    """Parse ``--application NAME=JOB``: jobs of that application run what the job file has."""
     from koala.descriptions import read_job
     from koala.study.replay.plan import Program
 

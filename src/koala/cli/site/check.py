@@ -1,4 +1,4 @@
-"""``koala site check``: whether sites of a grid file can be used, step by step, and what to mend."""
+"""``koala site check``: checks step by step whether sites of a grid file can be used, and says what to fix."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SIGNS = {
 }
 # As wide as the name of the longest step.
 _STEP_WIDTH = 20
-# How long a check waits for its tiny job to start and run, and the longest that it may be told to wait.
+# The longest wait for the check's tiny job to start and run, and the limit of that option.
 PATIENCE_S = 120.0
 PATIENCE_S_MAX = 86_400.0
 
@@ -119,7 +119,7 @@ def check(
 
 
 def _answer(site: Site, found: Sequence[Finding]) -> dict[str, Any]:
-    """What was found, for a program."""
+    """Return the findings for a program."""
     return {
         "site": site.name,
         "kind": site.kind,
@@ -133,7 +133,7 @@ def _step(finding: Finding) -> dict[str, Any]:
 
 
 def _sites(names: Sequence[str], grid_name: str | None, state: Path) -> tuple[list[Site], str]:
-    """The sites of these names, or all of them, and the grid file that names them."""
+    """Return the sites of these names, or all of them, and the grid file that names them."""
     from koala.cli.daemon.up import GRID_FILE
     from koala.descriptions import read_grid
     from koala.descriptions.yaml.problems import nearest
@@ -162,7 +162,7 @@ def _named(site: Site, source: str) -> Finding:
 
 
 async def _findings(looking: AsyncIterator[Finding], shown: Callable[[Finding], None] | None) -> list[Finding]:
-    """What the check finds, each shown as soon as it is known."""
+    """Return the findings of a check, each shown as soon as it is known."""
     found = []
     async for each in looking:
         found.append(each)
@@ -211,7 +211,7 @@ async def _looked(site: Site, context: CheckContext | None, *, run: bool) -> Asy
 
 
 async def _between(contexts: Sequence[CheckContext], shown: Callable[[Finding], None] | None) -> list[Reach]:
-    """What the nodes of these sites find of each other."""
+    """Return what the nodes of these sites find about each other."""
     from koala.sites.batch.check.between import check_between
 
     found = []
@@ -239,7 +239,7 @@ def _printer() -> Callable[[Finding], None]:
 
 
 def finding_row(finding: Finding, width: int) -> Table:
-    """A finding as lines that fit the terminal: its sign, the step, what was found, and what to do below it."""
+    """Format a finding as lines that fit the terminal: its sign, the step, the words, and the advice below."""
     from rich.table import Table
     from rich.text import Text
 

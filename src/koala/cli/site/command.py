@@ -1,4 +1,5 @@
-"""``koala sites``: who holds each site's processors. ``koala site``: take one out or back, or ask how it is."""
+"""``koala sites``: the holders of each site's processors. ``koala site``: take one out or back, or ask for its
+state."""
 
 from __future__ import annotations
 
@@ -24,12 +25,12 @@ if TYPE_CHECKING:
 BAR_WIDTH_MIN, BAR_WIDTH_MAX = 4, 16
 NAME_WIDTH_MAX = 16
 JOBS_SHOWN_MAX = 4
-# So many are named of those that would start again elsewhere.
+# At most this many jobs that would start again elsewhere are named.
 JOBS_NAMED_MAX = 20
-# So many nodes of a site that programs are kept off are named.
+# At most this many excluded nodes of a site are named.
 EXCLUDED_SHOWN_MAX = 8
 _NO_NODE = "; no node is left there, so that it goes elsewhere while it can"
-# What was heard of a site longer ago than this is told with its age.
+# A report older than this is shown with its age.
 OLD_S = 10.0
 
 
@@ -61,7 +62,7 @@ def sites(client: Client, /, as_json: bool) -> None:
 
 
 def excluded_lines(site: SiteInfo, now: float) -> list[str]:
-    """The nodes that programs are kept off, the first of them."""
+    """Return the nodes that programs are kept off, the first of them."""
     lines = [
         f"{clean(site.name)}: {clean(each.program)} of {clean(each.owner)} is kept off {clean(each.node)} for "
         f"{span(max(0.0, each.until - now))}: {clean(each.reason)}{_NO_NODE if each.closes else ''}"
@@ -72,15 +73,15 @@ def excluded_lines(site: SiteInfo, now: float) -> list[str]:
 
 
 def _age(found: Sequence[SiteInfo], now: float) -> str:
-    """Since when nothing was heard, where that is long ago: batch systems are left in peace while no job waits."""
+    """Format the age of the oldest report, if it is large: batch systems are left in peace while no job waits."""
     heard = [each.reported_at for each in found if each.reported_at is not None and each.silent_since is None]
     old_s = now - min(heard, default=now)
     return f"  asked {span(old_s)} ago" if old_s > OLD_S else ""
 
 
 def sites_table(found: Sequence[SiteInfo], now: float, width: int) -> Table:
-    """The sites as a table that fits a terminal: the bar gives way first, then the list of jobs and the kinds of the
-    sites; numbers never."""
+    """Make a table of the sites that fits a terminal: the bar gives way first, then the list of jobs and the kinds of
+    the sites; numbers never."""
     from rich.table import Table
     from rich.text import Text
 
@@ -128,7 +129,7 @@ def sites_table(found: Sequence[SiteInfo], now: float, width: int) -> Table:
 
 
 def _gpus(site: SiteInfo) -> str:
-    """Such as ``1/2 a100``: those that are idle, of all."""
+    """Format GPUs such as ``1/2 a100``: the idle ones, of all."""
     return ", ".join(f"{each.idle}/{each.total} {clean(each.kind)}".rstrip() for each in site.gpus)
 
 
@@ -179,7 +180,7 @@ def lost(client: Client, /, name: str, yes: bool, force: bool, reason: str, as_j
     """
     before = client.site(name)
     if not yes and not before.lost:
-        if before.silent_since is None and not force:  # told here: it may fall silent before it is declared
+        if before.silent_since is None and not force:  # reported here: it may fall silent before it is declared lost
             drain = f"drain it (koala site drain {clean(name)})"
             raise FailedError(f"{clean(name)} answers: {drain}, or give up what it runs all the same (--force)")
         _confirm_loss(before)
@@ -189,7 +190,7 @@ def lost(client: Client, /, name: str, yes: bool, force: bool, reason: str, as_j
 
 
 def _confirm_loss(found: SiteInfo) -> None:
-    """Say what would happen, and ask."""
+    """Show what would happen, and ask."""
     jobs = ", ".join(map(str, found.jobs_to_restart[:JOBS_NAMED_MAX]))
     more = len(found.jobs_to_restart) - JOBS_NAMED_MAX
     named = f"{counted(len(found.jobs_to_restart), 'job')} ({jobs}{f' and {more} more' if more > 0 else ''})"

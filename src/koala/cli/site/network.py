@@ -1,4 +1,4 @@
-"""``koala network``: what is known of the links between sites, where it comes from, and what was measured."""
+"""``koala network``: what is known of the links between sites, its origin, and the measurements."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 # With more sites than this there is no matrix: links are listed.
 MATRIX_SITES_MAX = 8
 NAME_WIDTH_MAX = 16
-# So many links of a large grid are listed.
+# At most this many links of a large grid are listed.
 LINKS_LISTED_MAX = 200
-# So many jobs that send over the links are listed.
+# At most this many jobs that send over the links are listed.
 JOBS_LISTED_MAX = 20
-# So many reasons are told why links are not probed.
+# At most this many reasons why links are not probed are listed.
 REASONS_TOLD_MAX = 4
 _SPARKS = "▁▂▃▄▅▆▇█"
 
@@ -103,7 +103,7 @@ def _between(link: LinkState) -> str:
 
 
 def _matrix(found: NetworkInfo) -> Table:
-    """From the site of a row to that of a column; what was only declared is dim."""
+    """Make a table from the site of a row to that of a column; declared values are dim."""
     from rich.table import Table
     from rich.text import Text
 
@@ -147,7 +147,8 @@ def _measured(link: LinkState) -> bool:
 
 
 def _measured_table(links: Sequence[LinkState], now: float) -> Table:
-    """What was measured, in a row for each direction and quantity: who says what, of how many, and the last one."""
+    """Make a table of the measurements, with a row for each direction and quantity: predictor, number, and the last
+    one."""
     from rich.table import Table
     from rich.text import Text
 
@@ -206,7 +207,7 @@ def _measurement(each: LinkMeasurement, value: str, now: float) -> str:
 
 
 def sparks(values: Sequence[float]) -> str:
-    """Values as a row of bars between nothing and the highest."""
+    """Draw values as a row of bars between nothing and the highest."""
     highest = max(values, default=0.0)
     if highest <= 0.0:
         return _SPARKS[0] * len(values)

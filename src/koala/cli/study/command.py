@@ -1,4 +1,4 @@
-"""``koala study``: run a study file of the user's own to a report, and show a study or the report of one."""
+"""``koala study``: run a study file of the user's own to a report, and show a study or its report."""
 
 from __future__ import annotations
 
@@ -215,7 +215,8 @@ def _expectations(claims: list[dict[str, Any]]) -> Table:
 
 
 def _means(results: dict[str, Any]) -> Table:
-    """A row for each policy under each metric in each world; what is as in the row above is not said again."""
+    """Make a row for each policy under each metric in each world; values equal to those of the row above are left
+    out."""
     from rich.markup import escape
     from rich.table import Table
 
@@ -238,7 +239,7 @@ def _means(results: dict[str, Any]) -> Table:
 
 
 def _numbers(value: dict[str, Any], change: dict[str, Any] | None) -> tuple[str, str, str, str]:
-    """A mean, and the change from the baseline with its interval."""
+    """Format a mean, and the change from the baseline with its interval."""
     if not value["n"]:
         return "-", "", "", ""
     mean = f"{value['mean']:,.4g}" if abs(value["mean"]) < 1000 else f"{value['mean']:,.0f}"

@@ -1,4 +1,4 @@
-"""Running an experiment or a study from the command line: what has to be installed, the bar, Ctrl-C, the summary."""
+"""Runs an experiment or a study from the command line: required libraries, the bar, Ctrl-C, the summary."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 
 def report_folder(name: str, folder: Path | None, *, quick: bool) -> Path:
-    """Where the report of an experiment or a study goes: to the folder that was named, or to one of its name here."""
+    """Return the folder for the report of an experiment or a study: the named one, or one of its name here."""
     return folder or Path(f"{name}-{'first-look' if quick else 'results'}")
 
 
 def cluster(chosen: Experiment[Any], address: str, processes: int | None) -> Computer:
-    """The Dask cluster at that address, to compute on."""
+    """Return the Dask cluster at that address, to compute on."""
     if processes is not None:
         raise UserError("--jobs: with --dask the cluster's workers decide how many; leave one of the two out")
     from koala.study.frame.dask_run import on_dask
@@ -85,7 +85,7 @@ def run_shown(
 
 @contextmanager
 def _progress(name: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on standard error with the time that is left, for whoever watches a terminal."""
+    """Show a bar with the remaining time on standard error, if it is a terminal."""
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
     from rich.progress import TimeRemainingColumn as Left
 
@@ -101,7 +101,7 @@ def _progress(name: str) -> Iterator[Callable[[int, int], None]]:
 
 
 def summary(chosen: Experiment[Any], seen: Judged, warning: str) -> Iterator[RenderableType]:
-    """The claims with their verdicts, and what a reader must know."""
+    """Yield the claims with their verdicts, and notes for the reader."""
     from rich.text import Text
 
     conclusion = seen.conclusion
