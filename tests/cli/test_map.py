@@ -211,9 +211,9 @@ def test_names_are_quoted_in_pictures() -> None:
         (["--user-lan", "nowhere"], "there is no LAN 'nowhere'"),
         (["--method", "wase-far", "--affinity-wanted", "0"], "affinity_wanted is 0.0; write a number above 0"),
         (["--method", "wase-far", "--affinity-wanted", "nan"], "affinity_wanted is nan; write a number above 0"),
-        (["--affinity-wanted", "3"], "--affinity-wanted is of wase-far and wase-all; leave it out with wase"),
-        (["--method", "greedy", "--lan-by-lan"], "--lan-by-lan is of wase; leave it out with greedy"),
-        (["--time-limit", "3"], "--time-limit is of optimal; leave it out with wase"),
+        (["--affinity-wanted", "3"], "--affinity-wanted is for wase-far and wase-all; leave it out with wase"),
+        (["--method", "greedy", "--lan-by-lan"], "--lan-by-lan is for wase; leave it out with greedy"),
+        (["--time-limit", "3"], "--time-limit is for optimal; leave it out with wase"),
         (["--dot", "-", "--svg", "-"], "would both write to standard output"),
         (["--json", "--svg", "-"], "would both write to standard output"),
     ],
@@ -230,7 +230,7 @@ def test_the_best_mapping_comes_with_its_proof(files: list[str]) -> None:
     # f1 alone has room for all four.
     assert set(told["mapping"].values()) == {"f1"}
     assert told["optimum"] == {"status": "optimal", "value": 0.0, "bound": 0.0}
-    assert "no mapping does better" in run(*files, "--method", "optimal").stdout
+    assert "no mapping is better" in run(*files, "--method", "optimal").stdout
 
 
 def test_where_no_mapping_exists_optimisation_says_so(files: list[str], app: Path) -> None:

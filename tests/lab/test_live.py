@@ -232,7 +232,7 @@ def test_what_a_killed_up_has_started_is_found_and_ended(directory: Path) -> Non
             starting.kill()  # it never ends by itself
     seen = CliRunner().invoke(koala, ["lab", "status", "--directory", str(directory)])
     assert seen.exit_code == 1
-    assert "its start was broken off; koala lab down removes it" in seen.output
+    assert "its start was interrupted; koala lab down removes it" in seen.output
     down(directory)
     assert mentioning(directory) == []
     assert not directory.exists()

@@ -26,7 +26,7 @@ OBJECTS_BETWEEN_COLLECTIONS = 20_000
 
 # verb -> (module, attribute, one line for the overview)
 VERBS: dict[str, tuple[str, str, str]] = {
-    "admin": ("koala.cli.daemon.admin", "admin", "Look into the store of a stopped daemon, and mend it."),
+    "admin": ("koala.cli.daemon.admin", "admin", "Look into the store of a stopped daemon, and repair it."),
     "completion": ("koala.cli.completion", "completion", "Print the completion script for a shell."),
     "dashboard": ("koala.cli.daemon.dashboard", "dashboard", "Print a link that opens the dashboard."),
     "demo": (
@@ -34,7 +34,7 @@ VERBS: dict[str, tuple[str, str, str]] = {
         "demo",
         "Run four real jobs on three small sites of this machine and show it.",
     ),
-    "down": ("koala.cli.daemon.down", "down", "Stop the daemon; what runs at sites runs on."),
+    "down": ("koala.cli.daemon.down", "down", "Stop the daemon; what runs at sites keeps running."),
     "examples": (
         "koala.cli.examples",
         "examples",

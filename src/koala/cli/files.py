@@ -103,7 +103,7 @@ def show(client: Client, /, name: str, as_json: bool) -> None:
 def get(client: Client, /, name: str, target: str | None, as_json: bool) -> None:
     """Bring the file NAME of the catalogue to this machine.
 
-    It comes in pieces; the same command goes on where one that was interrupted stopped. What came is verified.
+    It comes in pieces; after an interruption the same command continues where it stopped. The file is verified.
     """
     last = name.rstrip("/").rsplit("/", 1)[-1]
     if last in ("", ".", ".."):
@@ -150,18 +150,18 @@ def replicate(client: Client, /, name: str, site: str, as_json: bool) -> None:
 @click.argument("name", metavar="NAME|PATTERN|jobs/ID")
 @click.argument("site", required=False, shell_complete=complete_site)
 @click.option("--all", "--yes", "sure", is_flag=True, help="All of it, without being asked.")
-@click.option("--force", is_flag=True, help="Also what jobs wait for that have not started.")
+@click.option("--force", is_flag=True, help="Also files that waiting jobs need.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_client
 def forget(client: Client, /, name: str, site: str | None, sure: bool, force: bool, as_json: bool) -> None:
     """Forget a replica at SITE; without SITE, files with all their replicas.
 
-    NAME is a file; jobs/ID is everything that a job made, of an array everything that its elements made; a PATTERN
-    with *, ? or [...] is every file whose name fits, where * also stands for slashes.
+    NAME is a file; jobs/ID is every output of a job, or of an array's elements; a PATTERN with *, ? or [...] is every
+    file whose name matches, where * also matches slashes.
 
-    Replicas in a site's own area are removed; what stays at a URL stays there. You are shown what would go, and
-    asked; where nobody can answer, --all must be given. What jobs wait for that have not started is not
-    forgotten without --force: then they go back to their queue, or end where the file can never come again.
+    Replicas in a site's own area are removed; files at a URL stay there. You see what would go, and are asked; if
+    nobody can answer, --all is required. Files that waiting jobs need are forgotten only with --force: then these
+    jobs go back to their queue, or end if the file can never come again.
     """
     meant = _meant(name)
     before = client.forget(site=site, preview=True, **meant)

@@ -53,14 +53,14 @@ def lab() -> None:
     "--wan",
     metavar="LINK",
     help="Put each site into a network namespace behind an emulated link, such as 100mbit,5ms or 100mbit,5ms,0.1% "
-    "with that loss; for root.",
+    "with that loss; needs root.",
 )
 @click.option(
     "--link",
     "links",
     multiple=True,
     metavar="SITE,SITE,LINK",
-    help="The link of two sites that differs, such as alpha,gamma,20mbit,25ms; may be given again.",
+    help="A different link between two sites, such as alpha,gamma,20mbit,25ms; repeatable.",
 )
 @_json
 def up(
@@ -120,7 +120,7 @@ def up(
 def down(directory: Path | None, keep: bool, as_json: bool) -> None:
     """End everything that belongs to the lab, with the jobs in it, and remove its files.
 
-    This works whatever state the lab is in. Where there is none this says so and exits with 0.
+    This works whatever state the lab is in. If there is none, this says so and exits with 0.
     """
     from koala.lab import default_directory
     from koala.lab import down as take_down
@@ -192,7 +192,7 @@ def link(directory: Path | None, link: str, as_json: bool) -> None:
     koala lab link alpha,gamma,20mbit,25ms
     koala lab link alpha,gamma,20mbit,25ms,0.1%
 
-    The grid file still says what the link was: koala network shows what is measured of it from now on.
+    The grid file keeps the former values: koala network shows what is measured from now on.
     """
     import msgspec
 
@@ -256,7 +256,9 @@ def _state(site: SiteStatus) -> tuple[str, str]:
 
 def _what_is_wrong(seen: LabStatus) -> str:
     if not seen.complete:
-        return f"the lab in {seen.directory} is being started, or its start was broken off; koala lab down removes it"
+        return (
+            f"the lab in {seen.directory} is being started, or its start was interrupted; koala lab down removes it"
+        )
     if seen.gone:
         return f"the lab in {seen.directory} is down; koala lab up makes a new one in its place"
     dead = [*seen.dead, *(name for site in seen.sites for name in site.dead)]

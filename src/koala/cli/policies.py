@@ -40,9 +40,9 @@ def policies(policy_files: tuple[str, ...], as_json: bool) -> None:
     """List the placement policies, and the orders of the queue.
 
     A policy's form says what it decides: "components" places components of given sizes, "files" does so by
-    the time their input files take, "flexible" divides a total (and places given sizes by CM), "links" does so with
-    an eye on the links between the sites. Parameters stand behind the name: B3(chunk=0.9, lslt=0.8). An "order" says
-    which waiting job comes first.
+    the time their input files take, "flexible" divides a total (and places given sizes by CM), "links" does so by the
+    load of the links between the sites. Parameters follow the name: B3(chunk=0.9, lslt=0.8). An "order" says which
+    waiting job comes first.
     """
     catalogue = full_catalogue(policy_files)
     if as_json:

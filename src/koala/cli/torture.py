@@ -48,7 +48,7 @@ HAPPENINGS = {
     "SiteLost": "sites that were lost",
     "JobHeld": "times that jobs were kept back: for other jobs, for their time, or by their users",
     "DependencyCame": "jobs that were waited for and came",
-    "CheckpointBrought": "components that began where a run before them had left off, or anew as nothing was saved",
+    "CheckpointBrought": "components that began where an earlier run had left off, or afresh as nothing was saved",
     "ElementMade": "elements of arrays that became jobs",
     "OutputsAwaited": "jobs whose outputs were collected",
     "JobQuarantined": "jobs set aside after an error of our own",
@@ -57,7 +57,7 @@ HAPPENINGS = {
 
 @click.command()
 @click.option("--seeds", type=click.IntRange(1, SEEDS_MAX), default=100, show_default=True, help="How many storms.")
-@click.option("--seed", type=click.IntRange(0), help="Run just this storm; on failure the whole story is told.")
+@click.option("--seed", type=click.IntRange(0), help="Run just this storm; on failure the whole story is printed.")
 @click.option("--first", type=click.IntRange(0), default=0, show_default=True, help="The first seed of --seeds.")
 @click.option("--workers", type=click.IntRange(1), help="Processes to use; by default one for each core.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")

@@ -106,7 +106,7 @@ def generate() -> None:
 @click.option("--by-type", is_flag=True, help="Draw batch and interactive jobs apart, and mix them.")
 @_out
 def lublin(jobs: int, seed: int, nodes: int, by_type: bool, out_path: Path) -> None:
-    """Lublin and Feitelson's model of 2003, with its published parameters."""
+    """Draw from Lublin and Feitelson's model of 2003, with its published parameters."""
     refuse_without("koala trace generate", "traces")
     from koala.simulator.workloads.lublin import lublin as drawn
 
@@ -140,7 +140,8 @@ def lublin(jobs: int, seed: int, nodes: int, by_type: bool, out_path: Path) -> N
 def poisson(
     jobs: int, seed: int, nodes: int, interarrival_s: float, run_s: float, sizes: str, out_path: Path
 ) -> None:
-    """A Poisson stream with exponential run times and uniform sizes, by default that of a mini-grid's cluster."""
+    """Draw a Poisson stream with exponential run times and uniform sizes, by default that of a mini-grid's
+    cluster."""
     refuse_without("koala trace generate", "traces")
     from koala.simulator.workloads.synthetic import poisson as drawn
 
@@ -174,7 +175,7 @@ def poisson(
 @click.option("--nodes", type=_NODES, metavar="N", help="The size of the machine, if not that of the trace.")
 @_out
 def fit(jobs: int, seed: int, from_path: Path, nodes: int | None, out_path: Path) -> None:
-    """Jobs like those of a trace: its sizes, its run times by size, its gaps and its daily cycle."""
+    """Draw jobs like those of a trace: with its sizes, its run times by size, its gaps and its daily cycle."""
     refuse_without("koala trace generate", "traces")
     from koala.simulator.traces.reader import read_trace
     from koala.simulator.workloads.synthetic import fitted

@@ -135,7 +135,7 @@ def _array_variables(
     if names is not None:
         told += [(name, str(command.index)) for name in names.indices]
     if array is not None:
-        told += [(name, str(array.size)) for name in ARRAY_SIZE_VARIABLES]
+        variables += [(name, str(array.size)) for name in ARRAY_SIZE_VARIABLES]
         ends = (array.index_at(0), array.index_at(array.size - 1), array.ranges[0][2])
         if names is not None:
             told += [(name, str(end)) for name, end in zip(names.ends, ends, strict=True)]

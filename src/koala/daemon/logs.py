@@ -90,10 +90,10 @@ class LimitedHandler(logging.StreamHandler[TextIO]):
             left_out = self._kinds.pop(place).left_out
             if left_out:
                 name, path, line = place
-                told = logging.LogRecord(name, logging.WARNING, path, line, "more lines were left out", (), None)
-                told.lines = left_out
-                told.written_at = f"{path.rpartition('/')[2]}:{line}"
-                super().emit(told)
+                record = logging.LogRecord(name, logging.WARNING, path, line, "more lines were left out", (), None)
+                record.lines = left_out
+                record.written_at = f"{path.rpartition('/')[2]}:{line}"
+                super().emit(record)
 
 
 def log_to(stream: TextIO | None = None, level: str = "info") -> logging.Handler:

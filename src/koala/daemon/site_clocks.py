@@ -100,8 +100,8 @@ async def _ask(site: Site, wall: Callable[[], float], patience_s: float) -> floa
         async with asyncio.timeout(patience_s):
             began = wall()
             answer = await shell.run("date +%s", timeout_s=patience_s)
-            told = read_time(answer.stdout.decode(errors="replace"))
-            return None if told is None else ahead_s(told, began, wall())
+            reported = read_time(answer.stdout.decode(errors="replace"))
+            return None if reported is None else ahead_s(reported, began, wall())
     except (TimeoutError, ShellError, OSError):
         return None
     finally:

@@ -166,7 +166,7 @@ def test_what_follows_when_a_record_is_forgotten_is_said(root: Path, jobs: list[
     waits = jobs[2]
     done = admin("forget", "job", waits, "--state", root)
     assert done.output.startswith(f"The record job {waits} is removed. The next start sets job {waits} aside; ")
-    assert "only the grid file counts" in admin("forget", "site", "a", "--state", root).output
+    assert "Only the grid file describes the site" in admin("forget", "site", "a", "--state", root).output
 
     async def state() -> str:
         async with open_engine(root, local_grid((1,))) as world:

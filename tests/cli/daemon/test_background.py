@@ -98,7 +98,7 @@ def test_a_state_goes_on_with_the_grid_of_its_last_start(state: Path, tmp_path: 
     grid.unlink()
     again = run("up", "--detach", "--state", str(state)).stdout
     assert "koala is up: mine, 1 site, 3 processors" in again
-    assert f"grid       {state}/grid.yaml, that of the last start" in again
+    assert f"grid       {state}/grid.yaml, from the last start" in again
     stop(state)
     assert "koala is up: embedded" in run("up", "--detach", "--state", str(state), "--grid", "embedded").stdout
     stop(state)

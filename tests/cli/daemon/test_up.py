@@ -108,7 +108,7 @@ def test_an_address_holds_for_later_starts_until_it_is_taken_back(tmp_path: Path
             assert daemon.stop() == 0
             daemon.start(options)
             assert (daemon.url is not None) is listens
-            assert ("--listen 127.0.0.1:0, as at the last start" in daemon.output) is listens
+            assert ("--listen 127.0.0.1:0, from the last start" in daemon.output) is listens
 
 
 def test_a_database_holds_for_later_starts_and_its_password_is_kept_nowhere(tmp_path: Path) -> None:

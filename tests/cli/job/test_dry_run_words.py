@@ -27,7 +27,7 @@ AT_MOST = f"at the latest at {clock(NOW + 900.0, NOW)}, if every job uses its wh
         ({"expected_at": NOW + 60.0, "kept_back": "it waits for job 3 to be done"}, []),
         (
             {"refusal": REFUSED, "place_in_line": 7},
-            ["It would be number 7 in its queue; when it starts is told when it has a plan."],
+            ["It would be number 7 in its queue; its start is known once it has a plan."],
         ),
         (
             {"refusal": NO_FILE, "place_in_line": 1},

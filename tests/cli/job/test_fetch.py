@@ -82,7 +82,7 @@ def test_the_small_outputs_of_an_array_come_below_their_indices_and_one_that_is_
         koala("job", "fetch", str(array), "--to", str(home))  # what is here and right is not asked for
         (home / "5" / "a").unlink()
         said = koala("job", "fetch", str(array), "--to", str(home), code=1)
-        assert f"jobs/{array + 2}/a did not come" in said.stderr
+        assert f"jobs/{array + 2}/a was not fetched" in said.stderr
         assert "Job 1: 5 outputs" in said.output
 
 
@@ -94,7 +94,7 @@ def test_what_the_components_of_a_job_wrote_comes_with_what_they_made(tmp_path: 
         failed = koala.submit(tmp_path, script, "components: [{processors: 1}, {processors: 1}]\nnever_on: [3]")
         home = tmp_path / "home"
         said = koala("job", "fetch", str(failed), "--to", str(home), "--wait", code=1)
-        assert f"Not all is there: job {failed} failed" in " ".join(said.stderr.split())
+        assert f"The outputs are incomplete: job {failed} failed" in " ".join(said.stderr.split())
         for part, place in enumerate((home, home / "component-1")):
             assert (place / "stderr.txt").read_text() == f"trouble {part}\n"
             assert (place / "stdout.txt").read_text() == "x" * STREAM_BYTES

@@ -51,7 +51,7 @@ def test_a_requeued_job_says_that_it_still_saves_and_then_from_what_it_goes_on(
     request = "processors: 1\ncheckpoint: {signal: USR1, grace: 1h}"
     job = shell.submit(tmp_path, SAVES % (tmp_path, tmp_path, tmp_path), request)
     until((tmp_path / "begun").exists, "it runs")
-    assert "no run went on from one yet; no work would be lost if it ended now" in _in_one_line(shell, job)
+    assert "no run has continued from one yet; no work would be lost if it ended now" in _in_one_line(shell, job)
     told = " ".join(shell("job", "requeue", str(job)).stdout.split())
     assert "has 3600 s for it (grace); still saving: 1 of 1 components" in told
     (tmp_path / "go").touch()
@@ -179,7 +179,7 @@ def test_an_array_that_failed_is_explained_by_an_element(shell: Shell, tmp_path:
     assert "Of 3 elements 2 failed (indices 3, 7)." in told
     assert f"Element {array}_7 failed: " in told
     fetched = shell("job", "fetch", str(array), "--to", str(tmp_path / "to"), code=1)
-    assert f"Not all is there: job {array} failed: " in " ".join(fetched.stderr.split())
+    assert f"The outputs are incomplete: job {array} failed: " in " ".join(fetched.stderr.split())
     assert (tmp_path / "to" / "5" / "made").exists()
 
 
@@ -226,8 +226,8 @@ def test_the_list_is_of_jobs_of_a_name_and_of_a_time(shell: Shell) -> None:
     assert listed("--name", "sweep-1", "--since", "1h") == [first]
     assert listed("--name", "sweep-1", "--until", "1h") == []
     assert listed("--name", "sweep-1", "--since", "2020-01-31T08:00", "--until", "2999-01-01") == [first]
-    assert shell("jobs", "--name", "none").stdout == "No jobs that fit.\n"
-    assert "write how long ago, as 2h, or a day" in shell("jobs", "--since", "soon", code=2).stderr
+    assert shell("jobs", "--name", "none").stdout == "No jobs that match.\n"
+    assert "write how long ago, such as 2h, or a day" in shell("jobs", "--since", "soon", code=2).stderr
 
 
 def test_the_list_says_when_there_is_more(shell: Shell) -> None:

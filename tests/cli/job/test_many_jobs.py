@@ -236,7 +236,7 @@ def test_tasks_are_spawned_into_a_job_that_runs(shell: Shell, tmp_path: Path) ->
     more.write_text("tasks: {encode-2: 1}\nedges: [[encode-2, mix, 5]]\n", encoding="utf-8")
     told = shell("job", "spawn", job, str(more)).stdout.splitlines()
     assert told == [
-        f"Job {job} has 1 task more; koala job explain {job} tells when it begins.",
+        f"Job {job} has 1 task more; koala job explain {job} shows when it begins.",
         "  component 1 on amsterdam: encode-2",
     ]
     again = shell.json("job", "spawn", job, str(more))

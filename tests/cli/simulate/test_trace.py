@@ -195,7 +195,7 @@ def test_a_grid_file_runs_in_the_kernel_where_it_is_plain_and_else_in_the_schedu
     assert "a scan interval of 5 s" in result.stderr
     noted = figures("--trace", trace, "--grid", str(timed), "--policy", "fcfs")
     assert noted["engine"] == "kernel"
-    assert noted["notes"] == ["fcfs goes by the sizes of the sites alone, without a scan interval of 5 s"]
+    assert noted["notes"] == ["fcfs considers only the sizes of the sites, without a scan interval of 5 s"]
 
 
 def test_an_order_that_the_kernel_does_not_know_runs_in_the_scheduler(trace: str) -> None:
@@ -231,7 +231,7 @@ def test_one_job_of_each_queue_has_a_plan_unless_the_user_says_otherwise(trace: 
     assert "plans (plan_depth 2)" in refused.stderr
     assert "--plan-depth 0" in refused.stderr
     told = figures("--trace", trace, "--grid", "1x4", "--policy", "easy", "--plan-depth", "8")["notes"]
-    assert told == ["easy goes by the sizes of the sites alone, without plans (plan_depth 8)"]
+    assert told == ["easy considers only the sizes of the sites, without plans (plan_depth 8)"]
 
 
 def test_what_only_the_scheduler_does_makes_it_run(trace: str, tmp_path: Path) -> None:
@@ -313,7 +313,7 @@ def test_wrong_use_is_named(arguments: tuple[str, ...], words: tuple[str, ...]) 
 def test_a_policy_that_looks_at_links_says_that_a_trace_sends_nothing(trace: str, tmp_path: Path) -> None:
     grid = tmp_path / "grid.yaml"
     grid.write_text("sites: {A: {processors: 4}}\nnetwork: {uplink_mbit_s: 1000}\nscheduler: {scan_interval_s: 0}\n")
-    told = "a trace does not say what its jobs send"
+    told = "a trace does not have what its jobs send"
     assert told in figures("--trace", trace, "--grid", str(grid), "--policy", "B1")["notes"][0]
     for other in (("--grid", str(grid), "--policy", "WF"), ("--grid", "1x4", "--policy", "B1")):
         assert figures("--trace", trace, *other, "--engine", "core")["notes"] == []

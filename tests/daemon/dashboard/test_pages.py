@@ -185,7 +185,7 @@ def test_a_job_that_ran_twice_shows_both_runs(reader: httpx.Client) -> None:
 def test_what_a_job_saved_is_told(reader: httpx.Client) -> None:
     assert "0 run 1 delft 1.2 MB" in text_of(reader.get("/jobs/4").text)
     running = text_of(reader.get("/jobs/7").text)
-    assert "If it were ended now, 42 s of work would be lost. No run went on from one yet." in running
+    assert "If it were ended now, 42 s of work would be lost. No run has continued from one yet." in running
 
 
 def test_the_buttons_are_for_those_who_may_press_them(still: Served) -> None:

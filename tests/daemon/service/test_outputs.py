@@ -102,7 +102,7 @@ def test_outputs_are_registered_where_they_were_made_and_are_their_owners(tmp_pa
             await world.start(job_text(input_files=f"[{name}]"), BERT)
         with pytest.raises(InvalidError, match="DOWNLOAD_BYTES_MAX"):
             await service.read_file(ANNA, name, limit=DOWNLOAD_BYTES_MAX + 1)
-        with pytest.raises(InvalidError, match="what jobs made"):
+        with pytest.raises(InvalidError, match="reserved for outputs of jobs"):
             await service.register(OWNER, Registration(name="jobs/1/x", site="A", path="/etc/hosts"))
         await settled(world)
         assert await world.engine.areas["B"].size_bytes(replica_path(name)) == 4
@@ -320,7 +320,7 @@ def test_outputs_are_brought_to_another_site_and_to_a_url(tmp_path: Path, monkey
                 await world.start(job_text(MAKES, outputs=f"[{{path: result, to: '{url}'}}]"), ANNA)
         with pytest.raises(InvalidError, match="nowhere"):
             await world.start(job_text(MAKES, outputs="[{path: result, to: nowhere}]"))
-        with pytest.raises(InvalidError, match="is not written to"):
+        with pytest.raises(InvalidError, match="cannot be written to"):
             await world.start(job_text(MAKES, outputs="[{path: result, to: 'file:///tmp/x'}]"))
         job = await world.start(job_text(MAKES, outputs="[{path: result, to: 's3://nowhere/x'}]"))
 
@@ -557,7 +557,7 @@ def test_files_are_forgotten_by_job_array_and_pattern_some_at_a_time_and_only_on
         assert (told.files, told.more) == ([names[2][0]], 1)
         told = await service.forget(ANNA, Forgetting(job=array))
         assert (told.files, told.more) == ([names[3][0]], 0)
-        with pytest.raises(NotFoundError, match="nothing that job"):
+        with pytest.raises(NotFoundError, match="has no outputs"):
             await service.forget(ANNA, Forgetting(job=array))
         assert [each.name for each in (await service.files(OWNER)).items] == [f"jobs/{other}/a"]
         await settled(world)

@@ -32,7 +32,7 @@ OWNER_WIDTH_MAX = 12
 
 @click.group()
 def admin() -> None:
-    """Look into the store of a stopped daemon, and mend it.
+    """Look into the store of a stopped daemon, and repair it.
 
     These verbs read the database themselves, and refuse while a daemon uses it: koala down stops it.
     """
@@ -93,7 +93,7 @@ def opened_store(state: Path | None, database: str | None, *, is_named: bool) ->
 
 
 @admin.command()
-@click.option("--largest", is_flag=True, help="The largest first, and not the newest.")
+@click.option("--largest", is_flag=True, help="The largest first, instead of the newest.")
 @click.option(
     "--limit", type=click.IntRange(1), default=LIMIT_DEFAULT, show_default=True, metavar="N",
     help="The most jobs to list.",
@@ -149,10 +149,10 @@ def jobs(store: Store, /, largest: bool, limit: int, as_json: bool) -> None:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_store
 def remove(store: Store, /, numbers: tuple[int, ...], as_json: bool) -> None:
-    """Take jobs out of the store, also ones that have not ended.
+    """Remove jobs from the store, including ones that have not ended.
 
     Nothing is left of them: rows, journal, commands still to be performed. Processors that a component still holds
-    are given back when the daemon is started again, which ends what a site of its grid holds and nobody knows.
+    are given back when the daemon starts again, which ends unknown components at the sites of its grid.
     """
     from koala.daemon.engine.removal import remove_job
 
@@ -172,21 +172,21 @@ def remove(store: Store, /, numbers: tuple[int, ...], as_json: bool) -> None:
 
 
 def _told(removed: JobRemoval) -> str:
-    told = [f"Job {removed.job} is removed."]
+    sentences = [f"Job {removed.job} is removed."]
     if removed.held:
         where = ", ".join(
             f"{token} at {clean(site)} ({counted(count, 'processor')})" for token, site, count in removed.held
         )
-        told.append(
-            f"It may still hold {where}: the next start of the daemon ends what a site of its grid holds and nobody "
-            "knows; at another site end it there."
+        sentences.append(
+            f"It may still hold {where}: the next start of the daemon ends unknown components at the sites "
+            "of its grid; at another site end it there."
         )
-    return "\n".join(told)
+    return "\n".join(sentences)
 
 
 @admin.command()
-@click.option("--job", type=int, metavar="N", help="Those of this job alone.")
-@click.option("--kind", metavar="KIND", help="Those of this kind alone.")
+@click.option("--job", type=int, metavar="N", help="Only records of this job.")
+@click.option("--kind", metavar="KIND", help="Only records of this kind.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_store
 def records(store: Store, /, job: int | None, kind: str | None, as_json: bool) -> None:
@@ -244,10 +244,10 @@ def _print_records(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> None
 )  # fmt: skip
 @with_store
 def record(store: Store, /, kind: str, key: str, output: Path | None) -> None:
-    """Print one record of the scheduler as JSON, also one that was set aside.
+    """Print one record of the scheduler as JSON, even one that was set aside.
 
-    Where a record was set aside and another has been written since, the one that a start loads is printed. What is no
-    JSON is printed as it is.
+    If a record was set aside and another has been written since, the one that a start loads is printed. A record that
+    is not JSON is printed as it is.
     """
     _check_kind(kind)
     bodies = [row.body or b"" for row in store.records() if (row.kind, row.key) == (kind, key)]
@@ -270,9 +270,9 @@ def record(store: Store, /, kind: str, key: str, output: Path | None) -> None:
 @click.argument("key", default="", metavar="[KEY]")
 @with_store
 def forget(store: Store, /, kind: str, key: str) -> None:
-    """Remove one record of the scheduler, also one that was set aside.
+    """Remove one record of the scheduler, even one that was set aside.
 
-    The next start goes on without it; the command says what follows. koala admin record KIND [KEY] -o FILE keeps it.
+    The next start does without it; the command says what that means. koala admin record KIND [KEY] -o FILE keeps it.
     """
     _check_kind(kind)
     if kind == "scheduler":
@@ -288,15 +288,15 @@ def forget(store: Store, /, kind: str, key: str) -> None:
 
 # The consequence for the next start of a missing record of a kind.
 _WITHOUT = {
-    "grid": "The next start takes what waits for new to its grid, and tries it again.",
-    "site": "Of the site only the grid file counts, until it reports.",
-    "queue": "Those who wait there stand in the order in which they came, and are tried again.",
+    "grid": "The next start treats waiting jobs as new to its grid, and tries them again.",
+    "site": "Only the grid file describes the site, until it reports.",
+    "queue": "Its jobs wait in the order in which they came, and are tried again.",
     "transfer": "Jobs that need the file there are set aside.",
     "link": "The link is as the grid file says, until it is measured.",
-    "application": "What such jobs send is measured anew.",
-    "usual_run": "How long such runs take is learned anew.",
+    "application": "What such jobs send is measured again.",
+    "usual_run": "How long such runs take is learned again.",
     "file": "The next start takes its replicas from the catalogue.",
-    "elements": "Those of its elements count as done.",
+    "elements": "These elements of it count as done.",
     "run": "What its components have sent is forgotten; a job with outputs still to be collected is set aside.",
 }
 

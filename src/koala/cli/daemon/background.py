@@ -66,15 +66,15 @@ def _teller(writing: int) -> Callable[[str], None]:
 
 def _wait_and_leave(pid: int, reading: int, log: Path, begins: int) -> NoReturn:
     try:
-        told = bytearray()
+        output = bytearray()
         while piece := os.read(reading, _CHUNK_BYTES):
-            told += piece
+            output += piece
     except KeyboardInterrupt:
         os.kill(pid, signal.SIGTERM)
-        click.echo("\nInterrupted; the daemon is told to stop.", err=True)
+        click.echo("\nInterrupted; stopping the daemon.", err=True)
         sys.exit(EXIT_INTERRUPTED)
-    if told:
-        click.echo(told.decode(), nl=False)
+    if output:
+        click.echo(output.decode(), nl=False)
         sys.exit(0)
     _, status = os.waitpid(pid, 0)
     with log.open("rb") as file:

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 def dashboard(client: Client, /, to_open: bool, host: str | None, as_json: bool) -> None:
     """Print a link that opens the dashboard.
 
-    It works once and not for long; the browser stays signed in after it. Of a daemon that listens on all addresses of
-    the machine the link has the machine's name; --host names another.
+    It works once and only for a short time; the browser stays signed in afterwards. If the daemon listens on all
+    addresses of the machine, the link has the machine's name; --host names another.
     """
     made = client.login()
     if made.url is not None:

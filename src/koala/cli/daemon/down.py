@@ -20,8 +20,8 @@ from koala.cli.errors import say
 def down(state: Path | None) -> None:
     """Stop the daemon, and return when it has stopped.
 
-    What runs at sites runs on, and what is on record stays: koala up goes on where it was. Where no daemon runs this
-    says so and exits with 0.
+    What runs at sites keeps running, and what is on record stays: koala up continues from there. If no daemon runs,
+    this says so and exits with 0.
     """
     from koala.client import default_state
 
@@ -30,4 +30,4 @@ def down(state: Path | None) -> None:
     if pid is None:
         say(f"No daemon runs on {directory}.")
     else:
-        say(f"The daemon on {directory} (process {pid}) has stopped; what runs at sites runs on.")
+        say(f"The daemon on {directory} (process {pid}) has stopped; what runs at sites keeps running.")

@@ -94,12 +94,13 @@ def up(
     koala up                                 three sites of this machine
     koala up --detach                        in the background; koala down stops it
     koala up --listen 127.0.0.1:8080         with the dashboard
-    koala up --grid grid.yaml --state DIR    a grid of one's own
+    koala up --grid grid.yaml --state DIR    a grid of your own
 
-    It runs until Ctrl-C or SIGTERM. What it accepted is on record: started again with the same state it goes on
-    where it was, and what runs at sites runs on meanwhile. The grid, the address with its certificate and the
-    database are those of the last start where they are not named: the state directory has them as grid.yaml and
-    start.json. A policy file is code of yours: the daemon runs it, and nobody who only submits jobs can name one.
+    It runs until Ctrl-C or SIGTERM. What it accepted is on record: started again with the same state it continues
+    where it was, and what runs at sites keeps running meanwhile. The grid, the address with its certificate and the
+    database are those of the last start unless they are named: the state directory has them as grid.yaml and
+    start.json. A policy file is your own code: the daemon runs it, and submitting jobs gives nobody the right to name
+    one.
     """
     from koala.client import default_state
     from koala.daemon.options import DaemonOptions
@@ -203,9 +204,9 @@ def greeting(
     processors = sum(site.processors for site in grid.sites)
     words = [f"koala is up: {grid.name}, {counted(len(grid.sites), 'site')}, {counted(processors, 'processor')}"]
     if kept_grid is not None:
-        words.append(f"  grid       {kept_grid}, that of the last start; --grid names another")
+        words.append(f"  grid       {kept_grid}, from the last start; --grid names another")
     if kept_options:
-        words.append(f"  options    {clean(kept_options)}, as at the last start")
+        words.append(f"  options    {clean(kept_options)}, from the last start")
     words.append(f"  socket     unix:{listening.socket}")
     if listening.url is not None:
         words.append(f"  address    {listening.url}")
@@ -218,7 +219,7 @@ def greeting(
         words.append(f"             koala dashboard{server}")
     state = "" if named is None else f" --state {shlex.quote(str(named))}"
     stops = f"koala down{state}" if detached else "Ctrl-C"
-    words.append(f"  {stops} stops the daemon; what runs at sites runs on.")
+    words.append(f"  {stops} stops the daemon; what runs at sites keeps running.")
     words += [
         f"  Warning: {clean(name)} {clean(wrong)}; koala site check {clean(name)} tells more"
         for name, wrong in listening.silent

@@ -61,12 +61,12 @@ class DemoDaemon:
 
     @property
     def server(self) -> str:
-        """Its address for clients."""
+        """The daemon's address for clients."""
         return f"unix:{self.directory / _STATE / _SOCKET}"
 
     @property
     def pid(self) -> int | None:
-        """Its process."""
+        """The daemon's process."""
         return running_pid(self.directory / _STATE)
 
     def client(self) -> Client:
@@ -139,7 +139,7 @@ class DemoDaemon:
         their environment, such as components that were just starting, and wait for their end."""
         from koala.sites.processes import Census, has_left
 
-        told: set[int] = set()
+        signalled: set[int] = set()
         end = time.monotonic() + within_s
         while time.monotonic() < end:
             running = Census().processes
@@ -148,10 +148,10 @@ class DemoDaemon:
                 left.add(self._child.pid)
             if not left:
                 return
-            for pid in left - told:
+            for pid in left - signalled:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, number)
-            told |= left
+            signalled |= left
             time.sleep(POLL_S)
 
 

@@ -88,7 +88,7 @@ def show_live(
             story_told = not screen.is_terminal and not quiet
             _tell(screen, summary, daemon, keep=keep, as_json=as_json, story_told=story_told)
             if summary.failed:
-                raise daemon.failed(f"these jobs of the demo did not come to a good end: {', '.join(summary.failed)}")
+                raise daemon.failed(f"these jobs of the demo failed: {', '.join(summary.failed)}")
             kept = keep
         finally:
             if not kept:

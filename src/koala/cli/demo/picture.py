@@ -195,7 +195,7 @@ def jobs_table(numbers: Sequence[str], rows: Iterable[tuple[Text, str, Sequence[
     """Make a table of jobs: a row has the job, its sites, its ``numbers``, and its events."""
     from rich.table import Table
 
-    title = "times in seconds; those of the last start, where a job was started again"
+    title = "times in seconds, of the last start if a job was started again"
     table = Table(box=None, pad_edge=False, title=title, title_justify="left", title_style="dim")
     table.add_column("job", no_wrap=True)
     table.add_column("sites", no_wrap=True)

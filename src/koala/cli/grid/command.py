@@ -68,7 +68,7 @@ def init(out: Path, ssh_config: Path | None, no_ssh: bool, force: bool, as_json:
     """Write a grid file from what is found: batch systems on this machine, and at the hosts of ~/.ssh/config.
 
     Each host is asked over ssh whether it has Slurm or Grid Engine; nothing is changed there, and no password is
-    asked for. Hosts that do not answer stand in the file as comments, with the reason.
+    asked for. Hosts that do not answer are in the file as comments, with the reason.
     """
     from koala.cli.grid.text import grid_text
     from koala.descriptions import read_grid
@@ -208,9 +208,9 @@ def _as_json(site: Site) -> dict[str, Any]:
 def _nothing(surveyed: Sequence[SurveyedHost]) -> str:
     names = ", ".join(clean(host.name) for host in surveyed)
     return (
-        f"no batch system answers, so that there is nothing to write (asked: {names}).\n"
+        f"no batch system answers, so there is nothing to write (asked: {names}).\n"
         "Add the login hosts of your clusters to ~/.ssh/config so that 'ssh HOST true' works without a password,\n"
-        "or write a grid file by hand: koala schema grid tells its form. koala lab up runs clusters on this machine."
+        "or write a grid file by hand: koala schema grid shows its form. koala lab up runs clusters on this machine."
     )
 
 

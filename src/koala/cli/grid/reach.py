@@ -33,12 +33,12 @@ def nodes_reached(cluster: FoundCluster, known: Sequence[str | None] | None, *, 
     why = f"not every host knows its nodes by their names, such as {cluster.nodes[0].name}"
     if is_own and not one_machine:
         return NodesReached(None, "its nodes are known by an address of their own machine")
-    told = [ipaddress.IPv4Address(address) for address in addresses if address is not None]
-    if len(told) < len(addresses):
+    seen = [ipaddress.IPv4Address(address) for address in addresses if address is not None]
+    if len(seen) < len(addresses):
         return NodesReached(None, why)
-    if len(told) == 1:
-        return NodesReached(("host", str(told[0])), why)
-    bits = (int(min(told)) ^ int(max(told))).bit_length()
+    if len(seen) == 1:
+        return NodesReached(("host", str(seen[0])), why)
+    bits = (int(min(seen)) ^ int(max(seen))).bit_length()
     if is_own or 32 - bits < _PREFIX_LEAST:
         return NodesReached(None, why)
-    return NodesReached(("network", str(ipaddress.ip_network((min(told), 32 - bits), strict=False))), why)
+    return NodesReached(("network", str(ipaddress.ip_network((min(seen), 32 - bits), strict=False))), why)

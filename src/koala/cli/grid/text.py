@@ -33,7 +33,7 @@ class SurveyedHost(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its name in messages."""
+        """The host's name in messages."""
         return "this machine" if self.address is None else self.address
 
     def words(self) -> str:
@@ -90,7 +90,7 @@ def grid_text(hosts: Sequence[SurveyedHost], check: str, known: Known | None = N
 
 
 def _head(check: str) -> Iterator[str]:
-    yield "# Written by koala grid init from what it found; change it as you like, and write it anew with --force."
+    yield "# Written by koala grid init from what it found; change it as you like, and write it again with --force."
     yield "# processors is the most that Koala uses at a site. Before the first use:"
     yield _comment(check, indent="", room="   ")
     yield "name: my grid"

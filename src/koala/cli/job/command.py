@@ -33,7 +33,9 @@ class JobGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and args[0].isdecimal():
-            raise click.UsageError(f"What of job {args[0]}? For how it stands, write koala job show {args[0]}.", ctx)
+            raise click.UsageError(
+                f"What about job {args[0]}? To see its state, write koala job show {args[0]}.", ctx
+            )
         return super().resolve_command(ctx, args)
 
 
@@ -93,11 +95,11 @@ def cancel(ctx: click.Context, client: Client, /, job_ids: tuple[int, ...], reas
     """Cancel jobs. One that has ended already stays as it is."""
     from koala.client import ENDED_STATES
 
-    def told(found: JobSummary) -> str:
+    def words(found: JobSummary) -> str:
         past = found.state in ENDED_STATES and found.state != "cancelled"
         return f"had ended already: {found.state}" if past else "is cancelled"
 
-    _each_job(ctx, job_ids, functools.partial(client.cancel, reason=reason), told, as_json=as_json)
+    _each_job(ctx, job_ids, functools.partial(client.cancel, reason=reason), words, as_json=as_json)
 
 
 def _each_job(
@@ -143,14 +145,14 @@ def requeue(
 ) -> None:
     """Put jobs back into their placement queue.
 
-    What a job has is given back, and what runs of it is ended, without counting as a failure; it is started again
-    later. One with a checkpoint is asked to save first, and has its time of grace for it. A job that is in
-    quarantine, after an error inside Koala, is put back by an operator once the cause is mended, as after an upgrade.
+    A job's places are given back, and what runs of it is ended, without counting as a failure; it is started again
+    later. A job with a checkpoint is asked to save first, within its time of grace. A job in quarantine, after an
+    error inside Koala, is put back by an operator once the cause is fixed, for example by an upgrade.
     """
 
     from koala.client import ClientError
 
-    def told(found: JobSummary) -> str:
+    def words(found: JobSummary) -> str:
         if found.state != "unwinding":
             return f"is {shown_state(found)} again"
         try:
@@ -158,7 +160,7 @@ def requeue(
         except ClientError:  # it is put back anyway, and so are the others
             return "goes back to its placement queue"
 
-    _each_job(ctx, job_ids, functools.partial(client.requeue, hold=hold, reason=reason), told, as_json=as_json)
+    _each_job(ctx, job_ids, functools.partial(client.requeue, hold=hold, reason=reason), words, as_json=as_json)
 
 
 @job.command()
@@ -185,15 +187,15 @@ def hold(ctx: click.Context, client: Client, /, job_ids: tuple[int, ...], reason
 @with_client
 @click.pass_context
 def release(ctx: click.Context, client: Client, /, job_ids: tuple[int, ...], reason: str, as_json: bool) -> None:
-    """Let jobs go that were held. One that waits for other jobs, or for its time, goes on waiting for these."""
+    """Release held jobs. One that waits for other jobs, or for its time, goes on waiting for these."""
 
-    def told(found: JobSummary) -> str:
+    def words(found: JobSummary) -> str:
         if found.state != "held":
             return f"is {shown_state(found)}"
         why = clean(with_its_time(found.reason, found.begins_at, clock_at(None)))
         return f"is still held: {why}; release ends only a hold (koala job hold)"
 
-    _each_job(ctx, job_ids, functools.partial(client.release, reason=reason), told, as_json=as_json)
+    _each_job(ctx, job_ids, functools.partial(client.release, reason=reason), words, as_json=as_json)
 
 
 @job.command()

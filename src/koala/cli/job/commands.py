@@ -37,17 +37,21 @@ class CommandOptions(NamedTuple):
 def command_options(only: str = "") -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Add the options of ``CommandOptions``, to a verb that has them ``only`` in some cases."""
 
-    def told(text: str) -> str:
+    def help_text(text: str) -> str:
         return f"{only}{text}" if only else f"{text[0].upper()}{text[1:]}"
 
     kinds = [kind.value for kind in JobType]
     options = [
         click.option(
-            "-n", "--processors", type=click.IntRange(min=1), metavar="N", help=told("how many; one by default.")
+            "-n", "--processors", type=click.IntRange(min=1), metavar="N", help=help_text("how many; one by default.")
         ),
-        click.option("--walltime", metavar="TIME", help=told("the longest that it may run: seconds, 15m, 1h30m.")),
-        click.option("--name", metavar="TEXT", help=told("the name of the job; by default that of the program.")),
-        click.option("--type", type=click.Choice(kinds), help=told("which runner starts it; plain by default.")),
+        click.option(
+            "--walltime", metavar="TIME", help=help_text("the longest that it may run: seconds, 15m, 1h30m.")
+        ),
+        click.option(
+            "--name", metavar="TEXT", help=help_text("the name of the job; by default that of the program.")
+        ),
+        click.option("--type", type=click.Choice(kinds), help=help_text("which runner starts it; plain by default.")),
     ]
 
     def add(verb: Callable[..., Any]) -> Callable[..., Any]:

@@ -31,13 +31,12 @@ if TYPE_CHECKING:
 @with_client
 @click.pass_context
 def fetch(ctx: click.Context, client: Client, /, job_id: int, target: str | None, waits: bool, as_json: bool) -> None:
-    """Bring what a job made to this machine: the outputs that its description names, and what it wrote to standard
-    output and standard error (stdout.txt, stderr.txt).
+    """Bring the outputs of a job to this machine, with its standard output and standard error.
 
-    What the first component made is at its own path below the directory, what component 2 made is below
-    component-2. Of an array, what each element made is below its index. Small files come many at a time. The same
-    command goes on where one that was interrupted stopped: what is there and right stays, anything else is replaced.
-    One that cannot be had keeps no other, and is named at the end.
+    Outputs of the first component are at their own paths below the directory, those of component 2 below component-2;
+    the streams are stdout.txt and stderr.txt. Outputs of an array's element are below its index. Small files come
+    many at a time. After an interruption the same command continues: correct files stay, others are replaced. A file
+    that cannot be fetched does not stop the others, and is named at the end.
     """
     from koala.client import ENDED_STATES
 
@@ -75,12 +74,12 @@ def fetch(ctx: click.Context, client: Client, /, job_id: int, target: str | None
         say(f"Job {job_id}: {counts} in {clean(str(directory))}.")
     for each in made:
         if each.brought in problems:
-            say(f"{clean(each.output.name)} did not come: {clean(problems[each.brought])}", err=True)
+            say(f"{clean(each.output.name)} was not fetched: {clean(problems[each.brought])}", err=True)
     for stream in streams:
         if stream.problem:
-            say(f"{clean(str(stream.written.here))} did not come: {clean(stream.problem)}", err=True)
+            say(f"{clean(str(stream.written.here))} was not fetched: {clean(stream.problem)}", err=True)
     if found.state != "done":
-        say(f"Not all is there: job {job_id} {found.state}: {clean(found.reason)}", err=True)
+        say(f"The outputs are incomplete: job {job_id} {found.state}: {clean(found.reason)}", err=True)
     elif not made:
         say(f"Note: it has no outputs{_why_none(client, job_id)}", err=True)
     if problems or found.state != "done" or any(each.problem and not each.gone for each in streams):
@@ -127,7 +126,7 @@ def _why_none(client: Client, job_id: int) -> str:
 
 def _nothing_made(client: Client, job: JobSummary) -> Exception:
     if job.state != "done":
-        return FailedError(f"nothing that job {job.id} made was collected; it {job.state}: {clean(job.reason)}")
+        return FailedError(f"no output of job {job.id} was collected; it {job.state}: {clean(job.reason)}")
     return UserError(f"job {job.id} has no outputs{_why_none(client, job.id)}")
 
 
@@ -137,7 +136,7 @@ def _place(job: JobSummary, directory: Path, output: OutputInfo) -> Path:
     from koala.model.outputs import output_problem
 
     if output_problem(output.path) is not None:
-        raise FailedError(f"the daemon tells of an output {clean(output.path)}, which leads out of the directory")
+        raise FailedError(f"the daemon reports an output {clean(output.path)}, which leads out of the directory")
     if job.elements is not None:
         directory = directory / str(read_array(job.elements.indices).index_at(output.job - job.id - 1))
     return (directory / f"component-{output.part}" if output.part else directory) / output.path

@@ -103,13 +103,13 @@ def print_notes(of: Mapping[str, Sequence[str]]) -> None:
 
 def preempted(answer: DryRun) -> str:
     """Name the jobs that a job would preempt: ``jobs 3 and 4 and 2 jobs of other users``; empty if none."""
-    told = []
+    names = []
     if answer.preempts:
         noun = "job" if len(answer.preempts) == 1 else "jobs"
-        told.append(f"{noun} {listed([str(job) for job in answer.preempts])}")
+        names.append(f"{noun} {listed([str(job) for job in answer.preempts])}")
     if answer.preempts_others:
-        told.append(f"{counted(answer.preempts_others, 'job')} of other users")
-    return " and ".join(told)
+        names.append(f"{counted(answer.preempts_others, 'job')} of other users")
+    return " and ".join(names)
 
 
 def when_words(answer: DryRun, now: float) -> list[str]:
@@ -120,20 +120,20 @@ def when_words(answer: DryRun, now: float) -> list[str]:
         if answer.expected_at is None or answer.expected_at < now + 1.0:
             return []
         return [f"Its files would be there at {clock(answer.expected_at, now)}, and it would start then."]
-    told = [clean(each) for each in start_sentences(answer, now, clock_at(now))]
-    if not told and answer.place_in_line is not None:
+    sentences = [clean(each) for each in start_sentences(answer, now, clock_at(now))]
+    if not sentences and answer.place_in_line is not None:
         line = f"It would be number {answer.place_in_line} in its queue"
         if answer.refusal.shortages:
-            return [f"{line}; when it starts is told when it has a plan."]
+            return [f"{line}; its start is known once it has a plan."]
         return [f"{line}, where it waits: {clean(answer.refusal.reason)}."]
-    return told
+    return sentences
 
 
 def after_words(each: DryRunGraphJob) -> str:
     """Name the jobs of the graph that it waits for, and the event: ``, after a and the failure of b``."""
     after = each.after or {"done": each.waits_for}
-    told = [f"{_BECOMES.get(becomes, '')}{clean(name)}" for becomes, names in after.items() for name in names]
-    return f", after {listed(told)}" if told else ""
+    awaited = [f"{_BECOMES.get(becomes, '')}{clean(name)}" for becomes, names in after.items() for name in names]
+    return f", after {listed(awaited)}" if awaited else ""
 
 
 def _print_dry_run(ctx: click.Context, answer: DryRunGraph, as_json: bool) -> None:
@@ -147,17 +147,17 @@ def _print_dry_run(ctx: click.Context, answer: DryRunGraph, as_json: bool) -> No
         size = f" ({counted(each.processors, 'processor')}{elements})" if each.processors else ""
         refusal = each.dry_run.refusal
         if refusal is not None:
-            told = f"{NEVER_FITS if refusal.permanent else 'no place'}: {clean(refusal.reason)}"
+            words = f"{NEVER_FITS if refusal.permanent else 'no place'}: {clean(refusal.reason)}"
             if refusal.cure:
-                told += f"; would help: {clean(refusal.cure)}"
+                words += f"; would help: {clean(refusal.cure)}"
         else:
-            told = ", ".join(f"{place.processors} on {clean(place.site)}" for place in each.dry_run.places)
+            words = ", ".join(f"{place.processors} on {clean(place.site)}" for place in each.dry_run.places)
         if victims := preempted(each.dry_run):
-            told += f", where it would preempt {victims}"
+            words += f", where it would preempt {victims}"
         if each.dry_run.kept_back:
             why = with_its_time(each.dry_run.kept_back, each.dry_run.begins_at, clock_at(now))
-            told += f", but not now: {clean(why)}"
-        out.print(Text(f"{clean(each.name)}{size}{after_words(each)}: {told}"))
+            words += f", but not now: {clean(why)}"
+        out.print(Text(f"{clean(each.name)}{size}{after_words(each)}: {words}"))
         for sentence in () if each.waits_for else when_words(each.dry_run, now):
             out.print(Text(f"  {sentence}"))
     if not as_json:

@@ -61,7 +61,9 @@ class PastTime(click.ParamType[float]):
         except (ValueError, OverflowError):
             at = -1.0
         if at < 0:
-            self.fail(f"{text!r} is no time; write how long ago, as 2h, or a day, as 2030-01-31", param, ctx)
+            self.fail(
+                f"{text!r} is no time; write how long ago, such as 2h, or a day, such as 2030-01-31", param, ctx
+            )
         return at
 
 
@@ -73,7 +75,7 @@ class PastTime(click.ParamType[float]):
     type=click.Choice(list(STATE_STYLES)),
     help="Only jobs in this state; repeatable.",
 )
-@click.option("--mine/--all", default=False, help="Only one's own jobs, or all that one may see (the default).")
+@click.option("--mine/--all", default=False, help="Only your own jobs, or all that you may see (the default).")
 @click.option(
     "--limit",
     type=click.IntRange(1, LIMIT_MAX),
@@ -109,8 +111,8 @@ def jobs(
     The time is how long a job has been in its state, or how long it ran; its age counts from its submission. An
     array is one of them; --array lists its elements.
 
-    TIME is so long ago, as 90m, 2h or 1h30m, or a day with or without a time, as 2030-01-31 or 2030-01-31T08:00, by
-    the clock here unless it names its zone.
+    TIME is how long ago, such as 90m, 2h or 1h30m, or a day with or without a time, such as 2030-01-31 or
+    2030-01-31T08:00, in the local time zone unless it names another.
     """
     owner = client.whoami().name if mine else None
 
@@ -140,7 +142,7 @@ def jobs(
         print_json(found[:limit])
         return
     if not found:
-        fitting = " that fit" if name is not None or since is not None or until is not None else ""
+        fitting = " that match" if name is not None or since is not None or until is not None else ""
         click.echo(f"No jobs{fitting}." if not states else f"No jobs that are {' or '.join(states)}.")
         return
     out = console()
@@ -173,7 +175,7 @@ def jobs_table(found: Sequence[JobSummary], verdicts: Mapping[int, str], *, wide
         note = job_note(job, verdicts.get(job.id, ""), short=not wide)
         # The last line of a failed program must not be cut off.
         pieces = (note, places_words(job.places)) if job.stderr_line else (places_words(job.places), note)
-        told = "; ".join(filter(None, pieces))
+        last_cell = "; ".join(filter(None, pieces))
         table.add_row(
             str(job.id),
             _cut(job.name, WIDE_COLUMNS if wide else NAME_WIDTH_MAX, tail=element_tail(job.name, job.array_index)),
@@ -182,7 +184,7 @@ def jobs_table(found: Sequence[JobSummary], verdicts: Mapping[int, str], *, wide
             str(job.processors),
             job_when(job, now),
             span(now - job.submitted_at),
-            Text(told, no_wrap=True, overflow="ellipsis"),
+            Text(last_cell, no_wrap=True, overflow="ellipsis"),
         )
     return table
 

@@ -57,8 +57,8 @@ def run(
     written, and its exit code is that of koala run. It is not started again when it fails; its standard input is
     empty. Ctrl-C cancels the job.
 
-    A program that is named by a relative path, as ./solver, is a file here, which travels with the job; every other
-    is one of the site where the job runs. Without --with no other files come along.
+    A program with a relative path, such as ./solver, is a file here and travels with the job; any other is one of the
+    site where the job runs. Without --with no other files travel.
     """
     options = CommandOptions(processors, walltime, name, type)
     text, files = job_of_words(words, options)

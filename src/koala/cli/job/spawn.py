@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_client
 def spawn(client: Client, /, job_id: int, file: str, as_json: bool) -> None:
-    """Bring more tasks to a job of tasks that runs, near those that they exchange with.
+    """Add tasks to a running job of tasks, near those that they exchange with.
 
     The file has the new tasks, each with its rcr, and edges that join them with each other and with tasks of the job:
 
@@ -32,8 +32,8 @@ def spawn(client: Client, /, job_id: int, file: str, as_json: bool) -> None:
     tasks: {encode-2: 2.0}
     edges: [[encode-2, mix, 5.0]]
 
-    What runs stays where it is. The new tasks get places at once, in components of their own, or are refused. They
-    run what the job runs, are told their names as all are (KOALA_TASKS), and belong to the job from then on.
+    Running tasks stay where they are. The new tasks get places at once, in components of their own, or are refused.
+    They run the job's application, get their names as all tasks do (KOALA_TASKS), and belong to the job from then on.
     """
     from koala.client import InvalidError
 
@@ -50,6 +50,6 @@ def spawn(client: Client, /, job_id: int, file: str, as_json: bool) -> None:
         return
     tasks = sum(len(each.tasks) for each in spawned.components)
     began = "it begins" if tasks == 1 else "they begin"
-    say(f"Job {job_id} has {counted(tasks, 'task')} more; koala job explain {job_id} tells when {began}.")
+    say(f"Job {job_id} has {counted(tasks, 'task')} more; koala job explain {job_id} shows when {began}.")
     for each in spawned.components:
         say(f"  component {each.part} on {clean(each.site)}: {clean(listed(each.tasks))}")

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     is_flag=True,
     help="Only say where it would go now, and when it would start; exits with 3 when it would wait.",
 )
-@click.option("--token-id", metavar="TEXT", help="The same text again gives the same job, and no second one.")
+@click.option("--token-id", metavar="TEXT", help="The same text again gives the same job, not a second one.")
 @click.option(
     "--with",
     "with_paths",
@@ -82,16 +82,16 @@ def submit(
     generate-job | koala submit -
 
     JOB is a file (YAML, RSL or a batch script), the name of an example, or - for standard input. A YAML file with
-    `jobs:` has several that wait for each other by name: all are taken, or none. When this returns
-    the job is on record and outlives any crash of the daemon. A job that can never fit is accepted too, with a
-    warning: the grid may grow.
+    `jobs:` has several that wait for each other by name: all are accepted, or none. When this returns the job is on
+    record and outlives any crash of the daemon. A job that can never fit is accepted too, with a warning: the grid
+    may grow.
 
-    What the job names under `files`, beside its own file, and each --with PATH, under its last name, is sent to the
-    daemon and is where each component starts. What was sent before is not sent again.
+    The files that the job names under `files`, next to its own file, and each --with PATH, under its last name, are
+    sent to the daemon and are there where each component starts. Files that were sent before are not sent again.
 
     With --wait the exit code is that of the job's application: 0 when the job is done, its own code when it failed
-    with one, 1 otherwise; of several jobs that of the first that did not end well. Ctrl-C stops waiting and leaves
-    the job running.
+    with one, 1 otherwise; for several jobs it is that of the first that failed. Ctrl-C stops waiting and leaves the
+    job running.
     """
     if dry_run and (to_wait or token_id is not None):
         raise UserError("--dry-run submits nothing; leave out --wait and --token-id")

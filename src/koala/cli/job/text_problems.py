@@ -25,10 +25,10 @@ def shown_at_place(error: InvalidError, text: str, source: str) -> str:
     if not error.problems:
         return error.for_user()
     lines = SourceText(text, source)
-    told = [_told(problem, lines) for problem in error.problems]
-    if len(told) >= ERRORS_MAX:
-        told.append(f"these are the first {ERRORS_MAX} problems in {source}; there may be more")
-    return "\n".join(told)
+    shown = [_told(problem, lines) for problem in error.problems]
+    if len(shown) >= ERRORS_MAX:
+        shown.append(f"these are the first {ERRORS_MAX} problems in {source}; there may be more")
+    return "\n".join(shown)
 
 
 def _told(problem: ProblemAt, text: SourceText) -> str:

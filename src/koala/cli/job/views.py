@@ -92,8 +92,8 @@ def print_job(job: JobDetail, now: float, verdict: str = "") -> None:
 
 def used_words(job: JobDetail) -> list[str]:
     """Return the usage of a job: processor time and memory once a component has ended, and GPU time."""
-    told = [] if job.usage is None else [job.usage.in_words]
-    return [*told, gpu_time_text(job.gpu_s)] if job.gpu_s else told
+    words = [] if job.usage is None else [job.usage.in_words]
+    return [*words, gpu_time_text(job.gpu_s)] if job.gpu_s else words
 
 
 def claiming_words(job: JobDetail) -> str:
@@ -108,20 +108,20 @@ def claiming_words(job: JobDetail) -> str:
 
 def checkpoint_words(found: CheckpointInfo, now: float) -> str:
     """Describe what its components continued from, and what the job would lose if it were ended now."""
-    told = []
+    parts = []
     for each in found.saved[:CHECKPOINTS_SHOWN_MAX]:
         when = "" if each.saved_at is None else f", {ago(each.saved_at, now)}"
-        told.append(
-            f"component {each.component} went on from {size(each.size_bytes)} that run {each.run} saved on "
+        parts.append(
+            f"component {each.component} continued from {size(each.size_bytes)} that run {each.run} saved on "
             f"{clean(each.site)}{when}"
         )
-    more = len(found.saved) - len(told)
-    told += [f"and {more} more"] if more else []
-    told = told or ["no run went on from one yet"]
+    more = len(found.saved) - len(parts)
+    parts += [f"and {more} more"] if more else []
+    parts = parts or ["no run has continued from one yet"]
     if found.work_lost_s is not None:
         lost = f"{span(found.work_lost_s)} of work" if found.work_lost_s >= 1.0 else "no work"
-        told.append(f"{lost} would be lost if it ended now")
-    return "; ".join(told)
+        parts.append(f"{lost} would be lost if it ended now")
+    return "; ".join(parts)
 
 
 def _places(job: JobDetail) -> str:
@@ -328,8 +328,8 @@ def print_explanation(found: Explanation, now: float) -> None:
             elements = counted(found.elements_before, "element")
             too = ", too" if found.place_in_line > 1 else ""
             out.print(Text(f"{elements} of arrays {come} before it{too}, one after the other."))
-    for told in start_sentences(found, now, local, found.elements_before):
-        out.print(Text(clean(told)))
+    for sentence in start_sentences(found, now, local, found.elements_before):
+        out.print(Text(clean(sentence)))
     for each in found.planned_before:
         plan = clean(planned(each.expected_at, each.expected_sites, now, local))
         whose = "A job of another user" if each.job is None else f"Job {each.job}"

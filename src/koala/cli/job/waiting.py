@@ -138,7 +138,7 @@ class WaitingReasons:
         """Print why it waits, unless that was printed."""
         if job.state == "quarantined" and QUARANTINED not in self._told:
             self._told.add(QUARANTINED)
-            say(f"Job {job.id} {QUARANTINED}: koala job explain {job.id} tells why.", err=True)
+            say(f"Job {job.id} {QUARANTINED}: koala job explain {job.id} shows why.", err=True)
         if job.state != "waiting" or len(self._told) >= REASONS_TOLD_MAX:
             return
         found = self._client.explain(job.id)

@@ -103,26 +103,26 @@ class _Size(click.ParamType[tuple[float, float]]):
 @click.option("--theta", type=float, metavar="X", help="Added to every correlation: more gives larger clusters.")
 @click.option("--cluster-size", type=_Size(), help="The mean number of tasks in a cluster, instead of --theta.")
 @click.option("--seed", type=int, default=0, show_default=True, help="For the draws of the clustering.")
-@click.option("--user-lan", metavar="NAME", help="Where the user sits, instead of where the grid file says.")
+@click.option("--user-lan", metavar="NAME", help="The LAN of the user, instead of the grid file's.")
 @click.option(
     "--running",
     "running_file",
     type=click.Path(path_type=Path, exists=True, dir_okay=False),
     metavar="FILE",
-    help="An earlier answer in JSON: its tasks stay, and those that APP has besides get machines.",
+    help="An earlier answer in JSON: its tasks stay, and the new ones of APP get machines.",
 )
 @click.option(
-    "--lan-by-lan", is_flag=True, help="Of wase: the rest of a cluster goes to one far LAN after the other."
+    "--lan-by-lan", is_flag=True, help="For wase: the rest of a cluster goes to one far LAN after the other."
 )
-@click.option("--affinity-wanted", type=float, metavar="X", help="Of wase-far and wase-all. [default: 2]")
-@click.option("--mbit-s-per-rqoc", type=float, metavar="X", help="Of wase-soft and wase-all. [default: 1]")
-@click.option("--objective", type=click.Choice(OBJECTIVES), help="Of optimal: what is made best. [default: lan-hit]")
+@click.option("--affinity-wanted", type=float, metavar="X", help="For wase-far and wase-all. [default: 2]")
+@click.option("--mbit-s-per-rqoc", type=float, metavar="X", help="For wase-soft and wase-all. [default: 1]")
+@click.option("--objective", type=click.Choice(OBJECTIVES), help="For optimal: what is optimised. [default: lan-hit]")
 @click.option(
     "--time-limit",
     "time_limit_s",
     type=click.FloatRange(0, min_open=True),
     metavar="SECONDS",
-    help="Of optimal: when the best found until then will do. [default: 10]",
+    help="For optimal: when to take the best mapping so far. [default: 10]",
 )
 @click.option("--dot", "dot_file", type=_PICTURE, metavar="FILE", help="Draw it for Graphviz; - is standard output.")
 @click.option("--svg", "svg_file", type=_PICTURE, metavar="FILE", help="Draw it as SVG; - is standard output.")
@@ -158,11 +158,11 @@ def map_application(
     machines in LANs, MANs and WANs, or is a grid file of the scheduler, whose sites are LANs. With live it is the
     grid of the daemon: its idle processors, with the power and load that were measured.
 
-    The methods are wase and greedy, as in the paper; greedy-scan, the same at the paper's speed; wase-whole, which
-    keeps clusters whole; wase-far, which goes farther for power; wase-soft, which goes farther for bandwidth;
-    wase-all, for both; and optimal, for small applications the best there is.
+    The methods are wase and greedy, as in the paper; greedy-scan, which is greedy at the paper's speed; wase-whole,
+    which keeps clusters whole; wase-far, which goes farther for power; wase-soft, which goes farther for bandwidth;
+    wase-all, for both; and optimal, which finds the best mapping of small applications.
 
-    Exits with 3 where a cluster or task finds no place, and says what was missing.
+    Exits with 3 if a cluster or task finds no place, and says what was missing.
     """
     from koala.cli.map.report import print_failure, print_mapping
     from koala.descriptions import read_application, read_machines
@@ -185,7 +185,7 @@ def map_application(
     optimum: Optimised | None = None
     if running_file is not None:
         if given is not None or clustered or method != METHOD:
-            raise UserError("--running: tasks that come join the clusters that run; leave out clusters and --method")
+            raise UserError("--running: new tasks join the running clusters; leave out clusters and --method")
         graph, clusters, answer = _spawned(running_file, graph, dendrogram, user_lan)
     else:
         if given is None:
@@ -206,7 +206,9 @@ def _check_method(method: str, chosen: dict[str, Any]) -> None:
         methods = _OF_METHODS[key]
         if method not in methods:
             option = "--" + key.removesuffix("_s").replace("_", "-")
-            raise UserError(f"{option} is of {' and '.join(methods)}; leave it out with {method}, or choose --method")
+            raise UserError(
+                f"{option} is for {' and '.join(methods)}; leave it out with {method}, or choose --method"
+            )
 
 
 def _mapped(

@@ -78,8 +78,8 @@ def print_mapping(
 
 def _about_optimum(optimum: Optimised) -> str:
     if optimum.gap == 0:
-        return "Optimisation has ended: no mapping does better."
-    return f"Time was up: this one reaches {optimum.value:.4g}, and no mapping passes {optimum.bound:.4g}."
+        return "Optimisation has ended: no mapping is better."
+    return f"Time was up: this one reaches {optimum.value:.4g}, and no mapping exceeds {optimum.bound:.4g}."
 
 
 def _document(

@@ -37,7 +37,7 @@ from koala.policies.interface import View, compile_demand, refuse, to_placement,
 @click.option("--flexible", type=int, metavar="TOTAL", help="A total that the policy may divide.")
 @click.option("--component-min", type=int, metavar="N", help="The least processors in a part of --flexible.")
 @click.option("--components-max", type=int, metavar="N", help="The most parts of --flexible.")
-@click.option("--splits", metavar="18+6,12+12", help="The divisions allowed for --flexible, best-liked first.")
+@click.option("--splits", metavar="18+6,12+12", help="The divisions allowed for --flexible, preferred first.")
 @click.option("--home", metavar="SITE", help="The site where the job arrives.")
 @click.option("--bisection", type=float, metavar="MBIT_S", help="The job's bisection bandwidth.")
 @click.option(
@@ -45,10 +45,10 @@ from koala.policies.interface import View, compile_demand, refuse, to_placement,
     type=click.Choice([each.value for each in Pattern]),
     help="Who talks to whom in the job; by default all to all.",
 )
-@click.option("--uplink", type=float, metavar="MBIT_S", help="The capacity of each site's link, if no grid says it.")
-@click.option("--load", metavar="C1=900,C2=450", help="Mbit/s in use by link; on the others nothing is.")
+@click.option("--uplink", type=float, metavar="MBIT_S", help="The capacity of each site's link, if no grid has it.")
+@click.option("--load", metavar="C1=900,C2=450", help="Mbit/s in use by link; 0 on the others.")
 @click.option(
-    "--observed", type=float, metavar="MBIT_S", help="The mean bisection bandwidth of earlier jobs, which B5 goes by."
+    "--observed", type=float, metavar="MBIT_S", help="The mean bisection bandwidth of earlier jobs, which B5 uses."
 )
 @click.option("--policy", "policy_name", metavar="NAME", help="By default the job's, else the grid's, else WF.")
 @click.option(
@@ -157,7 +157,7 @@ def _mbit_s(mbit_s: float, option: str) -> float:
 def _put_on_links(view: View, load_mbit_s: dict[str, float]) -> None:
     if not view.wiring.has_limits:
         raise UserError(
-            "--load: nothing is known of what the links can carry; give --uplink 1000, or a network in the grid file"
+            "--load: the capacity of the links is unknown; give --uplink 1000, or a network in the grid file"
         )
     links = {name: link for link, name in enumerate(view.wiring.names)}
     for name, mbit_s in load_mbit_s.items():

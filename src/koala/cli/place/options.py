@@ -69,18 +69,18 @@ def with_communication(
         request = msgspec.structs.replace(request, home=home)
     if bisection is None and pattern is None:
         return request
-    said = request.communication
-    if bisection is None and said is None and pattern != Pattern.NONE:
+    given = request.communication
+    if bisection is None and given is None and pattern != Pattern.NONE:
         raise UserError("--pattern: how much is sent is not known; give --bisection too")
-    chosen = Pattern(pattern) if pattern is not None else Pattern.ALL_TO_ALL if said is None else said.pattern
+    chosen = Pattern(pattern) if pattern is not None else Pattern.ALL_TO_ALL if given is None else given.pattern
     if bisection is not None:
         bisection = _bandwidth(bisection, "--bisection")
-        before = Communication(pattern=Pattern.NONE) if said is None else said
+        before = Communication(pattern=Pattern.NONE) if given is None else given
         known = msgspec.structs.replace(before, pattern=chosen, bisection_mbit_s=bisection, per_processor_mbit_s=None)
-    elif said is None:
+    elif given is None:
         known = Communication(pattern=chosen)
     else:
-        known = msgspec.structs.replace(said, pattern=chosen)
+        known = msgspec.structs.replace(given, pattern=chosen)
     return msgspec.structs.replace(request, communication=known)
 
 

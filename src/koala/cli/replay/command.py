@@ -52,7 +52,7 @@ LOG_EVERY_S = 60.0
 @click.option("--policy", metavar="NAME", help="The policy for jobs that name none; by default the daemon's.")
 @click.option(
     "--policy-file", "policy_files", multiple=True, metavar="FILE.py",
-    help="A Python file that registers policies; those of the daemon's grid are known where its state can be read.",
+    help="A Python file that registers policies; those of the daemon's grid are known if its state is readable.",
 )  # fmt: skip
 @click.option("--limit", type=click.IntRange(1), metavar="N", help="Only the first N jobs.")
 @click.option("--seed", type=int, default=1, show_default=True, help="The same seed draws the same jobs.")
@@ -63,7 +63,7 @@ LOG_EVERY_S = 60.0
     metavar="NAME=JOB",
     help="Let jobs of this application run what the job file JOB runs, instead of sleeping.",
 )
-@click.option("--keep", is_flag=True, help="After Ctrl-C leave the submitted jobs alone, and do not cancel them.")
+@click.option("--keep", is_flag=True, help="After Ctrl-C do not cancel the submitted jobs.")
 @click.option("--compare", is_flag=True, help="Simulate the same jobs afterwards, and show both side by side.")
 @click.option(
     "--grid",
@@ -100,9 +100,9 @@ def replay(
     koala replay KTH-SP2.swf.gz --speed 100 --limit 200 --policy CM --out kth
     koala replay my-jobs.yaml --compare --grid my-grid.yaml
 
-    A job with an application of its own runs that: a script, a path, or a program with arguments. Any other has only
-    a run time, and its components sleep that long, divided by --speed. Jobs that can never fit are counted and left
-    out. Ctrl-C stops submitting, cancels what was submitted, and reports.
+    A job with its own application runs that: a script, a path, or a program with arguments. Any other has only a run
+    time, and its components sleep that long, divided by --speed. Jobs that can never fit are counted and left out.
+    Ctrl-C stops submitting, cancels what was submitted, and reports.
     """
     chosen = ReplayOptions(**options)
     if grid_name is not None and not compare:
@@ -122,14 +122,14 @@ def replay(
         metrics = metrics_of(replayed, source, grid, chosen.speed)
         if compare and not stop():
             metrics |= _comparison(metrics, source, model or grid, policy, chosen.seed, catalogue)
-        told = ReplayReport(replayed, source, metrics)
+        outcome = ReplayReport(replayed, source, metrics)
         if folder is not None:
-            write_folder(folder, told, grid)
+            write_folder(folder, outcome, grid)
     if as_json:
         print_json(metrics)
     else:
         screen = console()
-        for part in (*report(metrics, screen.width), *more(told)):
+        for part in (*report(metrics, screen.width), *more(outcome)):
             screen.print(part)
     if not replayed.result.complete:
         ctx.exit(EXIT_INTERRUPTED)
@@ -140,7 +140,7 @@ def _check_some_fit(source: ReplaySource) -> None:
     if too_large and not source.plan.jobs:
         least = min(each.request.processors for each in too_large)
         raise FailedError(
-            f"none of the {counted(len(too_large), 'job')} fits, so that there is nothing to replay: "
+            f"none of the {counted(len(too_large), 'job')} fits, so there is nothing to replay: "
             f"{too_large[0].reason}, and the smallest job asks for {least}; replay a smaller workload, or take a "
             "larger grid (koala lab up has --nodes, --processors-per-node and --slots)"
         )

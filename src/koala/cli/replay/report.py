@@ -115,11 +115,11 @@ def _difference(real: float | None, model: float | None) -> float | None:
 # ------------------------------------------------------------------------------------------------ tables
 
 
-def more(told: ReplayReport) -> Iterator[RenderableType]:
+def more(done: ReplayReport) -> Iterator[RenderableType]:
     """Yield what follows the report of a simulation."""
     from rich.text import Text
 
-    replay = told.metrics["replay"]
+    replay = done.metrics["replay"]
     lag = replay["lag_s"]
     if lag is not None:
         words = ", ".join(f"{name} {lag[name]:.2f} s" for name in ("median", "p95", "max"))
@@ -133,15 +133,15 @@ def more(told: ReplayReport) -> Iterator[RenderableType]:
     yield from _left_out("refused by the daemon", replay["refused"])
     if replay["unanswered"] is not None:
         yield Text(
-            f"the submission of job {replay['unanswered']} was never answered; koala jobs tells whether it is there",
+            f"the submission of job {replay['unanswered']} was never answered; koala jobs shows whether it is there",
             style="yellow",
         )
     if replay["left_behind"]:
         left = replay["left_behind"]
         yield Text(f"still there: {counted_first(len(left), 'job', left[:_NAMED])}", style="yellow")
-    if "compared" in told.metrics:
+    if "compared" in done.metrics:
         yield ""
-        yield _comparison(told.metrics["compared"])
+        yield _comparison(done.metrics["compared"])
 
 
 def _left_out(what: str, jobs: list[dict[str, Any]]) -> Iterator[RenderableType]:
@@ -172,17 +172,17 @@ def _comparison(figures: dict[str, Any]) -> RenderableType:
 # ------------------------------------------------------------------------------------------------ the folder
 
 
-def write_folder(folder: Path, told: ReplayReport, grid: Grid) -> None:
+def write_folder(folder: Path, done: ReplayReport, grid: Grid) -> None:
     """Write everything about a replay to files of the folder, which is made if it is missing."""
     from koala.simulator.report.page import page
     from koala.simulator.report.page_holds import run_picture
 
-    replayed, metrics = told.replayed, told.metrics
+    replayed, metrics = done.replayed, done.metrics
     picture = run_picture(
         list(replayed.result.rows()),
         replayed.holds,
         grid,
-        title=f"{told.source.plan.title} on {grid.name}, live",
+        title=f"{done.source.plan.title} on {grid.name}, live",
         subtitle=f"policy {metrics['policy']}, speed {metrics['replay']['speed']:g}",
         facts=facts(metrics),
         notes=metrics["notes"],
@@ -190,7 +190,7 @@ def write_folder(folder: Path, told: ReplayReport, grid: Grid) -> None:
     texts = {
         METRICS: json.dumps(metrics, indent=2, ensure_ascii=False, allow_nan=False) + "\n",
         JOBS: replayed.result.csv(),
-        SUBMISSIONS: _submissions(told),
+        SUBMISSIONS: _submissions(done),
         PAGE: page(picture),
     }
     for name, text in texts.items():
@@ -198,16 +198,16 @@ def write_folder(folder: Path, told: ReplayReport, grid: Grid) -> None:
             file.write(text.encode())
 
 
-def _submissions(told: ReplayReport) -> str:
+def _submissions(done: ReplayReport) -> str:
     """Return every job of the plan: its number at the daemon, its time, and its lag; or why it was not submitted."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(("name", "job", "planned_s", "lag_s", "not_submitted"))
     rows: list[tuple[Any, ...]] = [
         (each.name, each.job, round(each.planned_s, 6), round(each.lag_s, 6), "")
-        for each in told.replayed.submissions
+        for each in done.replayed.submissions
     ]
-    left_out = [*told.source.plan.too_large, *told.replayed.refused]
+    left_out = [*done.source.plan.too_large, *done.replayed.refused]
     rows += [(each.name, "", "", "", each.reason) for each in left_out]
     writer.writerows(rows)
     return text.getvalue()

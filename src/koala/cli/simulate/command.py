@@ -66,13 +66,13 @@ if TYPE_CHECKING:
     "--plan-depth",
     type=click.IntRange(0, PLAN_DEPTH_MAX),
     metavar="N",
-    help="Plan so many jobs of each queue ahead, instead of the grid's plan_depth: 1 is EASY, 0 plans none.",
+    help="Plan this many jobs of each queue ahead, instead of the grid's plan_depth: 1 is EASY, 0 plans none.",
 )
 @click.option(
     "--estimates",
     type=click.Choice([str(each) for each in Estimates]),
-    help="How long plans believe that jobs run, instead of the grid's estimates: for their walltimes, or as the last "
-    "two runs of their users.",
+    help="How long plans expect jobs to run, instead of the grid's estimates: their walltimes, or the lengths of "
+    "the last two runs of their users.",
 )
 @click.option("--seed", type=int, default=1, show_default=True, help="The same seed gives the same run.")
 @click.option(

@@ -105,7 +105,7 @@ def _plan(grid: Grid, catalogue: Catalogue, options: RunOptions, outputs: RunOut
                 "name a placement policy, of which WF is the same as first-fit"
             )
         ignored = obstacles(grid, plans=options.plan_depth is not None)
-        note = f"{name.casefold()} goes by the sizes of the sites alone, without {', '.join(ignored)}"
+        note = f"{name.casefold()} considers only the sizes of the sites, without {', '.join(ignored)}"
         return _Plan(name.casefold(), name.casefold(), divides=False, notes=(note,) if ignored else ())
     try:
         policy = catalogue.find(name)
@@ -149,7 +149,7 @@ def _about_links(grid: Grid, policy: Policy) -> tuple[str, ...]:
 
     if grid.network is None or policy.form is not Form.LINKS:
         return ()
-    return ("a trace does not say what its jobs send, so that all links stay empty; a workload can say it",)
+    return ("a trace does not have what its jobs send, so all links stay empty; a workload can have it",)
 
 
 def _scheduler_options(options: RunOptions, outputs: RunOutputs) -> list[str]:

@@ -77,12 +77,12 @@ def check(
     ssh_config: Path | None,
     as_json: bool,
 ) -> None:
-    """Check step by step whether sites can be used, and say what to mend. No daemon is needed.
+    """Check step by step whether sites can be used, and say what to fix. No daemon is needed.
 
     Without a name all sites of the grid are checked, one after the other. A site is asked, and its work directory
-    made; only with --run does a job go there. Of several sites --run also tries whether a node of each reaches one
-    of each other. Exits with 1 when something must be mended. --json prints an object for one site that is named, and
-    else a list of them.
+    made; only with --run does a job go there. With several sites --run also checks that a node of each reaches a node
+    of each other one. Exits with 1 when something must be fixed. --json prints an object for one named site,
+    otherwise a list.
     """
     from koala.client import default_state
 
@@ -259,6 +259,6 @@ def _verdict(site: Site, found: Sequence[Finding]) -> str:
     failures = sum(each.sign == "failed" for each in found)
     warnings = sum(each.sign == "warned" for each in found)
     if failures:
-        return f"{site.name} cannot be used yet: {counted(failures, 'thing')} to mend."
+        return f"{site.name} cannot be used yet: {counted(failures, 'thing')} to fix."
     besides = f", with {counted(warnings, 'warning')}" if warnings else ""
     return f"{site.name} can be used{besides}."

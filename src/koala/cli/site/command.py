@@ -74,8 +74,8 @@ def excluded_lines(site: SiteInfo, now: float) -> list[str]:
 
 def _age(found: Sequence[SiteInfo], now: float) -> str:
     """Format the age of the oldest report, if it is large: batch systems are left in peace while no job waits."""
-    heard = [each.reported_at for each in found if each.reported_at is not None and each.silent_since is None]
-    old_s = now - min(heard, default=now)
+    times = [each.reported_at for each in found if each.reported_at is not None and each.silent_since is None]
+    old_s = now - min(times, default=now)
     return f"  asked {span(old_s)} ago" if old_s > OLD_S else ""
 
 
@@ -168,15 +168,15 @@ def resume(client: Client, /, name: str, reason: str, as_json: bool) -> None:
 @site.command()
 @click.argument("name", metavar="SITE", shell_complete=complete_site)
 @click.option("--yes", is_flag=True, help="Do it without being asked.")
-@click.option("--force", is_flag=True, help="Also where the site answers.")
+@click.option("--force", is_flag=True, help="Also if the site answers.")
 @reason_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 @with_client
 def lost(client: Client, /, name: str, yes: bool, force: bool, reason: str, as_json: bool) -> None:
-    """Wait no more for a site that does not answer: its jobs start again elsewhere.
+    """Stop waiting for a site that does not answer: its jobs start again elsewhere.
 
     The site may still run them. What it has counts for nothing from now on, and is ended when the site comes back;
-    then it is used again by itself. To take out a site that answers, drain it.
+    then the site is used again. To take out a site that answers, drain it.
     """
     before = client.site(name)
     if not yes and not before.lost:
@@ -218,7 +218,7 @@ def probe(client: Client, /, name: str, as_json: bool) -> None:
         if as_json:
             print_json(found)
         silent = f"for {span(time.time() - found.silent_since)}: {clean(found.silent_reason)}"
-        raise FailedError(f"{clean(found.name)} has not answered {silent}; it is asked again by itself")
+        raise FailedError(f"{clean(found.name)} has not answered {silent}; it is asked again automatically")
     state, _ = site_state(found)
     held = f"{found.ours} ours, {found.others} others', {found.idle} idle"
     _tell(found, as_json, f"{clean(found.name)} answers: {counted(found.processors, 'processor')}, {held}; {state}.")

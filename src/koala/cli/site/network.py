@@ -41,7 +41,8 @@ def network(client: Client, /, sites: tuple[str, ...], probe: bool, as_json: boo
     """Show what is believed of the links between sites, or what was measured from one to another.
 
     Bandwidths and latencies are those of the grid file until something was measured. From then on the predictor that
-    was nearest to the measurements so far says what comes next. Below is what running jobs send between their sites.
+    was nearest to the measurements so far says what comes next. Below is the traffic of running jobs between their
+    sites.
     """
     if probe and len(sites) != 2:
         raise UserError("--probe measures one link: name two sites, from where and to where")
@@ -92,8 +93,8 @@ def _print_network(found: NetworkInfo) -> None:
         out.print()
     for each in found.jobs[:JOBS_LISTED_MAX]:
         where = ", ".join(map(clean, each.sites))
-        told = f"Job {each.job}, {clean(each.name)}, at {where}: {clean(each.traffic.in_words)}"
-        out.print(told, markup=False, soft_wrap=True)
+        line = f"Job {each.job}, {clean(each.name)}, at {where}: {clean(each.traffic.in_words)}"
+        out.print(line, markup=False, soft_wrap=True)
     if len(found.jobs) > JOBS_LISTED_MAX:
         out.print(f"{len(found.jobs) - JOBS_LISTED_MAX} more jobs at several sites; --json has them.", style="dim")
 
@@ -160,9 +161,9 @@ def _measured_table(links: Sequence[LinkState], now: float) -> Table:
         between = _between(link)
         for words, quantity in ((bandwidth_text, link.bandwidth_mbit_s), (latency_text, link.latency_s)):
             if quantity.measured is not None and quantity.measured_at is not None:
-                told = (words(quantity.believed), quantity.predictor, str(quantity.measurements))
+                cells = (words(quantity.believed), quantity.predictor, str(quantity.measurements))
                 last = (words(quantity.measured), quantity.measured_by, span(now - quantity.measured_at))
-                table.add_row(Text(between), *told, *last)
+                table.add_row(Text(between), *cells, *last)
     return table
 
 

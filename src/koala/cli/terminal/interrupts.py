@@ -14,7 +14,7 @@ from types import FrameType
 
 @contextmanager
 def interrupts(signals: Sequence[signal.Signals] = (signal.SIGINT,)) -> Iterator[Callable[[], bool]]:
-    """Only note the first of these signals while the context lasts, and return the function that reports it; a second
+    """Only note the first of these signals while the context lasts, and yield the function that reports it; a second
     one raises KeyboardInterrupt, in case something hangs. Only the main thread gets signals; in another this does
     nothing."""
     noted = False

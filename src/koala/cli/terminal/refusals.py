@@ -98,7 +98,7 @@ class Verdicts:
 
         asked = [job for job in jobs if job.state == "waiting" or (job.elements is not None and job.elements.waiting)]
         waiting = [job.id for job in asked if job.state in ("waiting", "unfolding")][:ASKED_MAX]
-        self._known = {job: told for job, told in self._known.items() if job in waiting}
+        self._known = {job: words for job, words in self._known.items() if job in waiting}
         plans = {}
         for job in waiting:
             if job in self._known:
@@ -107,9 +107,9 @@ class Verdicts:
                 found = self._client.explain(job)
             except ClientError:  # a list is worth more than a note in it
                 continue
-            told = verdict(found)
-            if told:
-                self._known[job] = told
+            words = verdict(found)
+            if words:
+                self._known[job] = words
             elif found.expected_at is not None and found.next_element is None:
                 plans[job] = expected(found.expected_at, found.expected_sites)
         return self._known | plans

@@ -123,8 +123,8 @@ async def _on_service_error(request: Request, error: Exception) -> Response:
 
 async def _on_store_error(request: Request, error: Exception) -> Response:
     log.warning("the store did not do it", extra={"reason": str(error)})
-    told = UnavailableError("the daemon's store cannot be used at present; nothing was changed, try again")
-    return answer_to(told, request.scope)
+    reported = UnavailableError("the daemon's store cannot be used at present; nothing was changed, try again")
+    return answer_to(reported, request.scope)
 
 
 async def _on_validation_error(_request: Request, error: Exception) -> Response:

@@ -107,7 +107,7 @@ async def read_files(who: Who, service: The, wish: Annotated[Reading, Body(opena
     problem that prevents reading it. Then come the bytes of these files, one after the other. Trailing files that do
     not fit into one answer are not listed: ask for them again. Verify each by the catalogue's checksum."""
     found = await service.read_files(who, wish.names)
-    head = msgspec.json.encode([told for told, _ in found])
+    head = msgspec.json.encode([each for each, _ in found])
     return Response(b"".join((head, b"\n", *(data for _, data in found))), media_type="application/octet-stream")
 
 

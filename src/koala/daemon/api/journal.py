@@ -83,16 +83,16 @@ async def stream_events(
     )
 
 
-def event_of(told: RenderedEntry) -> bytes:
+def event_of(entry: RenderedEntry) -> bytes:
     """Return an entry as an event. JSON holds no line break, so one line of data is enough."""
-    return f"id: {told.entry.seq}\nevent: journal\ndata: {told.json}\n\n".encode()
+    return f"id: {entry.entry.seq}\nevent: journal\ndata: {entry.json}\n\n".encode()
 
 
 def chunks_of(found: Iterable[RenderedEntry]) -> Iterator[bytes]:
     """Yield entries as events, several in one chunk."""
     chunk = b""
-    for told in found:
-        chunk += event_of(told)
+    for entry in found:
+        chunk += event_of(entry)
         if len(chunk) >= CHUNK_BYTES:
             yield chunk
             chunk = b""

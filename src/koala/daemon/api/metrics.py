@@ -141,16 +141,16 @@ def _of_sites(numbers: Metrics) -> Iterator[Metric]:
     yield from (processors, states, errors, set_aside, calls, gpus, processor_s, early_s, gpu_s)
 
 
-def _gauge(name: str, told: str, value: float) -> Metric:
-    return GaugeMetricFamily(f"koala_{name}", told, value=value)
+def _gauge(name: str, help_text: str, value: float) -> Metric:
+    return GaugeMetricFamily(f"koala_{name}", help_text, value=value)
 
 
-def _counter(name: str, told: str, value: float) -> Metric:
-    return CounterMetricFamily(f"koala_{name}", told, value=value)
+def _counter(name: str, help_text: str, value: float) -> Metric:
+    return CounterMetricFamily(f"koala_{name}", help_text, value=value)
 
 
-def _labelled(name: str, told: str, label: str, values: Mapping[str, float]) -> Metric:
-    family = GaugeMetricFamily(f"koala_{name}", told, labels=[label])
+def _labelled(name: str, help_text: str, label: str, values: Mapping[str, float]) -> Metric:
+    family = GaugeMetricFamily(f"koala_{name}", help_text, labels=[label])
     for each, value in values.items():
         family.add_metric([each], value)
     return family

@@ -151,10 +151,10 @@ def measured_line(measured: Sequence[LinkMeasurement], words: Callable[[float], 
         f"{place * step:.1f},{LINE_HEIGHT - 1 - (LINE_HEIGHT - 2) * each.value / top:.1f}"
         for place, each in enumerate(measured)
     )
-    told = ", ".join(words(each.value) for each in measured[-LINE_VALUES_TOLD_MAX:])
+    values = ", ".join(words(each.value) for each in measured[-LINE_VALUES_TOLD_MAX:])
     more = "…, " if len(measured) > LINE_VALUES_TOLD_MAX else ""
     return MeasuredLine(
-        points=" ".join(points), told=f"{len(measured)} measurements, the newest at the end: {more}{told}"
+        points=" ".join(points), told=f"{len(measured)} measurements, the newest at the end: {more}{values}"
     )
 
 

@@ -349,22 +349,22 @@ class PageContents:
             except NotFoundError:  # it has gone since the overview was made
                 continue
             refusal, plan = found.refusal, found.expected_at
-            told = [with_its_time(found.meaning, found.begins_at, now)] if found.state == "held" else []
-            told += [] if plan is None else [expected(plan, found.expected_sites, now)]
+            parts = [with_its_time(found.meaning, found.begins_at, now)] if found.state == "held" else []
+            parts += [] if plan is None else [expected(plan, found.expected_sites, now)]
             if refusal is not None:
                 why = f"can never fit: {refusal.reason}" if refusal.permanent else refusal.reason
-                told += [why, f"would help: {refusal.cure}" if refusal.cure else ""]
-            if any(told):
+                parts += [why, f"would help: {refusal.cure}" if refusal.cure else ""]
+            if any(parts):
                 if job.elements is not None:
-                    told.insert(0, f"{counted(job.elements.size, 'element')}: {job.elements.in_words}")
-                reasons[job.id] = "; ".join(filter(None, told))
+                    parts.insert(0, f"{counted(job.elements.size, 'element')}: {job.elements.in_words}")
+                reasons[job.id] = "; ".join(filter(None, parts))
         return reasons
 
     async def _newest_events(self, who: Principal) -> list[JournalEntry]:
         last = self._service.last_seq
         found = await self._service.journal(who, after=max(0, last - 4 * EVENTS_MAX), limit=4 * EVENTS_MAX)
-        told = [each for each in found if each.what not in ("Tick", "AskSite")]
-        return told[::-1][:EVENTS_MAX]
+        shown = [each for each in found if each.what not in ("Tick", "AskSite")]
+        return shown[::-1][:EVENTS_MAX]
 
     async def _output(self, who: Principal, job: JobDetail, wanted: OutputSelection) -> tuple[Tail | None, str]:
         if not job.components:

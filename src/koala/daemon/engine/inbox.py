@@ -105,7 +105,7 @@ class Inbox:
 
     @property
     def is_full(self) -> bool:
-        """True if it accepts no more than it must."""
+        """True if the inbox accepts only what it must."""
         return len(self._items) >= self._items_max
 
     def put(self, item: InboxItem) -> None:

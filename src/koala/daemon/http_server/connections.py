@@ -170,7 +170,9 @@ class _Transport:
 
     def write(self, data: bytes) -> None:
         if self._connection.is_reading:
-            told = f"this is no HTTP request, or its head has more than {HEADER_BYTES_MAX} bytes (HEADER_BYTES_MAX)"
-            self._connection.refuse(400, "invalid", told)
+            problem = (
+                f"this is no HTTP request, or its head has more than {HEADER_BYTES_MAX} bytes (HEADER_BYTES_MAX)"
+            )
+            self._connection.refuse(400, "invalid", problem)
         else:
             self._transport.write(data)

@@ -222,8 +222,8 @@ class BarrierOpener:
 
     async def _release_one(self, row: ComponentRow, go: Go, links: tuple[InputLink, ...]) -> None:
         try:
-            told = Go(environment=go.environment, links=links)
-            await self._call(row.site, self._sites[row.site].release(row.token, told))
+            own = Go(environment=go.environment, links=links)
+            await self._call(row.site, self._sites[row.site].release(row.token, own))
         except LaunchError as error:
             await self._end(row, Fault.JOB, error.for_user())
         except SiteError as error:

@@ -98,8 +98,8 @@ class LinkProber:
     async def _measure(self, command: ProbeLink) -> tuple[float, int, float]:
         """Return the latency, the bytes sent, and the bytes per second."""
         settings = self._sites[command.target].batch
-        told = ("", "") if settings is None else (settings.host or "", settings.network or "")
-        _, host, port = await self._run(command.target, "address", *told)
+        given = ("", "") if settings is None else (settings.host or "", settings.network or "")
+        _, host, port = await self._run(command.target, "address", *given)
         secret = secrets.token_hex(8)
         limits = f"{self._stream_s:g}", f"{self._probe_s:g}"
         listening = asyncio.create_task(self._run(command.target, "listen", port, secret, *limits))
@@ -117,7 +117,7 @@ class LinkProber:
             "command -v python3 >/dev/null || { echo error python3 is missing there: install it, or write "
             f"probes: false; exit 0; }}\nexec python3 - {shlex.join(words)} <<'{_END}'\n{self._program}{_END}\n"
         )
-        said = (await self._areas[site].host.run(script, timeout_s=self._probe_s)).strip()
-        if said.startswith("error") or not said:
-            raise ProbeFailedError(f"{site}: {said.removeprefix('error').strip() or 'it said nothing'}")
-        return said.split()
+        output = (await self._areas[site].host.run(script, timeout_s=self._probe_s)).strip()
+        if output.startswith("error") or not output:
+            raise ProbeFailedError(f"{site}: {output.removeprefix('error').strip() or 'it printed nothing'}")
+        return output.split()

@@ -221,8 +221,8 @@ class Performer:
         if not is_traffic_mail(mail.name):
             self._mpi_relay.take(mail)
         elif self._components.is_released(mail.token):
-            told = parse_traffic(mail.data)
-            self._engine.report(TrafficMeasured(at=self._engine.now(), token=mail.token, **told._asdict()))
+            traffic = parse_traffic(mail.data)
+            self._engine.report(TrafficMeasured(at=self._engine.now(), token=mail.token, **traffic._asdict()))
 
     def files_under_way(self) -> dict[Token, tuple[SiteName, int, int]]:
         """Return the components whose files travel now: where to, how many bytes have arrived, and of how many."""

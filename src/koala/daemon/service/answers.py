@@ -158,11 +158,11 @@ def places_in_line(ledger: Ledger, jobs: Iterable[int]) -> dict[int, int]:
 
 
 def explanation(
-    told: JobExplanation, since: float, queue_length: int | None, now: float, more: str = ""
+    known: JobExplanation, since: float, queue_length: int | None, now: float, more: str = ""
 ) -> Explanation:
     """Return where a job stands, as the core explains it. Expected times are never in the past, although the core's
     time is that of the last event."""
-    fields = in_words(told, more) | {"since": since, "queue_length": queue_length}
+    fields = in_words(known, more) | {"since": since, "queue_length": queue_length}
     for each in (fields, *fields["planned_before"]):
         for name in {"expected_at", "latest_at"} & each.keys():
             each[name] = _not_before(now, each[name])
@@ -406,14 +406,14 @@ def _quantity(
     unit: float,
 ) -> LinkQuantity:
     own, back = forecasts.get(pair), forecasts.get((pair[1], pair[0]))
-    said = own or back
+    forecast = own or back
     last = measured[-1] if measured else None
     return LinkQuantity(
         declared=rows.declared(*pair) / unit,
         believed=rows.at(*pair) / unit,
-        origin="declared" if said is None else "way back" if own is None else "forecast",
-        predictor="" if said is None else said.predictor,
-        error=0.0 if said is None else said.error / unit,
+        origin="declared" if forecast is None else "way back" if own is None else "forecast",
+        predictor="" if forecast is None else forecast.predictor,
+        error=0.0 if forecast is None else forecast.error / unit,
         measurements=len(measured),
         measured=None if last is None else last.value / unit,
         measured_at=None if last is None else last.at,

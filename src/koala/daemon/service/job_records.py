@@ -65,8 +65,8 @@ class JobRecords:
         found = await query(self._engine.store.story, row.id, STORY_KINDS)
         first, last = ([(line.at, line.body) for line in lines] for lines in (found.first, found.last))
         goes_back = bool(first) and isinstance(first[0][1], JobSubmitted | ElementMade)
-        told = story(request, row.submitted_at, first, found.left_out, last, owner=row.owner, goes_back=goes_back)
-        return [StoryLine(at=each.at, text=each.text) for each in told]
+        written = story(request, row.submitted_at, first, found.left_out, last, owner=row.owner, goes_back=goes_back)
+        return [StoryLine(at=each.at, text=each.text) for each in written]
 
     async def components(self, job: int) -> list[ComponentRow]:
         if self._engine.live_row(job) is not None:

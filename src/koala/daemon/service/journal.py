@@ -195,5 +195,5 @@ def _veiled(entry: JournalRow) -> JournalEntry:
 async def one_by_one(rounds: AsyncIterator[list[RenderedEntry]]) -> AsyncIterator[JournalEntry]:
     """Yield the entries of rounds one by one."""
     async for found in rounds:
-        for told in found:
-            yield told.entry
+        for each in found:
+            yield each.entry

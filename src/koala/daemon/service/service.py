@@ -366,7 +366,7 @@ class Service:
         # People see an array as running or waiting; the table has another state for it.
         arrays = self._arrays_standing(states, owner, before) if array is None else []
         arrays = [row for row in arrays if which.has(row)]
-        told = await query(
+        rows = await query(
             self._engine.store.jobs,
             owner=owner,
             states=states,
@@ -375,7 +375,7 @@ class Service:
             array=array,
             which=which,
         )
-        newest = {row.id: row for row in (*arrays, *told)}
+        newest = {row.id: row for row in (*arrays, *rows)}
         found = [newest[number] for number in sorted(newest, reverse=True)[: limit + 1]]
         waiting = (row.id for row in found[:limit] if row.state == JobState.WAITING)
         ledger = self._engine.scheduler.ledger
@@ -432,13 +432,13 @@ class Service:
         scheduler, job = self._engine.scheduler, row.id
         if row.explanation is not None:
             return msgspec.convert({**row.explanation, "since": row.since}, Explanation)
-        told = scheduler.explain(job)
-        if told is None:
+        explained = scheduler.explain(job)
+        if explained is None:
             return bare_explanation(row)
         stuck = [
-            f"{each.site}: {said}"
+            f"{each.site}: {words}"
             for each in self._engine.components_of(job)
-            for said in self._engine.defects_of(each.site, each.token)
+            for words in self._engine.defects_of(each.site, each.token)
         ]
         under_way = self._engine.files_under_way()
         stuck += [
@@ -450,8 +450,8 @@ class Service:
         stuck += [f"{why}; it is tried again" for why in self._engine.outputs.troubles(job)]
         more = f". {'; '.join(stuck)}" if stuck else ""
         live = scheduler.ledger.jobs.get(job)
-        length = None if live is None or told.place_in_line is None else len(scheduler.ledger.queue_of(live))
-        found = explanation(told, row.since, length, self._engine.now(), more)
+        length = None if live is None or explained.place_in_line is None else len(scheduler.ledger.queue_of(live))
+        found = explanation(explained, row.since, length, self._engine.now(), more)
         if found.place_in_line is not None:
             order, problem = self._engine.grid.scheduler.order, scheduler.ledger.order_problem
             found = msgspec.structs.replace(found, order=order, order_problem=problem)

@@ -83,15 +83,15 @@ def _missing(request: Request, applications: Sequence[Application]) -> Iterator[
     there |= {
         file.name if file.path is None else file.path for part in request.components for file in part.input_files
     }
-    told: set[str] = set()
+    noted: set[str] = set()
     for application in applications:
         directory = application.directory or ""
         if directory.startswith("/") or len(directory) > _PATH_CHARACTERS_MAX:
             continue  # it starts in a directory of the site
         for program in _programs(application):
             path = posixpath.normpath(posixpath.join(directory, program))
-            if program not in told and not _is_there(path, there):
-                told.add(program)
+            if program not in noted and not _is_there(path, there):
+                noted.add(program)
                 yield program
 
 

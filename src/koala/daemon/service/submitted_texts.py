@@ -89,17 +89,17 @@ def in_graph(
 ) -> Unreadable:
     """Return the problem of one job in a graph, at the job's place, or at that of a number that it waits for."""
     line, column = place_of_job(wish.description, wish.source, name, number)
-    told = f"job {name}: {message}"
-    whole = "; ".join(filter(None, (f"{wish.source}:{line}:{column}: {told}", cure)))
-    return Unreadable(whole, [ProblemAt(line=line, column=column, message=told, cure=cure)])
+    described = f"job {name}: {message}"
+    whole = "; ".join(filter(None, (f"{wish.source}:{line}:{column}: {described}", cure)))
+    return Unreadable(whole, [ProblemAt(line=line, column=column, message=described, cure=cure)])
 
 
 def _graph_too_large(wish: Submission, name: str) -> Unreadable:
-    told = (
+    problem = (
         f"with it the jobs of the graph have more than {REQUEST_CHARACTERS_MAX} characters together "
         "(REQUEST_CHARACTERS_MAX), the list of files counted for each; send fewer files, or submit several graphs"
     )
-    return in_graph(wish, name, told)
+    return in_graph(wish, name, problem)
 
 
 def _files_of(wish: Submission) -> tuple[TravellingFile, ...]:

@@ -131,7 +131,7 @@ def read_machine(said: str) -> tuple[list[NodeLoad], float | None]:
     no sense."""
     here: list[NodeLoad] = []
     rate = None
-    for line in said.splitlines():
+    for line in output.splitlines():
         words = line.split()
         try:
             if words[:1] == ["machine"]:

@@ -82,10 +82,10 @@ class StorageWatch:
             return f"{self._root} cannot be reached ({error.strerror}); no job is accepted until it is back", True
         if left >= self._low_bytes:
             return "", False
-        told = f"{left // _MIB} MiB are left on the disk of {self._root}"
+        words = f"{left // _MIB} MiB are left on the disk of {self._root}"
         if left >= self._reserve_bytes:
-            return told, False
-        return f"{told}; no job is accepted until there is room", True
+            return words, False
+        return f"{words}; no job is accepted until there is room", True
 
     async def _watch(self) -> None:
         while True:

@@ -57,14 +57,14 @@ class DownloadService:
 
     def _outputs_of(self, first: int, last: int, request: Request) -> list[OutputInfo]:
         """Return the outputs of these jobs, which share a request, until there are enough for one answer."""
-        told = list[OutputInfo]()
+        outputs = list[OutputInfo]()
         for job, made in groupby(self._made(first, last), key=lambda entry: job_of_output(entry.name)):
             assert job is not None, "jobs made them"
             some = (_told(job, entry, request) for entry in islice(made, OUTPUTS_LISTED_MAX))
-            told += sorted(some, key=lambda each: (each.part, each.path))
-            if len(told) >= OUTPUTS_ENOUGH:
+            outputs += sorted(some, key=lambda each: (each.part, each.path))
+            if len(outputs) >= OUTPUTS_ENOUGH:
                 break
-        return told
+        return outputs
 
     def _made(self, first: int, last: int) -> Iterator[CatalogueEntry]:
         """Yield the outputs of these jobs, in the order of the catalogue, where jobs with equally many digits are in
@@ -261,10 +261,10 @@ class DownloadService:
                 return data
             reasons.append(f"{replica.site}: the replica is shorter than the catalogue says")
             damaged = True
-        told = "; ".join(reasons) or "no site of the grid has it"
+        why = "; ".join(reasons) or "no site of the grid has it"
         if damaged:
-            raise ConflictError(f"file {entry.name!r} cannot be read: {told}; forget the damaged replica")
-        raise UnavailableError(f"file {entry.name!r} cannot be read now: {told}; try again")
+            raise ConflictError(f"file {entry.name!r} cannot be read: {why}; forget the damaged replica")
+        raise UnavailableError(f"file {entry.name!r} cannot be read now: {why}; try again")
 
     async def _from(self, entry: CatalogueEntry, replica: Replica, offset: int, size_bytes: int) -> bytes:
         if replica.url is not None:

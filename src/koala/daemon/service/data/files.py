@@ -399,8 +399,8 @@ def _measure_url(name: FileName, site: SiteName, url: str) -> Replica:
     except (ClientError, FilesError):
         raise
     except Exception as error:  # each kind of server has errors of its own
-        said = str(error) or type(error).__name__
-        raise InvalidError(f"url: {url!r} cannot be read ({said}); check the address") from None
+        reason = str(error) or type(error).__name__
+        raise InvalidError(f"url: {url!r} cannot be read ({reason}); check the address") from None
 
 
 def _read_once(source: UrlSource, site: SiteName, url: str) -> Replica:

@@ -276,8 +276,8 @@ def _free_beside(sites: Sites, index: int, whole: PoolCount) -> PoolCount:
 
 def clocks_of(engine: Engine) -> ClockVerdict:
     """Compare the sites' clocks with each other and with this machine's."""
-    told = ((site.name, engine.site(site.name).clock_ahead_s) for site in engine.grid.sites)
-    return judged(engine.grid.sites, {name: ahead_s for name, ahead_s in told if ahead_s is not None})
+    clocks = ((site.name, engine.site(site.name).clock_ahead_s) for site in engine.grid.sites)
+    return judged(engine.grid.sites, {name: ahead_s for name, ahead_s in clocks if ahead_s is not None})
 
 
 def operator_warnings(engine: Engine) -> list[str]:
