@@ -31,7 +31,7 @@ WAITING_PATIENCE_S = 600.0
 
 
 class ElementId(NamedTuple):
-    """An element of an array by its index there: 17_3. A client finds its own number."""
+    """An element of an array by its index there: 17_3. A client looks up its job number."""
 
     array: int
     element: int

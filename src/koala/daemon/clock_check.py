@@ -2,8 +2,8 @@
 
 A start with a clock that is a month ahead would end running jobs by their walltime and delete output, and no later
 start could undo that. While a daemon runs, it counts by a clock that nobody sets. Between two starts on the same boot
-of the machine that clock goes on, so the offset between the two clocks must be unchanged. After a reboot there are
-only the record to compare with, and the clocks of sites on other machines (``koala.daemon.site_clocks``).
+of the machine that clock goes on, so the offset between the two clocks must be unchanged. After a reboot the clock is
+compared with the record, and with the clocks of sites on other machines (``koala.daemon.site_clocks``).
 """
 
 from __future__ import annotations

@@ -38,8 +38,8 @@ def text_to_send(name: str, what: str, example: str) -> tuple[str, str] | None:
 
 
 def files_of(text: str, source: str, description: Path | None, with_paths: tuple[str, ...]) -> dict[str, str | Path]:
-    """Return the paths here by their names where the job runs. Names in a description are relative to its directory,
-    or to the current one if it comes from elsewhere; they do not lead out of it."""
+    """Return the names of the files where the job runs, with their paths here. Names in a description are relative to
+    its directory, or to the current one if it comes from elsewhere; they do not lead out of it."""
     files: dict[str, str | Path] = {}
     beside = Path() if description is None else description.parent
     for name in _named(text, source):

@@ -145,7 +145,7 @@ def _read_report(folder: Path) -> dict[str, Any]:
     return report
 
 
-# ------------------------------------------------------------------------------------ what would be run
+# --------------------------------------------------------------------------------------------- the plan
 
 
 def _plan(chosen: Study) -> dict[str, Any]:
@@ -176,7 +176,7 @@ def _planned(chosen: Study) -> Iterator[RenderableType]:
     yield Text(f"baseline: {plan['baseline']}; expectations: {plan['expectations']}")
 
 
-# ------------------------------------------------------------------------------------ what came out
+# -------------------------------------------------------------------------------------- the results
 
 
 def _report(report: dict[str, Any]) -> Iterator[RenderableType]:

@@ -186,7 +186,7 @@ async def wait_for_job(
 ) -> JobSummary:
     """Return the job when it has ended, or as it is after the timeout: ask again while `ended_at` is null."""
     found = await listener_of(request).traffic.unless_stopped(service.wait(who, job, timeout_s))
-    caller_of(request)  # a token that was revoked meanwhile sees nothing any more
+    caller_of(request)  # a token that was revoked meanwhile no longer sees anything
     return found
 
 

@@ -215,7 +215,7 @@ class Engine:
         cancels = {each.transfer for each in self._state.outbox.commands.values() if isinstance(each, CancelTransfer)}
         return set(self._state.scheduler.ledger.transfers.by_id) | cancels
 
-    # --------------------------------------------------------------------------------- what callers may look at
+    # -------------------------------------------------------------------------------------------------- queries
 
     @property
     def scheduler(self) -> Scheduler:
@@ -366,7 +366,7 @@ class Engine:
         """Call this with each batch that goes on record from now on, and with the rows of live jobs."""
         self._subscribers.append(subscriber)
 
-    # ------------------------------------------------------------------------------------ what callers may ask
+    # ------------------------------------------------------------------------------------------------ requests
 
     async def submit(
         self,
@@ -437,7 +437,7 @@ class Engine:
     def _unavailable(self) -> UnavailableError:
         return UnavailableError(f"{self._failure or 'the daemon is stopping'}; try again later")
 
-    # -------------------------------------------------------------------------------- what its helpers tell it
+    # ---------------------------------------------------------------------------------- reports of its helpers
 
     def report(self, event: AnyEvent) -> None:
         """Report an event at a site. While the engine recovers, the event is dropped: the sites are then asked, and
@@ -465,7 +465,7 @@ class Engine:
     def _on_mail(self, mail: Mail) -> None:
         self._performer.take_mail(mail)
 
-    # ------------------------------------------------------------------------------------------------ its turn
+    # ------------------------------------------------------------------------------------------------ the loop
 
     async def _turn(self) -> None:
         """Handle batch after batch until the engine closes; then a last one."""

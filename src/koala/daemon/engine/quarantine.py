@@ -37,7 +37,7 @@ class Quarantine:
         handling what is due raises, and the job is unknown.
         """
         reason = told(defect)
-        self.singly = max(0, self.singly - len(items))  # these were taken, and the remaining ones are counted below
+        self.singly = max(0, self.singly - len(items))  # these were taken; the remaining items are counted below
         first = [
             InboxItem(event=JobQuarantined(at=0.0, job=job, reason=reason))
             for job in dict.fromkeys(_on_record(job, ledger) for job in defect.jobs)

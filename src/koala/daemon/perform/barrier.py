@@ -45,7 +45,7 @@ _log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _CALLER = "releases"
-# The errors of files that a component cannot have: from the files, or from their names for the component.
+# Why a component cannot have its links: its files fail, or its own names for them do.
 _REFUSALS = (FilesError, LaunchError)
 
 
@@ -94,7 +94,7 @@ class BarrierOpener:
         self._call_s = call_s
         self._tasks: set[asyncio.Task[None]] = set()
         self._opening: dict[Token, asyncio.Task[None]] = {}
-        # Of jobs that cannot run: the core may handle that only later.
+        # Components of jobs that cannot run: the core may learn of it only later.
         self._unable: set[Token] = set()
         self._looks: set[asyncio.Task[None]] = set()
 

@@ -42,7 +42,7 @@ _log = logging.getLogger(__name__)
 CHECKPOINT_PATIENCE_S = 600.0
 # The errors of a disk that refuses an archive; a site may recover from any other failure.
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM})
-# An archive at the site where it was made that is no longer what it was made as.
+# Errors of an archive that has changed since it was made, if its site is the one where it was made.
 _FAULTS_OF_SOURCE = (MissingReplicaError, ChangedFileError, ChecksumError)
 # The first bytes of an archive with nothing in it.
 _NOTHING = bytes(512)

@@ -628,7 +628,7 @@ class Service:
         counts = await self._engine.counts(None)
         return gather_metrics(self._engine, counts)
 
-    # ------------------------------------------------------------------------------------- behind the calls
+    # ------------------------------------------------------------------------------------------------ parts
 
     async def _request(self, who: Principal, wish: Submission) -> Request:
         sites = [site.name for site in self._engine.grid.sites]

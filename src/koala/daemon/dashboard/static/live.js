@@ -54,7 +54,7 @@
     show("lost", "lost", "The connection to the daemon is lost. What you see may be old; trying again.");
   }
 
-  function tellSignedOut() {
+  function showSignedOut() {
     close();
     signedOut = true;
     show("lost", "signed out", "You are signed out. ");
@@ -71,7 +71,7 @@
     return selection !== null && !selection.isCollapsed && main.contains(selection.anchorNode);
   }
 
-  // The page's own request also tells why there are no events: that nobody answers, or that the session has ended.
+  // The page's own request also shows why there are no events: nobody answers, or the session has ended.
   async function refresh() {
     if (asking || (source !== null && readerSelects())) return;
     asking = true;
@@ -79,7 +79,7 @@
     askedAt = Date.now();
     try {
       const answer = await fetch(location.href, { headers: { Accept: "text/html" }, cache: "no-store" });
-      if (answer.status === 401 || new URL(answer.url).pathname === "/login") return tellSignedOut();
+      if (answer.status === 401 || new URL(answer.url).pathname === "/login") return showSignedOut();
       if (answer.ok) take(await answer.text());
       if (answer.status < 500 && source === null) open();
     } catch {
