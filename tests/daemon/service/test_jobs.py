@@ -524,7 +524,7 @@ def test_output_that_its_site_has_forgotten_is_said_to_be_gone(tmp_path: Path) -
             await world.ended(job)
             (component,) = (await world.service.job(OWNER, job)).components
             await world.engine.site(component.site).forget(component.token)
-            with pytest.raises(NotFoundError, match="not there any more"):
+            with pytest.raises(NotFoundError, match="is gone"):
                 await world.service.output(OWNER, job)
 
     asyncio.run(scenario())
