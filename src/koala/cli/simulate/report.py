@@ -162,9 +162,7 @@ def _told_table(told: dict[str, Any]) -> RenderableType:
     from rich.table import Table
 
     planned = counted(told["planned"], "job")
-    title = (
-        f"predicted starts: {planned} had a plan; how much later than predicted {told['measured']:,} of them started"
-    )
+    title = f"predicted starts: {planned} had a plan; the delays of the {told['measured']:,} that started"
     table = Table(box=None, pad_edge=False)
     table.add_column("seconds")
     for column in ("median", "p90", "median off", "p90 off"):
