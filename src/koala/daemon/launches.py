@@ -129,17 +129,17 @@ def _told(application: Application, command: StartComponent, request: Request) -
 def _array_variables(
     command: StartComponent, array: ArraySpec | None, names: DialectNames | None
 ) -> list[tuple[str, str]]:
-    """What an element is told of itself and of its array; of the ends of the array batch scripts are told alone."""
-    told = [(name, str(command.array)) for name in ARRAY_JOB_VARIABLES]
-    told += [(name, str(command.index)) for name in ARRAY_INDEX_VARIABLES]
+    """Return the variables of an element about itself and its array; those about the ends are for batch scripts."""
+    variables = [(name, str(command.array)) for name in ARRAY_JOB_VARIABLES]
+    variables += [(name, str(command.index)) for name in ARRAY_INDEX_VARIABLES]
     if names is not None:
-        told += [(name, str(command.index)) for name in names.indices]
+        variables += [(name, str(command.index)) for name in names.indices]
     if array is not None:
         variables += [(name, str(array.size)) for name in ARRAY_SIZE_VARIABLES]
         ends = (array.index_at(0), array.index_at(array.size - 1), array.ranges[0][2])
         if names is not None:
-            told += [(name, str(end)) for name, end in zip(names.ends, ends, strict=True)]
-    return told
+            variables += [(name, str(end)) for name, end in zip(names.ends, ends, strict=True)]
+    return variables
 
 
 def check_launch(request: Request) -> None:

@@ -126,9 +126,11 @@ class MachineWatch:
         return SiteMachines(at=self._engine.now(), site=site.name, machines=machines)
 
 
-def read_machine(said: str) -> tuple[list[NodeLoad], float | None]:
-    """The machine of which the program tells, and its rate, if it tells them. ``MachinesUnknownError`` for what makes
-    no sense."""
+def read_machine(output: str) -> tuple[list[NodeLoad], float | None]:
+    """Return the machine and its rate from the output of the program; None for a rate that is not there.
+
+    Raises ``MachinesUnknownError`` for output that makes no sense.
+    """
     here: list[NodeLoad] = []
     rate = None
     for line in output.splitlines():
@@ -141,9 +143,9 @@ def read_machine(said: str) -> tuple[list[NodeLoad], float | None]:
             elif words:
                 raise MachinesUnknownError(line.strip()[:300])
         except (IndexError, ValueError):
-            raise MachinesUnknownError(f"it said {line[:100]!r}") from None
+            raise MachinesUnknownError(f"it wrote {line[:100]!r}") from None
     if rate is not None and not (math.isfinite(rate) and rate > 0):
-        raise MachinesUnknownError(f"it tells of {rate} steps a second")
+        raise MachinesUnknownError(f"its rate is {rate} steps a second")
     return here, rate
 
 
