@@ -166,9 +166,9 @@ class JobPlacing:
         if spots is not None:
             queue.passes(job)
             self._place(job, spots)
-            queue.pass_ends(sites)
+            queue.passed_generation = sites.generation
             return
-        queue.pass_ends(sites)
+        queue.passed_generation = sites.generation
         job.waiting.refused = sites.seen_now()
         if kept is None:
             if ledger.story is not UNTOLD:
@@ -377,7 +377,6 @@ class JobPlacing:
     def scan(self, queue: PlacementQueue) -> None:
         """Try every job of the queue, from head to tail."""
         ledger = self.ledger
-        ledger.current_jobs = ()
         self.order.begin(queue)
         if ledger.plans_made:
             self.plans.begin(queue)
@@ -388,7 +387,7 @@ class JobPlacing:
         if queue.high and self.preemption.on:
             for job in self.preemption.in_turn():
                 self._preempt_for(job)
-        queue.pass_ends(ledger.sites)
+        queue.passed_generation = ledger.sites.generation
         if queue.limited:
             for job in queue.pop_exhausted(ledger.scans.so_far(queue, ledger.now)):
                 ledger.current_jobs = (job,)

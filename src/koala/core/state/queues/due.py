@@ -110,7 +110,7 @@ class ScanTimes:
                     queue.scan_due_at = now
                 else:
                     queue.scan_begins(self._sites)
-                    queue.pass_ends(self._sites)
+                    queue.passed_generation = self._sites.generation
                     return True
         elif not self.is_needed(queue):
             queue.scan_due_at = INFINITY

@@ -139,10 +139,6 @@ class PlacementQueue(_QueueLinks):
         self.untried = False
         self.seen = [(-1, sites.seen_now())]
 
-    def pass_ends(self, sites: Sites) -> None:
-        """A scan is over, or a job that has just come was tried."""
-        self.passed_generation = sites.generation
-
     def note_arrival(self, job: Job) -> None:
         """Where plans are made, the job has a place in line from now on, whether it waits or not."""
         if self.by_arrival:

@@ -126,7 +126,8 @@ class _Scan:
                 self._latest_end[number] = end
                 self._add(group.ends_by(rank, plans, end, behind=True), number, group)
             elif group.demand.steady:
-                self._latest_end[number] = -INFINITY
+                if self._standing.asked:  # others are candidates of their own
+                    self._latest_end[number] = -INFINITY
             else:
                 self._again.append((number, group))
 
@@ -175,7 +176,7 @@ class _Scan:
             if demand.least > self._most or demand.total > self._total:
                 continue
             now_at = group.now_at(rank) if by_user else rank
-            if now_at is not None and (end := latest_end.get(number)) is not None:
+            if latest_end and now_at is not None and (end := latest_end.get(number)) is not None:
                 now_at = None if self._plans is None else group.ends_by(now_at, self._plans, end)
             if now_at == rank:
                 if self._standing.asked:
