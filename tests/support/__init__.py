@@ -1,1 +1,1 @@
-"""What several tests share: worlds, fakes, fixtures, samples and programs that tests start. No test lives here."""
+"""The shared parts of tests: worlds, fakes, fixtures, samples and programs that tests start. No test lives here."""

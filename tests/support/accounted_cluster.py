@@ -1,6 +1,6 @@
-"""A real Slurm cluster with accounting for tests: a lab's cluster, and beside it a MariaDB server and slurmdbd.
+"""A real Slurm cluster with accounting for tests: a lab's cluster, with a MariaDB server and slurmdbd beside it.
 
-Jobs are of an ordinary user, who has no rights there; root is the operator. Without the programs the tests are
+Jobs belong to an ordinary user without special rights; root is the operator. Without the programs the tests are
 skipped, or fail where the environment variable CI is set.
 """
 
@@ -36,14 +36,14 @@ PROGRAMS = {
     "mariadb-install-db": "mariadb-server",
     "mariadb-admin": "mariadb-client",
 }
-# The controller forgets jobs this soon after their end; it looks for such jobs every half minute at most.
+# The controller forgets jobs this soon after their end; it checks for such jobs every half minute at most.
 MIN_JOB_AGE_S = 2
 WAIT_S = 120.0
 _DATABASE_USER = "mysql"
 
 
 def require_programs() -> None:
-    """Skip, or in CI fail, where something is not installed."""
+    """Skip, or fail in CI, if a program is not installed."""
     missing = sorted({package for program, package in PROGRAMS.items() if programs.find(program) is None})
     if missing:
         words = f"Slurm with accounting is missing; install it with: apt-get install {' '.join(missing)}"
@@ -55,7 +55,7 @@ def require_programs() -> None:
 
 
 class AccountedCluster:
-    """A cluster of two nodes with four processors each, whose controller keeps to limits."""
+    """A cluster of two nodes with four processors each, whose controller enforces limits."""
 
     def __init__(self, running: lab.Lab, directory: Path) -> None:
         self.lab = running
@@ -63,11 +63,11 @@ class AccountedCluster:
 
     @property
     def environment(self) -> dict[str, str]:
-        """What its commands need."""
+        """Return the environment of its commands."""
         return self.lab.environment(SITE)
 
     def settings(self, **fields: object) -> BatchSettings:
-        """A site of the ordinary user."""
+        """Return settings for a site of the ordinary user."""
         values = {
             "work_directory": str(self.directory / "work"),
             "environment": tuple(self.environment.items()),
@@ -78,21 +78,21 @@ class AccountedCluster:
         return BatchSettings(**values)  # type: ignore[arg-type]
 
     def run(self, *words: str, user: str | None = None, text: str | None = None) -> str:
-        """What a command prints that the operator or a user runs; it must succeed."""
+        """Return the output of a command that the operator or a user runs; it must succeed."""
         return programs.must_run([*(as_user(user) if user else ()), *words], self.environment, text=text)
 
     def account(self, *words: str) -> None:
-        """What sacctmgr is told."""
+        """Run sacctmgr with these words."""
         self.run("sacctmgr", "--immediate", "--quiet", *words)
 
     def submit(self, *options: str, user: str = COLLEAGUE, text: str = "exec sleep 600") -> str:
-        """A job that Koala does not know; its id."""
+        """Submit a job that Koala does not know; return its id."""
         words = ("sbatch", "--parsable", "--output=/dev/null", "--chdir=/", *options)
         return self.run(*words, user=user, text=f"#!/bin/sh\n{text}\n").strip()
 
     @contextlib.contextmanager
     def configured(self, line: str) -> Iterator[None]:
-        """A line of slurm.conf, which counts while the block lasts; the controller reads it without a restart."""
+        """Add a line to slurm.conf during the block; the controller reads it without a restart."""
         name = line.partition("=")[0]
         configuration = cluster_files.configuration_file(self.lab.plan.site(SITE))
         before = configuration.read_text()
@@ -115,7 +115,7 @@ class AccountedCluster:
         self.lab.start_controller(SITE)
 
     def accounted(self, *numbers: str) -> str:
-        """The names of jobs, as the accounts have them."""
+        """Return the names of jobs in the accounts."""
         return self.run(
             "sacct", "--noheader", "--parsable2", "--allocations", "--format=JobName", f"--jobs={','.join(numbers)}"
         )
@@ -129,13 +129,13 @@ class AccountedCluster:
 
 
 def as_user(name: str) -> tuple[str, ...]:
-    """Words in front of a command that an ordinary user runs."""
+    """Return words in front of a command that an ordinary user runs."""
     return ("setpriv", f"--reuid={name}", "--regid=nogroup", "--clear-groups")
 
 
 @contextlib.contextmanager
 def accounted_cluster() -> Iterator[AccountedCluster]:
-    """A running cluster; nothing of it stays."""
+    """Run a cluster during the block; nothing of it stays."""
     require_programs()
     directory = Path(tempfile.mkdtemp(prefix="koala-accounts-"))
     try:
@@ -147,7 +147,7 @@ def accounted_cluster() -> Iterator[AccountedCluster]:
 
 @contextlib.contextmanager
 def _accounted_cluster(directory: Path) -> Iterator[AccountedCluster]:
-    """One in a directory of its own, which stays."""
+    """Run a cluster in this directory, which stays."""
     directory.chmod(0o755)
     (directory / "work").mkdir()
     shutil.chown(directory / "work", USER)
@@ -163,7 +163,7 @@ def _accounted_cluster(directory: Path) -> Iterator[AccountedCluster]:
 
 
 def _start_database(running: lab.Lab, home: Path) -> None:
-    """MariaDB without a network; returns when it answers."""
+    """Start MariaDB without a network; return when it answers."""
     home.mkdir()
     shutil.chown(home, _DATABASE_USER)
     here = (f"--datadir={home}/data", f"--user={_DATABASE_USER}")
@@ -179,11 +179,11 @@ def _start_database(running: lab.Lab, home: Path) -> None:
 
 
 def _start_accounting(running: lab.Lab, directory: Path, port: int) -> None:
-    """slurmdbd, and the controller again as one that writes accounts and keeps to limits."""
+    """Start slurmdbd, and restart the controller with accounting and limits."""
     site = running.plan.site(SITE)
     home = directory / "slurmdbd"
     home.mkdir()
-    # It looks for its own file beside the one that SLURM_CONF names.
+    # slurmdbd looks for its own file beside the one that SLURM_CONF names.
     (home / "slurm.conf").write_text(f"ClusterName={SITE}\nSlurmctldHost={running.plan.host}\n")
     (home / "slurmdbd.conf").touch(mode=0o600)
     (home / "slurmdbd.conf").write_text(_lines(
@@ -221,8 +221,8 @@ def _start_accounting(running: lab.Lab, directory: Path, port: int) -> None:
 
 
 def _write_whole(path: Path, text: str) -> None:
-    """Write a file that is never found empty: a slurmd reads it again some time after the controller has, and ends
-    where nothing stands in it."""
+    """Write a file that is never found empty: slurmd reads it some time after the controller, and ends if it is
+    empty."""
     new = path.with_name(f"{path.name}.new")
     new.write_text(text)
     new.chmod(path.stat().st_mode)

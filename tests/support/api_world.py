@@ -1,4 +1,4 @@
-"""The API over a real service, engine, store and embedded sites, asked without a network."""
+"""The API over a real service, engine, store and embedded sites, called without a network."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ GRID = Grid(
     scheduler=SchedulerParameters(scan_interval_s=0.0),
     shared_account=True,
 )
-# Larger than any site, so that it waits for ever and nothing runs.
+# Larger than any site, so that the job waits for ever and nothing runs.
 WAITING_JOB = "name: giant\ncomponents:\n  - {processors: 3, application: {executable: /bin/true}}\n"
 QUICK_JOB = (
     "name: quick\ncomponents:\n  - {processors: 1, application: {executable: /bin/echo, arguments: [hello]}}\n"
@@ -46,7 +46,7 @@ QUICK_JOB = (
 
 
 class World:
-    """A daemon without its process: both listeners, and tokens to use them with."""
+    """A daemon without its process: both listeners, and tokens for them."""
 
     def __init__(
         self, service: Service, tokens: AccessTokens, engine: Engine, traffic: RequestTraffic, root: Path
@@ -69,27 +69,27 @@ class World:
         )
 
     async def secret(self, user: str, *scopes: Scope) -> str:
-        """The secret of a new token."""
+        """Return the secret of a new token."""
         return (await self.tokens.create(TokenWish(user=user, scopes=list(scopes)))).secret
 
     def caller(self, secret: str | None = None, app: FastAPI | None = None, **options: Any) -> httpx.AsyncClient:
-        """A client at the listener for everybody, with a token if one is given."""
+        """Return a client at the public listener, with a token if one is given."""
         headers = {} if secret is None else {"Authorization": f"Bearer {secret}"}
         return client_of(self.open if app is None else app, headers=headers, **options)
 
     def owner(self) -> httpx.AsyncClient:
-        """The daemon's own user at the socket."""
+        """Return a client of the daemon's own user at the socket."""
         return client_of(self.trusted)
 
     async def session(self, code: str | None = None) -> httpx.AsyncClient:
-        """The daemon's own user in a browser at the listener for everybody."""
+        """Return a client of the daemon's own user in a browser at the public listener."""
         secret = self.tokens.open_session(code or self.tokens.make_code(owner(OWNER))[0])
         assert secret is not None
         return client_of(self.open, headers={"Cookie": f"koala_session={secret}"})
 
 
 def client_of(app: FastAPI, **options: Any) -> httpx.AsyncClient:
-    """A client that calls the app; an exception that escapes it fails the test."""
+    """Return a client that calls the app; an exception that escapes it fails the test."""
     return httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://koala.test", **options)
 
 
@@ -97,7 +97,7 @@ def client_of(app: FastAPI, **options: Any) -> httpx.AsyncClient:
 async def api_world(
     root: Path, grid: Grid = GRID, traffic: RequestTraffic | None = None, workers: Workers | None = None
 ) -> AsyncIterator[World]:
-    """A world while the block lasts; nothing of it goes on running after it."""
+    """Open a world for the block; nothing of it runs on after it."""
     try:
         async with open_daemon(root, grid, workers=workers) as daemon:
             tokens = AccessTokens(daemon.engine.store, daemon.engine.now)
@@ -108,7 +108,7 @@ async def api_world(
 
 
 class Stage:
-    """A world that many tests share: it lives in a thread of its own, and each test plays its scene there."""
+    """A world that many tests share: it lives in a thread of its own, where each test plays its scene."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
@@ -161,7 +161,7 @@ def end_processes_of(root: Path) -> None:
 
 
 def error_of(answer: httpx.Response) -> dict[str, Any]:
-    """The error in an answer, which must have the one form and nothing beside it."""
+    """Return the error in an answer, which must have exactly the form of an error."""
     body = answer.json()
     assert set(body) == {"error"}, body
     error: dict[str, Any] = body["error"]

@@ -24,7 +24,7 @@ WAIT_S = 120.0
 
 
 class Finished(NamedTuple):
-    """A run that has ended."""
+    """A finished run."""
 
     code: int
     out: str
@@ -32,7 +32,7 @@ class Finished(NamedTuple):
 
 
 def python(*arguments: str, processes: int | None = None, environment: Mapping[str, str] | None = None) -> Finished:
-    """Run Python, under mpiexec where a number of processes is given. All of it is gone afterwards."""
+    """Run Python, under mpiexec if a number of processes is given; no process of it stays."""
     command = [sys.executable, *arguments]
     if processes is not None:
         require_mpiexec()
@@ -56,7 +56,7 @@ def python(*arguments: str, processes: int | None = None, environment: Mapping[s
 
 
 def require_mpiexec() -> None:
-    """Skip, or in CI fail, where it is not installed."""
+    """Skip, or fail in CI, if mpiexec is not installed."""
     if not MPIEXEC.exists():
         import pytest  # every process of a crew imports this module
 
@@ -70,38 +70,38 @@ def run(application: str, *arguments: str, **options: Any) -> Finished:
 
 
 def told(application: str, *arguments: str, **options: Any) -> dict[str, Any]:
-    """What a run that goes well reports."""
+    """Return the report of a run that must succeed."""
     return read_report(run(application, *arguments, "--json", **options))
 
 
 def read_report(done: Finished) -> dict[str, Any]:
-    """The report of a run that went well."""
+    """Return the report of a successful run."""
     assert done.code == 0, done.err
     (line,) = done.out.splitlines()
     return cast("dict[str, Any]", json.loads(line))
 
 
 class _Alone:
-    """As much of a communicator as a world of one process uses; it loads no MPI into the tests' own process."""
+    """The part of a communicator that a world of one process uses; it loads no MPI into the tests' own process."""
 
     rank = 0
     size = 1
 
     def Barrier(self) -> None:  # noqa: N802 - as MPI calls it
-        """Nobody else is to come."""
+        """Return at once: there are no other processes."""
 
 
 def comm_of_one() -> MPI.Comm:
-    """The communicator of a process that runs alone."""
+    """Return the communicator of a process that runs alone."""
     return cast("MPI.Comm", _Alone())
 
 
 def world_of_one(work_s: float = 0.0) -> MpiWorld:
-    """A world in which no message is ever sent."""
+    """Return a world in which no message is ever sent."""
     return MpiWorld(comm_of_one(), ProcessClusters((1,)), WanEmulation(), work_s=work_s)
 
 
 def alone(application: type[Solver], *arguments: str) -> Solver:
-    """An application that runs in this process alone."""
+    """Return an application that runs only in this process."""
     options: argparse.Namespace = application.parser().parse_args(arguments)
     return application(world_of_one(options.work_ms / 1e3), options)

@@ -21,7 +21,7 @@ OWNER = "a test"
 
 
 class BatchWatcher(WatchedSite[BatchSite]):
-    """An open site, and everything that it has told."""
+    """An open site, with everything that it has reported."""
 
     def __init__(self, settings: BatchSettings, system: BatchSystem, processors: int, **options: Any) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ class BatchWatcher(WatchedSite[BatchSite]):
         )
 
     async def release_when_it_answers(self, token: Token) -> None:
-        """As a driver does: again until it works."""
+        """Release like a driver: retry until it works."""
         async with asyncio.timeout(WAIT_S):
             while True:
                 try:
@@ -46,11 +46,11 @@ class BatchWatcher(WatchedSite[BatchSite]):
                     return
 
     def now(self) -> float:
-        """The time that the site goes by."""
+        """Return the time by the site's clock."""
         return time.time()
 
     def home(self, token: Token) -> Path:
-        """A component's directory."""
+        """Return a component's directory."""
         return self.root / "components" / token
 
 
@@ -58,7 +58,7 @@ class BatchWatcher(WatchedSite[BatchSite]):
 async def opened_batch(
     settings: BatchSettings, system: BatchSystem, processors: int = 8, **options: Any
 ) -> AsyncIterator[BatchWatcher]:
-    """An open site."""
+    """Open a site for the block."""
     watcher = BatchWatcher(settings, system, processors, **options)
     await watcher.site.open()
     try:
@@ -68,7 +68,7 @@ async def opened_batch(
 
 
 def unanswered(text_of: Callable[..., str]) -> Callable[..., str]:
-    """What makes the same texts, but for their end: they are killed when all is done, and nobody hears of it."""
+    """Return a maker of the same texts that are killed at their end, after all is done, so that no answer arrives."""
     return lambda *arguments: f"{text_of(*arguments)}kill -KILL $$\n"
 
 

@@ -1,7 +1,7 @@
 """A driver of a Slurm site that may be killed at any point: each time it runs it wants the same of its components.
 
-Usage: batch_survivor.py WORK LOG COMPONENTS GATE SLURM_CONF. The first component lasts until the file GATE is there.
-Those with an odd number are aborted as soon as they are accepted.
+Usage: batch_survivor.py WORK LOG COMPONENTS GATE SLURM_CONF. The first component lasts until the file GATE exists.
+Components with an odd number are aborted as soon as they are accepted.
 """
 
 from __future__ import annotations

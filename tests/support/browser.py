@@ -1,4 +1,4 @@
-"""A painted grid to look at, and the browser that looks."""
+"""A painted grid, and a browser that visits it."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from playwright.sync_api import Browser, sync_playwright
 
 from tests.support.painted_grid import Served, served
 
-# The first that is there. The headless shell draws the same pages with half the work: it has no window for them.
+# The first that is installed. The headless shell draws the same pages with half the work, because it has no window.
 CHROMIUMS = (Path("/usr/bin/chromium-headless-shell"), Path("/usr/bin/chromium"))
 
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[Served]:
-    """The busy grid behind a server that asks who one is."""
+    """Serve the busy grid behind a server that requires a login."""
     with served(tmp_path) as opened:
         yield opened
 
 
 def installed_chromium() -> Path:
-    """The real Chromium of this machine. Without one the test is skipped, and fails in CI."""
+    """Return the real Chromium of this machine. Without one the test is skipped, and fails in CI."""
     found = next((path for path in CHROMIUMS if path.exists()), None)
     if found is not None:
         return found
@@ -35,7 +35,7 @@ def installed_chromium() -> Path:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Its library runs an event loop while it is open, so each module closes its own."""
+    """Open a browser. Its library runs an event loop while it is open, so each module closes its own."""
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=installed_chromium(), args=["--no-sandbox"])
         yield chromium

@@ -10,7 +10,8 @@ import pytest
 
 
 def self_signed(directory: Path) -> tuple[Path, Path]:
-    """A certificate for localhost that is its own authority, and its key. Without openssl the test is skipped."""
+    """Return a certificate for localhost that is its own authority, and its key. Without openssl the test is
+    skipped."""
     cert, key = directory / "cert.pem", directory / "key.pem"
     try:
         made = subprocess.run(

@@ -1,5 +1,5 @@
-"""To be imported: compiles a small function. What numba prepares for the first one that a process compiles takes
-three times as long as the function, and is there in all processes that are forked from this one."""
+"""Compiles a small function at import. What numba prepares for a process's first compilation takes three times as
+long as the function, and all processes forked from this one have it."""
 
 from __future__ import annotations
 

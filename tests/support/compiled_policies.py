@@ -1,4 +1,4 @@
-"""Policies compiled with lists allowed: some make them as they go, and no kernel may."""
+"""Policies compiled with lists allowed: some make lists as they go, which no kernel may."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from numba.extending import register_jitable
 from koala.simulator.kernels.compiling import _compiler_of_parts
 from tests.support.policy_worlds import BUILTIN
 
-# Nobody calls these from C. What a policy calls is made into machine code with it, and not once more by itself.
+# Nobody calls these from C. The functions that a policy calls are compiled with it, and not once more separately.
 _OPTIONS = {"no_cfunc_wrapper": True}
 _CALLED_OPTIONS = {**_OPTIONS, "no_cpython_wrapper": True}
 
 
 def compiled_policy(name: str) -> Any:
-    """The function of a policy that names all it calls."""
+    """Return the function of a policy that names all it calls."""
     policy = BUILTIN.find(name)
     for helper in policy.helpers:
         register_jitable(**_CALLED_OPTIONS, pipeline_class=_compiler_of_parts())(helper)

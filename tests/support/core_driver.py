@@ -44,7 +44,7 @@ AnyKind = TypeVar("AnyKind", bound=TurnEntry)
 
 
 def seconds(transfer_s: float) -> int:
-    """The size of a file that takes this long over any link."""
+    """Return the size of a file that takes this long over any link."""
     return round(transfer_s * BYTES_PER_S)
 
 
@@ -56,7 +56,8 @@ def make_grid(
     network: Network | None = None,
     **parameters: Any,
 ) -> Grid:
-    """Sites by name and processors, files by name with (seconds, replicas), the scheduler's parameters.
+    """Return a grid with sites by name and processors, files by name with (seconds, replicas), and the scheduler's
+    parameters.
 
     Jobs whose runs fail do not rest, unless a test is about that.
     """
@@ -76,14 +77,14 @@ def make_grid(
 
 
 def part(processors: int, site: str | None = None, *files: str, mode: InputMode = InputMode.WHOLE) -> Component:
-    """One component, with the site that the user chose and the files that it reads."""
+    """Return one component, with the site that the user chose and the files that it reads."""
     return Component(
         processors=processors, site=site, input_files=tuple(InputFile(name=name, mode=mode) for name in files)
     )
 
 
 def ask(*parts: int | Component, high: bool = False, **fields: Any) -> Request:
-    """A request for these components; a number is one without site and files."""
+    """Return a request for these components; a number is one without site and files."""
     components = tuple(part(each) if isinstance(each, int) else each for each in parts)
     return Request(components=components, priority=Priority.HIGH if high else Priority.LOW, **fields)
 
@@ -91,7 +92,7 @@ def ask(*parts: int | Component, high: bool = False, **fields: Any) -> Request:
 def ask_total(
     processors: int, *files: str, high: bool = False, mode: InputMode = InputMode.WHOLE, **bounds: Any
 ) -> Request:
-    """A flexible request under FCM."""
+    """Return a flexible request under FCM."""
     return Request(
         components=(part(processors, None, *files, mode=mode),),
         flexible=Flexibility(**bounds),
@@ -101,12 +102,12 @@ def ask_total(
 
 
 def kind(commands: Iterable[TurnEntry], wanted: type[AnyKind]) -> list[AnyKind]:
-    """The commands of one kind, in order."""
+    """Return the commands of one kind, in order."""
     return [command for command in commands if isinstance(command, wanted)]
 
 
 class CoreDriver:
-    """One scheduler and the time at which it is; keeps every command with the time it was given."""
+    """One scheduler and its present time; keeps every command with its time."""
 
     def __init__(
         self,
@@ -158,7 +159,7 @@ class CoreDriver:
         return self.wait_until(self.now)
 
     def next_wake(self) -> float:
-        """When the next tick comes."""
+        """Return the time of the next tick."""
         return self.scheduler.due_at
 
     def pass_time(self, seconds_: float) -> list[TurnEntry]:
@@ -173,40 +174,40 @@ class CoreDriver:
         return self.send(CancelAsked(at=self.now, job=job))
 
     def ready(self, *tokens: str) -> list[TurnEntry]:
-        """These components report at the barrier."""
+        """Report these components at the barrier."""
         return [command for token in tokens for command in self.send(ComponentReady(at=self.now, token=token))]
 
     def accept(self, *tokens: str) -> list[TurnEntry]:
-        """The sites have these components in their own queues."""
+        """Report that the sites have these components in their own queues."""
         return [command for token in tokens for command in self.send(ComponentAccepted(at=self.now, token=token))]
 
     def starting(self, *tokens: str) -> list[TurnEntry]:
-        """Components that waited in their site's own queue have their processors."""
+        """Report that components that waited in their site's own queue have their processors."""
         return [command for token in tokens for command in self.send(ComponentStarting(at=self.now, token=token))]
 
     def say_running(self, *tokens: str) -> list[TurnEntry]:
-        """Sites that were asked say that these components run."""
+        """Report, as sites answer a question, that these components run."""
         return [command for token in tokens for command in self.send(ComponentRunning(at=self.now, token=token))]
 
     def end(self, *tokens: str, outcome: Outcome = Outcome.DONE, **fields: Any) -> list[TurnEntry]:
-        """These components end, all in the same way."""
+        """End these components, all in the same way."""
         commands = []
         for token in tokens:
             commands += self.send(ComponentEnded(at=self.now, token=token, outcome=outcome, **fields))
         return commands
 
     def report(self, site: str, others: int, processors: int | None = None) -> list[TurnEntry]:
-        """A site says how many processors other users hold."""
+        """Report how many processors of a site other users hold."""
         index = self.ledger.sites.view.index[site]
         working = self.ledger.sites.sites[index].processors if processors is None else processors
         return self.send(SiteReported(at=self.now, site=site, processors=working, others=others))
 
     def end_transfer(self, transfer: str, *, ok: bool = True, reason: str = "") -> list[TurnEntry]:
-        """A transfer ends now."""
+        """End a transfer now."""
         return self.send(TransferEnded(at=self.now, transfer=transfer, ok=ok, reason=reason))
 
     def run(self, request: Request) -> list[str]:
-        """Submit a job that fits at once and see it through the barrier; its tokens."""
+        """Submit a job that fits at once and take it through the barrier; return its tokens."""
         tokens = [start.token for start in kind(self.submit(request), StartComponent)]
         assert tokens, "the job was to be placed at once"
         self.ready(*tokens)
@@ -215,7 +216,7 @@ class CoreDriver:
     # ------------------------------------------------------------------------------------- looking
 
     def job(self, job: int) -> Job:
-        """What the core remembers of a job, live or ended."""
+        """Return the core's record of a job, live or ended."""
         found = self.ledger.jobs.get(job) or self.ledger.ended.get(job)
         assert found is not None, f"job {job} is unknown"
         return found
@@ -224,37 +225,37 @@ class CoreDriver:
         return self.job(job).state
 
     def all(self, wanted: type[AnyKind]) -> list[AnyKind]:
-        """Every command of one kind since the beginning."""
+        """Return every command of one kind since the beginning."""
         return kind((command for _, command in self.log), wanted)
 
     def times(self, wanted: type[AnyKind]) -> list[float]:
-        """When the commands of one kind were given."""
+        """Return the times of the commands of one kind."""
         return [at for at, command in self.log if isinstance(command, wanted)]
 
     def tokens(self, job: int) -> list[str]:
-        """The tokens of the job's live claims, in the order of its components."""
+        """Return the tokens of the job's live claims, in the order of its components."""
         return [claim.token for claim in self.job(job).claims]
 
     def transfers(self) -> list[str]:
-        """The ids of all transfers ever started."""
+        """Return the ids of all transfers ever started."""
         return [start.transfer for start in self.all(StartTransfer)]
 
     def ended(self, job: int) -> JobEnded:
-        """The record of a job's end."""
+        """Return the record of a job's end."""
         (record,) = [record for record in self.all(JobEnded) if record.job == job]
         return record
 
     def idle(self, site: str) -> int:
-        """What policies may use of the site."""
+        """Return the processors of the site that policies may use."""
         view = self.ledger.sites.view
         return view.idle[view.index[site]]
 
     def story(self, job: int) -> list[str]:
-        """What happened to the job, line by line."""
+        """Return the story of the job, line by line."""
         return [line.text for line in self.told(job)]
 
     def told(self, job: int) -> list[ToldEntry]:
-        """The same with the times."""
+        """Return the same with the times."""
         known = self.job(job)
         return story(known.described, known.submitted_at, self.stories.lines[job], owner=known.submitter)
 
@@ -263,7 +264,7 @@ class CoreDriver:
 
 
 def assert_ledger_balances(ledger: Ledger) -> None:
-    """What is written of each site is the sum of what the jobs have there; each job is where its state says."""
+    """Check that the numbers of each site are the sums over its jobs, and that each job is where its state says."""
     _assert_sites_balance(ledger)
     _assert_links_balance(ledger)
     _assert_profiles_balance(ledger)
@@ -302,7 +303,7 @@ def _assert_sites_balance(ledger: Ledger) -> None:
 
 
 def _assert_profiles_balance(ledger: Ledger) -> None:
-    """Where plans are made: what is expected to come free is what is held, each processor once."""
+    """Check, where plans are made, that the processors expected to come free are those held, each once."""
     if ledger.sites.availability is None:
         return
     for site, profile in zip(ledger.sites, ledger.sites.availability.profiles, strict=True):
@@ -312,7 +313,7 @@ def _assert_profiles_balance(ledger: Ledger) -> None:
 
 
 def _assert_links_balance(ledger: Ledger) -> None:
-    """On every link is what jobs with places ask of it, and a job that is being let go of asks nothing."""
+    """Check that every link has the demand of its placed jobs, and none of a job that is being ended."""
     view = ledger.sites.view
     asked = [0] * len(view.wiring.names)
     for job in ledger.jobs.values():
@@ -346,7 +347,7 @@ def _earmarked(job: Job, index: int) -> int:
 
 
 def assert_clean(ledger: Ledger) -> None:
-    """No living job, and nothing held, queued, promised, earmarked or transferred for anybody."""
+    """Check that no job lives, and that nothing is held, queued, promised, earmarked or transferred for anybody."""
     assert_ledger_balances(ledger)
     assert ledger.jobs == {}
     assert ledger.claims == {}

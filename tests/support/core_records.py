@@ -1,4 +1,4 @@
-"""What a driver keeps of a scheduler, taken whole, and the scheduler that a restart makes of it."""
+"""The records of a scheduler as a driver keeps them, and the scheduler that a restart makes of them."""
 
 from __future__ import annotations
 
@@ -25,6 +25,6 @@ def records_of(scheduler: Scheduler) -> CoreRecords:
 
 
 def scheduler_of(grid: Grid, catalogue: Catalogue | None, kept: CoreRecords) -> Scheduler:
-    """Make the scheduler that goes on from these records."""
+    """Make the scheduler that continues from these records."""
     records = [Record(kind, key, body) for (kind, key), body in kept.bodies.items()]
     return Scheduler.from_records(grid, catalogue, records, kept.known)

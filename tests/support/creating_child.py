@@ -16,7 +16,7 @@ from koala.store import Store
 
 
 def main() -> None:
-    """Open the store, as far as it goes."""
+    """Open the store, as far as it gets."""
     url, last = sys.argv[1], int(sys.argv[2])
     seen = 0
 

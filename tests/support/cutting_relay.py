@@ -1,6 +1,6 @@
 """A relay in front of a daemon's socket that cuts every connection after a random number of bytes, either way.
 
-So a request may arrive in half, arrive and never be answered, or be answered in half. Which, is drawn from a seed.
+So a request may arrive in half, arrive and never be answered, or be answered in half. A seed decides which.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class CuttingRelay:
         self._downward_bytes = downward_bytes
 
     async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection, from its first byte to its cut or its end."""
+        """Carry one connection, from its first byte to its cut or its end."""
         upward = self._random.randrange(self._upward_bytes)
         downward = self._random.randrange(self._downward_bytes)
         try:
@@ -49,7 +49,7 @@ class CuttingRelay:
 
 
 async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, allowance_bytes: int) -> bool:
-    """Carry bytes one way; whether the allowance was used up before the stream ended."""
+    """Carry bytes one way; return True if the allowance was used up before the stream ended."""
     with contextlib.suppress(OSError):
         while piece := await reader.read(PIECE_BYTES):
             writer.write(piece[:allowance_bytes])
@@ -64,7 +64,7 @@ async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, allo
 def cutting_relay(
     socket: Path, target: Path, *, seed: int, upward_bytes: int, downward_bytes: int
 ) -> Iterator[CuttingRelay]:
-    """A relay that listens at ``socket`` while the block lasts, in a thread of its own."""
+    """Run a relay that listens at ``socket`` during the block, in a thread of its own."""
     relay = CuttingRelay(target, seed, upward_bytes=upward_bytes, downward_bytes=downward_bytes)
     loop = asyncio.new_event_loop()
     stop = asyncio.Event()

@@ -1,6 +1,6 @@
 """A daemon without sockets for tests: a real engine on embedded sites, and the service in front of it.
 
-Whoever needs a whole daemon process with its API finds it elsewhere; here everything is in the test's own event loop.
+Everything is in the test's own event loop; other modules offer a whole daemon process with its API.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from tests.support.pauses import pause_s
 
 T = TypeVar("T")
 
-# A machine that is busy with other things takes its time; what should take a second may take this long.
+# A busy machine needs time; what should take a second may take this long.
 WAIT_S = 120.0
 
-# The daemon's own user, an operator, and two users who see only their own.
+# The daemon's own user, an operator, and two users who see only their own jobs.
 OWNER = owner_of("root")
 OPERATOR = Principal(name="olga", scopes=frozenset(Scope))
 ANNA = Principal(name="anna", scopes=frozenset({Scope.READ, Scope.SUBMIT, Scope.PRIORITY}))
@@ -38,7 +38,7 @@ BERT = Principal(name="bert", scopes=frozenset({Scope.READ, Scope.SUBMIT, Scope.
 
 
 def small_grid(processors: Sequence[int] = (4, 4, 4), **parameters: Any) -> Grid:
-    """Embedded sites A, B, C, ... that are scanned at every event, with fast links between them."""
+    """Return embedded sites A, B, C, ... that are scanned at every event, with fast links between them."""
     chosen = {"scan_interval_s": 0.0, "check_interval_s": 5.0, "answer_timeout_s": 20.0, **parameters}
     return Grid(
         name="small",
@@ -52,7 +52,7 @@ def small_grid(processors: Sequence[int] = (4, 4, 4), **parameters: Any) -> Grid
 
 
 def job_text(script: str = "exit 0", components: Sequence[str] = ("{processors: 1}",), **fields: Any) -> str:
-    """A job in YAML whose components run a shell script; further fields as they stand in the file."""
+    """Return a job in YAML whose components run a shell script; further fields are written as given."""
     lines = [f"{name}: {value}" for name, value in fields.items()]
     lines += ["application:", "  script: |", *(f"    {line}" for line in script.splitlines())]
     lines += ["components:", *(f"  - {component}" for component in components)]
@@ -60,7 +60,7 @@ def job_text(script: str = "exit 0", components: Sequence[str] = ("{processors: 
 
 
 class DaemonWorld:
-    """An open daemon, and the little that tests do with it again and again."""
+    """An open daemon, and the few things that tests do with it repeatedly."""
 
     def __init__(self, engine: Engine, service: Service, root: Path) -> None:
         self.engine = engine
@@ -74,7 +74,7 @@ class DaemonWorld:
         )
 
     async def start(self, text: str, who: Principal = OWNER) -> int:
-        """Submit a job, and its id."""
+        """Submit a job; return its id."""
         return (await self.submit(text, who)).job.id
 
     async def ended(self, job: int, who: Principal = OWNER) -> JobSummary:
@@ -94,7 +94,7 @@ class DaemonWorld:
         return await self.until(look)
 
     async def until(self, look: Callable[[], Awaitable[T | None]]) -> T:
-        """Wait until a look at the daemon gives something, and that."""
+        """Wait until a look at the daemon returns something; return that."""
         began = asyncio.get_running_loop().time()
         async with asyncio.timeout(WAIT_S):
             while not (found := await look()):
@@ -103,7 +103,7 @@ class DaemonWorld:
 
 
 async def end_everything(engine: Engine) -> None:
-    """Cancel all jobs, and see every site let go of their components."""
+    """Cancel all jobs, and wait until every site has given back their components."""
     async with asyncio.timeout(WAIT_S):
         for row in engine.live_rows():
             await engine.tell(CancelAsked(at=engine.now(), job=row.id))
@@ -122,10 +122,10 @@ async def open_daemon(
     workers: Workers | None = None,
     **limits: Any,
 ) -> AsyncIterator[DaemonWorld]:
-    """A daemon below ``root``, its engine with the limits that are named. Opened again on the same root it goes on
-    where it was. ``workers`` compute beside the event loop, by default in processes.
+    """Open a daemon below ``root``, with an engine with these limits. A daemon on the same root continues where the
+    last one stopped. ``workers`` compute beside the event loop, by default in processes.
 
-    At the end all its jobs are cancelled and no process of theirs is left, unless it is to ``leave_running``.
+    At the end all its jobs are cancelled and no process of theirs is left, unless ``leave_running`` is set.
     """
     root.mkdir(parents=True, exist_ok=True)
     store = await asyncio.to_thread(Store.open, database or f"sqlite:///{root / 'koala.db'}")

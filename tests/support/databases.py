@@ -1,4 +1,4 @@
-"""Databases for tests that must hold on each kind: files of SQLite, and a real PostgreSQL server."""
+"""Databases for tests that must pass on each kind: files of SQLite, and a real PostgreSQL server."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tests.support.postgres_server import PostgresServer, shared_server
 
 @pytest.fixture(scope="session")
 def server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> PostgresServer:
-    """One server for all tests of a process. A test that stops it starts it again."""
+    """Return one server for all tests of a process. A test that stops it starts it again."""
     return shared_server(request, tmp_path_factory)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The address of a database with nothing in it, of each kind in turn."""
+    """Return the address of an empty database, of each kind in turn."""
     if request.param == "sqlite":
         return f"sqlite:///{tmp_path / 'koala.db'}"
     running: PostgresServer = request.getfixturevalue("server")

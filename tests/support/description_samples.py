@@ -1,4 +1,4 @@
-"""Good documents in every format, and strategies that draw requests, for the tests of this folder."""
+"""Valid documents in every format, and strategies that draw requests, for the tests of this folder."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ FILES = (InputFile(name="mesh.dat"), InputFile(name="big.dat", mode=InputMode.CH
 
 
 def laplace(application: Application) -> Request:
-    """The request that all the jobs above describe, with what its components run."""
+    """Return the request that all the jobs above describe, with this application for its components."""
     sizes: tuple[tuple[int, str | None], ...] = ((8, "delft"), (4, None), (4, None))
     return Request(
         name="laplace",
@@ -144,7 +144,7 @@ names = st.from_regex(r"[A-Za-z0-9][A-Za-z0-9._-]{0,8}", fullmatch=True)
 
 @st.composite
 def applications(draw: st.DrawFn) -> Application:
-    """An application of any form."""
+    """Draw an application of any form."""
     runs: dict[str, Any] = draw(
         st.one_of(
             st.fixed_dictionaries({"script": texts}),
@@ -167,7 +167,7 @@ input_files = st.builds(InputFile, name=labels, mode=st.sampled_from(InputMode),
 
 @st.composite
 def flexibilities(draw: st.DrawFn, total: int) -> Flexibility:
-    """A way to divide a total."""
+    """Draw a way to divide a total."""
     cuts = st.lists(st.integers(1, max(1, total - 1)), max_size=3, unique=True).map(sorted)
     splits = [
         tuple(b - a for a, b in zip([0, *cut], [*cut, total], strict=True))
@@ -187,7 +187,7 @@ bandwidths = st.floats(0, BANDWIDTH_MBIT_S_MAX, allow_subnormal=False) | st.samp
 
 @st.composite
 def communications(draw: st.DrawFn) -> Communication:
-    """Any way to communicate."""
+    """Draw any way to communicate."""
     pattern = draw(st.sampled_from(Pattern))
     given = draw(st.sampled_from(["bisection_mbit_s", "per_processor_mbit_s", ""]))
     return Communication(
@@ -200,7 +200,7 @@ def communications(draw: st.DrawFn) -> Communication:
 
 @st.composite
 def requests(draw: st.DrawFn) -> Request:
-    """A request of any structure."""
+    """Draw a request of any structure."""
     flexible = draw(st.booleans())
     per_task = 1 if flexible else draw(st.sampled_from([1, 1, 2, 64]))
     runs = applications().map(lambda application: msgspec.structs.replace(application, processors_per_task=per_task))

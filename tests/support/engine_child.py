@@ -1,6 +1,5 @@
-"""A daemon without sockets that may be killed at any point. Requests come as lines of JSON, each is acknowledged once
-it is on record, and so are ``release ID`` of a job that is held and ``requeue ID`` of one that runs; ``stop`` closes
-it.
+"""A daemon without sockets that may be killed at any point. Requests come as lines of JSON, and each is acknowledged
+once it is on record. So are ``release ID`` for a held job and ``requeue ID`` for a running one; ``stop`` closes it.
 
 Usage: engine_child.py ROOT DATABASE. Prints ``open``, then ``CLIENT_TOKEN ID NEW`` for each request, ``released ID``
 and ``requeued ID``.
@@ -42,7 +41,7 @@ class Wish(msgspec.Struct):
 
 
 def grid() -> Grid:
-    """Three sites, with links slow enough for a transfer to be killed."""
+    """Return three sites, with links slow enough for a transfer to be killed."""
     return Grid(
         sites=tuple(Site(name=name, processors=4, kind=SiteKind.LOCAL) for name in "abc"),
         links=Links(default=Link(bandwidth_mbit_s=1.0, latency_s=0.01)),
@@ -53,7 +52,7 @@ def grid() -> Grid:
 
 
 async def register_files(engine: Engine) -> None:
-    """Each file is registered at its sites; what a killed child has done already is left as it is."""
+    """Register each file at its sites, except what a killed child has registered already."""
     for name, sites in FILE_SITES.items():
         for site in sites:
             entry = engine.entries.get(name)

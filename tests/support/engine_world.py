@@ -1,4 +1,4 @@
-"""A real engine on embedded sites for tests, with requests to give it, stores that fail, and nothing left behind."""
+"""A real engine on embedded sites for tests, with requests for it, stores that fail, and nothing left behind."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ OWNER = "anna"
 
 
 def local_grid(processors: Sequence[int] = (4, 4), mbit_s: float = 800.0, **parameters: Any) -> Grid:
-    """Embedded sites a, b, c, ...; parameters of the scheduler as named."""
+    """Return embedded sites a, b, c, ... with these parameters of the scheduler."""
     chosen = {"scan_interval_s": 0.0, "check_interval_s": 5.0, "answer_timeout_s": 20.0, **parameters}
     return Grid(
         sites=tuple(
@@ -49,7 +49,8 @@ def local_grid(processors: Sequence[int] = (4, 4), mbit_s: float = 800.0, **para
 def a_request(
     script: str = "exit 0", sizes: Sequence[int] = (1,), sites: Sequence[str] = (), reads: Any = (), **fields: Any
 ) -> Request:
-    """Components of these sizes that run a script, at named sites if any are given; ``reads`` are input files."""
+    """Return a request for components of these sizes that run a script, at these sites if given; ``reads`` are input
+    files."""
     inputs = tuple(InputFile(name=each) if isinstance(each, str) else each for each in reads)
     return Request(
         components=tuple(
@@ -66,19 +67,19 @@ def a_request(
 
 
 class EngineWorld:
-    """An open engine, and what tests do with it again and again."""
+    """An open engine, and the things that tests do with it repeatedly."""
 
     def __init__(self, engine: Engine, store: Store) -> None:
         self.engine = engine
         self.store = store
 
     async def submit(self, request: Request, client_token: str | None = None) -> int:
-        """Submit for the usual owner; the job's id."""
+        """Submit for the usual owner; return the job's id."""
         row, _ = await self.engine.submit(request, owner=OWNER, client_token=client_token)
         return row.id
 
     async def ended(self, *jobs: int, within_s: float = WAIT_S) -> list[StoredJob]:
-        """The rows of jobs that have ended, in the store."""
+        """Wait for the end of jobs; return their rows in the store."""
         rows = []
         for job in jobs:
             async with asyncio.timeout(within_s):
@@ -90,18 +91,18 @@ class EngineWorld:
         return rows
 
     def story(self, job: int) -> list[str]:
-        """What is on record of what happened to a job."""
+        """Return the story of a job on record."""
         request = self.store.request(job)
         assert request is not None
         lines = [(line.at, line.body) for line in self.store.story(job, STORY_KINDS).first]
         return [line.text for line in story(request, 0.0, lines)]
 
     async def run(self, request: Request) -> StoredJob:
-        """Submit a job and see its end."""
+        """Submit a job and wait for its end."""
         return (await self.ended(await self.submit(request)))[0]
 
     async def until(self, condition: Callable[[], Any], within_s: float = WAIT_S) -> Any:
-        """Wait until a look at the engine gives something."""
+        """Wait until a look at the engine returns something."""
         async with asyncio.timeout(within_s):
             while not (found := condition()):
                 await asyncio.sleep(0.02)
@@ -118,19 +119,19 @@ class EngineWorld:
         return found
 
     async def output(self, job: int, part: int = 0) -> str:
-        """What a component of the last run wrote."""
+        """Return the output of a component of the last run."""
         row = [row for row in self.store.components(job) if row.part == part][-1]
         data = await self.engine.site(row.site).output(row.token, Stream.STDOUT, 0)
         return data.decode()
 
     def site(self, name: str) -> LocalSite:
-        """The embedded site itself."""
+        """Return the embedded site itself."""
         site = self.engine.site(name)
         assert isinstance(site, LocalSite)
         return site
 
     async def register(self, name: str, data: bytes, *sites: str) -> None:
-        """Put a file with replicas at some sites on record."""
+        """Register a file with replicas at some sites."""
         entry: files.CatalogueEntry | None = None
         for site in sites:
             source = local_areas(self.engine)[site].root / "incoming"
@@ -145,7 +146,7 @@ class EngineWorld:
             await self.engine.tell(event, files=[entry])
 
     def copies_at(self, site: str) -> list[str]:
-        """What lies in a site's file area beside replicas."""
+        """Return the contents of a site's file area beside replicas."""
         root = local_areas(self.engine)[site].root
         return [each.name for each in [*(root / "copies").iterdir(), *(root / "trash").iterdir()]]
 
@@ -169,7 +170,7 @@ class EngineWorld:
 
 @cache
 def empty_database() -> bytes:
-    """A new database in a file, made once for all tests of a process: its tables take longer than all else in it."""
+    """Return a new database in a file, made once for all tests of a process: its tables take most of the time."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "koala.db"
         Store.open(path).close()
@@ -177,7 +178,7 @@ def empty_database() -> bytes:
 
 
 def open_store(root: Path, url: str | None = None) -> Store:
-    """The store of an engine below ``root``, or elsewhere."""
+    """Open the store of an engine below ``root``, or elsewhere."""
     root.mkdir(parents=True, exist_ok=True)
     path = root / "koala.db"
     if url is None and not path.exists():
@@ -187,8 +188,8 @@ def open_store(root: Path, url: str | None = None) -> Store:
 
 
 class DisturbedStore:
-    """A real store whose commits wait at a gate, and one of which fails: that which has an entry of a name. The
-    engine writes other commits at any time, which shall not use the failure up."""
+    """A real store whose commits wait at a gate, and whose next commit with an entry of a given name fails. The
+    engine may write other commits at any time, which must not use up the failure."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -230,7 +231,7 @@ class DisturbedStore:
 
 
 def disturbed(root: Path, url: str | None = None) -> Any:
-    """The store of an engine below ``root``, to be disturbed. It is used as a store."""
+    """Return the store of an engine below ``root`` as one that can be disturbed."""
     return DisturbedStore(open_store(root, url))
 
 
@@ -245,7 +246,7 @@ async def open_engine(
     accepts_database: bool = False,
     **limits: Any,
 ) -> AsyncIterator[EngineWorld]:
-    """An engine below ``root``, with the limits that are named; opened again there it goes on where it was."""
+    """Open an engine below ``root`` with these limits; a later engine there continues where it stopped."""
     own = open_store(root) if store is None else store
     try:
         engine = Engine(
@@ -268,6 +269,6 @@ async def open_engine(
 
 @pytest.fixture
 def root(tmp_path: Path) -> Iterator[Path]:
-    """A directory for one engine; at the end of the test no process may be left of it."""
+    """Return a directory for one engine; at the end of the test no process of it may be left."""
     yield tmp_path
     left_no_process(tmp_path)

@@ -35,7 +35,8 @@ SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
 
 
 def needed(program: str, package: str) -> str:
-    """Where a program is; without it the test is skipped, or fails where the environment variable CI is set."""
+    """Return the path of a program; without it the test is skipped, or fails where the environment variable CI is
+    set."""
     found = shutil.which(program, path=f"{os.environ.get('PATH', '')}:{SYSTEM_PATH}")
     if found is None:
         words = f"{program} is missing; install it with: apt install {package}"
@@ -46,7 +47,7 @@ def needed(program: str, package: str) -> str:
 
 
 def until(condition: Callable[[], Any], wait_s: float = WAIT_S) -> Any:
-    """Wait for something to become true, and give it."""
+    """Wait for a true value, and return it."""
     began = time.monotonic()
     while not (found := condition()):
         time.sleep(_pause_s(began, wait_s))
@@ -54,7 +55,7 @@ def until(condition: Callable[[], Any], wait_s: float = WAIT_S) -> Any:
 
 
 async def until_async(condition: Callable[[], Any], wait_s: float = WAIT_S) -> Any:
-    """The same beside an event loop."""
+    """Do the same beside an event loop."""
     began = time.monotonic()
     while not (found := condition()):
         await asyncio.sleep(_pause_s(began, wait_s))
@@ -68,16 +69,16 @@ def _pause_s(began: float, wait_s: float) -> float:
 
 
 def answers(port: int) -> bool:
-    """Whether a server listens there."""
+    """Return True if a server listens there."""
     with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
         return True
     return False
 
 
 class SshServer:
-    """An sshd for this user, and an ssh configuration ``config`` by which the hosts west and east are this machine.
+    """An sshd for this user, and an ssh configuration ``config`` in which the hosts west and east are this machine.
 
-    ``reaching`` is a directory for PATH with an ssh that knows them too; without it a site's account knows nobody.
+    ``reaching`` is a directory for PATH with an ssh that knows them too; without it a site's account knows no host.
     """
 
     def __init__(self, root: Path) -> None:
@@ -87,7 +88,7 @@ class SshServer:
         self.reaching = root / "bin"
 
     def start(self) -> subprocess.Popen[bytes]:
-        """Returns when it takes connections."""
+        """Start it; return when it accepts connections."""
         for name in ("host", "user"):
             key = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(self.root / name)]
             subprocess.run(key, check=True, stdin=subprocess.DEVNULL)
@@ -96,9 +97,9 @@ class SshServer:
             f"Port {self.port}\nListenAddress 127.0.0.1\nHostKey {self.root}/host\nPidFile none\n"
             f"AuthorizedKeysFile {self.root}/user.pub\nStrictModes no\nPasswordAuthentication no\n"
             "KbdInteractiveAuthentication no\nUsePAM no\nPermitRootLogin yes\nMaxStartups 100\n"
-            # What it agrees on by default, against computers of the future, takes five times the processor time.
+            # The default key exchange, which is safe against future computers, takes five times the processor time.
             "KexAlgorithms curve25519-sha256\n"
-            # What this user's shell does at every login is no part of the test.
+            # The commands of this user's shell at login are no part of the test.
             f"SetEnv HOME={self.root}\n"
         )
         (self.root / "known").write_text(f"[127.0.0.1]:{self.port} {(self.root / 'host.pub').read_text()}")
@@ -122,7 +123,7 @@ class SshServer:
 
 @contextlib.contextmanager
 def ssh_server() -> Iterator[SshServer]:
-    """A server until the end."""
+    """Run a server until the end of the block."""
     for program, package in (("sshd", "openssh-server"), ("ssh", "openssh-client"), ("rsync", "rsync")):
         needed(program, package)
     with tempfile.TemporaryDirectory(prefix="koala-sshd-") as name:
@@ -133,7 +134,7 @@ def ssh_server() -> Iterator[SshServer]:
         finally:
             process.terminate()
             process.wait(WAIT_S)
-            # Shared connections that a process which was killed has left behind.
+            # Shared connections that a killed process has left behind.
             for each in Path("/proc").iterdir():
                 with contextlib.suppress(OSError):
                     if each.name.isdigit() and str(server.config) in (each / "cmdline").read_text(errors="replace"):
@@ -151,7 +152,7 @@ class GridFtpServer:
         served.chmod(0o777)
 
     def start(self) -> None:
-        """Returns when it takes connections."""
+        """Start it; return when it accepts connections."""
         words = ["globus-gridftp-server", "-no-detach", "-p", str(self.port), "-aa"]
         words += ["-control-interface", "127.0.0.1", "-data-interface", "127.0.0.1"]
         if os.geteuid() == 0:
@@ -164,7 +165,7 @@ class GridFtpServer:
         until(lambda: answers(self.port))
 
     def stop(self) -> None:
-        """At once, with all connections."""
+        """Stop it at once, with all connections."""
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -173,7 +174,7 @@ class GridFtpServer:
 
 
 class FileGrid:
-    """Sites with file areas below one directory, some of which this machine reaches only by ssh."""
+    """Sites with file areas below one directory; this machine reaches some of them only by ssh."""
 
     def __init__(self, root: Path, server: SshServer | None = None) -> None:
         self.root = root
@@ -185,12 +186,12 @@ class FileGrid:
         self.areas: dict[str, FileArea] = {}
 
     def local(self, name: str, file_server: str | None = None) -> None:
-        """A site of this machine."""
+        """Add a site of this machine."""
         self.sites[name] = Site(name=name, processors=1, kind=SiteKind.LOCAL, file_server=file_server)
         self.areas[name] = LocalArea(AreaDirectory(name, self.files(name)), self.here)
 
     def remote(self, name: str, path: str = SYSTEM_PATH, file_server: str | None = None, **more: Any) -> None:
-        """A site under a batch system, of which this machine does not see the files."""
+        """Add a site under a batch system whose files this machine does not see."""
         settings = BatchSettings(work_directory=str(self.root / name), environment=(("PATH", path),), **more)
         assert self._server is not None or settings.ssh is None
         config = None if self._server is None else self._server.config
@@ -202,11 +203,11 @@ class FileGrid:
         self.areas[name] = RemoteArea(name, place, f"{settings.work_directory}/files")
 
     def files(self, name: str) -> Path:
-        """The directory of a site's area."""
+        """Return the directory of a site's area."""
         return self.root / name / "files"
 
     def put(self, file: str, data: bytes, site: str) -> Path:
-        """A replica."""
+        """Make a replica."""
         area = AreaDirectory(site, self.files(site))
         area.open()
         outside = self.root / "outside"
@@ -214,7 +215,7 @@ class FileGrid:
         return area.adopt(file, outside)
 
     def order(self, file: str, source: str, target: str, transfer: str = "t1", **more: Any) -> Order:
-        """An order for a replica that is there."""
+        """Return an order for an existing replica."""
         path = AreaDirectory(source, self.files(source)).replica(file)
         chunk = more.get("chunk")
         size = path.stat().st_size if chunk is None else chunk[1]
@@ -222,18 +223,18 @@ class FileGrid:
         return Order(transfer=transfer, file=file, source=source, target=target, **settings)
 
     def left(self, site: str) -> list[str]:
-        """What is at a site beside replicas, and in what its file server serves."""
+        """Return what is at a site beside replicas, and in its file server's directory."""
         found = [path for name in ("copies", "trash") for path in (self.files(site) / name).rglob("*")]
         found += (self.root / site / "served").glob("*")
         return [str(path) for path in found]
 
     def processes(self, *below: str) -> list[int]:
-        """The living processes that transfer something at any of these sites; found by the directory they are in."""
+        """Return the living processes that transfer something at any of these sites, found by their directories."""
         return processes_in(self.root.joinpath(*below))
 
     @contextlib.asynccontextmanager
     async def mover(self, *names: str, **settings: Any) -> AsyncIterator[FileMover]:
-        """A mover between these of them, or all."""
+        """Open a mover between these sites, or all."""
         chosen = {name: site for name, site in self.sites.items() if name in (names or self.sites)}
         areas = {name: self.areas[name] for name in chosen}
         settings = {"clock": time.monotonic} | settings
@@ -246,7 +247,7 @@ class FileGrid:
 
 
 def processes_in(root: Path) -> list[int]:
-    """The living processes whose working directory is below a directory, or was before it was removed."""
+    """Return the living processes whose working directory is below a directory, or was before its removal."""
     found = []
     for each in Path("/proc").iterdir():
         if each.name.isdigit():

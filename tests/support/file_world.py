@@ -1,4 +1,4 @@
-"""Two or three sites with real directories, and a mover between them: what the tests of files have in common."""
+"""Two or three sites with real directories, and a mover between them: the common part of the tests of files."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from koala.model.grid import Site, SiteKind
 from koala.sites.remote_shell import RemoteShell
 
 SITES = ("delft", "leiden", "utrecht")
-# Names of files that mean something to a file system or a shell.
+# Names of files that are special to a file system or a shell.
 HOSTILE = [
     "..",
     ".",
@@ -66,7 +66,7 @@ class World:
         return (self.areas[site].root / path).read_bytes()
 
     def left_at(self, site: str = "leiden") -> list[str]:
-        """Every file and every copy's directory that is there, replicas aside."""
+        """Return every file and every copy's directory except replicas."""
         root = self.areas[site].root
         found = [*(root / "copies").rglob("*"), *(root / "trash").rglob("*")]
         return sorted(str(each.relative_to(root)) for each in found)

@@ -1,8 +1,8 @@
-"""Processes that share the tests are forked from one that has collected them, so that the tests are imported once.
+"""Test processes are forked from one that has collected the tests, so that the tests are imported once.
 
 pytest-xdist starts each of its processes as a Python that reads its first line from the standard input. Here that
-Python is this file: run by itself it asks the process that forks for a Python that has imported all tests already,
-hands its streams to it, and ends as that one does.
+Python is this file: it requests from the forking process a Python that has imported all tests already, hands its
+streams to it, and ends when that one does.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from tests.support.paths import child_environment
 
 _STARTER = "import sys; from tests.support.forked_workers import collect_and_fork; collect_and_fork(*sys.argv[1:])"
 
-# What Koala imports only where it is needed, and the tests of most processes need.
+# Modules that Koala imports only where they are needed, and that the tests of most processes need.
 IMPORTED_LATER = ("matplotlib.figure", "networkx", "psycopg")
 
 
 def fork_workers(config: pytest.Config, koala: bool = False) -> None:
-    """Where processes share the tests of a run, have them forked; and the ``koala`` of all their tests, too, from one
-    process instead of one for each."""
+    """Fork the processes that share the tests of a run; and the ``koala`` of all their tests, too, from one process
+    instead of one for each."""
     shared = getattr(config.option, "numprocesses", None) and config.option.tx
     if shared and not hasattr(config, "workerinput") and not config.option.collectonly:
         collected = Collected(config.invocation_params.args, koala)
@@ -49,7 +49,7 @@ def fork_workers(config: pytest.Config, koala: bool = False) -> None:
 
 
 class Collected:
-    """A process that collects the tests that are meant by these words, and then is forked for each who asks."""
+    """A process that collects the tests for these words, and is then forked for each request."""
 
     def __init__(self, arguments: Sequence[str], koala: bool) -> None:
         self._place = Path(tempfile.mkdtemp(prefix="koala-workers-"))
@@ -62,11 +62,11 @@ class Collected:
             os.environ[warm_koala.SHARED] = str(self._place / "koala")
 
     def python(self) -> str:
-        """The command of a Python that has imported the tests."""
+        """Return the command of a Python that has imported the tests."""
         return shlex.join([sys.executable, "-S", __file__, str(self._place / "python")])
 
     def end(self) -> None:
-        """No more are asked for, and those that have not ended by now hang."""
+        """Stop accepting requests; processes that have not ended by now hang."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.wait()
@@ -79,10 +79,10 @@ def _bound(path: Path) -> socket.socket:
 
 
 def collect_and_fork(numbers: str, *arguments: str) -> None:
-    """Import everything that the tests need, then fork for each who asks, until the standard input is closed."""
+    """Import everything that the tests need, then fork for each request, until the standard input is closed."""
     link, *more = (socket.socket(fileno=int(number)) for number in numbers.split(","))
     place = Path(link.getsockname()).parent
-    # Who interrupts a run from the keyboard means its tests; this process ends with pytest, however that ends.
+    # An interrupt from the keyboard is for the tests; this process ends with pytest, however that ends.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     for each in more:
         _fork_koala(each, link)
@@ -98,7 +98,7 @@ def collect_and_fork(numbers: str, *arguments: str) -> None:
 
 
 def _fork_koala(link: socket.socket, other: socket.socket) -> None:
-    """From a process of its own, before there are tests, which would make it large."""
+    """Fork from a process of its own, before it is made large by tests."""
     if os.fork() == 0:
         other.close()  # else nobody would see that the process of that socket has ended
         os.setsid()
@@ -108,7 +108,7 @@ def _fork_koala(link: socket.socket, other: socket.socket) -> None:
 
 
 def collect(arguments: Sequence[str]) -> None:
-    """Import the tests as pytest does. What is wrong with one is told by those who run it."""
+    """Import the tests as pytest does. The processes that run a test report what is wrong with it."""
     import pytest
 
     with (
@@ -135,7 +135,7 @@ def _be_python(asked: dict[str, Any]) -> None:
 
 
 def main() -> int:
-    """Stand for the process that was forked: whoever started this one has its streams, its end and its exit code."""
+    """Stand for the forked process, which has this one's streams, end and exit code."""
     path, *_, program = sys.argv[1:]
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as link:
         link.connect(path)

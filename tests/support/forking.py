@@ -1,8 +1,8 @@
-"""Processes that are forked from one that has imported much already: the side that forks.
+"""Processes that are forked from one that has already imported much: the forking side.
 
-Whoever wants one sends a message with four open files: the streams of the new process, and a pipe into which come its
-number and later its exit code. What is seen of such a process from outside is as of one that was started from a file;
-only its end is shorter (``leave``).
+A request is a message with four open files: the streams of the new process, and a pipe for its number and later its
+exit code. From outside such a process looks like one that was started from a file; only its end is shorter
+(``leave``).
 """
 
 from __future__ import annotations
@@ -26,8 +26,7 @@ from typing import Any, TextIO
 
 MESSAGE_BYTES_MAX = 1_048_576
 _NUMBER = struct.Struct("i")
-# Processes of a test run that was killed end what they have started, one after the other; whoever does nothing for so
-# long hangs.
+# Processes of a killed test run end their children one after the other; one that does nothing for this long hangs.
 PATIENCE_S = 30.0
 
 
@@ -40,7 +39,7 @@ def ask(
     session: bool = False,
     **more: object,
 ) -> tuple[int, int]:
-    """Have a process forked; its number, and the pipe out of which its exit code will come."""
+    """Have a process forked; return its number, and the pipe for its exit code."""
     asked = {"environment": dict(env), "directory": str(directory), "session": session} | more
     reading, writing = os.pipe()
     try:
@@ -51,7 +50,7 @@ def ask(
 
 
 def number_from(pipe: int) -> int:
-    """The next number out of the pipe of a process."""
+    """Read the next number from the pipe of a process."""
     said = os.read(pipe, _NUMBER.size)
     assert said, "the process that forks has ended"
     number: int = _NUMBER.unpack(said)[0]
@@ -59,9 +58,9 @@ def number_from(pipe: int) -> int:
 
 
 def serve(link: socket.socket, become: Callable[[dict[str, Any]], None], end: int | None = None) -> None:
-    """Fork a process for each message, which ``become`` makes what was asked for, until the other side is closed, and
-    wait for all of them; or until the file ``end`` is closed, and kill those that run still after a while. Returns
-    then, and never in what was forked."""
+    """Fork a process for each message, which ``become`` turns into the requested one, until the other side is closed,
+    and wait for all of them; or until the file ``end`` is closed, and kill those that still run after a while.
+    Returns then, and never in a forked process."""
     with selectors.DefaultSelector() as events:
         events.register(link, selectors.EVENT_READ)
         if end is not None:
@@ -90,7 +89,7 @@ def _kill_all(events: selectors.BaseSelector) -> None:
 
 
 def _forked(link: socket.socket, events: selectors.BaseSelector, become: Callable[[dict[str, Any]], None]) -> bool:
-    """Fork what the next message asks for; whether there was one."""
+    """Fork for the next message; return True if there was one."""
     message, streams, _, _ = socket.recv_fds(link, MESSAGE_BYTES_MAX, 4)
     if not message:
         return False
@@ -119,7 +118,7 @@ def _report(process: int, pid: int, pipe: int) -> None:
 
 
 def _be(asked: dict[str, Any], streams: list[int], become: Callable[[dict[str, Any]], None]) -> None:
-    """What the new process does; it does not return."""
+    """Perform the work of the new process; never return."""
     if asked["session"]:
         os.setsid()
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -143,8 +142,8 @@ def _be(asked: dict[str, Any], streams: list[int], become: Callable[[dict[str, A
 
 
 def leave(code: str | int | None) -> None:
-    """What Python does at its end, but for taking apart all that was imported: a process that was forked would copy
-    every page of it first, which takes longer than most commands."""
+    """Do what Python does at its end, except for taking apart all imports: a forked process would copy every page of
+    them first, which takes longer than most commands."""
     if code is None or isinstance(code, int):
         threading._shutdown()  # type: ignore[attr-defined]
         atexit._run_exitfuncs()
@@ -156,7 +155,7 @@ def leave(code: str | int | None) -> None:
 
 
 def _writer(target: int) -> TextIO:
-    """Lines are written at once where nothing shall wait for more of them."""
+    """Return a stream that writes lines at once if nobody should wait for more."""
     unbuffered = bool(os.environ.get("PYTHONUNBUFFERED")) or target == 2
     return open(
         target,

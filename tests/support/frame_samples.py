@@ -27,7 +27,7 @@ class SampleParameters(Parameters, frozen=True, kw_only=True):
 
 
 class Sample(Experiment[SampleParameters]):
-    """Doubles numbers. ``work["do"]`` makes a unit misbehave; each unit that is computed leaves a mark."""
+    """Doubles numbers. ``work["do"]`` makes a unit misbehave; each computed unit leaves a mark."""
 
     name = "sample"
     verb = "koala experiment run"
@@ -94,14 +94,14 @@ class Compiled(Sample):
 
 
 class AdvisedError(ValueError):
-    """An error with words for the user."""
+    """An error with a message for the user."""
 
     def for_user(self) -> str:
         return "use other dice"
 
 
 def marked_units(folder: Path, count: int, **do: str) -> list[Unit]:
-    """Units that leave marks in the folder; ``do`` says what goes wrong in which, as u3="fail"."""
+    """Return units that leave marks in the folder; ``do`` maps units to what goes wrong, such as u3="fail"."""
     folder.mkdir(exist_ok=True)
     units = []
     for seed in range(1, count + 1):
@@ -113,5 +113,5 @@ def marked_units(folder: Path, count: int, **do: str) -> list[Unit]:
 
 
 def times_computed(folder: Path) -> dict[int, int]:
-    """By unit, how often it was computed."""
+    """Return how often each unit was computed."""
     return {int(path.name): len(path.read_text().splitlines()) for path in folder.iterdir()}

@@ -1,6 +1,6 @@
 """A real Grid Engine cell for tests: qmaster and one execution daemon in a directory of their own, on loopback.
 
-``grid_engine_cell()`` gives one and stops it at the end; without Grid Engine it skips the test, or fails it where the
+``grid_engine_cell()`` runs one and stops it at the end; without Grid Engine it skips the test, or fails it where the
 environment variable CI is set. Both daemons stay children of the test run and die with it. The queue ``all.q`` and
 the parallel environment ``mpi`` have ``SLOTS`` slots.
 """
@@ -31,7 +31,7 @@ SHARED = Path("/usr/share/gridengine")
 CELL = "koala"
 SLOTS = 4
 WAIT_S = 120.0
-# Two neighbouring ports are taken from here on.
+# Pairs of neighbouring ports are taken from here on.
 PORTS = range(21500, 21998, 2)
 
 _BOOTSTRAP = {
@@ -99,7 +99,7 @@ def _table(values: dict[str, str]) -> str:
 
 
 def _changed(text: str, values: dict[str, str]) -> str:
-    """A table as Grid Engine prints it, with other values; its long lines are made one."""
+    """Return a table as Grid Engine prints it, with other values; its long lines are joined."""
     joined = text.replace("\\\n", " ")
     lines = [line.split(None, 1) for line in joined.splitlines() if line.strip() and not line.startswith("#")]
     return _table({line[0]: line[1].strip() if len(line) > 1 else "NONE" for line in lines} | values)
@@ -130,8 +130,8 @@ class GridEngineCell:
         self._execd: subprocess.Popen[bytes] | None = None
 
     def create(self) -> None:
-        """The directories and the first spool."""
-        # The daemons keep their rights only to what all may read.
+        """Make the directories and the first spool."""
+        # The daemons keep their rights only to files that all may read.
         self.root.chmod(0o755)
         architecture = subprocess.run([SHARED / "util" / "arch"], capture_output=True, text=True).stdout.strip()
         common = self.root / CELL / "common"
@@ -149,7 +149,7 @@ class GridEngineCell:
             "qmaster_spool_dir": str(self._spool / "qmaster"),
         }
         (common / "act_qmaster").write_text(f"{self.host}\n")
-        # This machine must have one name only, whatever the resolver says of loopback.
+        # This machine must have only one name, whatever the resolver says about loopback.
         (common / "host_aliases").write_text(f"{self.host} localhost\n")
         (common / "cluster_name").write_text(f"{CELL}\n")
         (common / "bootstrap").write_text(_table(bootstrap))
@@ -168,7 +168,7 @@ class GridEngineCell:
         self.run(PROGRAMS / "spooldefaults", "managers", getpass.getuser())
 
     def configure(self) -> None:
-        """The host, its queue and its parallel environment; the scheduler runs every second."""
+        """Configure the host, its queue and its parallel environment; the scheduler runs every second."""
         self.run("qconf", "-as", self.host)
         self._configure("-Ae", _table({"hostname": self.host} | _HOST))
         self._configure("-Ahgrp", _table({"group_name": "@allhosts", "hostlist": self.host}))
@@ -183,18 +183,18 @@ class GridEngineCell:
             self.run("qconf", option, file.name)
 
     def start_qmaster(self) -> None:
-        """Returns when it answers. Like all daemons here it dies with the thread that starts it."""
+        """Start qmaster; return when it answers. Like all daemons here it dies with the thread that starts it."""
         self._qmaster = self._daemon("sge_qmaster")
         self.wait(lambda: self.call("qconf", "-sh").returncode == 0, "qmaster does not answer")
 
     def start_execd(self) -> None:
-        """Returns when the queue takes jobs."""
+        """Start the execution daemon; return when the queue accepts jobs."""
         self._execd = self._daemon("sge_execd")
         self.wait(lambda: re.search(rf"/{SLOTS} +[0-9]", self.run("qstat", "-f")) is not None, "no load is reported")
 
     def stop_execd(self) -> None:
-        """After the end of all jobs, which it keeps in mind. One that starts again greets a new qmaster at once; one
-        that goes on, after half a minute."""
+        """Stop it after the end of all jobs, which it remembers. A restarted one greets a new qmaster at once; one
+        that runs on, after half a minute."""
         assert self._execd is not None
         children = ("ps", "-o", "pid=", "--ppid", str(self._execd.pid))
         self.wait(lambda: not self.call(*children).stdout.strip(), "it has not seen that jobs ended")
@@ -202,12 +202,12 @@ class GridEngineCell:
         self._execd = None
 
     def stop_qmaster(self) -> None:
-        """As if its machine had gone: it needs many seconds to leave by itself. What it acknowledged stays."""
+        """Kill it as if its machine had gone: an orderly end takes many seconds. Acknowledged data stays."""
         self._kill(self._qmaster)
         self._qmaster = None
 
     def clear(self) -> None:
-        """All jobs and reservations go."""
+        """Remove all jobs and reservations."""
         if self.is_empty:
             return
         self.call("qrdel", "-u", "*")
@@ -215,7 +215,7 @@ class GridEngineCell:
         self.wait(lambda: self.is_empty, "jobs stay")
 
     def stop(self) -> None:
-        """Everything ends, the jobs first."""
+        """End everything, the jobs first."""
         try:
             if self._execd is not None and self._qmaster is not None:
                 self.clear()
@@ -224,7 +224,8 @@ class GridEngineCell:
             self.stop_qmaster()
 
     def _daemon(self, name: str) -> subprocess.Popen[bytes]:
-        # Jobs inherit this, so it is as bare as on a real node. Without SGE_ND they would leave for the background.
+        # Jobs inherit this, so it is as bare as on a real node. Without SGE_ND the daemons would move to the
+        # background.
         environment = self.environment | {"SGE_ND": "1"}
         with (self.root / f"{name}.log").open("ab") as log:
             return subprocess.Popen(
@@ -242,7 +243,7 @@ class GridEngineCell:
             daemon.wait()
 
     def full_environment(self) -> dict[str, str]:
-        """That of this test run, with the cell's own variables and no others of Grid Engine."""
+        """Return the environment of this test run, with the cell's own variables and no others of Grid Engine."""
         others = {name: value for name, value in os.environ.items() if not name.startswith("SGE_")}
         return others | self.environment
 
@@ -251,7 +252,7 @@ class GridEngineCell:
     ) -> subprocess.CompletedProcess[str]:
         """Run one command in the cell; as root also for another user."""
         as_user = [] if user is None else ["runuser", "-u", user, "--"]
-        # Debian's maintainer scripts put wrappers in front; the spool programs want their library beside them.
+        # Debian's maintainer scripts put wrappers in front; the spool programs need their library beside them.
         environment = self.full_environment() | {"LD_LIBRARY_PATH": str(PROGRAMS)}
         given = {"stdin": subprocess.DEVNULL} if stdin is None else {"input": stdin}
         return subprocess.run(
@@ -259,13 +260,13 @@ class GridEngineCell:
         )
 
     def run(self, *words: str | Path, user: str | None = None, stdin: str | None = None) -> str:
-        """What a command printed, which must succeed."""
+        """Return the output of a command, which must succeed."""
         done = self.call(*words, user=user, stdin=stdin)
         assert done.returncode == 0, f"{words} exited with {done.returncode}:\n{done.stdout}{done.stderr}"
         return done.stdout
 
     def wait(self, condition: Callable[[], bool], complaint: str) -> None:
-        """Until a condition holds."""
+        """Wait until a condition holds."""
         began = time.monotonic()
         while not condition():
             waited_s = time.monotonic() - began
@@ -274,18 +275,18 @@ class GridEngineCell:
 
     @property
     def is_empty(self) -> bool:
-        """There is neither a job nor a reservation."""
+        """Return True if there is neither a job nor a reservation."""
         return not self.run("qstat", "-u", "*").strip() and not self.run("qrstat", "-u", "*").strip()
 
     @property
     def unused_port(self) -> int:
-        """Nobody answers there."""
+        """Return a port where nobody answers."""
         return _free_ports()
 
     @property
     def _temporary(self) -> Path:
-        """Where jobs have their directories, which go by their numbers: in the same place, those of another cell
-        would be taken away with its own."""
+        """Return the place of jobs' directories, which are named by job numbers: a common place would let one cell
+        remove those of another."""
         return self.root / "tmp"
 
     @property
@@ -317,7 +318,7 @@ def _missing() -> str:
 
 @contextlib.contextmanager
 def grid_engine_cell() -> Iterator[GridEngineCell]:
-    """A running cell."""
+    """Run a cell during the block."""
     missing = _missing()
     if missing and os.environ.get("CI"):
         pytest.fail(f"{missing}: CI tests everything")

@@ -1,5 +1,5 @@
-"""Forms of the API made by hand for the dashboard's tests: a site, a job, a grid, with what a test does not care for
-filled in."""
+"""Handmade API values for the dashboard's tests: a site, a job, a grid, with defaults for fields that a test does not
+set."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from koala.model.api import (
     TransferInfo,
 )
 
-# The pages show how long ago things were, by the clock on the wall.
+# The pages show how long ago things were, by the wall clock.
 NOW = float(round(time.time()))
 
 
 def site(name: str = "delft", processors: int = 16, **fields: Any) -> SiteInfo:
-    """A site that answers and may be used, all idle unless told otherwise."""
+    """Return a site that answers and may be used, all idle by default."""
     held = fields.get("ours", 0) + fields.get("others", 0)
     filled = {
         "name": name,
@@ -45,13 +45,13 @@ def site(name: str = "delft", processors: int = 16, **fields: Any) -> SiteInfo:
 
 
 def component(part: int = 0, where: str = "delft", *, claimed_at: float, **fields: Any) -> ComponentRun:
-    """One claim of a component, of four processors."""
+    """Return one claim of a component, of four processors."""
     filled = {"token": f"1.{part}.{claimed_at}", "part": part, "site": where, "processors": 4}
     return ComponentRun(**{**filled, "claimed_at": claimed_at, **fields})
 
 
 def transfer(number: int = 1, *, started_at: float = NOW - 60, **fields: Any) -> TransferInfo:
-    """A file of 1 GB, half of it brought from leiden to delft."""
+    """Return a transfer of 1 GB from leiden to delft, half of it done."""
     filled = {
         "id": f"t{number}",
         "file": f"input-{number}.dat",
@@ -66,7 +66,7 @@ def transfer(number: int = 1, *, started_at: float = NOW - 60, **fields: Any) ->
 
 
 def job(number: int = 1, state: str = "waiting", **fields: Any) -> JobDetail:
-    """A job of ada's, submitted 100 s ago."""
+    """Return a job of ada's, submitted 100 s ago."""
     filled = {
         "id": number,
         "name": f"job-{number}",
@@ -85,12 +85,12 @@ def job(number: int = 1, state: str = "waiting", **fields: Any) -> JobDetail:
 
 
 def places(*pairs: tuple[str, int]) -> list[Place]:
-    """Where a job is."""
+    """Return the places of a job."""
     return [Place(site=name, processors=processors) for name, processors in pairs]
 
 
 def link(one: str, two: str, mbit_s: float = 100.0, believed_mbit_s: float | None = None) -> LinkInfo:
-    """A link, by default as fast as configured."""
+    """Return a link, by default as fast as configured."""
     return LinkInfo(
         between=(one, two),
         bandwidth_mbit_s=mbit_s,
@@ -100,7 +100,7 @@ def link(one: str, two: str, mbit_s: float = 100.0, believed_mbit_s: float | Non
 
 
 def link_state(source: str, target: str, measured_mbit_s: float | None = None) -> LinkState:
-    """One direction of a link, as declared or measured by a probe."""
+    """Return one direction of a link, as declared or measured by a probe."""
     bandwidth = LinkQuantity(declared=100.0, believed=100.0, origin="declared")
     latency = LinkQuantity(declared=0.005, believed=0.005, origin="declared")
     if measured_mbit_s is not None:
@@ -113,12 +113,12 @@ def link_state(source: str, target: str, measured_mbit_s: float | None = None) -
 
 
 def all_links(sites: list[SiteInfo]) -> list[LinkInfo]:
-    """A link between every two of the sites."""
+    """Return a link between every two of the sites."""
     return [link(one.name, two.name) for index, one in enumerate(sites) for two in sites[index + 1 :]]
 
 
 def overview(sites: list[SiteInfo], **fields: Any) -> Overview:
-    """The grid of these sites, with nothing going on."""
+    """Return the grid of these sites, with no activity."""
     filled: dict[str, Any] = {
         "grid": "das",
         "version": "0",

@@ -1,4 +1,4 @@
-"""A world driven by hand: a test gives the commands that the scheduler would give, and sees what it would be told."""
+"""A world driven by hand: a test gives the scheduler's commands, and sees the events for the scheduler."""
 
 from __future__ import annotations
 
@@ -64,19 +64,19 @@ def job(at_s: float, *sizes: int, execution_s: float = 100.0, slowdown: float = 
 
 
 def at_once(grid: Grid, **parameters: Any) -> Grid:
-    """The grid with a scheduler that scans at every event."""
+    """Return the grid with a scheduler that scans at every event."""
     return msgspec.structs.replace(grid, scheduler=SchedulerParameters(scan_interval_s=0.0, **parameters))
 
 
 def by_hand() -> tuple[Grid, Workload]:
-    """Two sites of 10. One job holds both for 130 s (100 * 1.3) from time 0; one of 4 comes at 30 and waits
-    until 130, then runs 50 s."""
+    """Return two sites of 10 and two jobs. One holds both sites for 130 s (100 * 1.3) from time 0; one of 4 comes at
+    30, waits until 130, and then runs 50 s."""
     jobs = [job(0.0, 10, 10, execution_s=100.0, slowdown=0.3), job(30.0, 4, execution_s=50.0)]
     return at_once(grid(site("a", 10), site("b", 10))), Workload.from_arrivals(jobs)
 
 
 class HandDriven:
-    """A world and shorthand for commands; ``until`` lets time pass and gives what was told meanwhile."""
+    """A world with short forms of commands; ``until`` lets time pass and returns the events of that time."""
 
     def __init__(self, grid: Grid, *jobs: Arrival, seed: int = 1, hold: int | None = None) -> None:
         self.world = World(grid, Workload.from_arrivals(jobs, hold_when_waiting=hold), seed)
@@ -86,7 +86,7 @@ class HandDriven:
         return self.world.now
 
     def until(self, at: float) -> list[AnyEvent]:
-        """Everything up to this moment, jobs that arrive at it included: those come after a tick."""
+        """Return everything up to this moment, including jobs that arrive then, which come after a tick."""
         at = math.nextafter(at, math.inf)
         told: list[AnyEvent] = []
         while (event := self.world.next(due_at=at)) is not None:
@@ -96,7 +96,7 @@ class HandDriven:
         raise AssertionError("a tick that is due always comes")
 
     def heard(self, at: float) -> list[str]:
-        """What was told of components and transfers, in short: ``'12 ready a'``, ``'30 done a'``."""
+        """Return the events of components and transfers in short form: ``'12 ready a'``, ``'30 done a'``."""
         return [short(event) for event in self.until(at) if not isinstance(event, JobSubmitted)]
 
     def start(self, token: str, where: str, processors: int, *, job: int = 1, parts: int = 1) -> None:

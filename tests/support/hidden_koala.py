@@ -12,7 +12,7 @@ MS_REC_PRIVATE = 0x0000_4000 | 0x0004_0000
 
 
 def hide(directory: str) -> None:
-    """From this process and all that it starts, and from nobody else."""
+    """Hide it from this process and its children only."""
     library = ctypes.CDLL(None, use_errno=True)
     failed = (
         library.unshare(CLONE_NEWNS)

@@ -1,8 +1,8 @@
-"""A process that transfers one file and may be killed at any point, or has no room for it.
+"""A process that transfers one file and may be killed at any point, or has no space for it.
 
-Usage: killed_copier.py ROOT FILE RATE [--stop=BYTES | LIMIT]. Writes the bytes that are there, a line each, then the
-answer's ``copied_bytes``; with LIMIT no file that it writes may grow beyond that size. With --stop it stands still
-once so many bytes are there.
+Usage: killed_copier.py ROOT FILE RATE [--stop=BYTES | LIMIT]. Writes the number of bytes so far, a line each, then
+the answer's ``copied_bytes``. With LIMIT no file that it writes may grow beyond that size. With --stop it stands
+still at that many bytes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """A process that transfers one file over ssh and is killed meanwhile, as a daemon may be.
 
-Usage: killed_mover.py ROOT SSHD_DIRECTORY PORT SOURCE TARGET RATE. It says how many bytes are there, a line each.
+Usage: killed_mover.py ROOT SSHD_DIRECTORY PORT SOURCE TARGET RATE. Prints the number of bytes so far, a line each.
 """
 
 from __future__ import annotations

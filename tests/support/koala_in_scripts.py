@@ -1,6 +1,6 @@
 """``koala`` for scripts that tests run: found by its name, and forked instead of started (``warm_koala``).
 
-What a script sees is a small process beside it, with the same streams, that ends with it and with its exit code.
+A script sees a small process beside it, with the same streams, that ends with it and with its exit code.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from tests.support.short_paths import directory_for_socket
 from tests.support.warm_koala import DAEMON, SILENT_S_MAX, WarmProcess, start_koala
 
 FORKING_PYTHON = "python-of-koala"
-# How long the end of one that is ending is waited for.
+# How long to wait for a process that is ending.
 ENDS_S_MAX = 60.0
-# It imports nothing that takes time: it says where it is, its words, its environment and its streams. A SIGTERM that
-# comes to it as well is for the other one, whose end it waits for. The shell reads its first lines and turns into
-# Python, to which they are a string: the line with "#!" may hold no path that is long or has a space.
+# It imports nothing slow: it sends its directory, its words, its environment and its streams. A SIGTERM that it
+# receives, too, is for the other process, whose end it waits for. The shell reads its first lines and becomes Python,
+# which takes them as a string: the line with "#!" must not hold a long path or one with a space.
 _ASKING = """#!/bin/sh
 '''exec' "{python}" -IS "$0" "$@"
 ' '''
@@ -44,9 +44,9 @@ os._exit(int(link.recv(16)) & 255)
 
 @contextmanager
 def koala_for_scripts(directory: Path, imported: tuple[str, ...] = DAEMON) -> Iterator[Path]:
-    """A folder, made in this directory, that stands first in the ``PATH`` of scripts. Its ``koala``, and its
-    ``FORKING_PYTHON -m koala``, are forked from a process that has ``imported`` these modules. At the end none
-    of them runs on: those that do are killed, and AssertionError names them."""
+    """Make a folder in this directory for the front of scripts' ``PATH``. Its ``koala``, and its ``FORKING_PYTHON -m
+    koala``, are forked from a process that has ``imported`` these modules. Processes that still run at the end are
+    killed, and AssertionError names them."""
     with directory_for_socket(directory, "asked") as short:
         started = _Started(imported)
         folder, address = directory / "bin", short / "asked"
@@ -70,7 +70,7 @@ def koala_for_scripts(directory: Path, imported: tuple[str, ...] = DAEMON) -> It
 
 
 class _Started:
-    """The ``koala`` processes that scripts have asked for."""
+    """The ``koala`` processes that scripts have started."""
 
     def __init__(self, imported: tuple[str, ...]) -> None:
         self._imported = imported
@@ -80,7 +80,7 @@ class _Started:
         self._answering: list[threading.Thread] = []
 
     def serve(self, listening: socket.socket) -> None:
-        """Answer everybody who asks, until it is shut down."""
+        """Answer all requests, until it is shut down."""
         with suppress(OSError):
             while True:
                 thread = threading.Thread(target=self._answer, args=(listening.accept()[0],), daemon=True)
@@ -88,7 +88,7 @@ class _Started:
                 self._answering.append(thread)
 
     def end(self) -> list[str]:
-        """Start no more, and kill those that do not end; what these are. One that has ended may not be known to."""
+        """Start no more, and kill and return those that do not end. One that has ended may still be listed."""
         with self._starting:
             self._ended = True
         until_s = time.monotonic() + ENDS_S_MAX
@@ -115,7 +115,7 @@ class _Started:
                     link.send(str(koala.wait(SILENT_S_MAX)).encode())
 
     def _start(self, message: bytes, streams: list[int]) -> WarmProcess | None:
-        """The ``koala`` that is asked for; None at the end."""
+        """Start the requested ``koala``; return None at the end."""
         cwd, words, environment = marshal.loads(message)  # noqa: S302 - it comes from the program above
         with self._starting:
             if self._ended:

@@ -1,6 +1,5 @@
-"""What tests of the lab share: whether the real programs are there, free ports, jobs as users submit them, and a look
-at this machine's processes that owes nothing to the lab's own.
-"""
+"""The common part of tests of the lab: checks for the real programs, free ports, jobs as users submit them, and a
+view of this machine's processes that is independent of the lab's own."""
 
 from __future__ import annotations
 
@@ -19,14 +18,14 @@ from koala.lab.options import PORTS
 from tests.support.ports import keep_block
 
 WAIT_S = 120.0
-# Between those of single servers and those that the system gives to connections.
+# Between the ports of single servers and those that the system gives to connections.
 _FIRST_PORT, _LAST_PORT = 22_000, 32_000
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="network namespaces are for root")
 
 
 def need_programs(options: LabOptions) -> None:
-    """Skip the test where a program that these options need is missing; fail it where the variable CI is set."""
+    """Skip the test if a program for these options is missing; fail it where the variable CI is set."""
     try:
         requirements.check_programs(plan_of(options))
     except LabError as error:
@@ -36,7 +35,7 @@ def need_programs(options: LabOptions) -> None:
 
 
 def at_free_ports(options: LabOptions) -> LabOptions:
-    """The same at ports that are free, and that no other process of a test run takes."""
+    """Return the same options with free ports that no other process of a test run takes."""
     for port in range(_FIRST_PORT, _LAST_PORT, PORTS):
         found = msgspec.structs.replace(options, first_port=port)
         with contextlib.suppress(LabError):
@@ -53,7 +52,8 @@ def options_in(
     wan: WideAreaLink | None = None,
     gridftp: bool = False,
 ) -> LabOptions:
-    """LabOptions for a lab in a directory, at ports that are free, with all its programs there."""
+    """Return LabOptions for a lab in a directory, at free ports, after a check that all its programs are
+    installed."""
     options = LabOptions(directory=directory, sites=sites, wan=wan, gridftp=gridftp)
     need_programs(options)
     return at_free_ports(options)
@@ -61,7 +61,7 @@ def options_in(
 
 @contextlib.contextmanager
 def taken_down(directory: Path) -> Iterator[None]:
-    """Whatever a test does with a lab in this directory, nothing of it stays."""
+    """Take down whatever lab a test leaves in this directory."""
     try:
         yield
     finally:
@@ -70,7 +70,7 @@ def taken_down(directory: Path) -> Iterator[None]:
 
 
 def wait_for(what: str, holds: Callable[[], bool]) -> None:
-    """Look again and again until it holds, within bounds."""
+    """Poll until the condition holds, within bounds."""
     deadline = time.monotonic() + WAIT_S
     while not holds():
         assert time.monotonic() < deadline, f"{what}: not within {WAIT_S:g} s"
@@ -78,14 +78,14 @@ def wait_for(what: str, holds: Callable[[], bool]) -> None:
 
 
 def mentioning(directory: Path) -> list[str]:
-    """The living processes that have anything to do with a directory: by their command, their environment, their
-    working directory or their open files."""
+    """Return the living processes that involve a directory: by their command, environment, working directory or open
+    files."""
     others = [home for home in Path("/proc").iterdir() if home.name.isdigit() and int(home.name) != os.getpid()]
     return [f"{home.name} {name}" for home in others if (name := _name_if_mentions(home, str(directory)))]
 
 
 def _name_if_mentions(home: Path, directory: str) -> str:
-    """The name of a process that lives and has to do with the directory; nothing if it has not, or has gone."""
+    """Return the name of a living process that involves the directory; empty for any other."""
     try:
         name = (home / "comm").read_text()
         if (home / "stat").read_text(errors="replace").rpartition(")")[2].split()[0] in "ZX":
@@ -98,7 +98,7 @@ def _name_if_mentions(home: Path, directory: str) -> str:
 
 
 def submit(lab: Lab, site: str, text: str, *options: str) -> str:
-    """Submit a job to a site's batch system, as its user would, and give its id."""
+    """Submit a job to a site's batch system, as its user would; return its id."""
     work = str(lab.plan.site(site).work)
     words = ["sbatch", "--parsable", "--chdir", work, "--output", "out", "--open-mode=append"]
     if site == "gamma":
@@ -109,6 +109,6 @@ def submit(lab: Lab, site: str, text: str, *options: str) -> str:
 
 
 def output(lab: Lab, site: str) -> str:
-    """What jobs at a site have printed."""
+    """Return the output of jobs at a site."""
     path = lab.plan.site(site).work / "out"
     return path.read_text() if path.exists() else ""

@@ -22,7 +22,7 @@ from tests.support.warm_koala import start_koala
 
 
 class Shell:
-    """Runs verbs as a user would, in a terminal of 80 columns that is none."""
+    """Runs verbs as a user would, with 80 columns and without a terminal."""
 
     def __init__(self, server: str, **environment: str) -> None:
         self.environment = {"COLUMNS": "80", "KOALA_SERVER": server, "KOALA_TOKEN": "", **environment}
@@ -36,23 +36,23 @@ class Shell:
         return result
 
     def lines(self, *arguments: str, code: int = 0) -> list[str]:
-        """What a verb printed, which fits the terminal but for the paths of workspaces, which are whole."""
+        """Return the output of a verb, which fits the terminal except for the paths of workspaces."""
         lines = self(*arguments, code=code).stdout.splitlines()
         assert all(len(line) <= 80 or line.startswith("workspace ") for line in lines), lines
         return lines
 
     def json(self, *arguments: str, code: int = 0) -> Any:
-        """What a verb says to a program."""
+        """Return a verb's output for a program."""
         return json.loads(self(*arguments, "--json", code=code).stdout)
 
     def submit(self, directory: Path, script: str, request: str = "components: [{processors: 1}]") -> int:
-        """Submit a job that runs a script; its number."""
+        """Submit a job that runs a script; return its number."""
         submitted = self.json("submit", str(job_file(directory, script, request)))
         return int(submitted["job"]["id"])
 
 
 def job_file(directory: Path, script: str, request: str = "components: [{processors: 1}]") -> Path:
-    """A file with a job that runs a script."""
+    """Write a file with a job that runs a script."""
     path = directory / "job.yaml"
     application = json.dumps({"script": script})
     path.write_text(f"name: mine\napplication: {application}\nlimits: {{restarts: 0}}\n{request}\n", encoding="utf-8")
@@ -60,7 +60,7 @@ def job_file(directory: Path, script: str, request: str = "components: [{process
 
 
 class Terminal:
-    """A verb in a process of its own, on a terminal of a given size; or else of a ``program`` of the tests."""
+    """A verb, or a ``program`` of the tests, in a process of its own, on a terminal of a given size."""
 
     def __init__(
         self, daemon: Daemon, *arguments: str, columns: int = 80, rows: int = 24, program: Path | None = None
@@ -85,7 +85,7 @@ class Terminal:
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")  # a character may come in two pieces
 
     def until(self, text: str) -> None:
-        """Read on until the text has been shown."""
+        """Read until the text has been shown."""
         end = time.monotonic() + WAIT_S
         while text not in self.shown:
             assert time.monotonic() < end, f"{text!r} was not shown: {self.shown[-2000:]!r}"
@@ -94,7 +94,7 @@ class Terminal:
         assert text in self.shown, self.shown[-2000:]
 
     def read(self) -> bool:
-        """Take in what is shown next, if anything is within a moment; says whether more may come."""
+        """Read what is shown within a moment, if anything; return True if more may come."""
         ready, _, _ = select.select([self._screen], [], [], 0.1)
         if not ready:
             return True
@@ -106,11 +106,11 @@ class Terminal:
         return bool(piece)
 
     def press(self, keys: str) -> None:
-        """Type."""
+        """Type these keys."""
         os.write(self._screen, keys.encode())
 
     def ended(self) -> int:
-        """Read until the verb ends; its exit code."""
+        """Read until the verb ends; return its exit code."""
         end = time.monotonic() + WAIT_S
         while self.read():
             assert time.monotonic() < end, f"it does not end: {self.shown[-2000:]!r}"

@@ -26,12 +26,12 @@ WAIT_S = 120.0
 
 
 def shared_embedded() -> str:
-    """The grid ``embedded``, where jobs of other users than the daemon's may run as well."""
+    """Return the grid ``embedded``, where jobs of guests may run as well."""
     return f"{read_named('grid', 'embedded')[0]}shared_account: true\n"
 
 
 def until(condition: Callable[[], bool], what: str, wait_s: float = WAIT_S) -> None:
-    """Wait until the condition holds; fails with what was waited for."""
+    """Wait until the condition holds; name ``what`` in a failure."""
     began = time.monotonic()
     while not condition():
         waited_s = time.monotonic() - began
@@ -40,14 +40,14 @@ def until(condition: Callable[[], bool], what: str, wait_s: float = WAIT_S) -> N
 
 
 def current_test() -> str:
-    """The test that runs now, with its phase, as pytest has it."""
+    """Return the running test with its phase, as pytest has it."""
     return os.environ.get("PYTEST_CURRENT_TEST", "nobody")
 
 
 class Daemon:
-    """A daemon in a directory. ``start`` again after ``kill`` or ``stop`` goes on with the same state.
+    """A daemon in a directory. ``start`` after ``kill`` or ``stop`` continues with the same state.
 
-    ``used_by`` is the last test that asked it for something: at the end of another one jobs may not go.
+    ``used_by`` is the last test that called it, and is named if jobs do not end.
     """
 
     def __init__(
@@ -95,7 +95,7 @@ class Daemon:
 
     @property
     def output(self) -> str:
-        """What the newest start has printed, on both streams."""
+        """The output of the newest start, on both streams."""
         return self._log.read_text(encoding="utf-8", errors="replace")
 
     @property
@@ -103,7 +103,7 @@ class Daemon:
         return self.directory / f"daemon-{self._starts}.log"
 
     def start(self, options: tuple[str, ...] | None = None) -> None:
-        """Start it and wait until it answers; with these options alone, if some are given."""
+        """Start it and wait until it answers; ``options`` replace its own."""
         assert self._process is None or self._process.poll() is not None, "it runs already"
         self._starts += 1
         words = [
@@ -140,11 +140,11 @@ class Daemon:
         return "koala is up" in self.output and "Ctrl-C" in self.output
 
     def kill(self) -> None:
-        """End it as a power failure would: at once, with nothing put in order."""
+        """End it like a power failure: at once, without an orderly end."""
         self._end(signal.SIGKILL)
 
     def stop(self) -> int:
-        """Ask it to stop, and wait; its exit code."""
+        """Stop it and wait; return its exit code."""
         return self._end(signal.SIGTERM)
 
     def send(self, number: signal.Signals) -> None:
@@ -153,7 +153,7 @@ class Daemon:
         self._process.send_signal(number)
 
     def ended(self) -> int:
-        """Wait for its end; its exit code."""
+        """Wait for its end; return its exit code."""
         assert self._process is not None, "it was never started"
         return self._process.wait(WAIT_S)
 
@@ -164,7 +164,7 @@ class Daemon:
         return self.ended()
 
     def clear(self) -> None:
-        """End the jobs that it still has, then the daemon, then whatever its sites still run."""
+        """End its remaining jobs, then the daemon, then whatever its sites still run."""
         if self._process is not None and (code := self._process.poll()) is not None:
             _logger.warning(
                 "the daemon had ended with exit code %s, and printed:\n%s", code, self.output
@@ -204,7 +204,7 @@ class Daemon:
 
 
 def processes_below(directory: Path) -> list[int]:
-    """Every living process that was started for a component of a site below this directory."""
+    """Return every living process that was started for a component of a site below this directory."""
     mark = os.fsencode(f"KOALA_HOME={directory.resolve()}/")
     found = []
     for entry in Path("/proc").iterdir():
@@ -227,9 +227,9 @@ def running_daemon(
     through: tuple[str, ...] = (),
     program: Path | None = None,
 ) -> Iterator[Daemon]:
-    """A daemon that runs while the block lasts. ``grid`` is an example's name, a file, or the text of a grid file;
-    ``listen`` gives it a port of 127.0.0.1, whose address is then ``url``; ``options`` go to ``koala up``, which has
-    ``environment`` beside this process's own. ``through`` are words in front of it that become it; or else a
+    """Run a daemon during the block. ``grid`` is an example's name, a file, or the text of a grid file. ``listen``
+    gives it a port of 127.0.0.1, whose address is then ``url``. ``options`` go to ``koala up``, which has
+    ``environment`` beside this process's own. ``through`` are words in front of it that become it; alternatively a
     ``program`` of the tests becomes it."""
     assert not (through and program), "one of them becomes the daemon"
     if "\n" in grid:

@@ -21,14 +21,14 @@ from tests.support.watched_sites import FIRST, WAIT_S, WatchedSite
 
 
 def launch(token: Token = FIRST, application: Application | str = "exit 0", **fields: Any) -> Launch:
-    """A launch of one processor; a text stands for a script."""
+    """Return a launch of one processor; a text stands for a script."""
     if isinstance(application, str):
         application = Application(script=application)
     return Launch(**{"token": token, "job": 1, "processors": 1, "application": application, **fields})
 
 
 class Watcher(WatchedSite[LocalSite]):
-    """An open site, and everything that it has told."""
+    """An open site, with everything that it has reported."""
 
     def __init__(self, root: Path, processors: int, **options: Any) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class Watcher(WatchedSite[LocalSite]):
 
 @contextlib.asynccontextmanager
 async def opened(root: Path, processors: int = 4, **options: Any) -> AsyncIterator[Watcher]:
-    """An open site below ``root``."""
+    """Open a site below ``root`` for the block."""
     watcher = Watcher(root, processors, **options)
     await watcher.site.open()
     try:
@@ -59,7 +59,7 @@ async def file_appears(path: Path) -> None:
 
 
 def processes_of(directory: Path) -> list[int]:
-    """Every living process that was started for a component below this directory."""
+    """Return every living process that was started for a component below this directory."""
     mark = os.fsencode(f"\0KOALA_HOME={directory.resolve()}/")
     return [
         int(pid)
@@ -69,7 +69,7 @@ def processes_of(directory: Path) -> list[int]:
 
 
 def environment_of(pid: str) -> bytes:
-    """The variables of a process as they were at its start; none where it has ended or they cannot be read."""
+    """Return the variables of a process at its start; none if it has ended or they cannot be read."""
     found = b""
     with contextlib.suppress(OSError):
         file = os.open(f"/proc/{pid}/environ", os.O_RDONLY)
@@ -82,7 +82,7 @@ def environment_of(pid: str) -> bytes:
 
 
 def all_gone(directory: Path) -> bool:
-    """Whether every process started below this directory ends within a moment."""
+    """Return True if every process started below this directory ends within a moment."""
     deadline = time.monotonic() + 120.0
     pause_s = 0.02
     while processes_of(directory):
@@ -94,7 +94,7 @@ def all_gone(directory: Path) -> bool:
 
 
 def left_no_process(directory: Path) -> None:
-    """Fail where processes started below this directory go on after a test, and end them."""
+    """Fail if processes started below this directory run on after a test, and end them."""
     if all_gone(directory):
         return
     for pid in processes_of(directory):

@@ -7,7 +7,7 @@ from koala.files import AreaDirectory, LocalArea
 
 
 def local_areas(engine: Engine) -> dict[str, AreaDirectory]:
-    """The areas by site."""
+    """Return the areas by site."""
     found = {}
     for site, area in engine.areas.items():
         assert isinstance(area, LocalArea)

@@ -1,4 +1,4 @@
-"""``koala`` that may have no more descriptors than the environment variable DESCRIPTORS says."""
+"""``koala`` with at most as many descriptors as the environment variable DESCRIPTORS allows."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Requests that are made up for every operation of an OpenAPI document, sent to a server that keeps to it.
+"""Requests made up for every operation of an OpenAPI document, and sent to a server that must follow it.
 
-``schemathesis`` takes over a second to import, which only the tests that use this module wait for.
+``schemathesis`` takes over a second to import, which only the tests with this module wait for.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from schemathesis.core.result import Ok
 from schemathesis.pytest.lazy import get_all_tests
 from schemathesis.specs.openapi.checks import ignored_auth, negative_data_rejection, positive_data_acceptance
 
-# A busy machine takes its time.
+# A busy machine needs time.
 ANSWER_S_MAX = 120
-# The shape of a request says little of whether its text is a job, its cursor one of ours, its token valid, or the
-# content that it announces too large.
+# The shape of a request does not show whether its text is a job, its cursor is one of Koala's, its token is valid, or
+# the content that it announces is too large.
 REFUSED_FOR_ITS_MEANING = frozenset({404, 409, 413, 422})
 
 
 class Served(NamedTuple):
-    """Where the API answers, and a token for it."""
+    """The address of the API, and a token for it."""
 
     url: str
     secret: str
 
 
 class Operation(NamedTuple):
-    """One operation of the document, and what sends requests to it."""
+    """One operation of the document, and the function that sends requests to it."""
 
     label: str
     path: str
@@ -47,9 +47,9 @@ class Operation(NamedTuple):
 def every_operation(
     document: Any, served: Served, examples: int, *, without_posts: str = "", asked_again: str = ""
 ) -> Iterator[Operation]:
-    """With so many requests for each, and one for every odd value of every parameter. ``without_posts`` is a pattern
-    of paths to which nothing is posted. Where ``asked_again`` is given, another caller sends odd values to all that
-    only reads and to the paths of this pattern, and they get none here."""
+    """Yield every operation with this many requests, and one for every odd value of every parameter. Nothing is
+    posted to paths that match ``without_posts``. If ``asked_again`` is given, another caller sends odd values to all
+    read-only operations and to the paths that match it, which get none here."""
     load_all_checks()
     if not asked_again:
         yield from _sent(_read(document, without_posts), served, examples)
@@ -81,7 +81,7 @@ def _sent(api: Any, served: Served, examples: int) -> Iterator[Operation]:
 
 
 def _made_up(examples: int) -> settings:
-    """So many requests for each operation, the same in every run."""
+    """Return settings for this many requests for each operation, the same in every run."""
     return settings(
         max_examples=examples,
         deadline=None,
@@ -104,13 +104,13 @@ def _is_answered_as_documented(case: schemathesis.Case[Any], served: Served, ses
         excluded.append(ignored_auth)  # who comes to the socket is its owner
     case.validate_response(response, excluded_checks=excluded, headers=headers)
     assert response.status_code < 500
-    # What is no HTTP is refused with its connection, before there is an app that could tell its version.
+    # A request that is not HTTP is refused with its connection, before there is an app that could report its version.
     assert response.status_code == 400 or response.headers["koala-version"]
 
 
 def _lost_its_fault_on_the_way(case: schemathesis.Case[Any], url: str | None) -> bool:
-    """Whether what was sent keeps to the document although what was made up did not: in a query a list of one text
-    looks like that text, and the header with the token is set anew."""
+    """Return True if the sent request follows the document although the made-up one did not: in a query a list of one
+    text looks like that text, and the header with the token is replaced."""
     wrong = {place for place in ParameterLocation if case.meta and case.meta.is_negative_at(place)}
     if not wrong or not wrong <= {ParameterLocation.QUERY, ParameterLocation.HEADER}:
         return False
@@ -126,7 +126,7 @@ def _lost_its_fault_on_the_way(case: schemathesis.Case[Any], url: str | None) ->
 
 
 def _may_mean(texts: list[str]) -> Iterator[Any]:
-    """The values that a parameter of a query may stand for."""
+    """Yield the values that a parameter of a query may stand for."""
     yield texts
     if len(texts) == 1:
         yield texts[0]

@@ -1,24 +1,24 @@
-"""The naive twin of the mini-grid: everything is looked at anew at every event, with lists and no cleverness at all.
+"""The naive twin of the mini-grid: everything is examined anew at every event, with lists and no cleverness at all.
 
-It calls the policies and the network of the package, as Python; what happens when is its own. The rules, which the
-kernel and the scheduler under the simulated world keep to as well, so that all three agree bit by bit:
+It calls the policies and the network of the package, as Python; its timing is its own. The kernel and the scheduler
+under the simulated world follow the same rules, so that all three agree bit by bit:
 
-1. At an instant, all jobs whose end is now leave first, together, and then one pass goes over the queue: every job is
-   tried, in the order of submission, once, and those with a place start at once.
+1. At an instant, all jobs that end now leave first, together, and then one pass goes over the queue: every job is
+tried once, in the order of submission, and those with a place start at once.
 2. Then the jobs that are submitted at this instant come one by one, in their order. Each queues up behind the others,
-   and a pass goes over the whole queue before the next one comes.
-3. When nothing is left to happen at this instant, and not before, the links are shared out, once: only who runs then
-   counts, in whatever order they came and went. A job whose share is another than before has its work brought up to
-   date and its end planned anew; the work and the end of every other job stay as they are, to the last bit. A job
-   that started at this instant gets its first end then: now + work * stretch.
-4. A job that started and whose end is the same instant (its work is 0, or lost beside the time) ends after all that:
-   the instant begins again with it.
-5. What a job demands of a link is rounded to whole bits per second; links of which it demands 0 are none of its
-   links. A job on one site demands nothing, and neither its work nor its end ever changes.
-6. A job that starts on several sites is seen at once, within the pass, by the policies that go by what was seen: the
-   mean of the bisection bandwidths (bandwidth of a processor times the bisection factor of the job's own pattern) of
-   all that started so, if it is above 0. What they believe of a job is that mean divided by the factor of its size as
-   if all its processors talked to all.
+and a pass goes over the whole queue before the next one comes.
+3. When nothing is left to happen at this instant, and not before, the links are shared out, once: only the jobs that
+run then count, in whatever order others came and went. A job whose share has changed has its work brought up to
+date and its end planned anew; the work and the end of every other job stay as they are, to the last bit. A job
+that started at this instant gets its first end then: now + work * stretch.
+4. A job whose start and end are the same instant (its work is 0, or negligible beside the time) ends after all that:
+the instant begins again with it.
+5. The demand of a job on a link is rounded to whole bits per second; a link with a demand of 0 does not belong to the
+job. A job on one site demands nothing, and neither its work nor its end ever changes.
+6. A job that starts on several sites is observed at once, within the pass, by the policies that use observations: the
+mean of the bisection bandwidths (bandwidth of a processor times the bisection factor of the job's own pattern) of
+all jobs that started so, if it is above 0. Their belief about a job is that mean divided by the factor of its size as
+if all its processors talked to all.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class TwinJob(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """When a job started and ended, and its processors on every site."""
+    """The start and the end of a job, and its processors on every site."""
 
     start_s: float
     end_s: float
@@ -58,7 +58,7 @@ class Outcome(NamedTuple):
 
 
 class TwinRun(NamedTuple):
-    """The outcome of each job, None for those that never found a place, and the greatest demand ever by link."""
+    """The outcome of each job, None for jobs that never found a place, and the greatest demand ever on each link."""
 
     outcomes: list[Outcome | None]
     demand_most_bit_s: list[int]
@@ -77,7 +77,7 @@ class _Running:
 
 
 def run_naively(jobs: Sequence[TwinJob], nodes: Sequence[int], wiring: Wiring, choice: ModuleChoice) -> TwinRun:
-    """What becomes of each job, in order."""
+    """Return the outcome of each job, in order."""
     twin = _Twin(jobs, nodes, wiring, choice)
     arrivals = list(range(len(jobs)))
     while True:

@@ -1,7 +1,7 @@
 """Processes that mpiexec has started once, for many runs of applications.
 
-A member waits for its next run in a pipe of its own, so that it costs nothing meanwhile. A run is done by the first
-members, as many as it wants, with a communicator of their own; what they print and their exit codes come back.
+A member waits for its next run at a pipe of its own, which costs nothing. The first members perform a run, as many as
+it needs, with a communicator of their own; their output and their exit codes come back.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ ANSWERS = "answers"
 
 
 class MpiCrew:
-    """So many processes, from here to ``__exit__``."""
+    """This many processes, until ``__exit__``."""
 
     def __init__(self, directory: Path, processes: int) -> None:
         self._pipes = [directory / str(rank) for rank in range(processes)]
@@ -48,7 +48,7 @@ class MpiCrew:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, env=inherited, start_new_session=True
             )
-        # Both ways, so that neither opening one waits for a member nor a member that is gone is an end of file.
+        # Both ways, so that no opening waits for a member, and the end of a member is not an end of file.
         self._orders = [os.open(pipe, os.O_RDWR) for pipe in self._pipes]
         self._answers = os.open(directory / ANSWERS, os.O_RDWR | os.O_NONBLOCK)
 
@@ -77,7 +77,7 @@ class MpiCrew:
         return self._done(order, processes)
 
     def told(self, application: str, *arguments: str, **options: Any) -> dict[str, Any]:
-        """What a run that goes well reports."""
+        """Return the report of a run that must succeed."""
         return read_report(self.run(application, *arguments, "--json", **options))
 
     def execute(self, text: str, processes: int) -> Finished:
@@ -102,7 +102,7 @@ class MpiCrew:
 
 
 def serve(directory: Path) -> None:
-    """Do what is ordered until there is nothing more to do, or nobody to order it."""
+    """Perform orders until there are no more, or nobody to give them."""
     everybody = connected()
     crews: dict[int, MPI.Intracomm] = {}
     with (directory / str(everybody.rank)).open(encoding="utf-8") as orders:
@@ -121,7 +121,7 @@ def serve(directory: Path) -> None:
 
 
 def _performed(order: dict[str, Any], comm: MPI.Intracomm) -> Finished:
-    """What became of an order in this process, and what it printed."""
+    """Perform an order in this process; return its result and its output."""
     out, err = io.StringIO(), io.StringIO()
     with (
         _told(order["environment"]),
@@ -140,7 +140,7 @@ def _performed(order: dict[str, Any], comm: MPI.Intracomm) -> Finished:
 
 @contextlib.contextmanager
 def _told(environment: Mapping[str, str]) -> Iterator[None]:
-    """With these variables beside the others, as long as the block lasts."""
+    """Set these variables beside the others during the block."""
     before = dict(os.environ)
     os.environ.update(environment)
     try:

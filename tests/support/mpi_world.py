@@ -1,4 +1,4 @@
-"""A job over two embedded sites, an MPI world unless it is said otherwise, started and driven as the daemon does."""
+"""A job over two embedded sites, by default an MPI world, started and driven as the daemon does."""
 
 from __future__ import annotations
 

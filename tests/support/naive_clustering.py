@@ -1,6 +1,6 @@
-"""What fast clustering is held against: the LP over all pairs and triangles, all partitions, and random graphs.
+"""References for fast clustering: the LP over all pairs and triangles, all partitions, and random graphs.
 
-Written to be plainly right, without a thought for speed. The benchmark of clustering uses it too.
+Written to be obviously right, without regard to speed. The benchmark of clustering uses it too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from koala.model.task_graph import TaskGraph
 
 
 def random_graph(tasks: int, edges: int, seed: int) -> TaskGraph:
-    """So many of all possible edges, each as likely as any other; RCR and RQoC between 1 and 10."""
+    """Return a graph with this many of all possible edges, equally likely; RCR and RQoC between 1 and 10."""
     random = Random(seed)
     drawn: set[tuple[int, int]] = set()
     while len(drawn) < edges:
@@ -32,7 +32,7 @@ def random_graph(tasks: int, edges: int, seed: int) -> TaskGraph:
 
 
 def partitions(tasks: int) -> Iterator[list[int]]:
-    """The labels of every way to divide so many tasks, each once."""
+    """Yield the labels of every way to divide this many tasks, each once."""
 
     def grown(labels: list[int]) -> Iterator[list[int]]:
         if len(labels) == tasks:
@@ -45,13 +45,14 @@ def partitions(tasks: int) -> Iterator[list[int]]:
 
 
 def least_cost(signed: SignedGraph) -> float:
-    """The cost of the best of all partitions."""
+    """Return the cost of the best of all partitions."""
     return min(signed.cost(labels) for labels in partitions(signed.tasks))
 
 
 def naive_lp_bound(signed: SignedGraph) -> float:
-    """The LP as it is written down: a variable for each pair of tasks and all three inequalities of each triangle."""
-    # Imported late: it takes long, and who only wants a graph does without.
+    """Solve the LP as it is defined: a variable for each pair of tasks and all three inequalities of each
+    triangle."""
+    # Imported late, because it is slow and callers that only need a graph do without.
     from scipy.optimize import linprog  # type: ignore[import-untyped]
     from scipy.sparse import coo_matrix  # type: ignore[import-untyped]
 
@@ -63,7 +64,7 @@ def naive_lp_bound(signed: SignedGraph) -> float:
         costs[place[one, other]] -= weight
     sides = np.array([[place[i, j], place[i, k], place[j, k]] for i, j, k in combinations(range(signed.tasks), 3)])
     count = len(sides)
-    # Row by row one side of the triangle is at most the sum of the two others.
+    # In each row one side of the triangle is at most the sum of the two others.
     rows = np.repeat(np.arange(3 * count), 3)
     columns = np.concatenate([sides[:, turn] for turn in ([0, 1, 2], [1, 0, 2], [2, 0, 1])]).ravel()
     matrix = coo_matrix((np.tile([1.0, -1.0, -1.0], 3 * count), (rows, columns)), shape=(3 * count, len(place)))

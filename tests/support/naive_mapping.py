@@ -1,6 +1,6 @@
-"""What fast mapping is held against: WASE word by word over names, without lists by index; and small random worlds.
+"""References for fast mapping: WASE word by word over names, without lists by index; and small random worlds.
 
-Numbers are such that sums are exact, so that both must agree to the last bit.
+The numbers make sums exact, so that both must agree to the last bit.
 """
 
 from __future__ import annotations
@@ -14,32 +14,32 @@ from koala.mapping.placing.suitability import suitability
 from koala.model.dendrogram import Dendrogram, Lan, Machine, Man, Wan
 from koala.model.task_graph import TaskGraph
 
-# A task's name with its machine's, and a cluster's number with its LAN's name.
+# Task names with their machines' names, and cluster numbers with their LANs' names.
 Naive = tuple[dict[str, str], dict[int, str]]
 
 
 def lan(name: str, *powers: float, uplink_mbit_s: float = math.inf) -> Lan:
-    """Machines without load, named after their LAN: a LAN x has x0, x1 and so on."""
+    """Return machines without load, named after their LAN: a LAN x has x0, x1 and so on."""
     machines = tuple(Machine(name=f"{name}{number}", power=power) for number, power in enumerate(powers))
     return Lan(name=name, machines=machines, uplink_mbit_s=uplink_mbit_s)
 
 
 def one_man(*lans: Lan) -> Dendrogram:
-    """A grid of one MAN, whose user sits in its first LAN."""
+    """Return a grid of one MAN, whose user sits in its first LAN."""
     return Dendrogram(wans=(Wan(name="w", mans=(Man(name="m", lans=lans),)),), user_lan=lans[0].name)
 
 
 def tasks(*needs: float, edges: Sequence[tuple[int, int, float]] = ()) -> TaskGraph:
-    """Tasks t0, t1 and so on that need so much."""
+    """Return tasks t0, t1 and so on with these needs."""
     return TaskGraph(names=tuple(f"t{task}" for task in range(len(needs))), rcr=needs, edges=tuple(edges), mcr=1.0)
 
 
 class Tree:
-    """Where every LAN is, and what is left of every machine, by name."""
+    """The place of every LAN, and the power left of every machine, by name."""
 
     def __init__(self, grid: Dendrogram) -> None:
         self.lans: dict[str, Lan] = {}
-        # By LAN the way from the root: index and uplink of its WAN, its MAN and of the LAN itself.
+        # The path from the root to each LAN: index and uplink of its WAN, its MAN and of the LAN itself.
         self.way: dict[str, list[tuple[int, float]]] = {}
         for wan_index, wan in enumerate(grid.wans):
             for man_index, man in enumerate(wan.mans):
@@ -53,14 +53,15 @@ class Tree:
         self.left = {each.name: each.power * (1 - each.load) for own in self.lans.values() for each in own.machines}
 
     def distance(self, one: str, other: str) -> int:
-        """0 the same LAN, 1 one MAN, 2 one WAN, 3 beyond."""
+        """Return 0 for the same LAN, 1 for one MAN, 2 for one WAN, 3 beyond."""
         common = 0
         while common < 3 and self.way[one][common][0] == self.way[other][common][0]:
             common += 1
         return 3 - common
 
     def closest_first(self, start: str) -> list[str]:
-        """Sorted by distance, by the bandwidth where the ways part, and below that by uplinks; ties by index."""
+        """Return the LANs by distance, by the bandwidth where their paths part, and below that by uplinks; ties by
+        index."""
 
         def key(name: str) -> tuple[float, ...]:
             distance = self.distance(start, name)
@@ -74,7 +75,8 @@ class Tree:
         return sorted(self.lans, key=key)
 
     def nodes_around(self, start: str) -> list[list[str]]:
-        """The brothers of the LAN, of its MAN and of its WAN, each as its LANs, in the order of a visit from it."""
+        """Return the brothers of the LAN, of its MAN and of its WAN, each as its LANs, in the order of a visit from
+        it."""
         nodes: dict[tuple[int, ...], list[str]] = {}
         for name in self.closest_first(start)[1:]:
             parting = 3 - self.distance(start, name)
@@ -85,7 +87,7 @@ class Tree:
 def naive_wase(
     graph: TaskGraph, clusters: Sequence[Sequence[int]], grid: Dendrogram, lan_by_lan: bool
 ) -> Naive | None:
-    """Algorithms 1, 2 and 3; None for an error."""
+    """Run algorithms 1, 2 and 3; None for an error."""
     tree = Tree(grid)
     machine_order = {name: index for index, name in enumerate(tree.left)}
     need = [graph.mcr * rcr for rcr in graph.rcr]
@@ -124,7 +126,7 @@ def naive_wase(
 
 @st.composite
 def grids(draw: st.DrawFn, power_max: int = 24) -> Dendrogram:
-    """Up to three WANs of up to three MANs of up to three LANs of up to four machines, with many ties."""
+    """Draw up to three WANs of up to three MANs of up to three LANs of up to four machines, with many ties."""
     counter = {"machine": 0, "lan": 0}
     uplinks = st.sampled_from([1.0, 2.0, 3.0, math.inf])
 
@@ -151,7 +153,7 @@ def grids(draw: st.DrawFn, power_max: int = 24) -> Dendrogram:
 
 @st.composite
 def graphs(draw: st.DrawFn, tasks_max: int = 8) -> TaskGraph:
-    """A few tasks that need whole numbers of power, with some edges."""
+    """Draw a few tasks that need whole numbers of power, with some edges."""
     count = draw(st.integers(1, tasks_max))
     pairs = [(one, other) for other in range(count) for one in range(other)]
     joined = draw(st.lists(st.sampled_from(pairs), unique=True, max_size=10)) if pairs else []
@@ -165,7 +167,7 @@ def graphs(draw: st.DrawFn, tasks_max: int = 8) -> TaskGraph:
 
 @st.composite
 def clustered(draw: st.DrawFn, tasks_max: int = 8) -> tuple[TaskGraph, tuple[tuple[int, ...], ...]]:
-    """A graph, and its tasks in clusters."""
+    """Draw a graph, and its tasks in clusters."""
     graph = draw(graphs(tasks_max))
     labels = [draw(st.integers(0, 3)) for _ in graph.names]
     clusters = [tuple(task for task, label in enumerate(labels) if label == each) for each in sorted(set(labels))]

@@ -1,7 +1,7 @@
 """Components of several nodes without a batch system: their directory, a file ``site``, and the driver's part.
 
-All nodes are this machine. What runs on another node than the script's own carries that node's name in TEST_NODE and
-is in a session of its own, so that signals sent to the script's processes do not reach it.
+All nodes are this machine. A process on another node than the script's own has that node's name in TEST_NODE and a
+session of its own, so that signals to the script's processes do not reach it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ export TEST_SITE
 
 
 def site_text(*nodes: tuple[str, int]) -> str:
-    """A file ``site`` for these nodes."""
+    """Return a file ``site`` for these nodes."""
     lines = " ".join(f"'{name} {processors}'" for name, processors in nodes)
     return f"koala_nodes() {{ printf '%s\\n' {lines}; }}\n{_ON_NODE}"
 
@@ -49,7 +49,7 @@ class Noded:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self, *nodes: tuple[str, int], site: str | None = None, shell: str = "/bin/sh") -> None:
-        """Begin its script, with a ``site`` that tells these nodes or is that text; ``shell`` is used for sh."""
+        """Begin its script, with a ``site`` that lists these nodes or is that text; ``shell`` is used for sh."""
         one = launch(
             f"1.{self.part}",
             self._application,
@@ -75,24 +75,24 @@ class Noded:
             )
 
     def appears(self, name: str) -> Path:
-        """Wait until a file of its directory is there."""
+        """Wait until a file of its directory exists."""
         self.until((self.home / name).exists, name)
         return self.home / name
 
     def until(self, holds: Callable[[], bool], what: str = "it") -> None:
-        """Wait until something holds."""
+        """Wait until the condition holds."""
         deadline = time.monotonic() + WAIT_S
         while not holds():
             assert time.monotonic() < deadline, f"{what}: {self.text('log')} {self.text('stderr')}"
             time.sleep(0.02)
 
     def put(self, name: str, data: bytes) -> None:
-        """A file appears whole."""
+        """Let a file appear as a whole."""
         (self.home / ".test").write_bytes(data)
         (self.home / ".test").rename(self.home / name)
 
     def peer(self) -> Peer:
-        """What the others learn of it, once it is ready."""
+        """Return the component as the others see it, once it is ready."""
         self.appears("ready")
         rows = [line.split() for line in self.text("nodes").splitlines()]
         others = [NodeShare(name, int(processors)) for name, processors in rows[1:]]
@@ -106,25 +106,25 @@ class Noded:
         os.killpg(self._process.pid, signal.SIGTERM)
 
     def ended(self) -> str:
-        """Wait for its end; what its script recorded of it."""
+        """Wait for its end; return what its script recorded."""
         assert self._process is not None
         self._process.wait(WAIT_S)
         return self.text("exit").strip()
 
     def stop(self) -> None:
-        """Whatever a failed test left."""
+        """End whatever a failed test has left."""
         if self._process is not None and self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait(WAIT_S)
 
     def text(self, name: str) -> str:
-        """What a file of its directory says; nothing if there is none."""
+        """Return the content of a file of its directory; empty if there is none."""
         path = self.home / name
         return path.read_text(encoding="utf-8") if path.exists() else ""
 
 
 def release(job_type: JobType, components: list[Noded], port: int | None = None) -> None:
-    """Open the barrier for all; of an MPI job also carry the mail."""
+    """Open the barrier for all; for an MPI job also carry the mail."""
     goes = go_for(job_type, 1, [each.peer() for each in components], port)
     for each, go in zip(components, goes, strict=True):
         each.put("go", go.text.encode())

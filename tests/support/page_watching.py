@@ -1,4 +1,4 @@
-"""A browser page under watch: whatever its console complains of, or its content policy blocks, fails the test."""
+"""A watched browser page: complaints on its console, and what its content policy blocks, fail the test."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, expect
 
 WAIT_MS = 120_000
 expect.set_options(timeout=WAIT_MS)
-# Whether a page follows the daemon's events within a time. ``expect`` would tell as well, but sends its whole library
-# to every new page first, which takes as long as the page itself.
+# A page follows the daemon's events within a time. ``expect`` could test that as well, but sends its whole library to
+# every new page first, which takes as long as the page itself.
 FOLLOWS = """(wait_ms) => new Promise((resolve) => {
   const look = () => document.getElementById("connection")?.dataset.connection === "live" && resolve(true);
   new MutationObserver(look).observe(document, {attributes: true, childList: true, subtree: true});
@@ -21,7 +21,7 @@ FOLLOWS = """(wait_ms) => new Promise((resolve) => {
 
 
 class Watched:
-    """A page, and what it complained of."""
+    """A page, and its complaints."""
 
     def __init__(self, page: Page) -> None:
         self.page = page
@@ -34,7 +34,7 @@ class Watched:
             self.complaints.append(f"{message.type}: {message.text}")
 
     def sign_in(self, url: str, secret: str) -> None:
-        """Open the dashboard, be sent to sign in, paste a token."""
+        """Open the dashboard, get to the login page, paste a token."""
         self.page.goto(f"{url}/")
         expect(self.page).to_have_url(f"{url}/login")
         self.page.get_by_label("Token or one-time code").fill(secret)
@@ -42,7 +42,7 @@ class Watched:
         self.live()
 
     def enter(self, url: str, secret: str) -> None:
-        """Sign in without a look at the page for that, and see none yet."""
+        """Sign in without using the page, and open no page yet."""
         request = self.page.context.request
         answer = request.post(f"{url}/login", form={"secret": secret}, headers={"Origin": url}, max_redirects=0)
         went = answer.status, answer.headers.get("location")
@@ -58,7 +58,7 @@ class Watched:
         expect(self.page.locator("#connection")).to_have_attribute("data-connection", "live")
 
     def mark(self) -> None:
-        """Remember this very document, to tell a change in place from a new page."""
+        """Mark this document, to distinguish a change in place from a new page."""
         self.page.evaluate("window.sameDocument = true")
 
     def is_marked(self) -> bool:
@@ -67,8 +67,8 @@ class Watched:
 
 @contextmanager
 def watched(browser: Browser, **options: Any) -> Iterator[Watched]:
-    """A fresh page without cookies; at the end nothing may have been complained of. Without motion: pictures of it
-    would be drawn all the time, and looked at by nobody."""
+    """Open a fresh page without cookies; there must be no complaints at the end. Motion is off, because nobody sees
+    the pictures that it would draw all the time."""
     context = browser.new_context(**{"reduced_motion": "reduce", **options})
     context.set_default_timeout(WAIT_MS)
     try:

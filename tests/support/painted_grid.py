@@ -1,7 +1,7 @@
-"""A grid painted by hand behind the real API and the real dashboard, so that a test decides what there is to see.
+"""A grid painted by hand behind the real API and the real dashboard, so that a test decides what is visible.
 
-``PaintedService`` answers what ``Service`` answers, from values that a test changes; ``Served`` is the server for
-browsers, on a port of the loopback, which can be closed and opened again.
+``PaintedService`` answers like ``Service``, from values that a test changes; ``Served`` is the server for browsers,
+on a port of the loopback, which can be closed and opened again.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ TRAFFIC = TrafficInfo(
 
 
 class PaintedService(Service):
-    """What callers see is what the test painted. Who may do what is checked as the service says."""
+    """A service that shows what the test painted. It checks rights like the real service."""
 
     def __init__(self, grid: Overview, jobs: list[JobDetail]) -> None:
         self.picture = grid
@@ -90,7 +90,7 @@ class PaintedService(Service):
     # ------------------------------------------------------------------------------- what a test does
 
     def happen(self, text: str, **fields: Any) -> None:
-        """One more entry of the journal; those who follow it are told."""
+        """Add an entry to the journal, and notify its followers."""
         seq = len(self._entries) + 1
         entry = JournalEntry(seq=seq, at=self.picture.now, kind="event", what="Painted", text=text, **fields)
         self._entries.append(entry)
@@ -98,12 +98,12 @@ class PaintedService(Service):
         self._changed = asyncio.Event()
 
     def paint_job(self, painted: JobDetail) -> None:
-        """The job is now like this."""
+        """Replace a job."""
         self.painted[painted.id] = painted
         self.happen(f"job {painted.id} is {painted.state}", job=painted.id)
 
     def paint_site(self, name: str, **fields: Any) -> SiteInfo:
-        """The site now has these fields."""
+        """Change these fields of the site."""
         sites = [
             msgspec.structs.replace(each, **fields) if each.name == name else each for each in self.picture.sites
         ]
@@ -129,7 +129,7 @@ class PaintedService(Service):
         return msgspec.structs.replace(self.picture, **lists, transfers=moving, counts=counts)
 
     async def network(self, who: Principal) -> NetworkInfo:
-        """Every link as declared one way, and probed the other way, where the first one fails."""
+        """Return every link as declared one way, and probed the other way, where the first one fails."""
         who.need(Scope.READ)
         links = [link_state(*each.between) for each in self.picture.links]
         links += [link_state(each.between[1], each.between[0], 42.0) for each in self.picture.links]
@@ -145,7 +145,7 @@ class PaintedService(Service):
         )
 
     async def link(self, who: Principal, source: str, target: str) -> LinkHistory:
-        """Measured to be fast twice, and then slow."""
+        """Return a link that was measured to be fast twice, and then slow."""
         who.need(Scope.READ)
         measured = [
             LinkMeasurement(at=NOW, value=value, weight=1.0, size_bytes=8, by="probe") for value in (90.0, 90.0, 42.0)
@@ -369,7 +369,7 @@ class PaintedService(Service):
 
 
 def busy_grid() -> PaintedService:
-    """Four sites and a job in every condition, one of them with a hostile name."""
+    """Return four sites and a job in every condition, one of them with a hostile name."""
     sites = [
         site("delft", 24, ours=14, others=6, idle=2, earmarked=2, jobs=[7, 8, 6]),
         site("leiden", 16, ours=8, others=4, idle=4, jobs=[7, 6]),
@@ -565,14 +565,14 @@ class Served:
         listening.close()
 
     def token(self, *scopes: Scope, user: str = "ada") -> str:
-        """The secret of a new token."""
+        """Return the secret of a new token."""
         made: NewToken = asyncio.run_coroutine_threadsafe(
             self.tokens.create(TokenWish(user=user, scopes=list(scopes))), self._loop
         ).result(START_S_MAX)
         return made.secret
 
     def revoke_all(self) -> None:
-        """End every token, and with them the sessions of those who hold one."""
+        """Revoke every token, which ends the sessions of its holders."""
 
         async def revoke() -> None:
             for each in await self.tokens.tokens():
@@ -610,7 +610,7 @@ class Served:
 
 @contextmanager
 def served(state: Path, make: Callable[[], PaintedService] = busy_grid, *, trusted: bool = False) -> Iterator[Served]:
-    """A painted grid that browsers can look at."""
+    """Serve a painted grid for browsers during the block."""
     server = Served(make, state, trusted=trusted)
     try:
         yield server

@@ -1,7 +1,7 @@
 """A batch system on paper: its jobs are files that a test writes, and nothing ever runs.
 
-It keeps the protocol of all batch systems, and its texts are run by ``sh`` as theirs are. So the engine of batch
-sites is tested without a cluster, at every step that one could take.
+It follows the protocol of all batch systems, and ``sh`` runs its texts like theirs. So the engine of batch sites is
+tested without a cluster, at every step of one.
 """
 
 from __future__ import annotations
@@ -37,28 +37,28 @@ WAIT_S = 120.0
 PREFIX = "koala-"
 
 
-# Sites are polled often, so that tests take no longer than they must.
+# Sites are polled often, so that tests take no longer than necessary.
 BRISK = BatchTimings(
     calm_first_s=0.2, calm_most_s=0.2, poll_first_s=0.05, rest_first_s=0.1, rest_most_s=0.1, fresh_s=0.0
 )
 
 
 def brisk(**fields: Any) -> BatchTimings:
-    """These timings, but for some."""
+    """Return these timings, with some of them replaced."""
     return msgspec.structs.replace(BRISK, **fields)
 
 
-# Nothing is listed, and the next poll of files would come long after a test has given up.
+# The listing is empty, and the next poll of files would come long after a test has given up.
 ONLY_AT_THE_SITE = brisk(
     calm_first_s=600.0, calm_most_s=600.0, poll_first_s=600.0, poll_most_s=600.0, pause_share=0.001
 )
 
 
 class PaperBatch:
-    """Jobs are files ``jobs/NAME`` that hold a state and, of one that is over, who ended it, its exit code and why.
-    Behind the state may stand ``@`` and how many processors it has; one of 2 has none. Files ``jobs/NAME~...`` are
-    more jobs of that name. How forgotten jobs ended stands in ``history/ID``. With a file ``down`` nothing works, and
-    with a file ``no-history`` nothing tells of forgotten jobs."""
+    """A batch system whose jobs are files ``jobs/NAME`` with a state and, for an ended job, who ended it, its exit
+    code and the reason. The state may be followed by ``@`` and the number of its processors; a job in state 2 has
+    none. Files ``jobs/NAME~...`` are further jobs of that name. ``history/ID`` has the end of a forgotten job. With a
+    file ``down`` nothing works, and with a file ``no-history`` nothing reports forgotten jobs."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -69,29 +69,29 @@ class PaperBatch:
     # ------------------------------------------------------------------------------------ what a test does
 
     def say(self, processors: int, others: int) -> None:
-        """What the cluster has."""
+        """Set the processors of the cluster."""
         (self.root / "total").write_text(f"{processors} {others}\n")
 
     def job(self, token: Token) -> Path:
-        """The job of a component, whatever its mark."""
+        """Return the job of a component, whatever its mark."""
         start = f"{PREFIX}{token}-"
         found = [path for path in (self.root / "jobs").glob(f"{start}*") if "~" not in path.name]
         assert len(found) == 1, f"there is not one job of {token}"
         return found[0]
 
     def tokens(self) -> list[Token]:
-        """Of which components there are jobs."""
+        """Return the tokens of components with jobs."""
         return sorted(path.name.removeprefix(PREFIX).rpartition("-")[0] for path in (self.root / "jobs").iterdir())
 
     def set(self, token: Token, *words: str) -> None:
-        """What a listing shows of a component's job."""
+        """Set what a listing shows of a component's job."""
         job = self.job(token)
         fresh = self.root / f"{job.name}.test"
         fresh.write_text(" ".join(words) + "\n")
         fresh.rename(job)
 
     def lose(self, token: Token, told: str = "") -> None:
-        """A listing shows it no more; history tells that, if anything."""
+        """Remove the job from listings; history reports ``told``, if anything."""
         job = self.job(token)
         if told:
             (self.root / "history" / f"j.{job.name}").write_text(told + "\n")
@@ -202,7 +202,7 @@ def _end(words: Sequence[str]) -> BatchEnd:
 
 
 class PaperSite(BatchWatcher):
-    """A site under such a batch system below ``root``, polled briskly; a test plays the part of the components'
+    """A site under such a batch system below ``root``, polled often; a test plays the part of the components'
     scripts."""
 
     def __init__(self, root: Path, *, batch: PaperBatch | None = None, **options: Any) -> None:
@@ -211,7 +211,7 @@ class PaperSite(BatchWatcher):
         super().__init__(self.settings, self.batch, options.pop("processors", 8), **{"timings": BRISK, **options})
 
     def again(self, **options: Any) -> PaperSite:
-        """Another object for the same site, as after a kill of the driver."""
+        """Return another object for the same site, as after a kill of the driver."""
         return PaperSite(self.root.parent, batch=self.batch, settings=self.settings, **options)
 
     async def __aenter__(self) -> PaperSite:
@@ -222,31 +222,31 @@ class PaperSite(BatchWatcher):
         await self.site.close()
 
     def write(self, token: Token, name: str, text: str = "") -> None:
-        """A file of a component's directory, as its script writes it."""
+        """Write a file of a component's directory, as its script does."""
         fresh = self.home(token) / f".{name.replace('/', '.')}.test"
         fresh.write_text(text)
         fresh.rename(self.home(token) / name)
 
     async def begin(self, token: Token, **fields: Any) -> None:
-        """A component reaches the barrier."""
+        """Take a component to the barrier."""
         await self.start(component(token, **fields))
         self.play_ready(token)
         await self.ready(token)
 
     def play_ready(self, token: Token) -> None:
-        """What a script does when its job starts."""
+        """Do what a script does when its job starts."""
         self.batch.set(token, "running")
         self.write(token, "pid", "1 - -\n")
         self.write(token, "ready", "here\n")
 
     def play_end(self, token: Token, words: str = "exited 0") -> None:
-        """What a script does when its application has ended."""
+        """Do what a script does when its application has ended."""
         self.write(token, "exit", f"{words}\n")
         self.batch.set(token, "over", "itself")
 
 
 def component(token: Token, **fields: Any) -> Launch:
-    """A launch of one processor."""
+    """Return a launch of one processor."""
     return Launch(
         **{"token": token, "job": 1, "processors": 1, "application": Application(script="exit 0"), **fields}
     )

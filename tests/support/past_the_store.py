@@ -1,4 +1,4 @@
-"""A look into a store's database past the store."""
+"""Direct access to a store's database."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from sqlalchemy import Engine, create_engine, inspect
 
 
 def engine_of(url: str) -> Engine:
-    """A connection of one's own to the database at a store's address."""
+    """Return a separate connection to the database at a store's address."""
     return create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
 
 
 def names_of_tables(url: str) -> list[str]:
-    """The tables that are there."""
+    """Return the names of the existing tables."""
     engine = engine_of(url)
     names = inspect(engine).get_table_names()
     engine.dispose()

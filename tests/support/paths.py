@@ -1,4 +1,4 @@
-"""Where things of the project lie, and how a program that a test starts finds the tests' own packages."""
+"""The places of the project's parts, and how a program that a test starts finds the tests' own packages."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ RECORDED = ROOT / "tests" / "sites" / "batch" / "recorded"
 
 
 def child_environment() -> dict[str, str]:
-    """This process's environment, with which a child imports ``tests.support`` too."""
+    """Return this process's environment, with which a child imports ``tests.support`` too."""
     others = os.environ.get("PYTHONPATH")
     return {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), *([others] if others else [])])}

@@ -1,13 +1,13 @@
-"""How soon something is looked at again that a test waits for."""
+"""The pauses between looks at something that a test waits for."""
 
 from __future__ import annotations
 
 LEAST_S = 0.05
 MOST_S = 0.5
-# Where a look is a command of a batch system, whose jobs come and go in seconds.
+# For looks that are commands of a batch system, whose jobs last only seconds.
 BATCH_LEAST_S = 0.2
 
 
 def pause_s(waited_s: float, least_s: float = LEAST_S) -> float:
-    """The pause before another look, after so long: a fifth of it, as each look costs."""
+    """Return the pause before another look: a fifth of the time waited, because each look costs something."""
     return min(MOST_S, max(least_s, waited_s / 5))

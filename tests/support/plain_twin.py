@@ -1,4 +1,4 @@
-"""The naive twin of the plain kernel: everything is looked at anew at every event, with no cleverness at all."""
+"""The naive twin of the plain kernel: everything is examined anew at every event, with no cleverness at all."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ class Job(NamedTuple):
 
 
 class Started(NamedTuple):
-    """When a job started, and on which cluster."""
+    """The start of a job, and its cluster."""
 
     at_s: float
     cluster: int
 
 
 def run_naively(jobs: Sequence[Job], capacity: Sequence[int], discipline: str) -> list[Started]:
-    """What becomes of each job, in order."""
+    """Return the outcome of each job, in order."""
     twin = _Twin(jobs, capacity)
     pass_over = {"fcfs": twin.start_heads, "first-fit": twin.start_whoever_fits, "easy": twin.start_and_backfill}
     arrivals = list(range(len(jobs)))
@@ -56,7 +56,7 @@ class _Twin:
             self.idle[self.started[job].cluster] += self.jobs[job].size
 
     def try_to_start(self, job: int, now_s: float, offers: Sequence[int]) -> bool:
-        """On the cluster that offers most, the first of several; if that is enough."""
+        """Start the job on the cluster that offers most, the first of several; return True if that was enough."""
         if max(offers) < self.jobs[job].size:
             return False
         cluster = offers.index(max(offers))
@@ -88,7 +88,7 @@ class _Twin:
                 spare -= self.jobs[job].size
 
     def reservation(self, size: int, now_s: float) -> tuple[int, float, int]:
-        """Where and when a job of this size can start first, and how much is idle there beside it then."""
+        """Return where and when a job of this size can start first, and how much is idle there beside it then."""
         planned_s = {job: max(now_s, self.started[job].at_s + self.jobs[job].requested_s) for job in self.running}
         for at_s in sorted(planned_s.values()):
             idle = list(self.idle)

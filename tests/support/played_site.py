@@ -1,4 +1,4 @@
-"""A site that is played: scripts are answered by what they hold, and those of its batch system are plain words."""
+"""A played site: the content of a script decides the answer, and the scripts of its batch system are plain words."""
 
 from __future__ import annotations
 
@@ -112,13 +112,13 @@ class PlainSystem:
 
 
 def listing(*jobs: BatchJob, processors: int = 16, others: int = 0) -> str:
-    """What a listing prints."""
+    """Return the output of a listing."""
     return msgspec.json.encode(BatchListing(jobs=jobs, processors=processors, others=others)).decode()
 
 
 Reaction = str | ShellResult | OSError | Callable[[str], str | ShellResult]
 
-# What a site answers with which nothing is wrong; the first part that a script holds decides.
+# The answers of a site without problems; the first part that a script contains decides.
 HEALTHY: dict[str, Reaction] = {
     "koala-answers": "koala-answers\n",
     "koala resources": "koala nodes\nn1|idle|0/16/0/16|main*|up|infinite\nkoala resources\n",
@@ -146,7 +146,7 @@ HEALTHY: dict[str, Reaction] = {
 
 
 class PlayedSite:
-    """Answers as a healthy site does, but for the reactions given. Time passes when it is asked."""
+    """Answers like a healthy site, except for the given reactions. Time passes with each question."""
 
     def __init__(self, reactions: dict[str, Reaction], asking_takes_s: Callable[[str], float]) -> None:
         self.reactions = {**reactions, **{part: said for part, said in HEALTHY.items() if part not in reactions}}
@@ -164,10 +164,10 @@ class PlayedSite:
         return ShellResult(code=0, stdout=b"", stderr=b"")
 
     async def close(self) -> None:
-        """Nothing is open."""
+        """Close nothing: nothing is open."""
 
     async def sleep(self, seconds: float) -> None:
-        """The clock goes on."""
+        """Advance the clock."""
         self.now += seconds
 
     def _answer(self, reaction: Reaction, text: str) -> ShellResult:
@@ -178,7 +178,7 @@ class PlayedSite:
 
 
 def refused(words: str, code: int = 1) -> ShellResult:
-    """A program that complained."""
+    """Return the answer of a program that complained."""
     return ShellResult(code=code, stdout=b"", stderr=words.encode())
 
 

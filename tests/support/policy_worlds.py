@@ -1,4 +1,4 @@
-"""What the tests of the policies share: small grids, requests, and hypothesis strategies for both."""
+"""The common part of the policies' tests: small grids, requests, and hypothesis strategies for both."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def first_fit(idle, sizes, left, chosen):
 
 
 def view_of(*idle: int, limit: tuple[int, ...] | None = None) -> View:
-    """Sites C1, C2, ... with these idle processors; by default that is all they have."""
+    """Return sites C1, C2, ... with these idle processors; by default these are all they have."""
     sizes = idle if limit is None else limit
     sites = tuple(Site(name=f"C{number}", processors=size) for number, size in enumerate(sizes, 1))
     view = View.from_grid(Grid(sites=sites))
@@ -42,7 +42,7 @@ def view_of(*idle: int, limit: tuple[int, ...] | None = None) -> View:
 
 
 def components(*sizes: int) -> Request:
-    """A non-fixed request."""
+    """Return a non-fixed request."""
     return Request(components=tuple(Component(processors=size) for size in sizes))
 
 
@@ -52,13 +52,13 @@ def flexible(
     components_max: int | None = None,
     splits: tuple[tuple[int, ...], ...] = (),
 ) -> Request:
-    """A flexible request."""
+    """Return a flexible request."""
     bounds = Flexibility(component_min=component_min, components_max=components_max, splits=splits)
     return Request(components=(Component(processors=total),), flexible=bounds)
 
 
 def demand_for(request: Request, policy: str, view: View) -> Demand:
-    """The request compiled under one of our own policies."""
+    """Return the request compiled under one of Koala's own policies."""
     return compile_demand(request, BUILTIN.find(policy), view.index)
 
 
@@ -69,7 +69,7 @@ policy_names = st.sampled_from(BUILTIN.names())
 
 @st.composite
 def requests(draw: st.DrawFn, sites: int, files: tuple[str, ...] = ()) -> Request:
-    """A request of any structure for a grid of sites C1, C2, ...."""
+    """Draw a request of any structure for a grid of sites C1, C2, ...."""
     read = st.lists(
         st.builds(InputFile, name=st.sampled_from(files), mode=st.sampled_from(InputMode)),
         max_size=2,
@@ -104,7 +104,7 @@ def _split(total: int, cuts: list[int]) -> tuple[int, ...]:
 
 @st.composite
 def grids(draw: st.DrawFn, files: tuple[str, ...] = ()) -> Grid:
-    """A grid of sites C1, C2, ... with quotas, one kind of link and, for each file, some replicas (or none)."""
+    """Draw a grid of sites C1, C2, ... with quotas, one kind of link and, for each file, some replicas (or none)."""
     count = draw(st.integers(1, 5))
     names = [f"C{number}" for number in range(1, count + 1)]
     sites = tuple(

@@ -1,9 +1,9 @@
 """A real PostgreSQL server for tests: in a directory of its own, reached by a unix socket only, with fsync on.
 
-``shared_server()`` gives the one of a test process, which is stopped with the fixtures of its session; without
+``shared_server()`` returns the server of a test process, which is stopped with the fixtures of its session; without
 PostgreSQL it skips the test, or fails it where the environment variable CI is set. A server may be stopped, killed
-and started again; what it has acknowledged stays. The processes of a run make the first files of a server once, and
-copy them.
+and started again; acknowledged data stays. The processes of a run make the first files of a server once, and copy
+them.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from pathlib import Path
 import pytest
 
 USER = "koala"
-# Where distributions put the programs of a server; the newest version is taken.
+# The places of a server's programs in distributions; the newest version is taken.
 PROGRAMS = "/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin"
 WAIT_S = 120
-# There are many databases, of a few seconds each: nothing is to go over all of them again and again.
+# There are many databases that last a few seconds each, so nothing should scan all of them repeatedly.
 SETTINGS = "-c autovacuum=off"
 
 
@@ -49,7 +49,8 @@ class PostgresServer:
         self._as_user = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
 
     def create(self, kept: Path | None) -> None:
-        """An empty cluster of databases. The first is kept in a directory, if one is named; others are copies."""
+        """Make an empty cluster of databases. The first is kept in a directory, if one is given; others are
+        copies."""
         if kept is None:
             self._initialize()
             return
@@ -71,28 +72,28 @@ class PostgresServer:
         self._run("initdb", "-D", self._data, *words)
 
     def start(self) -> None:
-        """Returns when it takes connections."""
+        """Start it; return when it accepts connections."""
         options = f"-k {self.root} -c listen_addresses='' -c fsync=on -c max_connections=200 {SETTINGS}"
         log = str(self.root / "log")
         self._run("pg_ctl", "start", "-w", "-t", str(WAIT_S), "-D", self._data, "-l", log, "-o", options)
 
     def stop(self, mode: str = "fast") -> None:
-        """``immediate`` is as if the machine had lost its power."""
+        """Stop it; ``immediate`` is like a power failure of the machine."""
         self._run("pg_ctl", "stop", "-w", "-t", str(WAIT_S), "-m", mode, "-D", self._data)
 
     @property
     def running(self) -> bool:
-        """Whether there is a server."""
+        """True if there is a server."""
         return self._call("pg_ctl", "status", "-D", self._data).returncode == 0
 
     def new_database(self, template: str = "template1") -> str:
-        """The URL of an empty database that no other test uses; or of a copy of another one."""
+        """Return the URL of an empty database that no other test uses; or of a copy of another one."""
         name = f"test_{next(self._names)}"
         self.execute(f"CREATE DATABASE {name} TEMPLATE {template}")
         return self.url(name)
 
     def opened_database(self) -> str:
-        """The URL of one with a store's tables and nothing in them: a copy, which costs less than to make them."""
+        """Return the URL of a database with a store's empty tables: a copy, which is cheaper than making them."""
         if not self._opened:
             from koala.store import Store
 
@@ -102,11 +103,11 @@ class PostgresServer:
         return self.new_database(self._opened)
 
     def url(self, database: str) -> str:
-        """How to connect to a database of this server."""
+        """Return the URL of a database of this server."""
         return f"postgresql://{USER}@/{database}?host={self.root}"
 
     def execute(self, statement: str, database: str = "postgres") -> str:
-        """Run a statement, and give the first value of its answer."""
+        """Run a statement, and return the first value of its answer."""
         import psycopg
 
         with psycopg.connect(host=str(self.root), user=USER, dbname=database, autocommit=True) as connection:
@@ -130,7 +131,7 @@ class PostgresServer:
         assert done.returncode == 0, f"{program} failed:\n{done.stdout}\n{self._log()}"
 
     def _call(self, program: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-        # What it prints goes to a file: a server that was started would keep a pipe open.
+        # Its output goes to a file, because a started server would keep a pipe open.
         with tempfile.TemporaryFile("w+") as output:
             command = [*self._as_user, str(self._programs / program), *arguments]
             done = subprocess.run(
@@ -168,9 +169,9 @@ def _missing() -> str:
 
 
 def _room() -> Path:
-    """In memory, where there is plenty: servers are killed here, and machines are not."""
+    """Return a directory in memory, if there is plenty: servers are killed here, and machines are not."""
     if MEMORY.is_dir() and os.access(MEMORY, os.W_OK):
-        # What the file system may still take can be more than the memory that is left.
+        # The free space of the file system can exceed the memory that is left.
         free_bytes = min(shutil.disk_usage(MEMORY).free, _available_memory_bytes())
         if free_bytes >= MEMORY_FREE_BYTES:
             return MEMORY
@@ -178,18 +179,18 @@ def _room() -> Path:
 
 
 def _available_memory_bytes() -> int:
-    """What the kernel can give without swapping; 0 where it does not tell."""
+    """Return what the kernel can provide without swapping; 0 if it does not report that."""
     told = re.search(r"^MemAvailable:\s*(\d+) kB$", Path("/proc/meminfo").read_text(encoding="ascii"), re.MULTILINE)
     return 0 if told is None else int(told[1]) * 1024
 
 
 def _copy(source: str | Path, target: str | Path) -> None:
-    """A directory with all that is in it, and whose it is."""
+    """Copy a directory with all its contents and their owners."""
     subprocess.run(["cp", "-a", source, target], check=True)
 
 
 def shared_server(request: pytest.FixtureRequest, directories: pytest.TempPathFactory) -> PostgresServer:
-    """The server of this test process. A test that stops it starts it again."""
+    """Return the server of this test process. A test that stops it starts it again."""
     config = request.config
     if _RUNNING not in config.stash:
         base = directories.getbasetemp()
@@ -197,14 +198,14 @@ def shared_server(request: pytest.FixtureRequest, directories: pytest.TempPathFa
         config.stash[_RUNNING] = stack.enter_context(
             postgres_server(base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base)
         )
-        # Not as a cleanup of the configuration: after a session xdist gives its process a few seconds only.
+        # Not as a cleanup of the configuration: after a session xdist allows its process only a few seconds.
         request.session.addfinalizer(stack.close)
     return config.stash[_RUNNING]
 
 
 @contextlib.contextmanager
 def postgres_server(kept: Path | None = None) -> Iterator[PostgresServer]:
-    """A running server, whose first files are kept in a directory if one is named."""
+    """Run a server during the block; its first files are kept in a directory if one is given."""
     missing = _missing()
     if missing and os.environ.get("CI"):
         pytest.fail(f"{missing}; install it, CI tests everything")

@@ -1,4 +1,4 @@
-"""A policy of our own with a defect: it raises on a component of some size, as long as it is sick."""
+"""A policy with a defect: it raises on a component of some size, while it is sick."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Callable, MutableSequence, Sequence
 from koala.policies import Catalogue
 from koala.policies.forms import Form, Policy
 
-# A component of so many processors is what it raises on, and what it is called.
+# The size of a component that it raises on, and its name.
 POISON = 3
 SICK = "SICK"
 
 
 def raising_policy(*, sick: Callable[[], bool] = lambda: True) -> Catalogue:
-    """All policies, and the one with the defect."""
+    """Return all policies, and the one with the defect."""
 
     def most_idle(
         idle: Sequence[int], sizes: Sequence[int], left: MutableSequence[int], chosen: MutableSequence[int]

@@ -1,4 +1,4 @@
-"""HTTP by hand: bytes sent to a port of the loopback, and what comes back."""
+"""HTTP by hand: bytes sent to a port of the loopback, and the answer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def connected(port: int) -> socket.socket:
 
 
 def rest(connection: socket.socket) -> bytes:
-    """What comes until the server closes."""
+    """Return what comes until the server closes."""
     parts = []
     with suppress(ConnectionError):
         while part := connection.recv(65_536):
@@ -23,7 +23,7 @@ def rest(connection: socket.socket) -> bytes:
 
 
 def sent(port: int, *pieces: bytes) -> bytes:
-    """What the server says to these pieces until it closes."""
+    """Send these pieces; return the server's answer until it closes."""
     with connected(port) as connection:
         with suppress(ConnectionError):  # it may close before all was sent
             for piece in pieces:
@@ -32,6 +32,6 @@ def sent(port: int, *pieces: bytes) -> bytes:
 
 
 def error_in(answer: bytes) -> tuple[int, str]:
-    """The status and the code of an error."""
+    """Return the status and the code of an error."""
     head, _, body = answer.partition(b"\r\n\r\n")
     return int(head.split()[1]), json.loads(body)["error"]["code"]

@@ -1,10 +1,10 @@
 """A real grid for tests: two Slurm clusters and a Grid Engine cell of a lab, under a real daemon.
 
-What the batch systems hold is asked of themselves, never of our own tables. Without their programs the tests are
+The batch systems themselves report what they hold, never Koala's own tables. Without their programs the tests are
 skipped, or fail where the environment variable CI is set.
 
-A test that fails shows what its grid looks like. What it leaves is told with its name and ended by force, so that the
-next test finds idle clusters.
+A failing test shows the state of its grid. What it leaves behind is reported with its name and ended by force, so
+that the next test finds idle clusters.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _logger = logging.getLogger(__name__)
 
 SITES = ("alpha", "beta", "gamma")
 SLURM_SITES = ("alpha", "beta")
-# Of each site.
+# For each site.
 PROCESSORS = 8
 PROGRAMS = {
     "slurmctld": "slurmctld",
@@ -52,13 +52,13 @@ PROGRAMS = {
     "globus-url-copy": "globus-gass-copy-progs",
 }
 WAIT_S = 180.0
-# So many of the newest entries of the journal are shown of a grid whose test fails.
+# At most this many of the newest journal entries are shown when a test fails.
 JOURNAL_SHOWN = 80
 _DAEMONS = itertools.count(1)
 
 
 def require_programs() -> None:
-    """Skip, or in CI fail, where a batch system is not installed."""
+    """Skip, or fail in CI, if a batch system is not installed."""
     path = f"{os.environ.get('PATH', '')}:/usr/sbin:/sbin:/usr/lib/gridengine"
     missing = sorted({package for program, package in PROGRAMS.items() if shutil.which(program, path=path) is None})
     if missing:
@@ -70,7 +70,7 @@ def require_programs() -> None:
 
 @contextlib.contextmanager
 def running_lab(**options: object) -> Iterator[lab.Lab]:
-    """A lab that is up while the block lasts; nothing of it stays."""
+    """Run a lab during the block; nothing of it stays."""
     require_programs()
     directory = Path(tempfile.mkdtemp(prefix="koala-lab-"))
     directory.chmod(0o755)  # root's file servers run as nobody
@@ -85,8 +85,8 @@ def running_lab(**options: object) -> Iterator[lab.Lab]:
 
 
 def laplace(size: int, tolerance: str, **processors: int) -> str:
-    """An MPI job that solves Laplace's equation with so many processors at each site, and compares what it finds with
-    the solution of a single process."""
+    """Return an MPI job that solves Laplace's equation with these processors at each site, and compares the result
+    with the solution of a single process."""
     components = "".join(f"- {{processors: {count}, site: {site}}}\n" for site, count in processors.items())
     return (
         "type: mpi\napplication:\n  executable: python3\n  arguments: [-m, koala.examples.applications.laplace, "
@@ -95,17 +95,17 @@ def laplace(size: int, tolerance: str, **processors: int) -> str:
 
 
 def waits_for(gate: Path) -> str:
-    """Words of a script that goes on when a test makes this file, however slow the machine is."""
+    """Return words of a script that waits until a test makes this file, however slow the machine is."""
     return f"until [ -e '{gate}' ]; do sleep 0.3; done"
 
 
 def has_the_right_answer(printed: str) -> bool:
-    """Whether the job found the solution of a single process, bit by bit; of another it says that it is NOT equal."""
+    """Return True if the job found the solution of a single process, bit by bit; otherwise it prints NOT equal."""
     return re.search(r"^ +verified +equal to the serial solution$", printed, re.MULTILINE) is not None
 
 
 class RealGrid:
-    """A lab, a daemon on it, and what tests do with them again and again."""
+    """A lab, a daemon on it, and the things that tests do with them repeatedly."""
 
     def __init__(self, lab: lab.Lab, daemon: Daemon, work_directories: Mapping[str, str]) -> None:
         self.lab = lab
@@ -114,23 +114,23 @@ class RealGrid:
 
     @property
     def client(self) -> Client:
-        """That of the daemon, which notes the test that uses it."""
+        """The daemon's client, which notes the test that uses it."""
         return self.daemon.client
 
     # --------------------------------------------------------------------------------------------- jobs
 
     def submit(self, text: str) -> int:
-        """Submit a job in YAML; its id."""
+        """Submit a job in YAML; return its id."""
         return self.client.submit(text).job.id
 
     def ended(self, job: int, wait_s: float = WAIT_S) -> JobDetail:
-        """The job once it has ended."""
+        """Return the job once it has ended."""
         summary = self.client.wait_ended(job, wait_s)
         assert summary.ended_at is not None, self.story(job)
         return self.client.job(job)
 
     def done(self, job: int, wait_s: float = WAIT_S) -> JobDetail:
-        """The job, which must end well."""
+        """Return the ended job, which must be done."""
         found = self.ended(job, wait_s)
         assert found.state == "done", self.story(job)
         return found
@@ -140,21 +140,21 @@ class RealGrid:
         until(lambda: self.client.job(job).state in states, f"job {job} is {' or '.join(states)}", WAIT_S)
 
     def last_run(self, job: int) -> list[ComponentRun]:
-        """The components of the job's last run, in order of their parts."""
+        """Return the components of the job's last run, in order of their parts."""
         found = self.client.job(job)
         last = [each for each in found.components if each.run == found.runs and each.outcome == "done"]
         return sorted(last, key=lambda each: each.part)
 
     def printed(self, job: int, part: int = 0) -> str:
-        """What a component of the last run wrote."""
+        """Return the output of a component of the last run."""
         return self.client.output(job, part=part).text
 
     def told(self, job: int) -> list[str]:
-        """What was decided about a job, line by line, as ``koala job explain`` tells it."""
+        """Return the story of a job, line by line, as ``koala job explain`` prints it."""
         return [line.text for line in self.client.explain(job).story]
 
     def story(self, job: int) -> str:
-        """What became of a job, for a test that fails."""
+        """Return the history of a job, for a test that fails."""
         found = self.client.job(job)
         lines = [f"job {job} is {found.state}: {found.reason}"]
         lines += [
@@ -164,8 +164,8 @@ class RealGrid:
         return "\n".join(lines)
 
     def state(self) -> str:
-        """What it looks like now, for a test that fails: sites, jobs, the newest of the journal, and what the batch
-        systems say themselves."""
+        """Return the present state for a test that fails: sites, jobs, the newest journal entries, and the batch
+        systems' own listings."""
 
         def journal() -> list[str]:
             newest = deque(self.client.each_entry(), maxlen=JOURNAL_SHOWN)
@@ -200,7 +200,7 @@ class RealGrid:
     # -------------------------------------------------------------------------------------------- files
 
     def register(self, path: Path, size_bytes: int, *sites: str) -> None:
-        """Make a file of so many zeros, and register it under its own name with a replica at each of these sites."""
+        """Make a file of zeros, and register it under its own name with a replica at each of these sites."""
         with path.open("wb") as file:
             file.truncate(size_bytes)
         for site in sites:
@@ -209,7 +209,7 @@ class RealGrid:
     # ------------------------------------------------------------------------------ the batch systems' own words
 
     def queued(self, site: str) -> dict[str, str]:
-        """The jobs that a batch system holds, by id, with their names, as it says itself."""
+        """Return the jobs that a batch system holds, by id, with their names, from its own listing."""
         if site in SLURM_SITES:
             answer = self.lab.run(site, "squeue", "-a", "-h", "-o", "%A|%j")
             assert answer.code == 0, answer.stderr
@@ -221,7 +221,7 @@ class RealGrid:
         return {job.findtext("JB_job_number", ""): job.findtext("full_job_name", "") for job in jobs}
 
     def ours(self, site: str) -> list[str]:
-        """The ids of Koala's jobs at a site."""
+        """Return the ids of Koala's jobs at a site."""
         return [number for number, name in self.queued(site).items() if name.startswith("koala-")]
 
     def cancel_as_operator(self, site: str, *ids: str) -> None:
@@ -229,7 +229,8 @@ class RealGrid:
         self.lab.run(site, "scancel" if site in SLURM_SITES else "qdel", *ids)
 
     def local_job(self, site: str, processors: int, seconds: float, limit_s: int | None = None) -> str:
-        """A job of the site's own users, which Koala knows nothing of; its id. Slurm's limits are whole minutes."""
+        """Submit a job of the site's own users, which Koala does not know; return its id. Slurm's limits are whole
+        minutes."""
         self.daemon.note_use()
         script = f"#!/bin/sh\nsleep {seconds}\n"
         if site in SLURM_SITES:
@@ -246,14 +247,14 @@ class RealGrid:
         return found[0]
 
     def is_running(self, site: str, number: str) -> bool:
-        """Whether a job holds processors."""
+        """Return True if a job holds processors."""
         if site in SLURM_SITES:
             return self.lab.run(site, "squeue", "-h", "-j", number, "-o", "%T").stdout.strip() == "RUNNING"
         answer = self.lab.run(site, "qstat", "-u", "*", "-s", "r")
         return any(line.split()[:1] == [number] for line in answer.stdout.splitlines())
 
     def reservations(self, site: str) -> dict[str, datetime]:
-        """When each reservation of Koala's at a site begins, as its batch system says."""
+        """Return the start of each of Koala's reservations at a site, from its batch system."""
         if site in SLURM_SITES:
             answer = self.lab.run(site, "scontrol", "show", "reservation", "-o")
             rows = [
@@ -278,8 +279,8 @@ class RealGrid:
         until(lambda: not any(site.ours for site in self.client.sites()), "Koala holds nothing", WAIT_S)
 
     def clear(self) -> None:
-        """Whatever a test left: cancel it, at Koala and at the clusters, and wait until all is idle. What does not go
-        is an error that names the test, and is ended by force."""
+        """Cancel whatever a test has left, at Koala and at the clusters, and wait until all is idle. What does not
+        end is an error that names the test, and is ended by force."""
         try:
             self._clear()
         except Exception as error:
@@ -298,7 +299,8 @@ class RealGrid:
                 )
 
     def _own(self, site: str) -> list[str]:
-        """The ids of this daemon's jobs at a site; other daemons of the lab have work directories of their own."""
+        """Return the ids of this daemon's jobs at a site; other daemons of the lab have work directories of their
+        own."""
         mark = Path(self._work_directories[site]) / "mark"
         ours = f"-{mark.read_text()}" if mark.exists() else None
         return [number for number, name in self.queued(site).items() if ours is not None and name.endswith(ours)]
@@ -307,7 +309,8 @@ class RealGrid:
         return not self._own(site)
 
     def nodes_out(self, site: str) -> dict[str, str]:
-        """The nodes that Slurm itself has taken out, and why: as when one could not start a job in time."""
+        """Return the nodes that Slurm itself has taken out, with the reasons, such as a job that did not start in
+        time."""
         answer = self.lab.run(site, "sinfo", "-h", "-N", "-R", "-o", "%N|%E")
         return dict(line.strip().split("|", 1) for line in answer.stdout.splitlines() if "|" in line)
 
@@ -344,8 +347,8 @@ def real_grid(
     program: Path | None = None,
     **scheduler: object,
 ) -> Iterator[RealGrid]:
-    """A daemon on a lab while the block lasts, with links as fast and the scheduler's parameters as named; files are
-    copied at that speed, or go from server to server as fast as they can. ``sites`` says what else is written of each
+    """Run a daemon on a lab during the block, with links of this speed and these parameters of the scheduler. Files
+    are copied at that speed, or go from server to server as fast as possible. ``sites`` has further fields for each
     site; ``environment`` and ``program`` are as for ``running_daemon``."""
     grid = yaml.safe_load(lab.grid_file.read_text(encoding="utf-8"))
     grid["links"]["default"]["bandwidth_mbit_s"] = mbit_s

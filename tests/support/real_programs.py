@@ -12,7 +12,7 @@ import pytest
 
 
 def real_program(name: str, package: str | None = None) -> str:
-    """Where a program is that a user may lack; CI installs it, so there its absence is a failure."""
+    """Return the path of a program that a user may lack; CI installs it, so there its absence is a failure."""
     path = shutil.which(name)
     if path is None:
         _without(f"{name} is not installed; install the Debian package {package or name}")
@@ -20,7 +20,7 @@ def real_program(name: str, package: str | None = None) -> str:
 
 
 def real_extra(name: str) -> None:
-    """Go on if the package of an extra of its own name is installed, which CI does."""
+    """Continue if the package of an extra of its own name is installed, which CI does."""
     if importlib.util.find_spec(name) is None:
         _without(f"{name} is not installed; install the extra {name}")
 

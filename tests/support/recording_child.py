@@ -1,6 +1,6 @@
 """A process that records numbered batches and may be killed at any point.
 
-Usage: recording_child.py URL ENTRIES. Goes on after the last batch on record, and writes each number once its batch
+Usage: recording_child.py URL ENTRIES. Continues after the last batch on record, and writes each number once its batch
 is acknowledged; then it writes all records anew.
 """
 

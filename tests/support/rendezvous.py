@@ -9,7 +9,7 @@ import time
 
 
 def main() -> None:
-    """Every node tells the master its processes; the master answers with the sum, which must be the world's size."""
+    """Report the processes of every node to the master, which answers with the sum: it must be the world's size."""
     place = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
     nodes, rank = int(os.environ["NNODES"]), int(os.environ["NODE_RANK"])
     processes = int(os.environ["NPROC_PER_NODE"])

@@ -1,4 +1,5 @@
-"""The sites of the tests of rsync: two that know each other's hosts, one that knows nobody, one behind a command."""
+"""The sites of the tests of rsync: two with access to each other, one without access to others, one behind a
+command."""
 
 from __future__ import annotations
 
@@ -6,8 +7,8 @@ from tests.support.file_servers import SYSTEM_PATH, FileGrid, SshServer
 
 
 def add_sites(grid: FileGrid, server: SshServer) -> None:
-    """``home`` is seen; ``west`` and ``east`` reach each other by ssh, ``lone`` reaches nobody, ``behind`` has no
-    ssh at all."""
+    """Add the sites: this machine sees ``home``; ``west`` and ``east`` reach each other by ssh, ``lone`` reaches
+    nobody, ``behind`` has no ssh at all."""
     reaching = f"{server.reaching}:{SYSTEM_PATH}"
     grid.local("home")
     grid.remote("west", reaching, ssh="west")

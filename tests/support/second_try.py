@@ -1,8 +1,8 @@
-"""The whole suite, as ``make test`` runs it: tests that fail in it get a second try, alone, and are named aloud.
+"""The whole suite, as ``make test`` runs it: tests that fail in it get a second try, alone, and are listed.
 
-Thousands of tests beside each other on a crowded machine fail now and then for one that waits too little. Such a
-test is a defect. It shall be seen and mended, but it shall not refuse a change that has nothing to do with it. Few
-failures are therefore run again one after another. Who passes then is listed as unsteady, and the run passes.
+Among thousands of parallel tests on a crowded machine one that waits too little fails now and then. Such a test is a
+defect: it must be seen and mended, but must not refuse an unrelated change. If there are few failures, they are run
+again one after another. A test that passes then is listed as unsteady, and the run passes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from xml.etree import ElementTree
 
-# More failures than this are no matter of a crowded machine.
+# A crowded machine does not explain more failures than this.
 SECOND_TRIES_MAX = 5
 TESTS_FAILED = 1  # pytest's own exit code
 
@@ -24,9 +24,10 @@ Runner = Callable[[Sequence[str]], int]
 
 
 def pytest_run(arguments: Sequence[str]) -> int:
-    """Run pytest in a process of its own; its exit code."""
+    """Run pytest in a process of its own; return its exit code."""
     with subprocess.Popen([sys.executable, "-m", "pytest", *arguments]) as process:
-        # Whoever ends this process means pytest. Ctrl-C reaches pytest by itself, which then ends with its own code.
+        # An order to end this process is for pytest. Ctrl-C reaches pytest by itself, which then ends with its own
+        # code.
         signal.signal(signal.SIGTERM, lambda *_: process.terminate())
         signal.signal(signal.SIGINT, lambda *_: None)
         code = process.wait()
@@ -34,30 +35,31 @@ def pytest_run(arguments: Sequence[str]) -> int:
 
 
 def failed(cache: Path) -> list[str]:
-    """The tests that failed in the run that kept its cache here. A file that could not be read counts too."""
+    """Return the tests that failed in the run with this cache. A file that could not be read counts too."""
     path = cache / "v/cache/lastfailed"
     return sorted(json.loads(path.read_text())) if path.exists() else []
 
 
 def all_passed(report: Path, count: int) -> bool:
-    """Whether this many tests ran, and every one passed, as pytest's report in XML has it."""
+    """Return True if this many tests ran, and every one passed, according to pytest's report in XML."""
     suite = ElementTree.parse(report).find("testsuite")  # noqa: S314 - pytest wrote it just now
     assert suite is not None
     return [int(suite.attrib[name]) for name in ("tests", "failures", "errors", "skipped")] == [count, 0, 0, 0]
 
 
 def say(*lines: str) -> None:
-    """Lines that stand out at the end of a long log, after what pytest has written."""
+    """Print lines that stand out at the end of a long log, after pytest's own."""
     sys.stdout.write("\n".join(["", "=" * 100, *lines, "=" * 100, ""]))
     sys.stdout.flush()
 
 
 def whole_run(arguments: Sequence[str], scratch: Path, run: Runner = pytest_run) -> int:
-    """Run the tests, and those that failed once more if they are few. The exit code of the whole.
+    """Run the tests, and those that failed once more if they are few. Return the exit code of the whole.
 
-    It is 0 only when every test passed, at once or alone. Each run has a cache of its own, so that no other run of
-    pytest can change what is known to have failed. The first goes on to its end, also where the environment asks
-    pytest to stop at a failure: tests that never ran would be taken for passed."""
+    It is 0 only if every test passed, at once or alone. Each run has a cache of its own, so that no other run of
+    pytest can change the list of failed tests. The first run goes on to its end, even where the environment asks
+    pytest to stop at a failure: tests that never ran would be taken for passed.
+    """
     code = run([*arguments, "--maxfail=0", "-o", f"cache_dir={scratch / 'first'}"])
     names = failed(scratch / "first")
     if code != TESTS_FAILED or not 0 < len(names) <= SECOND_TRIES_MAX or not all("::" in name for name in names):

@@ -1,4 +1,4 @@
-"""A daemon in a process of its own, which says where it listens, or why it does not start.
+"""A daemon in a process of its own, which prints where it listens, or why it does not start.
 
 Usage: serving_child.py STATE [listen].
 """
@@ -14,7 +14,7 @@ from tests.support.api_world import GRID
 
 
 def main() -> None:
-    """Serve until told to stop."""
+    """Serve until asked to stop."""
     listen = ("127.0.0.1", 0) if "listen" in sys.argv[2:] else None
     try:
         run(

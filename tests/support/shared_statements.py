@@ -1,7 +1,7 @@
-"""What SQLAlchemy compiles for one SQLite database serves all others of the process.
+"""Shares SQLAlchemy's compiled statements among all SQLite databases of a process.
 
-It keeps compiled statements for each engine, which is enough for a daemon; tests open hundreds of databases, one
-after the other, and would have the same statements compiled for each. Whoever imports this module turns it on.
+SQLAlchemy keeps compiled statements for each engine, which is enough for a daemon. Tests open hundreds of databases,
+one after the other, and would have the same statements compiled for each. The import of this module turns it on.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from sqlalchemy.dialects.sqlite.pysqlite import SQLiteDialect_pysqlite
 
 
 class _SharedStatements(dict[Any, Any]):
-    """Compiled statements by their keys, of which the first part is the engine's dialect: here only its kind."""
+    """Compiled statements by key, where only the kind of the key's first part, the engine's dialect, counts."""
 
     def get(self, key: Any, default: Any = None) -> Any:
         return super().get((type(key[0]), *key[1:]), default)

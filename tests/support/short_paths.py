@@ -1,4 +1,4 @@
-"""Directories for sockets, of which the kernel limits the path."""
+"""Directories for sockets, whose paths the kernel limits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SHORT_DIRECTORY = "/tmp"  # noqa: S108 - only the parent of a directory that tem
 
 @contextmanager
 def directory_for_socket(wanted: Path, name: str) -> Iterator[Path]:
-    """This directory; or, where the path of a socket of this name below it would be too long, a new one in
+    """Return this directory; or, if the path of a socket of this name below it would be too long, a new one in
     ``SHORT_DIRECTORY``, which is removed at the end."""
     if len(os.fsencode(wanted / name)) <= SOCKET_PATH_BYTES_MAX:
         yield wanted

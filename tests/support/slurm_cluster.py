@@ -1,7 +1,7 @@
 """A small private Slurm cluster for tests: a controller and some nodes on loopback, in the foreground, no munge.
 
-``slurm_cluster()`` gives one and stops it at the end; its daemons go when the test's process goes. Without Slurm it
-skips the test, or fails it where the environment variable CI is set.
+``slurm_cluster()`` runs one and stops it at the end; its daemons end with the test's process. Without Slurm it skips
+the test, or fails it where the environment variable CI is set.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ _libc = ctypes.CDLL(None)
 
 
 def _die_with_parent() -> None:
-    """Runs in the child: PR_SET_PDEATHSIG."""
+    """Set PR_SET_PDEATHSIG in the child."""
     _libc.prctl(1, signal.SIGTERM)
 
 
 class SlurmCluster:
     """One cluster below ``root``; ``environment`` is what its client commands need.
 
-    Beside its nodes it has one more, in the partition ``apart``, which ``clear`` leaves alone. ``select`` is what is
-    shared out, ``node`` is more to say of each node, ``extra`` are more lines, ``gpus`` the kinds of the GPUs that
-    each node has, as ``node`` must say too.
+    Beside its nodes it has one more, in the partition ``apart``, which ``clear`` leaves alone. ``select`` is the
+    resource that is shared out, ``node`` has further fields of each node, and ``extra`` are further lines. ``gpus``
+    are the kinds of the GPUs of each node, which ``node`` must list too.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class SlurmCluster:
         (root / "slurm.conf").write_text(self._configuration(select, node, extra))
 
     def _fake_gpus(self, kinds: Sequence[str]) -> None:
-        """Each node has a GPU of each of these kinds, for which a plain file stands."""
+        """Give each node a GPU of each of these kinds, represented by a plain file."""
         lines = []
         for node in self._all_nodes:
             for number, kind in enumerate(kinds):
@@ -132,19 +132,19 @@ class SlurmCluster:
     # --------------------------------------------------------------------------------------- its daemons
 
     def start(self) -> None:
-        """Returns when all nodes are idle."""
+        """Start it; return when all nodes are idle."""
         self.start_controller()
         for node in self._all_nodes:
             self._spawn(node, ["slurmd", "-D", "-N", node])
         _until(lambda: self._idle_nodes() == set(self._all_nodes), "the nodes did not come up")
 
     def start_controller(self) -> None:
-        """Returns when it answers."""
+        """Start the controller; return when it answers."""
         self._spawn("slurmctld", ["slurmctld", "-D"])
         _until(lambda: "UP" in self.run("scontrol", "ping", check=False), "the controller did not come up")
 
     def stop_controller(self) -> None:
-        """As an operator does; jobs go on."""
+        """Stop the controller as an operator does; jobs run on."""
         self._end("slurmctld")
 
     def stop(self) -> None:
@@ -181,7 +181,7 @@ class SlurmCluster:
     # ------------------------------------------------------------------------------------------ commands
 
     def run(self, *command: str, check: bool = True, user: str | None = None) -> str:
-        """What a client command prints, run by this user or, as root, by another one."""
+        """Return the output of a client command, run by this user or, as root, by another one."""
         words = [*command] if user is None else ["runuser", "-u", user, "--", *command]
         done = subprocess.run(
             words,
@@ -196,24 +196,24 @@ class SlurmCluster:
         return done.stdout
 
     def submit(self, *options: str, text: str = "exec sleep 600", user: str | None = None) -> str:
-        """A local user's job; its id."""
+        """Submit a local user's job; return its id."""
         wrapped = ("sbatch", "--parsable", "-o", "/dev/null", *options, "--wrap", text)
         return self.run(*wrapped, user=user).strip()
 
     def ids_of(self, name: str) -> list[str]:
-        """The numbers of the jobs that have not ended and whose name begins so, but for those apart."""
+        """Return the numbers of the unfinished jobs with this prefix in their names, except those apart."""
         lines = self.run("squeue", "-h", "-p", "main,low", "-o", "%A %j").splitlines()
         return [line.split()[0] for line in lines if line.split()[1].startswith(name)]
 
     def clear(self, *partitions: str) -> None:
-        """End all jobs of some partitions, or else all but those apart."""
+        """End all jobs of some partitions, by default all except those apart."""
         names = partitions or ("main", "low")
         for name in names:
             self.run("scancel", "-p", name, check=False)
         _until(lambda: not self.run("squeue", "-h", "-p", ",".join(names), check=False).strip(), "jobs did not end")
 
     def job_names(self) -> list[str]:
-        """The names of all jobs that have not ended, but for those apart."""
+        """Return the names of all unfinished jobs, except those apart."""
         return self.run("squeue", "-h", "-p", "main,low", "-o", "%j").split()
 
 
@@ -236,7 +236,7 @@ def slurm_cluster(
     extra: Sequence[str] = (),
     gpus: Sequence[str] = (),
 ) -> Iterator[SlurmCluster]:
-    """A running cluster."""
+    """Run a cluster during the block."""
     missing = [program for program in PROGRAMS if shutil.which(program) is None]
     if missing:
         complaint = f"{missing[0]} is missing; install the packages {PACKAGES}"

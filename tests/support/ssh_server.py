@@ -1,6 +1,5 @@
 """A real sshd on loopback for tests: its own host key, its own port, one key that may log in, and nothing of the
-user's own configuration. Without sshd the test is skipped, or fails where the environment variable CI is set.
-"""
+user's own configuration. Without sshd the test is skipped, or fails where the environment variable CI is set."""
 
 from __future__ import annotations
 
@@ -23,8 +22,8 @@ WAIT_S = 120.0
 
 
 class SshServer:
-    """A server that runs from ``start`` to ``stop``; ``config`` is what ``ssh -F`` wants to reach it by the names of
-    ``hosts``."""
+    """A server that runs from ``start`` to ``stop``; ``config`` is the configuration for ``ssh -F`` that reaches it
+    by the names in ``hosts``."""
 
     def __init__(self, root: Path, program: str, hosts: Sequence[str]) -> None:
         self.root = root
@@ -41,9 +40,9 @@ class SshServer:
         (root / "sshd_config").write_text(
             f"Port {self.port}\nListenAddress 127.0.0.1\nHostKey {root}/host\nAuthorizedKeysFile {root}/authorized\n"
             f"PidFile none\nUsePAM no\nStrictModes no\nPasswordAuthentication no\nMaxStartups 100\n"
-            # What it agrees on by default, against computers of the future, takes five times the processor time.
+            # The default key exchange, which is safe against future computers, takes five times the processor time.
             "KexAlgorithms curve25519-sha256\n"
-            # What this user's shell does at every login is no part of a test.
+            # The commands of this user's shell at login are no part of a test.
             f"SetEnv HOME={root}\n"
         )
         self.configure(f"IdentityFile {root}/user")
@@ -58,7 +57,7 @@ class SshServer:
         self.config.write_text(f"Host {names}\n{common}" + "".join(f"{line}\n" for line in lines))
 
     def knowing(self, said: Path) -> Path:
-        """A directory for PATH with an ssh that knows the hosts too, and that writes its words into a file."""
+        """Return a directory for PATH with an ssh that knows the hosts too, and that writes its words into a file."""
         directory = self.root / "knowing"
         directory.mkdir(exist_ok=True)
         program = directory / "ssh"
@@ -69,7 +68,7 @@ class SshServer:
         return directory
 
     def start(self) -> None:
-        """Returns when it takes connections."""
+        """Start it; return when it accepts connections."""
         with (self.root / "log").open("ab") as log:
             self._daemon = subprocess.Popen(
                 [self._program, "-D", "-e", "-r", "-f", str(self.root / "sshd_config")],
@@ -84,7 +83,7 @@ class SshServer:
             time.sleep(0.02)
 
     def stop(self) -> None:
-        """Take no new connections, and cut those there are."""
+        """Accept no new connections, and cut the present ones."""
         daemon, self._daemon = self._daemon, None
         if daemon is None:
             return
@@ -98,7 +97,7 @@ class SshServer:
 
 @contextlib.contextmanager
 def ssh_server(root: Path, hosts: Sequence[str] = (HOST,)) -> Iterator[SshServer]:
-    """A running server below ``root`` that has these names."""
+    """Run a server below ``root`` with these names during the block."""
     program = shutil.which("sshd") or shutil.which("sshd", path="/usr/sbin:/usr/local/sbin")
     if program is None or shutil.which("ssh") is None:
         complaint = "sshd is missing; install the packages openssh-server openssh-client"

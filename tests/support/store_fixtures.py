@@ -1,4 +1,5 @@
-"""Every test of the store runs on SQLite and on a real PostgreSQL server, the fixture of ``databases``."""
+"""Fixtures that run every test of the store on SQLite and on a real PostgreSQL server, by the fixture of
+``databases``."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from tests.support.store_samples import OpenStore
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The address of a database with nothing in it, which a store has perhaps opened once."""
+    """Return the address of an empty database, which a store may have opened before."""
     if request.param == "sqlite":
         return _file(tmp_path)
     server: PostgresServer = request.getfixturevalue("server")
@@ -24,7 +25,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 @pytest.fixture(params=["sqlite", "postgresql"])
 def empty_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The address of a database without tables."""
+    """Return the address of a database without tables."""
     if request.param == "sqlite":
         return _file(tmp_path)
     server: PostgresServer = request.getfixturevalue("server")
@@ -37,7 +38,7 @@ def _file(directory: Path) -> str:
 
 @pytest.fixture
 def open_store() -> Iterator[OpenStore]:
-    """Opens stores that are closed at the end, also when the test fails before."""
+    """Open stores that are closed at the end, even if the test fails before."""
     with contextlib.ExitStack() as stack:
 
         def opening(url: str | Path) -> Store:
@@ -50,5 +51,5 @@ def open_store() -> Iterator[OpenStore]:
 
 @pytest.fixture
 def store(url: str, open_store: OpenStore) -> Store:
-    """An open store with nothing in it."""
+    """Return an open, empty store."""
     return open_store(url)

@@ -1,4 +1,4 @@
-"""Rows and batches for tests of the store: valid by themselves, with the one field that a test cares about."""
+"""Rows and batches for tests of the store: valid by default, with the one field that a test cares about."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ REQUEST = Request(components=(Component(processors=4, application=Application(ex
 
 
 def job_row(number: int = 1, **fields: Any) -> StoredJob:
-    """A job that waits."""
+    """Return a waiting job."""
     usual: dict[str, Any] = {
         "id": number,
         "owner": "ann",
@@ -49,7 +49,7 @@ def job_row(number: int = 1, **fields: Any) -> StoredJob:
 
 
 def component_row(name: str = "1.1", **fields: Any) -> ComponentRow:
-    """A component that was just claimed."""
+    """Return a component that was just claimed."""
     usual: dict[str, Any] = {
         "token": name,
         "job": 1,
@@ -64,7 +64,7 @@ def component_row(name: str = "1.1", **fields: Any) -> ComponentRow:
 
 
 def transfer_row(name: str = "t1", **fields: Any) -> TransferRow:
-    """A transfer that has just begun."""
+    """Return a transfer that has just begun."""
     usual: dict[str, Any] = {
         "id": name,
         "file": "data",
@@ -78,13 +78,13 @@ def transfer_row(name: str = "t1", **fields: Any) -> TransferRow:
 
 
 def file_entry(name: str = "data", *sites: str) -> CatalogueEntry:
-    """A file with replicas at these sites."""
+    """Return a file with replicas at these sites."""
     replicas = tuple(Replica(site=site, size_bytes=7, checksum=CHECKSUM) for site in sites)
     return CatalogueEntry(name=name, size_bytes=7, checksum=CHECKSUM, replicas=replicas)
 
 
 def token_row(name: str = "k1", **fields: Any) -> TokenRow:
-    """A token that was never used."""
+    """Return a token that was never used."""
     usual = {
         "id": name,
         "user": "ann",
@@ -96,7 +96,7 @@ def token_row(name: str = "k1", **fields: Any) -> TokenRow:
 
 
 def entry(seq: int, body: AnyEvent | TurnEntry, **fields: Any) -> JournalRow:
-    """The entry of a message."""
+    """Return the entry of a message."""
     is_event = isinstance(body, Event)
     at = body.at if isinstance(body, Event) else float(seq)
     usual: dict[str, Any] = {
@@ -109,29 +109,29 @@ def entry(seq: int, body: AnyEvent | TurnEntry, **fields: Any) -> JournalRow:
 
 
 def tick(seq: int, at: float | None = None) -> JournalRow:
-    """An event of no job and no site."""
+    """Return an event of no job and no site."""
     return entry(seq, Tick(at=float(seq) if at is None else at))
 
 
 def submitted(seq: int, job: int, request: Request = REQUEST) -> JournalRow:
-    """The submission of a job."""
+    """Return the submission of a job."""
     ended = (EndedJob(job=job + 1_000, outcome=JobOutcome.DONE, started=True),)
     return entry(seq, JobSubmitted(at=float(seq), job=job, request=request, ended=ended), job=job)
 
 
 def started(seq: int, job: int = 1, site: str = "delft") -> JournalRow:
-    """The start of the job's first component."""
+    """Return the start of the job's first component."""
     body = StartComponent(job=job, token=f"{job}.1", site=site, processors=4, component=0, part=0, parts=1)
     return entry(seq, body, job=job, site=site)
 
 
 def reported(seq: int, site: str, at: float) -> JournalRow:
-    """A report of a site."""
+    """Return a report of a site."""
     return entry(seq, SiteReported(at=at, site=site, processors=32, others=seq), site=site)
 
 
 def numbered_records(number: int) -> list[RecordRow]:
-    """What is on record of a scheduler that means nothing to the store, after so many batches; see below."""
+    """Return meaningless records of a scheduler after this many batches; see below."""
     if not number:
         return []
     kept = [RecordRow("job", str(each), b'{"id":%d}' % each) for each in range(max(1, number - 4), number + 1)]
@@ -139,7 +139,7 @@ def numbered_records(number: int) -> list[RecordRow]:
 
 
 def numbered_batch(number: int, entries: int = 3) -> Batch:
-    """A batch that touches every table, and whose every row tells the number."""
+    """Return a batch that touches every table, with the number in its every row."""
     first = (number - 1) * entries + 1
     events = tuple(submitted(first + index, number) for index in range(entries - 1))
     command = started(first + entries - 1, number, site=f"site{number}")

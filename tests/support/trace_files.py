@@ -19,20 +19,20 @@ EPOCH_S = 1_115_000_000
 
 
 def event(node: int, name: str, kind: int | str, from_s: float, to_s: float, component: int = 0) -> str:
-    """A line of the file of events, padded with blanks as the archive does it."""
+    """Return a line of the file of events, padded with blanks like the archive's."""
     cells = (0, component, node, 5, name, kind, EPOCH_S + from_s, EPOCH_S + to_s, "NULL")
     return "\t".join(f"{cell:>8}" for cell in cells)
 
 
 def node_line(node: int, name: str, location: str = "NULL", cores: int | str = "NULL", sockets: int | str = 1) -> str:
-    """A line of the file of nodes."""
+    """Return a line of the file of nodes."""
     empty = ["NULL"] * 6
     cells = (node, 5, name, "NULL", location, "+3600", "NULL", "NULL", cores, sockets, *empty)
     return "\t".join(f"{cell:>6}" for cell in cells)
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> Path:
-    """The lines as a file, packed as the end of its name says."""
+    """Write the lines into a file, packed as the end of its name requires."""
     content = ("\n".join(lines) + "\n").encode()
     if path.suffix == ".xz":
         content = lzma.compress(content)
@@ -45,7 +45,8 @@ def write_lines(path: Path, lines: Iterable[str]) -> Path:
 def write_trace(
     folder: Path, nodes: dict[str, tuple[int, list[tuple[float, float]]]], *, end_s: float, name: str = "t"
 ) -> Path:
-    """A trace of nodes, each with its processors and the times at which it is down, and available else until the end.
+    """Write a trace of nodes, each with its processors and the times at which it is down, and otherwise available
+    until the end.
 
     A node's name is its cluster and its own name, with a slash between.
     """

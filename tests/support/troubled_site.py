@@ -1,4 +1,4 @@
-"""Embedded sites with troubles: their calls fail so many times or wait at a gate, and their ends may go unheard."""
+"""Embedded sites with troubles: their calls fail a number of times or wait at a gate, and their ends may get lost."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.engine_world import EngineWorld
 
 
 class TroubledSite(LocalSite):
-    """An embedded site whose calls fail so many times, or wait at a gate."""
+    """An embedded site whose calls fail a number of times, or wait at a gate."""
 
     starts_to_fail = 0
     probes_to_fail = 0
@@ -88,13 +88,13 @@ class TroubledSite(LocalSite):
 
 
 def troubled(description: Any, root: Path, **named: Any) -> LiveSite:
-    """Makes troubled sites where the engine makes embedded ones."""
+    """Make a troubled site where the engine makes an embedded one."""
     site_root = root / "sites" / description.name
     return TroubledSite(description.name, site_root, description.processors, **named)
 
 
 def trouble(world: EngineWorld, name: str) -> TroubledSite:
-    """The troubled site itself."""
+    """Return the troubled site itself."""
     site = world.engine.site(name)
     assert isinstance(site, TroubledSite)
     return site

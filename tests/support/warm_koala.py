@@ -1,8 +1,8 @@
 """``koala`` in a process of its own without the start of a Python: forked from one that has imported everything.
 
-What a test sees of such a process (its number, signals, streams, environment, exit code) is as of one that was
-started from a file; only its end is shorter (``leave`` in ``forking.py``). Some tests of ``tests/cli/daemon``
-and of the demo start ``koala`` from its file.
+A test sees such a process (its number, signals, streams, environment, exit code) like one that was started from a
+file; only its end is shorter (``leave`` in ``forking.py``). Some tests of ``tests/cli/daemon`` and of the demo start
+``koala`` from its file.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from tests.support import forking
 from tests.support.paths import child_environment
 
 _STARTER = "import sys; from tests.support.warm_koala import serve_number; serve_number(*sys.argv[1:])"
-# The variable that names the socket of a process that forks for all processes of a test run.
+# The variable with the socket of a process that forks for all processes of a test run.
 SHARED = "KOALA_TESTS_FORKED_FROM"
-# A program that prints nothing for so long, or does not end when it shall, hangs.
+# A program that prints nothing for this long, or does not end when it should, hangs.
 SILENT_S_MAX = 300.0
-# What a daemon and most of its callers import.
+# The modules that a daemon and most of its callers import.
 DAEMON = (
     "httpcore",  # with the first client
     "koala.cli.daemon.up",
@@ -45,7 +45,7 @@ DAEMON = (
 
 
 class WarmProcess:
-    """A ``koala`` that was forked; it has the names of ``subprocess.Popen``."""
+    """A forked ``koala`` with the methods of ``subprocess.Popen``."""
 
     def __init__(self, pid: int, status: int) -> None:
         self.pid = pid
@@ -53,13 +53,13 @@ class WarmProcess:
         self._status = status
 
     def poll(self) -> int | None:
-        """Its exit code, None while it runs."""
+        """Return its exit code, None while it runs."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             return self.wait(0)
         return None
 
     def wait(self, timeout: float | None = None) -> int:
-        """Wait for its end; its exit code, negative for a signal."""
+        """Wait for its end; return its exit code, negative for a signal."""
         if self.returncode is None:
             poll = select.poll()
             poll.register(self._status, select.POLLIN)
@@ -92,8 +92,8 @@ def start_koala(
     program: Path | None = None,
     imported: tuple[str, ...] = DAEMON,
 ) -> WarmProcess:
-    """Start ``koala`` with these words, these open files as its streams and this environment; or else a ``program``
-    of the tests. It is forked from a process that has ``imported`` these modules."""
+    """Start ``koala``, or a ``program`` of the tests, with these words, these open files as its streams and this
+    environment. It is forked from a process that has ``imported`` these modules."""
     pid, status = forking.ask(
         _link(imported),
         [stdin, stdout, stderr],
@@ -107,7 +107,7 @@ def start_koala(
 
 
 class LimitedReader:
-    """What comes out of a pipe, in lines; AssertionError where nothing comes for ``limit_s`` and it is not closed."""
+    """The lines from a pipe. Raises AssertionError if nothing comes for ``limit_s`` and the pipe is not closed."""
 
     def __init__(self, pipe: int, limit_s: float = SILENT_S_MAX) -> None:
         self._pipe = pipe
@@ -115,14 +115,14 @@ class LimitedReader:
         self._unread = b""
 
     def readline(self) -> str:
-        """The next line, or what is there at the end."""
+        """Return the next line, or the rest at the end."""
         while b"\n" not in self._unread and self._receives():
             pass
         line, end, self._unread = self._unread.partition(b"\n")
         return (line + end).decode()
 
     def read(self) -> str:
-        """All the rest."""
+        """Return all the rest."""
         while self._receives():
             pass
         text, self._unread = self._unread.decode(), b""
@@ -132,7 +132,7 @@ class LimitedReader:
         return iter(self.readline, "")
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop reading."""
         os.close(self._pipe)
 
     def _receives(self) -> bool:
@@ -147,8 +147,8 @@ class LimitedReader:
 
 
 class PipedProgram:
-    """A program of the tests in a process of its own, with pipes to it and from it. It has the names of
-    ``subprocess.Popen``, and its end is waited for where the block ends; a block that fails kills it."""
+    """A program of the tests in a process of its own, with pipes in both directions. It has the methods of
+    ``subprocess.Popen``. The end of the block waits for its end; a block that fails kills it."""
 
     def __init__(self, program: Path, *words: str, errors: int = 2) -> None:
         reading, stdin = os.pipe()
@@ -183,7 +183,7 @@ class PipedProgram:
 
 @functools.cache
 def _link(imported: tuple[str, ...]) -> socket.socket:
-    """The way to the process that forks, which ends with this one, or with the test run."""
+    """Return the connection to the process that forks, which ends with this one, or with the test run."""
     if imported == DAEMON and SHARED in os.environ:
         shared = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         shared.connect(os.environ[SHARED])
@@ -208,13 +208,13 @@ def _link(imported: tuple[str, ...]) -> socket.socket:
 
 
 def serve_number(number: str, *imported: str) -> None:
-    """Serve at the socket that is open under this number."""
+    """Serve at the open socket with this number."""
     serve(socket.socket(fileno=int(number)), imported)
 
 
 def serve(link: socket.socket, imported: Sequence[str], end: int | None = None) -> None:
     """Import the modules, then fork one ``koala`` for each message until the other side is closed, or the file
-    ``end``. Returns there, and never in what was forked."""
+    ``end``. Returns then, and never in a forked process."""
     gc.disable()  # what is imported stays: to look for garbage in it would take a third of the time
     for module in imported:
         importlib.import_module(module)
@@ -224,7 +224,7 @@ def serve(link: socket.socket, imported: Sequence[str], end: int | None = None) 
 
 
 def _be_koala(asked: dict[str, Any]) -> None:
-    """What the new process does."""
+    """Perform the work of the new process."""
     from koala.cli import main
 
     if asked["program"] is None:

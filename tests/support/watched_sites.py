@@ -1,4 +1,4 @@
-"""Open sites for tests, of any kind: what they emit is kept, and waits are bounded."""
+"""Open sites for tests, of any kind: their events are kept, and waits are bounded."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ S = TypeVar("S", bound=LiveSite)
 
 
 class WatchedSite(Generic[S]):
-    """A site, and everything that it has told: who makes it gives it ``take`` and ``take_mail``."""
+    """A site, with everything that it has reported: its maker connects ``take`` and ``take_mail``."""
 
     site: S
 
@@ -30,37 +30,38 @@ class WatchedSite(Generic[S]):
         self._changed = asyncio.Event()
 
     def as_site(self) -> LiveSite:
-        """It keeps the protocol of all sites; the type checker holds it to that."""
+        """Return the site as one with the protocol of all sites, which the type checker verifies."""
         return self.site
 
     def take(self, event: AnyEvent) -> None:
-        """The site tells something."""
+        """Take an event of the site."""
         self.events.append(event)
         self._changed.set()
 
     def take_mail(self, mail: Mail) -> None:
-        """A component has something for the others."""
+        """Take a component's mail for the others."""
         self.mail.append(mail)
         self._changed.set()
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait until what the site has told makes the condition true."""
+        """Wait until the site's events make the condition true."""
         async with asyncio.timeout(WAIT_S):
             while not condition():
                 self._changed.clear()
                 await self._changed.wait()
 
     def told(self, kind: type[E], token: Token) -> list[E]:
-        """The events of one kind about one token."""
+        """Return the events of one kind about one token."""
         return [event for event in self.events if isinstance(event, kind) and getattr(event, "token", None) == token]
 
     def stages(self, token: Token) -> list[type[AnyEvent]]:
-        """What was told of a component, but for its start, which a listing may show before its files do or not."""
+        """Return the events of a component except its start, which a listing may or may not show before its files
+        do."""
         told = [event for event in self.events if getattr(event, "token", None) == token]
         return [type(event) for event in told if not isinstance(event, ComponentStarting)]
 
     async def ready(self, *tokens: Token) -> None:
-        """Wait until these are at the barrier; fails when one ends before."""
+        """Wait until these are at the barrier; fail if one ends before."""
 
         def is_ready(token: Token) -> bool:
             here = self.told(ComponentReady, token)
@@ -80,12 +81,12 @@ class WatchedSite(Generic[S]):
             await self.site.start(each, component_script(each))
 
     async def run(self, one: Launch, go: Go | None = None) -> ComponentEnded:
-        """Start, release and see the end of one component."""
+        """Start, release and await the end of one component."""
         await self.start(one)
         await self.ready(one.token)
         await self.site.release(one.token, go or Go())
         return await self.ended(one.token)
 
     async def stdout(self, token: Token = FIRST) -> str:
-        """All that a component has written."""
+        """Return all output of a component."""
         return (await self.site.output(token, Stream.STDOUT, 0)).decode()

@@ -1,4 +1,4 @@
-"""Whether a store that was given numbered batches holds a row of whole ones."""
+"""A check that a store with numbered batches holds an unbroken row of whole ones."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from tests.support.store_samples import numbered_batch, numbered_records
 
 
 def check_whole(store: Store, entries: int = 3) -> int:
-    """The number of the last batch. Every batch up to it is there with all its rows, and nothing else is."""
+    """Return the number of the last batch. Every batch up to it must have all its rows, and nothing else may
+    exist."""
     last = max((row.id for row in store.jobs(limit=1)), default=0)
     batches = [numbered_batch(number, entries) for number in range(1, last + 1)]
     everything = last * entries + 1

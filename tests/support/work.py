@@ -1,6 +1,7 @@
-"""How much work something is: lines of Python that it runs, and processor time.
+"""Measures of work: lines of Python that it runs, and processor time.
 
-Tests compare the work of sizes with each other, never with a clock: that is nearly the same on a busy machine.
+Tests compare the work of different sizes with each other, never with a clock: the ratio is nearly the same on a busy
+machine.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
-# Of how many runs the least time counts: what disturbs a run only makes it longer.
+# The number of runs whose least time counts: a disturbance only makes a run longer.
 RUNS = 3
 
 
 def steps(work: Callable[[], object]) -> int:
-    """How many lines of Python the work runs."""
+    """Return how many lines of Python the work runs."""
     count = 0
 
     def on_line(frame: FrameType, event: str, argument: Any) -> Any:
@@ -34,7 +35,7 @@ def steps(work: Callable[[], object]) -> int:
 
 
 def processor_s(work: Callable[[], object], runs: int = RUNS) -> float:
-    """The processor time of this thread that the work takes, the least of some runs."""
+    """Return the processor time of this thread for the work, the least of some runs."""
     times_s = []
     for _ in range(runs):
         begun_s = time.thread_time()
@@ -44,13 +45,13 @@ def processor_s(work: Callable[[], object], runs: int = RUNS) -> float:
 
 
 def growth(work: Callable[[int], Callable[[], object]], size: int, times: int, least_s: float = 0.0) -> float:
-    """How much more processor time the work on ``size * times`` takes than that on ``size``, as a multiple of
-    ``times``: about 1 where the time grows with the size, about ``times`` where it grows with its square.
+    """Return how much more processor time the work on ``size * times`` takes than that on ``size``, as a multiple of
+    ``times``: about 1 if the time grows with the size, about ``times`` if it grows with its square.
 
     Less than ``least_s`` for the large one is too little to compare, and counts as 0.
     """
     small, large = work(size), work(size * times)
-    # Once will do where nothing is suspicious.
+    # One measurement is enough if it is not suspicious.
     for runs in (1, RUNS):
         large_s = processor_s(large, runs)
         if large_s < least_s:

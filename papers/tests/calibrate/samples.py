@@ -20,17 +20,17 @@ COSTS = {
 
 
 def all_runs() -> list[SolverRun]:
-    """What the experiment measures by default."""
+    """Return the runs that the experiment measures by default."""
     return [run for processes in PROCESSES for run in runs_on(processes, 384, 20, 5.0, 100.0)]
 
 
 def modelled(costs: dict[str, Costs] | None = None) -> dict[SolverRun, float]:
-    """Every run with the time that the model gives."""
+    """Return every run with the time that the model gives."""
     return {run: predicted_s(run, (costs or COSTS)[run.application], CORES) for run in all_runs()}
 
 
 def results(seeds: int, per_extra_cluster_s: float = 0.0) -> list[FinishedUnit]:
-    """What units would have given: modelled times, a little noisy, and so much longer on each further cluster."""
+    """Return modelled results of units: times with a little noise, and this much longer on each further cluster."""
     times_s, finished = modelled(), []
     for unit in Calibrate().units(CalibrateParameters(), 1, seeds):
         dice = random.Random(unit.label)

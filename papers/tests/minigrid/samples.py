@@ -1,4 +1,4 @@
-"""Results of a mini-grid study that nobody ran: numbers from a formula, for tests of claims and figures."""
+"""Results of a mini-grid study that was never run: numbers from a formula, for tests of claims and figures."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Turnaround = Callable[[MiniGridCase, int], float]
 
 
 def as_the_paper_says(case: MiniGridCase, seed: int) -> float:
-    """A world in which every claim holds."""
+    """Return the numbers of a world in which every claim holds."""
     module, _, inside = case.policy.partition("(")
     busy = (case.bsbw_low + case.bsbw_high - 400.0) / 1400.0
     lslt = 0.0 if case.lslt is None else abs(case.lslt - 1.0)
@@ -53,12 +53,12 @@ def as_the_paper_says(case: MiniGridCase, seed: int) -> float:
         }[module]
     if case.whole_gaps:  # nearer to the paper than the others are
         mean_s -= 12.5
-    # What a seed does to all alike, and a little to each.
+    # The effect of a seed on all cases, and a small one on each.
     return mean_s + 50.0 * lslt + 5.0 * seed + 0.01 * (sum(map(ord, case.name)) * seed % 7)
 
 
 def numbers(mean_s: float, lslt: float | None, **others: Any) -> dict[str, Any]:
-    """A run with this mean turnaround, which loads links as far as the threshold."""
+    """Return a run with this mean turnaround, which loads links up to the threshold."""
     found = {
         "jobs": 400,
         "mean_turnaround_s": mean_s,
@@ -76,7 +76,7 @@ def data_of(
     parameters: MiniGridParameters = SMALL,
     change: Callable[[MiniGridCase], dict[str, Any]] = lambda _case: {},
 ) -> MiniGridData:
-    """The study as it would be if runs came out so."""
+    """Return the study with these outcomes of its runs."""
     return MiniGridData(parameters, results_of(turnaround, parameters, change))
 
 
@@ -85,7 +85,7 @@ def results_of(
     parameters: MiniGridParameters = SMALL,
     change: Callable[[MiniGridCase], dict[str, Any]] = lambda _case: {},
 ) -> list[FinishedUnit]:
-    """The results of every unit of the first look."""
+    """Return the results of every unit of the first look."""
     return [finished(unit, turnaround, change) for unit in MiniGridStudy().units(parameters, 1, SEEDS)]
 
 
@@ -94,6 +94,6 @@ def finished(
     turnaround: Turnaround = as_the_paper_says,
     change: Callable[[MiniGridCase], dict[str, Any]] = lambda _case: {},
 ) -> FinishedUnit:
-    """The result of one."""
+    """Return the result of one unit."""
     case = msgspec.convert(unit.work["case"], MiniGridCase)
     return FinishedUnit(unit, numbers(turnaround(case, unit.work["seed"]), case.lslt, **change(case)))

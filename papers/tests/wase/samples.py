@@ -1,4 +1,4 @@
-"""Made-up results of the mapping study, in which each claim can be made to hold or not."""
+"""Made-up results of the mapping study, in which each claim can be made true or false."""
 
 from __future__ import annotations
 
@@ -39,7 +39,8 @@ SEEDS = 8
 # An application on the smallest grid and on the largest.
 SMALLEST, LARGEST = (Trial(0, 25.0, machines, 4) for machines in (32, 64))
 
-# Of a method what the paper, or we, would have: LAN hit ratio, minimum affinity, share between LANs, carried, time.
+# The expected values of a method, in the paper or here: LAN hit ratio, minimum affinity, share between LANs, carried,
+# time.
 PATTERN: dict[str, list[float]] = {
     WASE: [0.90, 1.4, 0.3, 0.70, 0.001],
     BY_LAN: [0.90, 1.4, 0.3, 0.70, 0.001],
@@ -56,12 +57,12 @@ _PLACES = {"lan_hit": 0, "tasks_at_home": 0, "whole": 0, "affinity_min": 1, "int
 # Multiples of this are spread evenly over 0 to 1.
 _GOLDEN = 0.6180339887
 
-# Whether a method fails, told from the method, the tasks and the trial; the number is from 0 to 1 and even.
+# Decides from the method, the tasks and the trial whether a method fails; the number is evenly spread from 0 to 1.
 Fails = Callable[[str, int, Trial, float], bool]
 
 
 def paper_fails(method: str, tasks: int, trial: Trial, number: float) -> bool:
-    """WASE fails more often with more tasks and larger clusters, the others never."""
+    """Return True for some runs: WASE fails more often with more tasks and larger clusters, the others never."""
     share = 0.1 + (0.2 if tasks == 16 else 0.0) + (0.1 if trial.cluster_size else 0.0)
     return method in (WASE, BY_LAN) and number < share
 
@@ -77,7 +78,7 @@ def results(
     affinity_factor: Callable[[Trial], float] = lambda _trial: 1.0,
     spread: float = 0.01,
 ) -> list[FinishedUnit]:
-    """Results of all seeds around a pattern."""
+    """Return results of all seeds around a pattern."""
     units = WaseStudy().units(PARAMETERS, 1, SEEDS)
     rng = Random(2004)
     finished = []
@@ -128,7 +129,7 @@ def _made(
 
 
 def bound_row(rng: Random) -> dict[str, Any]:
-    """An instance on which wase-whole is a point below the best."""
+    """Return an instance on which wase-whole is a point below the best."""
     little = rng.uniform(0.0, 0.005)
     return {
         "cluster_size": 0,
