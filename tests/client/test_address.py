@@ -78,7 +78,7 @@ def test_the_token_is_found_in_the_environment_or_a_file(tmp_path: Path, monkeyp
 def test_a_file_that_holds_no_token_is_named(text: str, tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text(text)
-    with pytest.raises(WrongAddressError, match="this is no token") as caught:
+    with pytest.raises(WrongAddressError, match="this is not a token") as caught:
         find_token({"KOALA_TOKEN_FILE": str(file)})
     assert str(file) in caught.value.for_user()
     assert not text.strip() or text not in caught.value.for_user()

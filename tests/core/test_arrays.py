@@ -305,15 +305,15 @@ def test_an_array_is_read_and_written(text: str, indices: list[int], limit: int 
 @pytest.mark.parametrize(
     ("text", "what"),
     [
-        ("", "no index"),
-        ("a-b", "no index"),
+        ("", "neither an index"),
+        ("a-b", "neither an index"),
         ("0-999999999", "ARRAY_ELEMENTS_MAX"),
         ("5-1", "do not increase"),
         ("3,1", "do not increase"),
         ("1-3:0", "do not increase"),
         ("0-9999999999", "ARRAY_INDEX_MAX"),
         ("0-9%0", "not even one"),
-        ("0-9%", "no number of elements"),
+        ("0-9%", "not a number of elements"),
         (",".join("1" for _ in range(ARRAY_RANGES_MAX + 1)), "ARRAY_RANGES_MAX"),
     ],
 )

@@ -241,6 +241,6 @@ def test_what_a_killed_up_has_started_is_found_and_ended(directory: Path) -> Non
 def test_a_directory_with_something_else_in_it_is_left_alone(directory: Path) -> None:
     directory.mkdir()
     (directory / "precious").touch()
-    with pytest.raises(LabError, match="it holds something else than a lab"):
+    with pytest.raises(LabError, match="it contains something other than a lab"):
         up(options_in(directory))
     assert [each.name for each in directory.iterdir()] == ["precious"]

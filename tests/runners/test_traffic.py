@@ -285,7 +285,8 @@ def test_counting_that_has_hardly_begun_can_be_ended(tmp_path: Path, shell: str,
         (
             b"several\n",
             TrafficReport(
-                reason="a plain job has several nodes there, and what it starts on others than its first is not seen"
+                reason="a plain job has several nodes there, and its processes on nodes other than the first are not "
+                "seen"
             ),
         ),
         (b"unmeasured\n", TrafficReport(reason="ss or ps did not answer on a node there")),

@@ -123,7 +123,7 @@ def checked_token(text: str, origin: str) -> str:
     token = text.strip()
     if len(token) > TOKEN_BYTES_MAX or _TOKEN.fullmatch(token) is None:
         raise WrongAddressError(
-            f"{origin}: this is no token; it must be the one line that `koala token create` printed"
+            f"{origin}: this is not a token; it must be the one line that `koala token create` printed"
         )
     return token
 

@@ -62,7 +62,7 @@ class Daemons:
         try:
             text = (self._plan.daemons / name / LOG).read_bytes()[-_LOG_BYTES:]
         except OSError:
-            return "it said nothing"
+            return "it printed nothing"
         return programs.last_lines(text.decode(errors="replace").splitlines())
 
     def _spawn(self, name: str, site: str | None) -> None:

@@ -308,7 +308,7 @@ def _user_name(uid: int) -> str:
 
 def _check_empty(directory: Path) -> None:
     if any(directory.iterdir()):
-        raise LabError(f"--directory {directory}: it holds something else than a lab; choose one that is empty")
+        raise LabError(f"--directory {directory}: it contains something other than a lab; choose one that is empty")
 
 
 def _revived(before: LabRecord, options: LabOptions, say: Say) -> Lab:

@@ -123,7 +123,8 @@ def plan_lab(options: LabOptions, user: str, host: str, host_address: str | None
         )
     if set(str(options.directory)) & set(" \t\n\"'\\#;%,=*?[]$`"):
         raise LabError(
-            f"--directory {options.directory}: batch systems take no blanks and no signs in paths; choose another"
+            f"--directory {options.directory}: batch systems accept no blanks or special characters in paths; "
+            "choose another"
         )
     return plan
 

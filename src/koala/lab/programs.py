@@ -89,7 +89,7 @@ def must_run(words: Sequence[str], more: Mapping[str, str] | None = None, *, tex
 def last_lines(lines: Iterable[str]) -> str:
     """Return the end of a program's output, in one line."""
     told = [line.strip() for line in lines if line.strip()]
-    return " | ".join(told[-_LAST_LINES:]) or "it said nothing"
+    return " | ".join(told[-_LAST_LINES:]) or "it printed nothing"
 
 
 def wait_until(holds: Callable[[], bool], timeout_s: float) -> bool:

@@ -93,11 +93,12 @@ def read(directory: Path) -> LabRecord | None:
         record = msgspec.json.decode(text, type=LabRecord, dec_hook=_decode)
     except msgspec.DecodeError as error:
         raise LabError(
-            f"{directory / FILE}: {error}; it is no record of a lab; remove the directory by hand"
+            f"{directory / FILE}: {error}; it is not a record of a lab; remove the directory by hand"
         ) from None
     if record.version != VERSION:
         raise LabError(
-            f"{directory / FILE}: it is of version {record.version}, and this Koala knows {VERSION}; use that Koala"
+            f"{directory / FILE}: it has version {record.version}, and this Koala reads {VERSION}; use the "
+            "Koala that wrote it"
         )
     return record
 

@@ -232,7 +232,7 @@ class Component(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             raise InvalidRequestError(
                 "outputs",
                 f"the application runs in {self.application.directory[:80]!r}, outside its workspace; take directory "
-                "out, or let the job bring its results away itself",
+                "out, or let the job transfer its results itself",
             )
 
     @property

@@ -78,7 +78,7 @@ koala_finish() {
 
 # Give up the processors: the directory cannot be written, so nobody would learn of this component.
 koala_unwritten() {
-    printf 'koala: it gives up, as its directory %s cannot be written\n' "$koala_home" >&2
+    printf 'koala: it gives up, because its directory %s cannot be written\n' "$koala_home" >&2
     rm -f "$koala_home/nodes" "$koala_home/addresses" 2>/dev/null # may be cut short
     koala_put exit unwritten
     exit "$koala_exit_unwritten"

@@ -241,7 +241,7 @@ if [ -e site ]; then
     . "$koala_home/site"
 fi
 if ! koala_put_nodes; then
-    echo 'koala: the site does not tell which nodes this component has' >&2
+    echo 'koala: the site does not report which nodes this component has' >&2
     koala_finish no-nodes
 fi
 koala_keep ready "$koala_host" "$koala_write_tenths" || koala_unwritten

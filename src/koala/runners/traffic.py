@@ -25,7 +25,7 @@ _REPORT = re.compile(rf"{_NUMBER} {_NUMBER} {_NUMBER} {_NUMBER} ([0-9]{{1,9}})\s
 _MISSING = "it needs ss (iproute2), awk and ps on the nodes there"
 _UNMEASURED = "ss or ps did not answer on a node there"
 _UNSEEN = "it has no TCP connection to the other components: its processes talk in another way, or not at all"
-_SEVERAL = "a plain job has several nodes there, and what it starts on others than its first is not seen"
+_SEVERAL = "a plain job has several nodes there, and its processes on nodes other than the first are not seen"
 _SENSELESS = "what its script reported makes no sense"
 _WORDS = {"missing": _MISSING, "unmeasured": _UNMEASURED, "several": _SEVERAL}
 

@@ -51,9 +51,9 @@ def refusal(site: SiteName, path: str, word: str, limits: CollectLimits) -> Path
         "outside": "it leads out of the workspace; write the file itself there",
         "other": "it is neither a file nor a directory",
         "closed": "it cannot be read; let the job leave it readable",
-        "long": "it cannot be read, since its path is longer than the system allows; let the job leave it less deep",
+        "long": "it cannot be read, because its path is too long for the system; let the job write it less deep",
         "large": f"it has more than {limits.bytes_max} bytes, holes included (output_bytes_max of the grid); let the "
-        "job write less, or bring it away itself",
+        "job write less, or transfer it itself",
         "holes": f"its holes have over {limits.holes_bytes_max} bytes more than its data (OUTPUT_HOLES_BYTES_MAX); "
         "let the job write no such holes",
         "many": f"it has more than {limits.entries_max} entries (COLLECTED_ENTRIES_MAX); let the job pack it",

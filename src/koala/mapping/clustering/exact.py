@@ -27,8 +27,7 @@ class TooHardError(ValueError):
 
     def __init__(self, tasks: int, branches: int) -> None:
         super().__init__(
-            f"the best clustering of {tasks} tasks that hang together is not proven after {branches} branches "
-            "(BRANCHES_MAX)"
+            f"the best clustering of {tasks} connected tasks is not proven after {branches} branches (BRANCHES_MAX)"
         )
 
     def for_user(self) -> str:

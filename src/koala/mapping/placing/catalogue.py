@@ -25,7 +25,7 @@ from koala.model.task_graph import TaskGraph
 METHODS = {
     "wase": "the paper's: each cluster into the closest LAN that is suitable on average, the rest around it",
     "greedy": "the paper's baseline: each task onto the tightest machine of the grid",
-    "greedy-scan": "the same, looking at every machine for every task, to compare times with",
+    "greedy-scan": "the same, by a look at every machine for every task, to compare times",
     "wase-whole": "each cluster into the closest LAN that takes it whole",
     "wase-far": "the same, going farther for a LAN that gives every task the affinity wanted",
     "wase-soft": "the same as wase-whole, going farther for a LAN whose links carry what the cluster exchanges",

@@ -239,13 +239,13 @@ class TrafficInfo(Answer, frozen=True, kw_only=True):
         if self.measured_mbit_s is not None:
             counts = ""
             if abs(self.believed_mbit_s - self.measured_mbit_s) > 0.01 * self.measured_mbit_s:
-                counts = f"; a link of it is full, so that {bandwidth_text(self.believed_mbit_s)} counts"
+                counts = f"; one of its links is full, so that {bandwidth_text(self.believed_mbit_s)} counts"
             sends = bandwidth_text(self.measured_mbit_s)
             told = f"It was measured to send {sends} between its sites{declared}{counts}."
         elif self.belief == "unknown":
-            told = "What it sends between its sites is not known: it declared nothing."
+            told = "Its traffic between its sites is unknown: it declared nothing."
         else:
-            by = "by what it declared" if self.belief == "declared" else "by what was measured of jobs of its name"
+            by = "by what it declared" if self.belief == "declared" else "by measurements of jobs with its name"
             told = f"It counts as sending {bandwidth_text(self.believed_mbit_s)} between its sites, {by}."
         why = "; ".join(f"{', '.join(sites)}: {reason}" for reason, sites in self.reasons.items())
         return f"{told} Not measured at {why}." if why else told
