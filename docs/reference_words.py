@@ -88,6 +88,7 @@ SBATCH_MEANING = {
     "begin": "it is not tried before: `2030-01-31T08:00:00+01:00`, without a zone in UTC, or `now+2h`, `now+1hour`",
     "dependency": "`afterok:17:18`, `afterany:`, `after:` or `afternotok:`, with `,` between; `17_3` is an element",
     "hold": "it is not tried before `koala job release`",
+    "licenses": "floating licences that the job holds, as `ansys:2,matlab`; a name without a number is 1",
     "container": "the image to run it in; the job goes only to sites that say how they run images",
     "priority": "`high` or `low`",
     "policy": "the placement policy",
@@ -254,6 +255,10 @@ LIMITS: tuple[tuple[str, str, str], ...] = (
     ),
     ("koala.model.request_size", "JOB_SHAPES_MAX", "different shapes of tasks among the components of a job"),
     ("koala.model.request_size", "REQUIRED_PROGRAMS_MAX", "programs that a job requires"),
+    ("koala.model.request", "LICENSES_MAX", "names of licences in a job, at a site, and in the pools of all sites"),
+    ("koala.model.request", "LICENSE_COUNT_MAX", "licences of one name that a job holds, or that a pool has"),
+    ("koala.core.refusals", "POOLS_NAMED_MAX", "pools with too few licences that a refusal names"),
+    ("koala.core.refusals", "HOLDERS_NAMED_MAX", "jobs that a refusal names as holders of one pool"),
     (
         "koala.descriptions.grid.site",
         "PROVIDED_MAX",

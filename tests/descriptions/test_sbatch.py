@@ -224,7 +224,7 @@ def test_a_script_with_options_and_no_size_is_one_task() -> None:
     assert job_notes("processors: 4\napplication: {executable: a}\n", "job.yaml") == ()
 
 
-@pytest.mark.parametrize("lost", ["--nodelist=n1", "-x n2", "--licenses=matlab", "--wrap=hostname", "--deadline=now"])
+@pytest.mark.parametrize("lost", ["--nodelist=n1", "-x n2", "--wrap=hostname", "--deadline=now"])
 def test_what_would_make_it_another_job_is_refused(lost: str) -> None:
     with pytest.raises(DescriptionError, match="cannot be honoured across clusters"):
         script(f"#SBATCH -n 1 {lost}")

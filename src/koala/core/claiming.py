@@ -98,10 +98,11 @@ class _Room:
         self.take(index, there, component)
         self._coming[index] = self._coming_at(index) - (processors - there)
 
-    def all(self, component: int) -> list[int]:
-        """What is idle for the component, at all sites."""
+    def all(self, component: int) -> Sequence[int]:
+        """What is idle for the component, at all sites where the job has its licences or may have them."""
         behind = [site.others if self._job.claims_early else 0 for site in self._sites.sites]
-        return [max(0, self.at_for(index, component) - others) for index, others in enumerate(behind)]
+        idle = [max(0, self.at_for(index, component) - others) for index, others in enumerate(behind)]
+        return self._sites.view.licenses.open_to(self._job.request.licenses, idle, self._job.id)
 
 
 def plan_claim(

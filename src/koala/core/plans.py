@@ -18,7 +18,7 @@ from koala.core.encoded import INFINITY
 from koala.core.life.job import Job
 from koala.core.life.states import JobState
 from koala.core.life.waiting import StartPlan
-from koala.core.state.availability import Availability
+from koala.core.state.availability import CLOSED, Availability
 from koala.core.state.ledger import Ledger
 from koala.core.state.nodes.left_by_plans import has_places
 from koala.core.state.queues.placement import PlacementQueue
@@ -92,14 +92,19 @@ class JobPlans:
         planned = sorted(self.ledger.planned.values(), key=self.rank)
         return [other for other in planned if self.rank(other) < self.rank(job)]
 
-    def left_for(self, job: Job) -> list[tuple[float, list[int]]]:
-        """What the plans that rank before a waiting job leave at each of their starts before it would end."""
+    def left_for(self, job: Job) -> list[tuple[float, Sequence[int]]]:
+        """What the plans that rank before a waiting job leave at each of their starts before it would end: nothing
+        at all where they leave too few licences."""
         before = self.before(job)
         if not before:
             return []
         finder = self._finder_beside(before)
         end = finder.now + self.ledger.planned_s(job)
-        return [(at, finder.left_at(at)) for at in finder.starts if at < end]
+        return [
+            (at, finder.licenses_at(at).open_to(job.demand.licenses, finder.left_at(at), nothing=CLOSED))
+            for at in finder.starts
+            if at < end
+        ]
 
     def spares_nodes(self, job: Job, spots: Spots) -> bool:
         """Whether a waiting job with these places, on whatever nodes, leaves those for the plans that rank before
@@ -340,7 +345,7 @@ class JobPlans:
             return None  # a file may be gone since
         spots = job.plan.spots
         view = self.ledger.sites.view
-        if not fits(spots, job.demand.allowed(view.idle)):
+        if not fits(spots, view.licenses.open_to(job.demand.licenses, job.demand.allowed(view.idle))):
             return None
         return spots if not job.demand.groups or has_places(job.demand, spots, view) else None
 

@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 import msgspec
 
+from koala.core.life.job import Job
 from koala.core.life.waiting import Seen
 from koala.core.state.site_belief import SiteBelief, Trust
 from koala.core.state.sites import ClosedSites, Sites
@@ -19,9 +20,14 @@ from koala.model.api import Refusal, Shortage
 from koala.model.request import JobId, SiteName
 from koala.policies import PolicyError
 from koala.policies.interface import Demand, View, place_on, refuse
+from koala.policies.view import SHARED, licenses_in_words
 
 # Of how many sites that are kept out each is tried alone, and how many are named.
 SHUT_SITES_TRIED_MAX = 16
+
+# How many pools with too few licences are named, and of each how many jobs that hold some.
+POOLS_NAMED_MAX = 3
+HOLDERS_NAMED_MAX = 5
 
 # Of how many jobs whose plans hold another back each is told of.
 PLANS_NAMED_MAX = 3
@@ -35,24 +41,33 @@ _NO_CURE = "none:"
 _NOWHERE = {
     "without_images": "no site runs containers",
     "without_program": "no site provides {0}, which it requires",
+    "without_license": "no site has {0}",
     "closed_to_guests": "every site would run it under the account of the daemon, and it is a guest's",
 }
 _CLOSED_CURES = {
     "without_program": "take {0} out of what the job requires (requires: []), or name it in provides "
     "of a site in the grid file",
+    "without_license": "ask for licences that there are, or write under licenses in the grid file how many there are",
     "without_images": "take the image out of the job, or name the site's containers in the grid file",
     "closed_to_guests": "ask the daemon's owner for shared_account: true in the grid file",
 }
 
 
 def refusal_of(
-    demand: Demand, seen: Seen, sites: Sites, preempting: str = "", avoided: Mapping[SiteName, bool] = NOWHERE_AVOIDED
+    demand: Demand,
+    seen: Seen,
+    sites: Sites,
+    preempting: str = "",
+    avoided: Mapping[SiteName, bool] = NOWHERE_AVOIDED,
+    *,
+    submitter: str = "",
 ) -> Refusal:
     """What the demand lacked on what its try has seen, and what would help: also at sites that are kept out.
 
     ``preempting`` says of a high-priority job why it preempts nobody for its places. ``avoided`` are the sites that
-    it keeps off, each with whether too few nodes are left for it there. Like every cure, one that opens a site is
-    verified: with what it would have idle then, the demand is placed.
+    it keeps off, each with whether too few nodes are left for it there. Jobs that hold licences are named where they
+    are its ``submitter``'s. Like every cure, one that opens a site is verified: with what it would have idle then,
+    the demand is placed.
     """
     idle, link_demand_bit_s = demand.allowed(seen[0]), seen[1]
     view = _as_seen(sites.view, link_demand_bit_s, list(demand.allowed(sites.view.limit)))
@@ -65,6 +80,8 @@ def refusal_of(
         shut = {index: site for index, site in enumerate(sites) if site.is_shut and index not in demand.barred}
         if shut and refusal.shortages:
             refusal = _with_shut_sites(refusal, demand, idle, shut, view)
+        if demand.licenses and not refusal.permanent:
+            refusal = _with_licenses(refusal, demand, idle, view, submitter, sites.pools.jobs)
     except PolicyError as error:  # a policy of somebody else's, on numbers that it was not tried with before
         return Refusal(policy=demand.policy.name, reason=error.for_user(), cure="repair the policy")
     except Exception as error:  # ours: its next try raises too, and sets the job aside
@@ -107,7 +124,7 @@ def is_held_back(demand: Demand, seen: Seen, sites: Sites) -> bool:
     idle, link_demand_bit_s = demand.allowed(seen[0]), seen[1]
     try:
         view = _as_seen(sites.view, link_demand_bit_s, list(demand.allowed(sites.view.limit)))
-        return place_on(demand, idle, view) is not None
+        return place_on(demand, view.licenses.open_to(demand.licenses, idle), view) is not None
     except Exception:  # whatever is wrong with the policy is told with the refusal
         return False
 
@@ -131,21 +148,67 @@ def held_back(demand: Demand, planned: Sequence[JobId]) -> Refusal:
 
 def _as_seen(view: View, link_demand_bit_s: Sequence[int], limit: list[int] | None = None) -> View:
     """The view with the links, and where given the limits, as they were or would be."""
-    return View(
-        names=view.names,
-        idle=view.idle,
-        limit=view.limit if limit is None else limit,
-        latency_s=view.latency_s,
-        bytes_per_s=view.bytes_per_s,
-        files=view.files,
-        wiring=view.wiring,
-        link_demand_bit_s=list(link_demand_bit_s) or [0] * len(view.link_demand_bit_s),
-        observed_bisection_bit_s=view.observed_bisection_bit_s,
-        learned_bisection_bit_s=view.learned_bisection_bit_s,
-        lans=view.lans,
-        pools=view.pools,
-        whole_nodes=view.whole_nodes,
-        units=view.units,
+    seen = view.with_link_demand(list(link_demand_bit_s) or [0] * len(view.link_demand_bit_s))
+    seen.limit = view.limit if limit is None else limit
+    return seen
+
+
+def _with_licenses(
+    refusal: Refusal, demand: Demand, idle: Sequence[int], view: View, submitter: str, jobs: Mapping[JobId, Job]
+) -> Refusal:
+    """With the pools that have too few licences left, where these stand in its way, alone or with others."""
+    short = [each for each in view.licenses.short(demand.licenses) if each.pool not in demand.barred]
+    alone = place_on(demand, idle, view) is not None
+    if not short or place_on(demand, view.licenses.open_to(demand.licenses, idle), view) is not None:
+        return refusal
+    names, told, cures = view.names, list[str](), list[str]()
+    for each in short[:POOLS_NAMED_MAX]:
+        where = "all sites together" if each.pool == SHARED else names[each.pool]
+        told.append(
+            f"{each.name}: {each.wanted} wanted, {max(0, each.left)} of {each.size} left at {where}; "
+            f"{_who_holds(each.holders, submitter, jobs)}"
+        )
+        cures.append(f"{licenses_in_words(each.wanted - each.left, each.name)} back at {where}")
+    more = len(short) - POOLS_NAMED_MAX
+    told += [f"and so at {more} more"] if more > 0 else []
+    everywhere = any(each.pool == SHARED for each in short)
+    cure = (" and " if everywhere else " or ").join(dict.fromkeys(cures))
+    at_sites = tuple(
+        Shortage(
+            site=names[each.pool],
+            wanted=each.wanted,
+            idle=max(0, each.left),
+            missing=each.wanted - each.left,
+            cure=f"{licenses_in_words(each.wanted - each.left, each.name)} back at {names[each.pool]}",
+            resource=f"licences of {each.name}",
+        )
+        for each in short
+        if each.pool != SHARED
+    )
+    if alone:
+        return msgspec.structs.replace(refusal, reason="; ".join(told), cure=cure, shortages=at_sites)
+    return msgspec.structs.replace(
+        refusal,
+        reason="; ".join([refusal.reason, *told]),
+        cure=f"{refusal.cure}, and {cure}",
+        shortages=(*refusal.shortages, *at_sites),
+    )
+
+
+def _who_holds(holders: Sequence[JobId], submitter: str, jobs: Mapping[JobId, Job]) -> str:
+    """The jobs of the same user by their numbers, those of others by how many they are."""
+    own = [job for job in holders if job in jobs and jobs[job].submitter == submitter]
+    unnamed, others = max(0, len(own) - HOLDERS_NAMED_MAX), len(holders) - len(own)
+    parts = [str(job) for job in own[:HOLDERS_NAMED_MAX]]
+    if parts:
+        parts[0] = f"job {parts[0]}" if len(own) == 1 else f"jobs {parts[0]}"
+    parts += [f"{unnamed} more"] if unnamed else []
+    parts += [f"{others} {'job' if others == 1 else 'jobs'} of others"] if others else []
+    if not parts:
+        return "nobody holds it"
+    *most, last = parts
+    return (
+        f"{', '.join(most)} and {last} hold it" if most else f"{last} {'holds' if len(holders) == 1 else 'hold'} it"
     )
 
 

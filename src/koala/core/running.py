@@ -128,6 +128,11 @@ class JobRunning:
                 walltime_s=self.walltime_left_s(job) if runs else job.changed_walltime_s,
                 array=job.array or None,
                 index=job.index,
+                licenses=ledger.sites.view.licenses.asked_of(
+                    site, job.request.licenses, [other.site for other in job.claims if other is not claim]
+                )
+                if job.request.licenses
+                else (),
             )
         )
         return claim

@@ -437,7 +437,7 @@ class Scheduler:
             preempting = found
         if planned:
             return held_back(demand, planned)
-        return refusal_of(demand, ledger.sites.seen_now(), ledger.sites, preempting)
+        return refusal_of(demand, ledger.sites.seen_now(), ledger.sites, preempting, submitter=owner)
 
     def _on_tick(self, event: Tick) -> None:
         """What is due was run before any event is looked at."""

@@ -105,7 +105,7 @@ def explain(
                 refusal, kept_for = held_back(job.demand, [each.id for each in planned]), planned[:PLANS_NAMED_MAX]
             else:
                 avoided = {site: site in closed for site in job.avoiding}
-                refusal = refusal_of(job.demand, seen, sites, preempting, avoided)
+                refusal = refusal_of(job.demand, seen, sites, preempting, avoided, submitter=job.submitter)
     names = sites.view.names
     return JobExplanation(
         job=job.id,

@@ -89,6 +89,7 @@ def launch_for(command: StartComponent, request: Request, site: Site) -> Launch:
         needs=request.components[command.component].needs,
         containers=site.containers,
         checkpoint=request.checkpoint,
+        licenses=command.licenses,
     )
 
 

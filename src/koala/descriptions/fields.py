@@ -14,7 +14,13 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 
 from koala.descriptions.errors import CONTROL_ADVICE, control_problem, shown
 from koala.descriptions.yaml.problems import nearest, text_wanted, wrong
-from koala.model.request import BANDWIDTH_MBIT_S_MAX, PROCESSORS_MAX, TEXT_CHARACTERS_MAX
+from koala.model.request import (
+    BANDWIDTH_MBIT_S_MAX,
+    LICENSE_COUNT_MAX,
+    LICENSES_MAX,
+    PROCESSORS_MAX,
+    TEXT_CHARACTERS_MAX,
+)
 from koala.model.request_size import FILE_NAME_CHARACTERS_MAX, JOB_NAME_CHARACTERS_MAX, TRIES_MAX
 
 # The identifier of the draft of JSON Schema that pydantic writes.
@@ -201,6 +207,7 @@ Name = Annotated[str, Field(pattern=NAME_PATTERN, max_length=NAME_CHARACTERS_MAX
 PolicyName = Annotated[str, Field(pattern=POLICY_PATTERN, max_length=NAME_CHARACTERS_MAX)]
 Processors = Annotated[int, Field(strict=True, ge=1, le=PROCESSORS_MAX)]
 Count = Annotated[int, Field(strict=True, ge=1)]
+LicenseCounts = Annotated[dict[Name, Annotated[Count, Field(le=LICENSE_COUNT_MAX)]], Field(max_length=LICENSES_MAX)]
 Tries = Annotated[Count, Field(le=TRIES_MAX)]
 CountOrZero = Annotated[int, Field(strict=True, ge=0)]
 Number = Annotated[float, Field(strict=True, allow_inf_nan=False)]

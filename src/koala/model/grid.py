@@ -13,7 +13,7 @@ import msgspec
 from koala.model.dendrogram import Machine
 from koala.model.nodes import NodeClass
 from koala.model.outputs import COLLECT_S_MAX, OUTPUT_BYTES_MAX, CollectLimits
-from koala.model.request import FileName, JobType, SiteName
+from koala.model.request import FileName, JobType, Licenses, SiteName
 
 # Limits on one grid file.
 SITES_MAX = 10_000
@@ -276,6 +276,8 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     ``kind`` is a ``SiteKind``, or the name of its batch system. ``provides`` are programs that jobs may require,
     those of the batch system among them.
 
+    ``licenses`` are its pools of floating licences: how many of each there are.
+
     ``own_account`` is True if jobs run there under another account than the daemon's, or if the daemon's account
     there cannot reach the daemon; None means as ``shares_account`` guesses.
 
@@ -297,6 +299,7 @@ class Site(msgspec.Struct, frozen=True, kw_only=True):
     batch: BatchSettings | None = None  # of a site under a batch system
     containers: Containers | None = None
     provides: tuple[str, ...] = ()
+    licenses: Licenses = ()
     own_account: bool | None = None
     lost_after_s: float | None = None
     probes: bool = True
@@ -518,7 +521,8 @@ class PolicyFile(msgspec.Struct, frozen=True, kw_only=True):
 
 class Grid(msgspec.Struct, frozen=True, kw_only=True):
     """Everything a grid file says. With ``shared_account`` jobs of guests, users other than the daemon's own, may run
-    under the daemon's account, with all rights of its owner."""
+    under the daemon's account, with all rights of its owner. ``licenses`` are the pools of floating licences that all
+    sites share."""
 
     sites: tuple[Site, ...]
     name: str = "grid"
@@ -528,6 +532,7 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
     scheduler: SchedulerParameters = SchedulerParameters()
     simulation: GridSimulation = GridSimulation()
     shared_account: bool = False
+    licenses: Licenses = ()
     policy_files: tuple[PolicyFile, ...] = ()
 
     @property

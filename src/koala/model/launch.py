@@ -18,7 +18,7 @@ from koala.model.checkpoint import Checkpoint
 from koala.model.grid import Containers
 from koala.model.messages import Token
 from koala.model.nodes import TaskNeeds, TaskShape
-from koala.model.request import Application, JobId, JobType
+from koala.model.request import Application, JobId, JobType, Licenses
 from koala.model.travelling import NAME_BYTES_MAX
 
 # The files of a component's directory, as its script and its site use them. Each appears whole or not at all.
@@ -178,8 +178,8 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     to start, in seconds since the epoch, for a site that can keep processors for that moment. ``exclude_nodes`` are
     nodes that it is kept off, if that leaves room for it. ``needs`` is what each task needs beside processors, and
     ``containers`` how the site runs container images. ``checkpoint`` is how its application saves its state.
-    ``name`` is that of the job. ``starts_steps`` is true where the application has the batch system start processes,
-    which are no children of the application.
+    ``name`` is that of the job, ``licenses`` are the floating licences of the site that it holds. ``starts_steps`` is
+    true where the application has the batch system start processes, which are no children of the application.
 
     Raises ``LaunchError`` for anything that cannot reach the application byte for byte.
     """
@@ -201,6 +201,7 @@ class Launch(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     checkpoint: Checkpoint | None = None
     name: str = ""
     starts_steps: bool = False
+    licenses: Licenses = ()
 
     def __post_init__(self) -> None:
         check_token(self.token)

@@ -30,7 +30,7 @@ from koala.model.checkpoint import CheckpointSource
 from koala.model.errors import Fault
 from koala.model.nodes import NamedNode, NodeClass
 from koala.model.outputs import JobOutput, MadeOutput
-from koala.model.request import FileName, JobId, Priority, Request, SiteName
+from koala.model.request import FileName, JobId, Licenses, Priority, Request, SiteName
 from koala.model.task_graph import SpawnedTasks
 
 Token: TypeAlias = str
@@ -437,7 +437,8 @@ class StartComponent(LastingCommand, frozen=True, kw_only=True, tag=True):
     is the run of the job that it is for, counted from 1: a run begins when the barrier opens. ``exclude_nodes`` are
     nodes of the site that its program failed on; a site that has no room without them may use them all the same.
     ``walltime_s`` is its walltime where that was changed after its submission. ``array`` and ``index`` identify an
-    element of an array.
+    element of an array. ``licenses`` are those that it holds of the pools of its site, for all components of the job
+    there.
     """
 
     job: JobId
@@ -455,6 +456,7 @@ class StartComponent(LastingCommand, frozen=True, kw_only=True, tag=True):
     walltime_s: float | None = None
     array: JobId | None = None
     index: int | None = None
+    licenses: Licenses = ()
 
 
 class AskCheckpoint(LastingCommand, frozen=True, kw_only=True, tag=True):

@@ -27,6 +27,8 @@ from koala.model.task_graph import TaskGraph
 from koala.model.travelling import TravellingFile
 
 JobId: TypeAlias = int
+# What a job holds of floating licences, or a pool has: how many of each name, in the order of the names.
+Licenses: TypeAlias = tuple[tuple[str, int], ...]
 SiteName: TypeAlias = str
 FileName: TypeAlias = str
 
@@ -48,6 +50,9 @@ CUBE_DIMENSIONS_MAX = 8
 # The scheduler clusters the tasks of a job itself, and must not take long for it.
 JOB_TASKS_MAX = 1_000
 JOB_EDGES_MAX = 100_000
+# Limits on the names of licences that a job or a pool has, and on the number of each.
+LICENSES_MAX = 100
+LICENSE_COUNT_MAX = 1_000_000
 # The latest time that is accepted, the end of the year 9999 in seconds since 1970: more is a mistake in the unit.
 TIME_S_MAX = 253_402_300_799.0
 # The longest time for which a job's workspaces are kept after its end.
@@ -319,6 +324,9 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     ``checkpoint`` is how its components save their state, and get it back in the job's next run.
 
+    ``licenses`` are the floating licences that it holds, sorted by name: once from the pool that all sites share, and
+    once from the pool of each site where it has components.
+
     With ``array`` it stands for many equal jobs, one for each index; all of the above applies to the array as a
     whole.
     """
@@ -346,6 +354,7 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     hold: bool = False
     array: ArraySpec | None = None
     checkpoint: Checkpoint | None = None
+    licenses: Licenses = ()
     keep_for_s: float | None = None
     keep_outputs_for_s: float | None = None
 
@@ -375,6 +384,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
                     )
                 if codes.count(code) > 1 or (field == "never_on" and code in self.retry_on):
                     raise InvalidRequestError(field, f"the exit code {code} is listed twice; keep one of the two")
+        if self.licenses:
+            _check_licenses(self.licenses)
         self._check_order()
         if self.checkpoint is not None and (problem := self.checkpoint.problem(self.walltime_s)) is not None:
             raise InvalidRequestError(*problem)
@@ -531,6 +542,17 @@ class Request(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         if self.flexible is not None:
             return "flexible"
         return "fixed" if all(component.site is not None for component in self.components) else "non-fixed"
+
+
+def _check_licenses(licenses: Licenses) -> None:
+    if len(licenses) > LICENSES_MAX:
+        raise InvalidRequestError("licenses", f"more than {LICENSES_MAX} names (LICENSES_MAX)")
+    if len(dict(licenses)) != len(licenses):
+        raise InvalidRequestError("licenses", "the same licence is named twice; name it once")
+    for name, count in licenses:
+        if not 1 <= count <= LICENSE_COUNT_MAX:
+            why = f"{count} of {name} is no number of licences; write 1 to {LICENSE_COUNT_MAX}"
+            raise InvalidRequestError("licenses", why)
 
 
 def _counted(count: int, noun: str) -> str:

@@ -89,6 +89,7 @@ class Demand:
     - ``divided``: the same request under a policy that divides, where this one takes a total for one component;
     - ``files``: the names of all files read; ``reads``: by component of the request (one for a flexible job);
     - ``application``: the name by which the policy knows what jobs like it send, where it learns that;
+    - ``licenses``: the floating licences that it holds where it is placed;
     - ``home``: the site where it arrived, -1 for none; ``traffic``: what it asks of links;
     - ``steady``: fewer idle processors, or more on the links, never help it. Of others that cannot be said: the way
       in which a policy fills sites depends on what is idle, and with less of it it may take a way that fits;
@@ -114,6 +115,7 @@ class Demand:
         "home",
         "key",
         "least",
+        "licenses",
         "lone",
         "policy",
         "reads",
@@ -140,6 +142,7 @@ class Demand:
         self.reads = _reads(request.components)
         self.files = tuple(dict.fromkeys(read.file for reads in self.reads for read in reads))
         self.has_files = bool(self.files)
+        self.licenses = request.licenses
         self.tasks = ClusteredTasks.of(request)
         self.home = _home(request, index)
         self.traffic = traffic_of(request.communication, self.total)
@@ -254,6 +257,8 @@ def demand_key(request: Request, policy_name: str, application: str = "") -> Dem
     more: DemandKey = (application,) if application else ()
     if components[0].shape is not None or (len(components) > 1 and request.is_shaped):
         more = (*more, tuple(component.shape for component in components))
+    if request.licenses:
+        more = (*more, request.licenses)
     if request.home is not None or request.communication is not None or request.tasks is not None:
         more = (*more, request.home, request.communication, request.tasks, request.task_clusters)
     if len(components) == 1 and components[0].site is None and not components[0].input_files:

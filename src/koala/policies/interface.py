@@ -71,6 +71,8 @@ def try_place(demand: Demand, view: View) -> Spots | None:
     is large enough, and the most idle site simply takes it all.
     """
     idle = view.idle if not demand.barred else demand.allowed(view.idle)
+    if demand.licenses:
+        idle = view.licenses.open_to(demand.licenses, idle)
     most = max(idle)
     if most < demand.least:
         return None

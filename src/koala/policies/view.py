@@ -5,13 +5,14 @@ The core keeps one view up to date, ``koala place`` makes one for a single quest
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from koala.model.grid import Grid, Links, Site
 from koala.model.nodes import NodeClass, NodePool, NodeSize, TaskShape
+from koala.model.request import Licenses
 from koala.policies.koala.slowness import (
     ASSUMED_BANDWIDTH_SHARE,
     ASSUMED_LATENCY_SHARE,
@@ -24,13 +25,16 @@ from koala.policies.wiring import Wiring, compile_wiring, star
 
 __all__ = [
     "BYTES_PER_S_PER_MBIT_S",
+    "SHARED",
     "FileAt",
+    "LicensePools",
     "LinkRows",
     "SitePools",
     "SlownessRows",
     "TaskPool",
     "View",
     "described_pool",
+    "licenses_in_words",
     "quota_processors",
 ]
 
@@ -38,6 +42,9 @@ __all__ = [
 QUOTAS_REMEMBERED_MAX = 4_096
 # For so many shapes of tasks it is remembered how many places there are.
 SHAPES_KNOWN_MAX = 1_000
+# Where the pools stand that all sites share: behind those of the sites.
+SHARED = -1
+_NOWHERE: Mapping[int, object] = {}
 
 
 @lru_cache(maxsize=QUOTAS_REMEMBERED_MAX)
@@ -194,6 +201,148 @@ class SlownessRows(dict[int, list[float]]):
         return row
 
 
+class Holding(NamedTuple):
+    """What one holder has: its licences, and by site what keeps them there, counted by key."""
+
+    wanted: Licenses
+    sites: dict[int, dict[Hashable, int]]
+
+
+class ShortPool(NamedTuple):
+    """A pool that has too few licences left, of a site or ``SHARED``."""
+
+    name: str
+    pool: int
+    wanted: int
+    left: int
+    size: int
+    holders: tuple[int, ...]
+
+
+class LicensePools:
+    """The pools of floating licences of a grid: how many each has, who holds them, and what is left.
+
+    Policies never see them: where too few are left nothing counts as idle. A holder, a job, takes its licences once
+    from the pool that all sites share, and once from that of each site where it has components.
+    """
+
+    __slots__ = ("held", "left", "sizes")
+
+    def __init__(self, sites: Iterable[Licenses], shared: Licenses) -> None:
+        self.sizes = [dict(pool) for pool in (*sites, shared)]
+        self.left = [dict(pool) for pool in self.sizes]
+        self.held: dict[int, Holding] = {}
+
+    def unheld(self) -> LicensePools:
+        """The same pools with nobody who holds anything."""
+        return LicensePools([tuple(pool.items()) for pool in self.sizes[:SHARED]], tuple(self.sizes[SHARED].items()))
+
+    # ------------------------------------------------------------------------------------------ who holds
+
+    def take(self, holder: int, wanted: Licenses, site: int, key: Hashable) -> None:
+        """The holder has something at the site, under this key; one key may stand for several things."""
+        holding = self.held.setdefault(holder, Holding(wanted, {}))
+        if not holding.sites:
+            self._count(SHARED, holding.wanted, -1)
+        keys = holding.sites.get(site)
+        if keys is None:
+            keys = holding.sites[site] = {}
+            self._count(site, holding.wanted, -1)
+        keys[key] = keys.get(key, 0) + 1
+
+    def give(self, holder: int, site: int, key: Hashable) -> None:
+        """One thing less under this key; with the last at a site its licences come back."""
+        holding = self.held[holder]
+        keys = holding.sites[site]
+        keys[key] -= 1
+        if not keys[key]:
+            del keys[key]
+        if not keys:
+            del holding.sites[site]
+            self._count(site, holding.wanted, 1)
+        if not holding.sites:
+            del self.held[holder]
+            self._count(SHARED, holding.wanted, 1)
+
+    def _count(self, pool: int, wanted: Licenses, sign: int) -> None:
+        left = self.left[pool]
+        for name, count in wanted:
+            if name in left:
+                left[name] += sign * count
+
+    # ------------------------------------------------------------------------------------- what is left
+
+    def lacking(self, wanted: Licenses, holder: int = 0) -> set[int]:
+        """The sites with too few left for somebody new there. What a holder has it need not find again."""
+        own = self.held[holder].sites if holder in self.held else _NOWHERE
+        sites = range(len(self.left) - 1)
+        if not own and self._has_too_few(SHARED, wanted):
+            return set(sites)
+        return {site for site in sites if site not in own and self._has_too_few(site, wanted)}
+
+    def _has_too_few(self, pool: int, wanted: Licenses) -> bool:
+        left = self.left[pool]
+        return bool(left) and any(left.get(name, count) < count for name, count in wanted)
+
+    def open_to(
+        self, wanted: Licenses, processors: Sequence[int], holder: int = 0, *, nothing: int = 0
+    ) -> Sequence[int]:
+        """These processors by site, and nothing where too few are left."""
+        lacking = self.lacking(wanted, holder) if wanted else ()
+        return (
+            [nothing if site in lacking else here for site, here in enumerate(processors)] if lacking else processors
+        )
+
+    def is_overdrawn(self, wanted: Licenses, sites: Iterable[int]) -> bool:
+        """Whether more of these are held at one of the sites than there are."""
+        return any(self.left[pool].get(name, 0) < 0 for pool in (*sites, SHARED) for name, _ in wanted)
+
+    def short(self, wanted: Licenses) -> Iterator[ShortPool]:
+        """The pools with too few left, the shared ones first."""
+        for pool in range(SHARED, len(self.left) - 1):
+            for name, count in wanted:
+                left = self.left[pool].get(name, count)
+                if left < count:
+                    yield ShortPool(name, pool, count, left, self.sizes[pool][name], tuple(self.holders(pool, name)))
+
+    def holders(self, pool: int, name: str) -> list[int]:
+        """Who holds some of these."""
+        return sorted(
+            holder
+            for holder, (wanted, sites) in self.held.items()
+            if (pool == SHARED or pool in sites) and any(each == name for each, _ in wanted)
+        )
+
+    # ------------------------------------------------------------------------------- what there ever is
+
+    def asked_of(self, site: int, wanted: Licenses, others: Sequence[int]) -> Licenses:
+        """What a component of the holder asks the site for, beside its components at those others."""
+        return () if site in others else tuple([each for each in wanted if each[0] in self.sizes[site]])
+
+    def most(self, name: str, site: int) -> int:
+        """How many of it somebody at the site may ever hold."""
+        pools = [self.sizes[pool][name] for pool in (site, SHARED) if name in self.sizes[pool]]
+        return min(pools, default=0)
+
+    def never(self, wanted: Licenses) -> Iterator[tuple[tuple[int, ...], str]]:
+        """The sites where nobody ever holds as many, and what lacks there."""
+        known = sorted({name for pool in self.sizes for name in pool})
+        for name, count in wanted:
+            by_most: dict[int, list[int]] = {}
+            for site in range(len(self.sizes) - 1):
+                if (most := self.most(name, site)) < count:
+                    by_most.setdefault(most, []).append(site)
+            for most, sites in by_most.items():
+                there = f"there {'is' if most == 1 else 'are'} {most}" if most else "there is no such pool"
+                others = "" if name in known else f", and the grid file knows {', '.join(known) or 'none'}"
+                yield tuple(sites), f"{licenses_in_words(count, name)}: {there}{others}"
+
+
+def licenses_in_words(count: int, name: str) -> str:
+    """Such as ``2 licences of ansys``."""
+    return f"{count} {'licence' if count == 1 else 'licences'} of {name}"
+
+
 class View:
     """The sites as a policy sees them; every list is indexed by site, and whoever keeps the view writes into it.
 
@@ -209,6 +358,7 @@ class View:
       same by the name of the jobs, as it was measured;
     - ``lans``: the sites as jobs of tasks see them, by default all alike;
     - ``pools``: the nodes of the sites, for jobs whose tasks have shapes; with ``whole_nodes`` they count as idle;
+    - ``licenses``: the pools of floating licences, and what is left of them now;
     - ``units``: what all the numbers count, in words.
     """
 
@@ -223,6 +373,7 @@ class View:
         "lans",
         "latency_s",
         "learned_bisection_bit_s",
+        "licenses",
         "limit",
         "link_demand_bit_s",
         "names",
@@ -248,6 +399,7 @@ class View:
         learned_bisection_bit_s: dict[str, float] | None = None,
         lans: SiteLans | None = None,
         pools: SitePools | None = None,
+        licenses: LicensePools | None = None,
         whole_nodes: bool = False,
         units: Units = PROCESSORS,
     ) -> None:
@@ -266,6 +418,7 @@ class View:
         self.learned_bisection_bit_s = {} if learned_bisection_bit_s is None else learned_bisection_bit_s
         self.lans = SiteLans.alike(names, limit) if lans is None else lans
         self.pools: SitePools = NoPools() if pools is None else pools
+        self.licenses = LicensePools([()] * len(names), ()) if licenses is None else licenses
         # By shape: of what, and as it was when, the places were worked out, and these.
         self._places: dict[TaskShape, tuple[SitePools, tuple[int, bool], Sequence[int], list[int]]] = {}
         self.whole_nodes = whole_nodes
@@ -350,6 +503,7 @@ class View:
             learned_bisection_bit_s=self.learned_bisection_bit_s,
             lans=self.lans,
             pools=self.pools,
+            licenses=self.licenses,
             whole_nodes=self.whole_nodes,
             units=self.units,
         )
@@ -376,6 +530,7 @@ class View:
             wiring=compile_wiring(grid),
             lans=SiteLans(grid),
             pools=GridPools(grid),
+            licenses=LicensePools([site.licenses for site in grid.sites], grid.licenses),
         )
 
 

@@ -9,9 +9,9 @@ from rich.console import Console
 
 from koala.cli.errors import UserError, say, wrapped
 from koala.cli.job.list import jobs_table
-from koala.cli.site.command import EXCLUDED_SHOWN_MAX, excluded_lines, sites_table
+from koala.cli.site.command import EXCLUDED_SHOWN_MAX, excluded_lines, license_lines, sites_table
 from koala.cli.terminal.words import site_state
-from koala.model.api import ExcludedNode, SiteInfo
+from koala.model.api import ExcludedNode, LicensePool, SiteInfo
 from tests.support.grid_forms import job, site
 
 LONG = "the job asks for what there is nowhere, in so many words that no line of a terminal holds them; ask for less"
@@ -72,6 +72,17 @@ def test_the_table_of_sites_fits_eighty_columns() -> None:
         assert "12800" in printed
         assert "12/16 a100" in printed
         assert ("grid_engine" in printed) == (width > 80)
+
+
+def test_pools_of_licences_are_told_with_who_holds_them() -> None:
+    pools = [
+        LicensePool(name="ansys", total=4, left=1, jobs=[12, 17]),
+        LicensePool(name="matlab", total=1, left=1, shared=True),
+    ]
+    assert license_lines(site("delft", licenses=pools)) == [
+        "delft: 1 of 4 licences of ansys left, held by 12, 17",
+        "delft: 1 of 1 licence of matlab left for all sites together",
+    ]
 
 
 def test_nodes_that_programs_are_kept_off_are_told_instead_of_ok() -> None:

@@ -21,7 +21,7 @@ from koala.daemon.dashboard.page_contents import (
 )
 from koala.daemon.dashboard.queues import QUEUE_LINES_MAX
 from koala.daemon.dashboard.words import moment
-from koala.model.api import ElementCountsInfo, ExcludedNode, JobDetail, Output, PlanInfo, Refusal, Scope
+from koala.model.api import ElementCountsInfo, ExcludedNode, JobDetail, LicensePool, Output, PlanInfo, Refusal, Scope
 from tests.support.grid_forms import NOW, component, job, overview, places, site
 from tests.support.painted_grid import PaintedService, Served, served
 
@@ -273,6 +273,14 @@ def test_nodes_that_programs_are_kept_off_are_on_the_pages_of_their_site(
     page = operator.get("/sites/delft").text
     assert "<strong>n1</strong> for &lt;b&gt;solve of ann, for " in page
     assert f"{reason}; no node is left here for it" in page
+
+
+def test_the_page_of_a_site_shows_its_pools_of_licences(server: Served, operator: httpx.Client) -> None:
+    own = LicensePool(name="<b>ansys", total=4, left=1, jobs=[7])
+    server.service.paint_site("delft", licenses=[own, LicensePool(name="matlab", total=2, left=2, shared=True)])
+    page = operator.get("/sites/delft").text
+    assert '&lt;b&gt;ansys licences left</dt><dd>1 of 4; held by <a href="/jobs/7">7</a></dd>' in page
+    assert "matlab licences left for all sites</dt><dd>2 of 2</dd>" in page
 
 
 def test_an_act_that_no_site_knows_is_not_found(server: Served, operator: httpx.Client) -> None:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 
 from koala.daemon.perform.link_probes import LinkProber
@@ -17,7 +18,7 @@ from koala.daemon.service.principal import Principal
 from koala.daemon.service.sites import overview as seeing
 from koala.daemon.service.sites.grid import PROBES_ASKED_MAX
 from koala.daemon.service.sites.overview import CallerView
-from koala.model.api import JournalEntry
+from koala.model.api import JournalEntry, LicensePool
 from koala.model.api.questions import Registration
 from koala.model.errors import ConflictError, ForbiddenError, InvalidError, NotFoundError, TooManyError
 from koala.model.messages import LinkProbed, ProbeLink
@@ -54,6 +55,35 @@ def test_the_overview_shows_the_whole_grid_and_to_a_user_only_its_own_jobs(tmp_p
                 await world.service.changes.cancel(OWNER, job)
             counts = (await world.service.grid.overview(BERT)).counts
             assert {state: count for state, count in counts.items() if count} == {"cancelled": 2}
+
+    asyncio.run(scenario())
+
+
+def test_a_site_shows_its_pools_of_licences_and_to_a_user_only_its_own_jobs_there(tmp_path: Path) -> None:
+    grid = small_grid()
+    first = msgspec.structs.replace(grid.sites[0], licenses=(("ansys", 3),))
+    grid = msgspec.structs.replace(grid, sites=(first, *grid.sites[1:]), licenses=(("matlab", 2),))
+
+    async def scenario() -> None:
+        async with open_daemon(tmp_path / "d", grid) as world:
+            annas = await world.start(job_text(FOREVER, licenses="{ansys: 2, matlab: 1}"), ANNA)
+            await world.in_state(annas, "running")
+            own, other, _ = await world.service.grid.sites(OPERATOR)
+            shared = LicensePool(name="matlab", total=2, left=1, shared=True, jobs=[annas])
+            assert own.licenses == [LicensePool(name="ansys", total=3, left=1, jobs=[annas]), shared]
+            assert other.licenses == [shared]
+            assert [pool.jobs for pool in (await world.service.grid.sites(BERT))[0].licenses] == [[], []]
+            waits = await world.start(job_text(FOREVER, licenses="{ansys: 2}"), ANNA)
+            told = await world.service.explain(ANNA, waits)
+            assert told.refusal is not None
+            assert told.refusal.reason == f"ansys: 2 wanted, 1 of 3 left at A; job {annas} holds it"
+            berts = await world.start(job_text(FOREVER, licenses="{ansys: 2}"), BERT)
+            told = await world.service.explain(BERT, berts)
+            assert told.refusal is not None
+            assert told.refusal.reason == "ansys: 2 wanted, 1 of 3 left at A; 1 job of others holds it"
+            for job in (waits, annas, berts):
+                await world.service.changes.cancel(OWNER, job)
+                await world.ended(job)
 
     asyncio.run(scenario())
 

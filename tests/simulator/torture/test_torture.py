@@ -36,6 +36,7 @@ from koala.model.messages import ReleaseBarrier
 from koala.model.request import Request
 from koala.policies import interface
 from koala.policies.interface import Demand, Spots, View
+from koala.policies.view import LicensePools
 from koala.simulator.torture.calm import draw_calm
 from koala.simulator.torture.checkpoints import LOSES, WHOLE
 from koala.simulator.torture.early_promises import TOLD
@@ -352,6 +353,10 @@ def _run_programs_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Sites, "closed_to", to_others)
 
 
+def _give_licenses_to_whoever_asks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(LicensePools, "lacking", lambda *_: set())
+
+
 def _start_jobs_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(JobHolding, "note", lambda *_: True)
 
@@ -513,6 +518,7 @@ PLANTED: list[tuple[Callable[[pytest.MonkeyPatch], None], str]] = [
     (_let_guests_in_everywhere, "guests kept out"),
     (_run_images_anywhere, "images run where they can"),
     (_run_programs_anywhere, "programs where they are provided"),
+    (_give_licenses_to_whoever_asks, "no more licences than there are"),
     (_start_jobs_at_once, "no job starts before what it waits for"),
     (_forget_those_who_wait_for_what_never_comes, "a broken dependency ends the job"),
     (_let_held_jobs_go_at_once, "a job is held while there is a reason, and no longer"),

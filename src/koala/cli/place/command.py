@@ -26,6 +26,9 @@ from koala.model.request import BANDWIDTH_MBIT_S_MAX, PROCESSORS_MAX, Pattern, P
 from koala.policies.errors import suggest
 from koala.policies.interface import View, compile_demand, refuse, to_placement, try_place
 
+# So many sites that lack licences are named.
+SITES_NAMED_MAX = 8
+
 
 @click.command()
 @click.argument("job", required=False, shell_complete=complete_example("job"))
@@ -98,6 +101,11 @@ def place(
     scheduler = SchedulerParameters() if grid is None else grid.scheduler
     policy = catalogue.choose(request, scheduler.policy) if policy_name is None else catalogue.find(policy_name)
     demand = compile_demand(request, policy, view.index)
+    for sites, lacks in () if grid is None else view.licenses.never(request.licenses):
+        named = ", ".join(view.names[site] for site in sites[:SITES_NAMED_MAX])
+        click.echo(f"{named}{', ...' if len(sites) > SITES_NAMED_MAX else ''} cannot give it {lacks}", err=True)
+        demand = demand.barring(sites)
+        view.idle, view.limit = [*demand.allowed(view.idle)], [*demand.allowed(view.limit)]
     spots = try_place(demand, view)
     if spots is None:
         _print_refusal(refuse(demand, view.idle, view), as_json)

@@ -57,6 +57,8 @@ def sites(client: Client, /, as_json: bool) -> None:
             out.print(f"{clean(each.name)} is not trusted: {clean(each.distrusted)}", style="red", markup=False)
         for line in excluded_lines(each, now):
             out.print(line, style="yellow", markup=False)
+        for line in license_lines(each):
+            out.print(line, markup=False)
         for aside in each.set_aside:
             out.print(f"{clean(each.name)}: {clean(aside)}", style="red", markup=False)
 
@@ -70,6 +72,21 @@ def excluded_lines(site: SiteInfo, now: float) -> list[str]:
     ]
     more = len(site.excluded) - len(lines)
     return [*lines, f"{clean(site.name)}: and {more} more (--json)"] if more > 0 else lines
+
+
+def license_lines(site: SiteInfo) -> list[str]:
+    """What is left of each pool of licences, and who holds the rest."""
+    return [
+        f"{clean(site.name)}: {pool.left} of {counted(pool.total, 'licence')} of {clean(pool.name)} left"
+        f"{' for all sites together' if pool.shared else ''}"
+        f"{', held by ' + job_numbers(pool.jobs) if pool.jobs else ''}"
+        for pool in site.licenses
+    ]
+
+
+def job_numbers(jobs: Sequence[int]) -> str:
+    """The first of them."""
+    return ", ".join(map(str, jobs[:JOBS_SHOWN_MAX])) + (", ..." if len(jobs) > JOBS_SHOWN_MAX else "")
 
 
 def _age(found: Sequence[SiteInfo], now: float) -> str:
@@ -114,7 +131,7 @@ def sites_table(found: Sequence[SiteInfo], now: float, width: int) -> Table:
         table.add_column(name, justify=justify, no_wrap=True, overflow="ellipsis", min_width=least, max_width=most)
     for each, (state, colour), own_gpus in zip(found, states, gpus, strict=True):
         counts = (each.processors, each.ours, each.others, each.idle)
-        jobs = ", ".join(map(str, each.jobs[:JOBS_SHOWN_MAX])) + (", ..." if len(each.jobs) > JOBS_SHOWN_MAX else "")
+        jobs = job_numbers(each.jobs)
         cells: dict[str, str | Text] = {
             "site": Text(clean(each.name)),
             "kind": each.kind,

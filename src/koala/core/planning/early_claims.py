@@ -88,7 +88,7 @@ class EarlyClaims:
         """From when on the job may claim early, its files apart: when its plan is near, and the rest of the time can
         be paid for. A plan whose time is long over, as all its sites were shut, is nothing to claim by."""
         demand, parameters = job.asks, self._ledger.parameters
-        if job.plan is None or demand is None or demand.groups:
+        if job.plan is None or demand is None or demand.groups or demand.licenses:
             return INFINITY
         until = self.until(job)
         if until <= self._ledger.now:

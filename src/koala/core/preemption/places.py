@@ -9,6 +9,7 @@ from __future__ import annotations
 from koala.core.life.job import Job
 from koala.core.plans import JobPlans
 from koala.core.preemption.victims import NodesWithout, SpareRoom, Victims, candidates, choose, idle_without
+from koala.core.state.availability import CLOSED
 from koala.core.state.ledger import Ledger
 from koala.core.state.reservations import places_on
 from koala.model.grid import Preemption
@@ -124,6 +125,7 @@ class PlacesByPreemption:
             here += sum(claim.processors for claim in ends)
             let_go += [claim.token for claim in ends]
             idle.append(here)
+        idle = [*ledger.sites.view.licenses.open_to(job.demand.licenses, idle, nothing=CLOSED)]
         return SpareRoom(idle, self._plans.left_for(job) if ledger.plans_made else (), tuple(let_go))
 
     def _files_are_missing(self, demand: Demand, spots: Spots) -> bool:

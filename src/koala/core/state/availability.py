@@ -126,6 +126,11 @@ class SiteProfile:
         """Who is expected to let go by then, in order of time."""
         return [hold[3] for hold in self.in_order() if hold[0] <= at]
 
+    def last_end(self, keys: Iterable[Hashable]) -> float:
+        """When the last of these is expected to let go of what it holds here; the past if none holds anything."""
+        self.in_order()
+        return max((self._by_key[key][0] for key in keys if key in self._by_key), default=-INFINITY)
+
     def _put(self, key: Hashable, processors: int, at: float, due_at: float) -> None:
         self._sequence += 1
         hold = (at, self._sequence, processors, key, due_at)

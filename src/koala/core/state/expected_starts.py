@@ -9,7 +9,7 @@ told counts how long that is estimated to take. Nothing here decides.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ from koala.core.state.reservations import PlanFinder, Reservation
 from koala.model.nodes import total_of
 from koala.model.request import JobId
 from koala.policies.interface import Spots, staging_s
+from koala.policies.view import SHARED
 
 # How many of the jobs for which another waits are told.
 ENDS_TOLD_MAX = 5
@@ -184,7 +185,7 @@ class ExpectedStarts:
         if spots is None or demand is None or not demand.has_files:
             return 0.0
         files_s = staging_s(demand, spots, ledger.sites.view)
-        if brought_by is not None and ledger.parameters.hold_budget > 0.0 and not demand.groups:
+        if brought_by is not None and ledger.parameters.hold_budget > 0.0 and not (demand.groups or demand.licenses):
             early = files_s <= ledger.parameters.hold_ahead_s and ledger.now + files_s <= brought_by
             files_s = 0.0 if early else files_s
         return files_s if files_s < INFINITY else 0.0
@@ -262,7 +263,25 @@ class ExpectedStarts:
                 missing -= processors
                 if other is not None and processors and waited_for:
                     ends[other.id] = max(end, ends.get(other.id, 0.0))
+        if job.request.licenses:
+            ends |= {other: end for other, end in self._license_ends(job, spots, before) if end <= at}
         return tuple(sorted(ends, key=lambda other: (ends[other], other))[-ENDS_TOLD_MAX:])
+
+    def _license_ends(self, job: Job, spots: Spots, before: Sequence[Reservation]) -> Iterator[tuple[JobId, float]]:
+        """The jobs that hold licences of which too few are left for it at these places, or will be before it starts,
+        with their ends."""
+        pools, wanted = self._ledger.sites.view.licenses, dict(job.request.licenses)
+        profiles = self._likely.availability.profiles
+        for short in pools.short(job.request.licenses):
+            if short.pool in (*spots.sites, SHARED):
+                for holder in short.holders:
+                    yield (
+                        holder,
+                        max(profiles[site].last_end(keys) for site, keys in pools.held[holder].sites.items()),
+                    )
+        for each in before:
+            if each.job is not None and any(name in wanted for name, _ in each.job.request.licenses):
+                yield each.job.id, each.until
 
     def _scarce(self, there: Iterable[Reservation], site: int) -> _Scarce:
         """What the nodes of the site have too little of now, all together, for the tasks of these."""

@@ -18,6 +18,7 @@ from koala.core.state.nodes.future_nodes import FutureNodes
 from koala.core.state.nodes.left_by_plans import NodesLeftByPlans
 from koala.policies import PolicyError
 from koala.policies.interface import Demand, Spots, View, place_on
+from koala.policies.view import LicensePools
 
 # So many times are tried one by one for a plan where halving the steps does not do.
 PLAN_STEPS_MAX = 256
@@ -60,6 +61,7 @@ class PlanFinder:
         self.starts = sorted({each.at for each in reserved})
         self._left: dict[float, list[int]] = {}  # by start: what is left then, below zero where it is too little
         self._spare: dict[int, list[int]] = {}  # by how many starts: what these leave of what is idle now
+        self._licenses: dict[float | None, LicensePools] = {}  # by time, None is now: what is held then
         self._as_of = availability.changes
 
     def beside(self, reserved: Sequence[Reservation]) -> PlanFinder:
@@ -82,14 +84,50 @@ class PlanFinder:
             self._nodes_as_of = self.availability.changes
         return self._beside
 
+    # ---------------------------------------------------------------------------------------- licences
+
+    def open_during(
+        self, demand: Demand | None, idle: Sequence[int], start: float | None, until: float, holder: int = 0
+    ) -> Sequence[int]:
+        """Of what is idle nothing where too few licences are left at some time from then on, or from now."""
+        if demand is None or not demand.licenses:
+            return idle
+        after = self.now if start is None else start
+        for at in (start, *self.starts[bisect_right(self.starts, after) : bisect_left(self.starts, until)]):
+            idle = self.licenses_at(at).open_to(demand.licenses, idle, holder)
+        return idle
+
+    def licenses_at(self, at: float | None) -> LicensePools:
+        """The licences at that time, or now, beside the reservations."""
+        self._look_again()
+        known = self._licenses.get(at)
+        if known is None:
+            known = self._licenses[at] = self.view.licenses.unheld()
+            profiles = self.availability.profiles
+            for holder, (wanted, sites) in self.view.licenses.held.items():
+                for site, keys in sites.items():
+                    if at is None or profiles[site].last_end(keys) > at:
+                        known.take(holder, wanted, site, None)
+            then = self.now if at is None else at
+            for number, each in enumerate(self.reserved, start=1):
+                if each.demand is not None and each.demand.licenses and each.at <= then < each.until:
+                    for site in set(each.spots.sites):
+                        known.take(-number, each.demand.licenses, site, None)
+        return known
+
     # ------------------------------------------------------------------------------------ what is left
 
-    def left_at(self, start: float) -> list[int]:
-        """What is left at the start of a reservation, once all are taken off."""
+    def _look_again(self) -> None:
+        """Forget what was worked out before the last change."""
         if self._as_of != self.availability.changes:
             self._as_of = self.availability.changes
             self._left.clear()
             self._spare.clear()
+            self._licenses.clear()
+
+    def left_at(self, start: float) -> list[int]:
+        """What is left at the start of a reservation, once all are taken off."""
+        self._look_again()
         left = self._left.get(start)
         if left is None:
             left = self._left[start] = self.availability.raw_at(start)
@@ -109,8 +147,7 @@ class PlanFinder:
     def spare(self, end: float) -> list[int]:
         """What is idle now and needed by no reservation that begins before that end."""
         touched = bisect_left(self.starts, end)
-        if self._as_of != self.availability.changes:
-            self._spare.clear()
+        self._look_again()
         spare = self._spare.get(touched)
         if spare is None:
             spare = list(self.view.idle)
@@ -127,6 +164,10 @@ class PlanFinder:
                 left[site] < 0 for each in self.reserved if each.at <= at < each.until for site in each.spots.sites
             ):
                 return False
+        for each in self.reserved:
+            wanted = () if each.demand is None else each.demand.licenses
+            if wanted and self.licenses_at(each.at).is_overdrawn(wanted, each.spots.sites):
+                return False
         nodes = self.nodes_for(None)
         return nodes is None or nodes.stand()
 
@@ -138,7 +179,7 @@ class PlanFinder:
 
     def place_during(self, demand: Demand, start: float, until: float, view: View | None = None) -> Spots | None:
         """The policy's places on what is idle throughout that time, and on nodes that are sure to be free."""
-        idle: Sequence[int] = self.idle_during(start, until)
+        idle = self.open_during(demand, self.idle_during(start, until), start, until)
         nodes = self.nodes_for(demand)
         if nodes is None:
             return self.place(demand, idle, view)
@@ -146,10 +187,11 @@ class PlanFinder:
 
     def place_now(self, demand: Demand, end: float) -> Spots | None:
         """The policy's places on what is idle now and needed by no reservation that begins before that end."""
+        idle = self.open_during(demand, self.spare(end), None, end)
         nodes = self.nodes_for(demand)
         if nodes is None:
-            return self.place(demand, self.spare(end))
-        return self._place_on_nodes(demand, self.spare(end), nodes, None, end)
+            return self.place(demand, idle)
+        return self._place_on_nodes(demand, idle, nodes, None, end)
 
     def _place_on_nodes(
         self,
@@ -170,14 +212,14 @@ class PlanFinder:
 
     def keeps(self, demand: Demand, spots: Spots, start: float, until: float) -> bool:
         """Whether a demand can have these places throughout that time."""
-        if not fits(spots, demand.allowed(self.idle_during(start, until))):
+        if not fits(spots, self.open_during(demand, demand.allowed(self.idle_during(start, until)), start, until)):
             return False
         nodes = self.nodes_for(demand)
         return nodes is None or nodes.allow(demand, spots, start, until)
 
     def spares(self, demand: Demand, spots: Spots, end: float) -> bool:
         """Whether a job that has these places from now until that end puts no reservation off."""
-        if not fits(spots, self.spare(end)):
+        if not fits(spots, self.open_during(demand, self.spare(end), None, end)):
             return False
         nodes = self.nodes_for(None)
         return nodes is None or nodes.allow(demand, spots, None, end)
@@ -278,7 +320,7 @@ class PlanFinder:
                 if index != number
             ]
             beside = self.beside([taken, *others])
-            idle = beside.idle_during(each.at, each.until)
+            idle = beside.open_during(each.demand, beside.idle_during(each.at, each.until), each.at, each.until)
             nodes = beside.nodes_for(each.demand)
             if fits(places[number], idle) and (
                 nodes is None or nodes.allow(each.demand, places[number], each.at, each.until)

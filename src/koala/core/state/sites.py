@@ -23,7 +23,7 @@ from koala.core.state.nodes.future_nodes import FutureNodes
 from koala.core.state.nodes.pools import BelievedPools
 from koala.core.state.site_belief import SiteBelief, Trust
 from koala.model.grid import Grid
-from koala.model.messages import SiteReported
+from koala.model.messages import SiteReported, Token
 from koala.model.nodes import NamedNode, releases_within
 from koala.model.request import JobId, JobType, Request, SiteName
 from koala.policies.interface import View, quota_processors
@@ -43,7 +43,7 @@ NOTHING = -(10**12)
 
 class ClosedSites(NamedTuple):
     """Sites that are closed to a job from the first: the word of its story for it, and what is said of them where no
-    others are left; the program that they do not provide, where that is why."""
+    others are left; what they lack, a program or licences, where that is why."""
 
     word: str
     sites: tuple[int, ...]
@@ -104,6 +104,10 @@ class Sites:
         if without and request.has_image:
             closed.append(ClosedSites("without_images", without, "cannot run its image"))
         closed += self._lacking(request)
+        closed += [
+            ClosedSites("without_license", sites, f"cannot give it {lacks}", lacks)
+            for sites, lacks in self.view.licenses.never(request.licenses)
+        ]
         return closed
 
     def _lacking(self, request: Request) -> Iterator[ClosedSites]:
@@ -182,8 +186,14 @@ class Sites:
 
     def restored(self, generation: int, *, gained_at: int) -> None:
         """All beliefs, claims and jobs are in place: go on from these counts."""
-        for index in range(len(self.sites)):
+        for index, site in enumerate(self.sites):
+            for claim in [each for each in site.claims.values() if each.job.request.licenses]:
+                self._take_licenses(index, claim.job, claim.token)
             self.refresh(index)
+        for job in self.pools.placed:
+            for component, index in enumerate(job.placed.spots.sites if job.request.licenses else ()):
+                if job.placed.claims[component] is None:
+                    self._take_licenses(index, job, job.id)
         self.gained_at = gained_at
         self.generation = generation
         self._seen = tuple(self.view.idle), self._link_demand_bit_s
@@ -444,6 +454,17 @@ class Sites:
 
     # ------------------------------------------------------------------- places, claims and earmarks
 
+    def _take_licenses(self, index: int, job: Job, key: Token | JobId) -> None:
+        """A component of the job is here, under the key that it has in the availability profile."""
+        self.view.licenses.take(job.id, job.request.licenses, index, key)
+        self.generation += 1
+
+    def _give_licenses(self, index: int, job: Job, key: Token | JobId) -> None:
+        """It has gone, and whoever waits for its licences may have them."""
+        self.view.licenses.give(job.id, index, key)
+        self.generation += 1
+        self.gained_at = self.generation
+
     def promise(self, index: int, processors: int, job: Job) -> None:
         """A component has been placed here; it is not claimed yet."""
         site = self.sites[index]
@@ -452,6 +473,8 @@ class Sites:
             site.probe_job = job.id
         if self.availability is not None:
             self.availability.hold(index, job.id, processors, job.placed.hold_until)
+        if job.request.licenses:
+            self._take_licenses(index, job, job.id)
         self.refresh(index)
 
     def withdraw(self, index: int, processors: int, job: Job) -> None:
@@ -459,6 +482,8 @@ class Sites:
         self.sites[index].promised -= processors
         if self.availability is not None:
             self.availability.let_go(index, job.id, processors)
+        if job.request.licenses:
+            self._give_licenses(index, job, job.id)
         self.refresh(index)
 
     def leave(self, index: int, job: Job) -> None:
@@ -478,6 +503,8 @@ class Sites:
             self.sites[index].promised -= processors
             if self.availability is not None:
                 self.availability.let_go(index, job.id, processors)
+            if job.request.licenses:
+                self._give_licenses(index, job, job.id)
 
     def claim(self, claim: ComponentClaim) -> None:
         site = self.sites[claim.site]
@@ -489,6 +516,8 @@ class Sites:
         if self.availability is not None:
             claim.due_at = claim.job.placed.hold_until
             self.availability.note(claim)
+        if claim.job.request.licenses:
+            self._take_licenses(claim.site, claim.job, claim.token)
         self.refresh(claim.site)
 
     def expect_end(self, job: Job, placed: JobPlaces, due_at: float) -> None:
@@ -519,6 +548,8 @@ class Sites:
             self.leave(claim.site, claim.job)
         if self.availability is not None:
             self.availability.end(claim)
+        if claim.job.request.licenses:
+            self._give_licenses(claim.site, claim.job, claim.token)
         if claim.fenced:
             self.end_loss(claim.site)
         self.refresh(claim.site)
@@ -546,6 +577,8 @@ class Sites:
         site.earmarked -= processors
         if self.availability is not None:
             self.availability.let_go(index, job.id, processors)
+        if job.request.licenses:
+            self._give_licenses(index, job, job.id)
         site.waiters[job.id] -= processors
         if not site.waiters[job.id]:
             del site.waiters[job.id]

@@ -99,7 +99,7 @@ class JobSpawning:
         except InvalidRequestError as error:
             return SpawnRefusal(f"{error.field}: {error.message}")
         demand = self._demand(job, request)
-        idle = demand.allowed(self._idle(job))
+        idle = demand.allowed(self._idle(job, demand))
         found = place_spawned(demand, job.placed.spots, idle, self.ledger.sites.view)
         if isinstance(found, NoPlace):
             return SpawnRefusal(_lack(found, len(tasks.names), idle, self.ledger.names), lacks_places=True)
@@ -112,13 +112,14 @@ class JobSpawning:
         demand = self.placing.demand_of_one(request)
         return demand.barring(job.demand.barred) if job.demand.barred else demand
 
-    def _idle(self, job: Job) -> Sequence[int]:
+    def _idle(self, job: Job, demand: Demand) -> Sequence[int]:
         """By site what is idle and on no plan's way until the job is due to end."""
         ledger = self.ledger
         if not ledger.planned:
-            return ledger.sites.view.idle
+            view = ledger.sites.view
+            return view.licenses.open_to(demand.licenses, view.idle, job.id)
         finder, end = self.placing.plans.beside_all(), expected_at(job.placed.hold_until, ledger.now)
-        nodes, idle = finder.nodes_for(None), finder.spare(end)
+        nodes, idle = finder.nodes_for(None), finder.open_during(demand, finder.spare(end), None, end, job.id)
         return idle if nodes is None else nodes.spared(idle, None, end)
 
     def _hold(self, job: Job, spawned: list[SpawnedTasks], request: Request, demand: Demand, spots: Spots) -> None:

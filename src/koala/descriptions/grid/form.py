@@ -23,6 +23,7 @@ from koala.descriptions.fields import (
     Fraction01,
     FractionAboveZero,
     Label,
+    LicenseCounts,
     Name,
     Number,
     PolicyName,
@@ -317,6 +318,11 @@ class GridText(Description):
         description="whether jobs of users other than the daemon's own may run under its account, at sites without "
         "an account of their own; such a job can do all that the daemon's owner can",
     )
+    licenses: LicenseCounts = Field(
+        default={},
+        description="the pools of floating licences that all sites share: how many of each there are, such as "
+        "{ansys: 10}",
+    )
     policy_files: Annotated[tuple[SomeText, ...], Field(max_length=POLICY_FILES_MAX)] = Field(
         default=(),
         description="Python files that register policies of your own, by their paths from the grid file's folder; "
@@ -339,6 +345,7 @@ def read_grid_yaml(text: str, source: str) -> Grid:
         scheduler=SchedulerParameters(**grid.scheduler.model_dump()),
         simulation=grid.simulation.simulation(),
         shared_account=grid.shared_account,
+        licenses=tuple(sorted(grid.licenses.items())),
         policy_files=tuple(
             PolicyFile(path=posixpath.join(posixpath.dirname(source), path)) for path in grid.policy_files
         ),

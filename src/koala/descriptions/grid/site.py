@@ -17,6 +17,7 @@ from koala.descriptions.fields import (
     Description,
     Fraction01,
     FractionAboveZero,
+    LicenseCounts,
     Memory,
     Name,
     Number,
@@ -150,6 +151,11 @@ class ClusterText(Description):
         description="programs that jobs may require and that are found there beside those of its batch system (srun, "
         "qrsh), such as [ibrun, matlab]; a job that requires another does not go there",
     )
+    licenses: LicenseCounts = Field(
+        default={},
+        description="its pools of floating licences, by the names that its batch system has for them: how many of "
+        "each there are, such as {ansys: 4}",
+    )
     probes: bool = Field(default=True, description="whether its links to other sites may be probed")
     own_account: bool | None = Field(
         default=None,
@@ -220,6 +226,7 @@ class SiteText(BatchKeysText, NodeKeysText, ClusterText):
             provides=tuple(
                 dict.fromkeys((*(SYSTEMS[self.kind].programs if self.kind in SYSTEMS else ()), *self.provides))
             ),
+            licenses=tuple(sorted(self.licenses.items())),
             own_account=self.own_account,
             lost_after_s=self.lost_after_s,
             probes=self.probes,

@@ -22,6 +22,7 @@ from koala.descriptions.fields import (
     JobName,
     KnownNames,
     Label,
+    LicenseCounts,
     Name,
     PolicyName,
     Processors,
@@ -301,6 +302,11 @@ class JobText(Description):
     checkpoint: CheckpointText | None = Field(
         default=None, description="where its components save what they have done, so that its next run goes on there"
     )
+    licenses: LicenseCounts = Field(
+        default={},
+        description="the floating licences that it holds, such as {ansys: 2}: once at each site where it runs, and "
+        "once of a pool that all sites share",
+    )
 
 
 _STRUCTURES = ("components", "flexible", "processors", "tasks")
@@ -414,6 +420,7 @@ def _request(job: JobText, document: Document[JobText]) -> Request:
         checkpoint=None if job.checkpoint is None else job.checkpoint.checkpoint(),
         keep_for_s=job.keep_for,
         keep_outputs_for_s=job.keep_outputs_for,
+        licenses=tuple(sorted(job.licenses.items())),
     )
 
 
@@ -561,6 +568,7 @@ def write_job_yaml(request: Request) -> str:
         job["array"] = str(request.array)
     if request.checkpoint is not None:
         job["checkpoint"] = checkpoint_values(request.checkpoint)
+    job |= _if_any("licenses", dict(request.licenses))
     return write_yaml(job)
 
 
@@ -599,19 +607,10 @@ def _size_values(request: Request, *, own_application: bool, own_files: bool) ->
 
 def _application_values(application: Application) -> dict[str, Any]:
     values: dict[str, Any] = {}
-    for key in (
-        "executable",
-        "arguments",
-        "script",
-        "directory",
-        "environment",
-        "stdin",
-        "stdout",
-        "stderr",
-        "image",
-        "partition",
-    ):
+    for key in Application.__struct_fields__:
         value = getattr(application, key)
+        if key in ("processors_per_task", "requires"):
+            continue
         if key == "arguments":
             values |= _if_any(key, list(value))
         elif key == "environment":

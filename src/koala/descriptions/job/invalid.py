@@ -16,6 +16,8 @@ from koala.model.request import (
     INPUT_FILES_MAX,
     JOB_EDGES_MAX,
     JOB_TASKS_MAX,
+    LICENSE_COUNT_MAX,
+    LICENSES_MAX,
     PROCESSORS_MAX,
     SPLITS_MAX,
     InvalidRequestError,
@@ -62,6 +64,7 @@ _ADVICE = {
     "tasks": f"write at most {JOB_TASKS_MAX} tasks, with short names, and no components, flexible or processors",
     "edges": f"write at most {JOB_EDGES_MAX} edges",
     "clusters": "put every task into one cluster, or leave clusters out to have them found",
+    "licenses": f"write at most {LICENSES_MAX} names, each once, and 1 to {LICENSE_COUNT_MAX} of each",
     "dimensions": f"write 1 to {CUBE_DIMENSIONS_MAX}",
 }
 # Messages of the model that are advice and no more.
@@ -96,6 +99,7 @@ def told(error: InvalidRequestError, words: Mapping[str, str]) -> tuple[str, str
         "per_processor_mbit_s",
         "share",
         "dimensions",
+        "licenses",
         "retry_on",
         "never_on",
         "checkpoint_directory",

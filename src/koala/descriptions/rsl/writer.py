@@ -18,10 +18,12 @@ _SAFE = re.compile(r"[A-Za-z0-9_./:,@%~-]+", re.ASCII)
 def write_rsl(request: Request) -> str:
     """RSL that ``read_rsl`` reads as this request. RSL has no escapes, so the text may not hold NUL.
 
-    Raises ``InvalidRequestError`` for a job of tasks and for one with a checkpoint, for which RSL has no words.
+    Raises ``InvalidRequestError`` for what RSL has no words for: tasks, a checkpoint, licences.
     """
     if request.checkpoint is not None:
         raise InvalidRequestError("checkpoint", "RSL has no words for a checkpoint; write the job in YAML")
+    if request.licenses:
+        raise InvalidRequestError("licenses", "RSL has no words for licences; write the job in YAML")
     if request.tasks is not None:
         raise InvalidRequestError("tasks", "RSL has no words for a task graph; write the job in YAML")
     subrequests = [[*_component_relations(component)] for component in request.components]

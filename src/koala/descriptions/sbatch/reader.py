@@ -54,6 +54,7 @@ from koala.model.request import (
     InputMode,
     InvalidRequestError,
     JobType,
+    Licenses,
     Priority,
     Request,
 )
@@ -79,6 +80,7 @@ JOB_OPTIONS = (
     "begin",
     "dependency",
     "hold",
+    "licenses",
     "requeue",
     "no-requeue",
     "signal",
@@ -142,6 +144,7 @@ _TIMES: tuple[tuple[re.Pattern[str], tuple[int, ...]], ...] = (
     (re.compile(r"([0-9]{1,9})-([0-9]{1,2}):([0-9]{1,2})"), (86400, 3600, 60)),
     (re.compile(r"([0-9]{1,9})-([0-9]{1,2}):([0-9]{1,2}):([0-9]{1,2})"), (86400, 3600, 60, 1)),
 )
+_LICENSE = re.compile(rf"({NAME_PATTERN.strip('^$')})(?:[:=]([0-9]{{1,9}}))?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 T = TypeVar("T")
@@ -353,6 +356,7 @@ class _Reader:
             "array": self._get(0, "array", self._array),
             "after": self._get(0, "dependency", self._dependencies),
             "hold": True if "hold" in self.components[0] else None,
+            "licenses": self._get(0, "licenses", self._licenses),
             "files": self._travelling(),
             "keep_for_s": self._get(0, "keep-for", self._duration_s),
             "keep_outputs_for_s": self._get(0, "keep-outputs-for", self._duration_s),
@@ -527,6 +531,16 @@ class _Reader:
                 if all(Dependency(job=int(job[1]), condition=end, index=index) in found for end in ends):
                     self._refuse(word, *both_ends(f"job {number}"))
         return tuple(found)
+
+    def _licenses(self, word: OptionWord) -> Licenses:
+        found: dict[str, int] = {}
+        for part in word.between_commas():
+            asked = _LICENSE.fullmatch(part.text)
+            if asked is None or asked[1] in found:
+                why = "is no licence that can be asked for here" if asked is None else "is asked for twice"
+                self._refuse(part, f"{shown(part.text)} {why}", "write NAME or NAME:COUNT, such as ansys:2,matlab")
+            found[asked[1]] = int(asked[2] or 1)
+        return tuple(sorted(found.items()))
 
     def _name(self, word: OptionWord, pattern: str = NAME_PATTERN) -> str:
         if not is_name(word.text, pattern):

@@ -72,6 +72,7 @@ from koala.model.api.overview import JournalEntry, Overview
 from koala.model.api.sites import (
     ExcludedNode,
     GpuCount,
+    LicensePool,
     LinkHistory,
     LinkInfo,
     LinkMeasurement,
@@ -120,6 +121,7 @@ __all__ = [
     "JobSituation",
     "JobSummary",
     "JournalEntry",
+    "LicensePool",
     "LinkHistory",
     "LinkInfo",
     "LinkMeasurement",

@@ -14,6 +14,17 @@ class GpuCount(Answer, frozen=True, kw_only=True):
     idle: int
 
 
+class LicensePool(Answer, frozen=True, kw_only=True):
+    """A pool of floating licences: how many there are, how many nobody holds, and the jobs that hold some, as far as
+    the caller may see them. ``shared``: all sites share it."""
+
+    name: str
+    total: int
+    left: int
+    shared: bool = False
+    jobs: list[int] = []
+
+
 class MachineInfo(Answer, frozen=True, kw_only=True):
     """Processors of a site that are alike for jobs of tasks: their ``power`` in MFlop/s, and the fraction of it, from
     0 to 1, that others use. ``measured`` marks values that were measured rather than read from the grid file."""
@@ -53,7 +64,7 @@ class SiteInfo(Answer, frozen=True, kw_only=True):
     held before starts; the fields with ``early_`` are the share of jobs that claimed before the times of their plans.
     ``gpu_s`` are the GPU seconds of ended components. For jobs of tasks, the site has ``machines``, the region
     (``man``) and the wide area (``wan``) that it belongs to, either named in the grid file or derived from measured
-    links, and its uplink, null for no limit."""
+    links, and its uplink, null for no limit. ``licenses`` are its pools and those that all sites share."""
 
     name: str
     kind: str
@@ -89,6 +100,7 @@ class SiteInfo(Answer, frozen=True, kw_only=True):
     early_gained_processor_s: float = 0.0
     early_wasted_processor_s: float = 0.0
     gpu_s: float = 0.0
+    licenses: list[LicensePool] = []
     machines: list[MachineInfo] = []
     man: str = ""
     wan: str = ""

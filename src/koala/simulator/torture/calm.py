@@ -21,7 +21,7 @@ from koala.policies.interface import View, compile_demand, try_place
 from koala.simulator.torture.order import with_queue_order
 from koala.simulator.torture.shapes import with_shapes
 from koala.simulator.torture.spawning import with_spawning
-from koala.simulator.torture.storms import DRAWS_MAX, Storm, any_request, with_early_claims
+from koala.simulator.torture.storms import DRAWS_MAX, Storm, any_request, with_early_claims, with_licenses
 from koala.simulator.workloads.draws import stream
 from koala.simulator.workloads.workload import Arrival
 
@@ -73,6 +73,7 @@ def draw_calm(seed: int) -> Storm:
     cancels = tuple((rng.uniform(0.0, 2 * at_s), index) for index in range(len(arrivals)) if rng.random() < 0.05)
     grid, shaped = with_shapes(stream(seed, "calm", "shapes"), grid, tuple(arrivals), share=1.0)
     shaped = with_spawning(stream(seed, "calm", "spawning"), grid, shaped, 1.0)
+    grid, shaped = with_licenses(stream(seed, "calm", "licenses"), grid, shaped, 1.0)
     return Storm(seed=seed, grid=grid, arrivals=shaped, cancels=cancels, calm=True)
 
 

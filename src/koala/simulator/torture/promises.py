@@ -29,7 +29,7 @@ from koala.model.messages import (
     StartComponent,
     Token,
 )
-from koala.model.request import JobId, JobType, SiteName
+from koala.model.request import JobId, JobType, Licenses, SiteName
 from koala.policies.interface import try_place
 from koala.simulator.world.site import SimulatedComponent, SimulatedState
 from koala.simulator.world.world import World
@@ -92,6 +92,8 @@ class PromiseChecker:
         self.others_before: dict[SiteName, int] = {}
         self.waiting_before: dict[JobId, bool] = {}  # job -> high, as of the end of the last event
         self.queued: dict[str, list[JobId]] = {}  # who is in which queue
+        self.licenses: dict[JobId, Licenses] = {}  # what each job is to hold
+        self.licensed: dict[JobId, dict[SiteName, set[Token]]] = {}  # its components that have not ended, by site
         self.alive: dict[Token, SimulatedComponent] = {}  # what sites hold; nothing comes there but by a command
 
     def after(self, event: AnyEvent, turn: Turn) -> None:
@@ -103,8 +105,11 @@ class PromiseChecker:
                 self.arrays.add(event.job)
             if event.guest:
                 self.guests.add(event.job)
+            if event.request.licenses:
+                self.licenses[event.job] = event.request.licenses
         elif type(event) is ComponentEnded:
             self._costs_one_site(event, turn)
+            self._gives_licenses_back(event.token)
             if event.outcome is Outcome.DONE:
                 self.done.add(event.token)
         elif type(event) in (SiteLost, SiteSilent):
@@ -114,10 +119,14 @@ class PromiseChecker:
                 self.submitted.add(entry.job)
                 if entry.array in self.guests:
                     self.guests.add(entry.job)
+                if entry.array in self.licenses:
+                    self.licenses[entry.job] = self.licenses[entry.array]
             elif type(entry) is StartComponent:
                 self.part_of[entry.token] = entry.job, entry.part
                 self.site_of[entry.token] = entry.site
                 self.claimed_at[entry.job] = event.at
+                if entry.job in self.licenses:
+                    self.licensed.setdefault(entry.job, {}).setdefault(entry.site, set()).add(entry.token)
                 self._fits_the_quota(entry)
                 self._nothing_new_at_lost_sites(entry)
                 self._guests_kept_out(entry)
@@ -212,6 +221,15 @@ class PromiseChecker:
                 "one bad job, one site", f"job {job_id} broke on {self.cost[job_id]}, and counts against {site}"
             )
 
+    def _gives_licenses_back(self, token: Token) -> None:
+        job, site = self.part_of[token][0], self.site_of[token]
+        sites = self.licensed.get(job, {})
+        sites.get(site, set()).discard(token)
+        if not sites.get(site):
+            sites.pop(site, None)
+        if not sites:
+            self.licensed.pop(job, None)
+
     def _fits_the_quota(self, command: StartComponent) -> None:
         """What starts fits beside what our other components and the site's own users hold, within the quota.
 
@@ -276,7 +294,7 @@ class PromiseChecker:
         if not unclaimed or demand.groups:
             return not unclaimed and finder.place_now(demand, end) is not None
         unpromised = list(map(min, finder.spare(end), availability.raw_at(ledger.now)))
-        return finder.place(demand, unpromised) is not None
+        return finder.place(demand, finder.open_during(demand, unpromised, None, end)) is not None
 
     def _turns(self, turn: Turn) -> None:
         """The queues take turns: S scans of the high one, then one of the low one; together with an interval of 0."""
@@ -492,6 +510,48 @@ def no_node_overfull(watch: PromiseChecker) -> None:
                 watch.fail("no node is given more than it has", f"{problem} at {site.name}")
 
 
+def no_license_overdrawn(watch: PromiseChecker) -> None:
+    """Jobs with components at a site hold no more of its licences than there are; all jobs, of the shared ones."""
+    held: dict[tuple[SiteName | None, str], int] = {}
+    for job, sites in watch.licensed.items():
+        for site in (*sites, None):
+            for name, count in watch.licenses[job]:
+                held[site, name] = held.get((site, name), 0) + count
+    if not held:
+        return
+    grid = watch.scheduler.grid
+    for site, pools in (*((site.name, site.licenses) for site in grid.sites), (None, grid.licenses)):
+        for name, count in pools:
+            if held.get((site, name), 0) > count:
+                where = site or "all sites together"
+                watch.fail("no more licences than there are", f"{held[site, name]} of {count} {name} at {where}")
+
+
+def licenses_add_up(watch: PromiseChecker) -> None:
+    """Who is believed to hold licences has components at those sites, or places, and nobody else."""
+    ledger = watch.ledger
+    found: dict[JobId, dict[int, int]] = {}
+
+    def count(job: Job, site: int) -> None:
+        if job.request.licenses:
+            sites = found.setdefault(job.id, {})
+            sites[site] = sites.get(site, 0) + 1
+
+    for claim in ledger.claims.values():
+        count(claim.job, claim.site)
+    for job in ledger.jobs.values():
+        if job.state in IN_CLAIMING_QUEUE:
+            for part, held in enumerate(job.placed.claims):
+                if held is None:
+                    count(job, job.placed.spots.sites[part])
+    holdings = ledger.sites.view.licenses.held
+    believed = {
+        job: {site: sum(keys.values()) for site, keys in each.sites.items()} for job, each in holdings.items()
+    }
+    if found != believed:
+        watch.fail("no more licences than there are", f"{believed} are believed to hold some, and {found} do")
+
+
 SAFETY: tuple[Callable[[PromiseChecker], None], ...] = (
     no_site_overclaimed,
     no_partial_coallocation,
@@ -505,6 +565,8 @@ SAFETY: tuple[Callable[[PromiseChecker], None], ...] = (
     transfers_are_needed,
     processor_time_adds_up,
     no_node_overfull,
+    no_license_overdrawn,
+    licenses_add_up,
 )
 
 

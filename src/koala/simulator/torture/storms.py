@@ -40,6 +40,7 @@ from koala.model.request import (
     Flexibility,
     InputFile,
     InputMode,
+    Licenses,
     Pattern,
     Priority,
     Request,
@@ -133,6 +134,7 @@ def draw_storm(seed: int) -> Storm:
     grid, arrivals = with_traffic(stream(seed, "storm", "traffic"), grid, arrivals)
     arrivals = with_outputs(stream(seed, "storm", "outputs"), arrivals, tuple(names))
     arrivals = with_spawning(stream(seed, "storm", "spawning"), grid, arrivals, FITS_INTO_SHARE)
+    grid, arrivals = with_licenses(stream(seed, "storm", "licenses"), grid, arrivals, FITS_INTO_SHARE)
     return Storm(
         seed=seed,
         grid=grid,
@@ -353,10 +355,10 @@ def _with_refused(rng: random.Random, arrivals: tuple[Arrival, ...]) -> tuple[Ar
     return tuple(found)
 
 
-def _fits_without(grid: Grid) -> Callable[[Request, Iterable[SiteName]], bool]:
+def _fits_without(grid: Grid, share: float = FITS_INTO_SHARE) -> Callable[[Request, Iterable[SiteName]], bool]:
     """Whether a request fits when these sites are closed to it."""
     view = View.from_grid(grid)
-    view.idle = [int(limit * FITS_INTO_SHARE) for limit in view.limit]
+    view.idle = [int(limit * share) for limit in view.limit]
     catalogue = Catalogue.builtin()
 
     def fits(request: Request, closed: Iterable[SiteName]) -> bool:
@@ -434,6 +436,37 @@ def _with_required(rng: random.Random, grid: Grid, arrivals: tuple[Arrival, ...]
             )
             arrival = arrival._replace(request=msgspec.structs.replace(request, components=components))
         found.append(arrival)
+    return grid, tuple(found)
+
+
+def with_licenses(
+    rng: random.Random, grid: Grid, arrivals: tuple[Arrival, ...], share: float
+) -> tuple[Grid, tuple[Arrival, ...]]:
+    """In some storms there are pools of licences, of sites or for all of them, and some of the jobs that fit hold
+    some."""
+    if rng.random() < 0.7:
+        return grid, arrivals
+
+    def pools(likely: float) -> Licenses:
+        return tuple((name, rng.randint(1, 4)) for name in ("ansys", "matlab") if rng.random() < likely)
+
+    sites = tuple(msgspec.structs.replace(site, licenses=pools(0.5)) for site in grid.sites)
+    grid = msgspec.structs.replace(grid, sites=sites, licenses=pools(0.5))
+    fits, known = _fits_without(grid, share), View.from_grid(grid).licenses
+    found = []
+    for arrival in arrivals:
+        wanted = tuple((name, rng.randint(1, 2)) for name in ("ansys", "matlab") if rng.random() < 0.5)
+        request = msgspec.structs.replace(arrival.request, licenses=wanted)
+        closed = {
+            site.name
+            for index, site in enumerate(sites)
+            if any(known.most(name, index) < count for name, count in wanted)
+            or (request.has_image and not site.runs_images(request.job_type))
+            or not set(request.required).issubset(site.provides)
+        }
+        if arrival.guest:
+            closed.update(grid.closed_to_guests)
+        found.append(arrival._replace(request=request) if wanted and fits(request, closed) else arrival)
     return grid, tuple(found)
 
 

@@ -6,10 +6,14 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from koala.model.grid import BatchSettings
+from koala.model.launch import Launch
+from koala.model.request import Application
 from koala.sites.batch.grid_engine.system import GridEngineSystem
+from koala.sites.batch.system import BatchSubmission
 from tests.support.batch_settings import batch_settings
 from tests.support.grid_engine_cell import SLOTS, WAIT_S, GridEngineCell, grid_engine_cell
 
@@ -109,3 +113,23 @@ def could_start(cell: GridEngineCell, slots: int, options: tuple[str, ...]) -> b
     found = "found suitable queue" in said
     assert found or "no suitable queues" in said, said
     return found
+
+
+def test_a_component_holds_the_licences_that_it_asks_for(cell: GridEngineCell, tmp_path: Path) -> None:
+    system = GridEngineSystem(BatchSettings(work_directory="/w", queue="all.q"))
+    tmp_path.chmod(0o755)
+    (tmp_path / "script").write_text("#!/bin/sh\nexec sleep 600\n")
+    launch = Launch(token="1.1-ab", job=1, processors=1, application=Application(executable="x"))  # noqa: S106
+    wanted = msgspec.structs.replace(launch, licenses=(("lic", 2),))
+    submission = BatchSubmission(launch=wanted, home=str(tmp_path), script="script", log="log", limit_s=None)
+    asked = system.submit(submission).replace("qsub ", "qsub -l h_vmem=100M,scratch=0 ", 1)
+    number = system.parse_submitted(cell.run("sh", stdin=asked))
+    try:
+        cell.wait(lambda: "hc:lic=0" in cell.run("qhost", "-F", "lic"), "the licences are not taken")
+    finally:
+        cell.run("qdel", number)
+    unknown = msgspec.structs.replace(submission, launch=msgspec.structs.replace(launch, licenses=(("nosuch", 1),)))
+    refused = cell.call("sh", stdin=system.submit(unknown))
+    why = system.refusal(refused.returncode, refused.stdout, refused.stderr)
+    assert why is not None
+    assert system.is_for_what_it_asks(why)

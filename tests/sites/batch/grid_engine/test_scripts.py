@@ -54,6 +54,11 @@ def test_a_component_is_kept_off_nodes() -> None:
     assert (given["-l"], given["-w"]) == ("hostname=!(n1|n2.site)", "e")
 
 
+def test_licences_are_asked_for_where_a_component_holds_some() -> None:
+    launch = msgspec.structs.replace(submission().launch, licenses=(("ansys", 2), ("matlab", 1)))
+    assert options(system().submit(submission(launch=launch)))["-l"] == "ansys=2,matlab=1"
+
+
 def test_a_component_is_submitted_as_a_file_under_its_token() -> None:
     text = system().submit(submission(limit_s=90.2))
 

@@ -14,8 +14,10 @@ from click.testing import CliRunner
 
 from koala.cli import koala
 from koala.model.grid import BatchSettings
+from koala.model.launch import Launch
+from koala.model.request import Application
 from koala.sites.batch.slurm.system import SlurmSystem
-from koala.sites.batch.system import BatchListing
+from koala.sites.batch.system import BatchListing, BatchSubmission
 from tests.support.pauses import BATCH_LEAST_S, pause_s
 from tests.support.slurm_cluster import WAIT_S, SlurmCluster, slurm_cluster
 
@@ -25,7 +27,7 @@ OTHER = "nobody"
 @pytest.fixture(scope="module")
 def by_processor() -> Iterator[SlurmCluster]:
     """Two nodes of 4 processors and 4000 MB; nothing says what a job gets that asks for no memory."""
-    with slurm_cluster(select="CR_CPU_Memory", node="RealMemory=4000") as running:
+    with slurm_cluster(select="CR_CPU_Memory", node="RealMemory=4000", extra=["Licenses=ansys:4"]) as running:
         running.run("scontrol", "update", "nodename=n1", "features=big,fast")
         running.run("scontrol", "update", "nodename=n2", "features=fast")
         yield running
@@ -206,3 +208,25 @@ def starts(cluster: SlurmCluster, number: str) -> bool:
 
 def _state(cluster: SlurmCluster, number: str) -> Sequence[str]:
     return cluster.run("squeue", "-h", "-j", number, "-o", "%T %r").split()
+
+
+def test_a_component_holds_the_licences_that_it_asks_for(by_processor: SlurmCluster, tmp_path: Path) -> None:
+    system = SlurmSystem(BatchSettings(work_directory="/w"))
+    (tmp_path / "script").write_text("#!/bin/sh\nexec sleep 600\n")
+    launch = Launch(token="1.1-ab", job=1, processors=1, application=Application(executable="x"))  # noqa: S106
+    wanted = msgspec.structs.replace(launch, licenses=(("ansys", 3),))
+    submission = BatchSubmission(launch=wanted, home=str(tmp_path), script="script", log="log", limit_s=None)
+    number = by_processor.run("sh", "-c", system.submit(submission)).strip()
+    try:
+        assert "Licenses=ansys:3 " in f"{by_processor.run('scontrol', 'show', 'job', number)} "
+        until = time.monotonic() + WAIT_S
+        while "Used=3 Free=1" not in (shown := by_processor.run("scontrol", "show", "licenses", "ansys")):
+            assert time.monotonic() < until, shown
+            time.sleep(BATCH_LEAST_S)
+    finally:
+        by_processor.run("scancel", number)
+    unknown = msgspec.structs.replace(submission, launch=msgspec.structs.replace(launch, licenses=(("nosuch", 1),)))
+    said = by_processor.run("sh", "-c", f"{{ {system.submit(unknown)} }} 2>&1", check=False)
+    why = system.refusal(1, "", said)
+    assert why is not None
+    assert system.is_for_what_it_asks(why)

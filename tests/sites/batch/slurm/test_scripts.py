@@ -65,6 +65,13 @@ def test_a_component_is_kept_off_nodes() -> None:
     assert "--exclude=n1,n2.site" in shlex.split(system().submit(submission(launch=launch)))
 
 
+def test_licences_are_asked_for_where_a_component_holds_some() -> None:
+    launch = msgspec.structs.replace(submission().launch, licenses=(("ansys", 2), ("matlab", 1)))
+    assert "--licenses=ansys:2,matlab:1" in shlex.split(system().submit(submission(launch=launch)))
+    refusal = "Slurm refused it: sbatch: error: Batch job submission failed: Invalid license specification"
+    assert system().is_for_what_it_asks(refusal)
+
+
 def test_processors_that_are_not_whole_tasks_are_asked_for_one_by_one() -> None:
     words = shlex.split(system().submit(submission(processors=5, per_task=2)))
     assert {"--ntasks=5", "--cpus-per-task=1"} <= set(words)

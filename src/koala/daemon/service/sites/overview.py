@@ -30,8 +30,18 @@ from koala.daemon.service.answers import (
 from koala.daemon.service.principal import Principal
 from koala.daemon.service.sites.metrics import Metrics, SiteMetrics
 from koala.daemon.site_clocks import ClockVerdict, judged, own_clock_in_words, site_clock_in_words
-from koala.model.api import JobOnLinks, JobSummary, LinkHistory, NetworkInfo, Overview, SiteInfo, TransferInfo
+from koala.model.api import (
+    JobOnLinks,
+    JobSummary,
+    LicensePool,
+    LinkHistory,
+    NetworkInfo,
+    Overview,
+    SiteInfo,
+    TransferInfo,
+)
 from koala.model.nodes import PoolCount, total_of
+from koala.policies.view import SHARED
 from koala.store.rows import TransferRow
 from koala.version import __version__
 
@@ -95,7 +105,7 @@ class CallerView:
         belief = book.sites[index]
         sees_all, caller = self._who.sees_all, self._who.name
         silence = engine.silence_of(name)
-        whole = total_of(book.pools.whole(index))
+        whole, pools = total_of(book.pools.whole(index)), book.view.licenses
         return SiteInfo.of(
             belief,
             kind=next(site.kind for site in engine.grid.sites if site.name == name),
@@ -115,6 +125,17 @@ class CallerView:
             ),
             set_aside=engine.defects_of(name) if sees_all else [],  # they name components of any user
             reported_at=engine.reported_at(name),
+            licenses=[
+                LicensePool(
+                    name=name,
+                    total=total,
+                    left=max(0, pools.left[pool][name]),
+                    shared=pool == SHARED,
+                    jobs=self._visible(pools.holders(pool, name)),
+                )
+                for pool in (index, SHARED)
+                for name, total in pools.sizes[pool].items()
+            ],
             **trouble(silence),
             **beside_processors(whole, _free_beside(book, index, whole)),
             **as_lan(book.view.lans, name),

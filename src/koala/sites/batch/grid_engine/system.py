@@ -50,7 +50,7 @@ _NO_ANSWER = re.compile(
     re.IGNORECASE,
 )
 _NO_ROOM = re.compile(r"jobs? (are|is) allowed|limit (is |was )?reached|job limit", re.IGNORECASE)
-_ASKS_TOO_MUCH = re.compile(r"no suitable queues|cannot be asked for", re.IGNORECASE)
+_ASKS_TOO_MUCH = re.compile(r"no suitable queues|cannot be asked for|unknown resource", re.IGNORECASE)
 _QUEUE_AT_HOST = re.compile(
     r"[^@\s]+@(?P<host>\S+)\s+\S+\s+\d+/(?P<used>\d+)/(?P<slots>\d+)\s+(?P<load>\d+(\.\d+)?)\s", re.ASCII
 )
@@ -90,6 +90,8 @@ class GridEngineSystem:
         if launch.exclude_nodes:
             # Refused where there are no other nodes (-w e); else it would wait in the queue for ever.
             words += ["-w", "e", "-l", f"hostname=!({'|'.join(launch.exclude_nodes)})"]
+        if launch.licenses:
+            words += ["-l", ",".join(f"{name}={count}" for name, count in launch.licenses)]
         preface, environment = self._environment(launch.processors)
         options = shlex.join(settings.submit_options)
         script = shlex.quote(_below(submission.home, submission.script))

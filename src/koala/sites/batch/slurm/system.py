@@ -71,7 +71,7 @@ _TOO_MANY_WAIT = "SubmitJob"
 # and would be said of other jobs too.
 _ASKS_TOO_MUCH = re.compile(
     rf"{_POLICY}|time limit is invalid|node configuration is not available|more processors requested than permitted|"
-    r"node count specification invalid|memory (required by task|specification)|"
+    r"node count specification invalid|(memory|license) specification|memory required by task|"
     r"generic resource \(gres\) specification|invalid feature specification",
     re.IGNORECASE,
 )
@@ -142,6 +142,8 @@ class SlurmSystem:
             words.append(f"--reservation={submission.reservation}")
         if launch.exclude_nodes:
             words.append(f"--exclude={','.join(launch.exclude_nodes)}")
+        if launch.licenses:
+            words.append(f"--licenses={','.join(f'{name}:{count}' for name, count in launch.licenses)}")
         script = f"{submission.home}/{submission.script}"
         return f"{quoted([*words, *settings.submit_options, *_needs(launch.shape), script])} </dev/null\n"
 
