@@ -25,8 +25,8 @@ def test_a_job_that_fits_is_placed_and_claimed_when_it_is_submitted() -> None:
     placed, *starts = driver.submit(ask(6, 5))
     assert placed == JobPlaced(job=1, places=(("a", 6), ("b", 5)))
     assert [msgspec.structs.astuple(start) for start in starts] == [
-        (1, "1.1", "a", 6, 0, 0, 2, (), 0.0, 660.0, 1, (), None, None, None),
-        (1, "1.2", "b", 5, 1, 1, 2, (), 0.0, 660.0, 1, (), None, None, None),
+        (1, "1.1", "a", 6, 0, 0, 2, (), 0.0, 660.0, 1, (), None, None, None, ()),
+        (1, "1.2", "b", 5, 1, 1, 2, (), 0.0, 660.0, 1, (), None, None, None, ()),
     ]
     assert kind(starts, StartComponent) == starts
     assert driver.state(1) is JobState.STARTING

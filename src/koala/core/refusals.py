@@ -173,8 +173,12 @@ def _with_licenses(
     told += [f"and so at {more} more"] if more > 0 else []
     everywhere = any(each.pool == SHARED for each in short)
     cure = (" and " if everywhere else " or ").join(dict.fromkeys(cures))
-    at_sites = tuple(
-        Shortage(
+    if not alone:
+        return msgspec.structs.replace(
+            refusal, reason="; ".join([refusal.reason, *told]), cure=f"{refusal.cure}, and {cure}"
+        )
+    at_sites = {
+        each.pool: Shortage(
             site=names[each.pool],
             wanted=each.wanted,
             idle=max(0, each.left),
@@ -184,15 +188,9 @@ def _with_licenses(
         )
         for each in short
         if each.pool != SHARED
-    )
-    if alone:
-        return msgspec.structs.replace(refusal, reason="; ".join(told), cure=cure, shortages=at_sites)
-    return msgspec.structs.replace(
-        refusal,
-        reason="; ".join([refusal.reason, *told]),
-        cure=f"{refusal.cure}, and {cure}",
-        shortages=(*refusal.shortages, *at_sites),
-    )
+    }
+    shortages = tuple(at_sites.values())
+    return msgspec.structs.replace(refusal, reason="; ".join(told), cure=cure, shortages=shortages)
 
 
 def _who_holds(holders: Sequence[JobId], submitter: str, jobs: Mapping[JobId, Job]) -> str:
