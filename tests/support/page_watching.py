@@ -10,8 +10,8 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, expect
 
 WAIT_MS = 120_000
 expect.set_options(timeout=WAIT_MS)
-# A page follows the daemon's events within a time. ``expect`` could test that as well, but sends its whole library to
-# every new page first, which takes as long as the page itself.
+# Tests that a page follows the daemon's events within a time. ``expect`` could do so too, but sends its whole library
+# to every new page first, which takes as long as the page itself.
 FOLLOWS = """(wait_ms) => new Promise((resolve) => {
   const look = () => document.getElementById("connection")?.dataset.connection === "live" && resolve(true);
   new MutationObserver(look).observe(document, {attributes: true, childList: true, subtree: true});

@@ -56,9 +56,9 @@ ONLY_AT_THE_SITE = brisk(
 
 class PaperBatch:
     """A batch system whose jobs are files ``jobs/NAME`` with a state and, for an ended job, who ended it, its exit
-    code and the reason. The state may be followed by ``@`` and the number of its processors; a job in state 2 has
-    none. Files ``jobs/NAME~...`` are further jobs of that name. ``history/ID`` has the end of a forgotten job. With a
-    file ``down`` nothing works, and with a file ``no-history`` nothing reports forgotten jobs."""
+    code and the reason. The state may be followed by ``@`` and the number of its processors, by default 2. Files
+    ``jobs/NAME~...`` are further jobs of that name. ``history/ID`` has the end of a forgotten job. With a file
+    ``down`` nothing works, and with a file ``no-history`` nothing reports forgotten jobs."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

@@ -1,4 +1,4 @@
-"""A check that a store with numbered batches holds an unbroken row of whole ones."""
+"""A check that a store with numbered batches holds an unbroken sequence of whole ones."""
 
 from __future__ import annotations
 
