@@ -57,7 +57,7 @@ def test_what_a_job_made_comes_home_also_when_the_daemon_is_killed(tmp_path: Pat
         koala("file", "get", name, "--to", str(home / "copy"))
         assert (home / "copy").stat().st_size == SIZE_BYTES
         part.write_bytes(b"y" * (SIZE_BYTES - 5))
-        assert "not what the catalogue knows" in koala("file", "get", name, "--to", str(home / "copy"), code=1).stderr
+        assert "differs from the catalogue" in koala("file", "get", name, "--to", str(home / "copy"), code=1).stderr
         assert not part.exists()
         assert "no file" in koala("file", "get", "jobs/99/x", code=2).stderr
         plain = koala.submit(tmp_path, "exit 0")
