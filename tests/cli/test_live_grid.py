@@ -100,7 +100,7 @@ def test_the_network_is_as_declared_until_a_file_was_brought(
     lines = shell.lines("network")
     assert lines[0].split() == ["from", "\\", "to", "amsterdam", "berlin", "cracow"]
     assert lines[1].split() == ["amsterdam", "-", "400", "Mbit/s", "400", "Mbit/s"]
-    assert "as the grid file says" in lines[-2]
+    assert "values are from the grid file" in lines[-2]
     assert "no network between sites on the daemon's own machine" in lines[-1]
     monkeypatch.chdir(tmp_path)
     Path("links.dat").write_bytes(b"x" * 10_000_000)  # on a link of 400 Mbit/s, so that its time tells of the link
@@ -233,8 +233,8 @@ def test_top_fits_its_terminal_is_renewed_and_ends_with_q(
 
 
 def test_a_list_that_is_watched_needs_a_terminal(shell: Shell) -> None:
-    assert "no terminal" in shell("jobs", "--watch", code=2).stderr
-    assert "no terminal; use --once" in shell("top", code=2).stderr
+    assert "not a terminal" in shell("jobs", "--watch", code=2).stderr
+    assert "not a terminal; use --once" in shell("top", code=2).stderr
 
 
 def test_a_list_that_is_watched_is_renewed(shell: Shell, daemon: Daemon) -> None:

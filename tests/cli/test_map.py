@@ -203,7 +203,7 @@ def test_names_are_quoted_in_pictures() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--method", "magic"], "there is no method of mapping 'magic'; there are: wase, greedy"),
+        (["--method", "magic"], "there is no mapping method 'magic'; there are: wase, greedy"),
         (["--theta", "1", "--cluster-size", "2"], "--theta and --cluster-size are given together"),
         (["--theta", "nan"], "write a finite number"),
         (["--cluster-size", "6-4"], "the smaller one first"),
@@ -289,7 +289,7 @@ def test_what_runs_must_fit_to_the_application_and_the_grid(
         ({"mapping": {}}, "are not of the same tasks"),
         ({"homes": ["near"]}, "are not of the same tasks"),
         ({"homes": ["near", "nowhere"]}, "at home in the LAN nowhere, which is not in the grid"),
-        ({"mapping": 3}, "this is no mapping as koala map --json prints it"),
+        ({"mapping": 3}, "this is not a mapping as koala map --json prints it"),
     ],
 )
 def test_an_answer_that_somebody_spoilt_is_refused(

@@ -72,7 +72,7 @@ def test_a_user_whose_jobs_all_fail_takes_no_site_from_another_whose_components_
     assert users.start("bob")
     problem = site_problem(_a(users.driver), None, sees_all=True)
     assert problem == (
-        "jobs of one user fail at a, the last: no such account; those of others start there, so that it stays in use"
+        "jobs of one user fail at a, the last: no such account; other users' jobs start there, so it stays in use"
     )
 
 

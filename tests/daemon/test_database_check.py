@@ -48,7 +48,7 @@ def test_an_empty_database_in_place_of_the_one_that_was_used_is_noticed(tmp_path
     opened(tmp_path / "one", f"sqlite:///{file}", jobs=True)
     for gone in tmp_path.glob("koala.db*"):
         gone.unlink()
-    with pytest.raises(StartError, match=r"koala.db is empty.*was used with .*koala.db.*begin anew"):
+    with pytest.raises(StartError, match=r"koala.db is empty.*was used with .*koala.db.*start afresh"):
         opened(tmp_path / "one", f"sqlite:///{file}")
     file.write_bytes(b"")
     with pytest.raises(StartError, match="is empty"):

@@ -381,7 +381,7 @@ def busy_grid() -> PaintedService:
             errors=5,
             silent_since=NOW - 300,
             silent_reason="connection refused",
-            problem="vrije does not answer: connection refused; koala site check vrije tells more",
+            problem="vrije does not answer: connection refused; koala site check vrije shows more",
         ),
     ]
     links = [

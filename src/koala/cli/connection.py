@@ -50,7 +50,7 @@ class _JobId(click.ParamType[int]):
         if found is not None:
             return ElementId(int(found[1]), int(found[2]))
         if not (text.isascii() and text.isdigit() and len(text) <= len(str(JOB_ID_MAX))):
-            self.fail(f"{value!r} is no job's number; koala jobs lists the jobs with their numbers", param, ctx)
+            self.fail(f"{value!r} is not a job number; koala jobs lists the jobs with their numbers", param, ctx)
         if not 1 <= int(text) <= JOB_ID_MAX:
             self.fail(f"there is no job {text}; jobs are numbered from 1, and koala jobs lists them", param, ctx)
         return int(text)
@@ -112,7 +112,7 @@ def _number_of(client: Client, element: ElementId) -> int:
 
     counts = client.job(element.array).elements
     if counts is None:
-        raise UserError(f"job {element.array} is no array; koala jobs lists arrays with their elements")
+        raise UserError(f"job {element.array} is not an array; koala jobs lists arrays with their elements")
     number = element_number(element.array, read_array(counts.indices), element.element)
     if number is None:
         raise UserError(f"array {element.array} has no element {element.element}; its indices are {counts.indices}")

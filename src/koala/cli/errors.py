@@ -22,7 +22,7 @@ WIDTH_MIN = 20
 
 _ADVICE = {
     errno.ENOENT: "check the name; the folder must be there already",
-    errno.ENOTDIR: "check the name; a part of it is no folder",
+    errno.ENOTDIR: "check the name; a part of it is not a folder",
     errno.EISDIR: "it is a folder; name a file in it",
     errno.EACCES: "choose a place that you have the right to use",
     errno.EPERM: "choose a place that you have the right to use",

@@ -27,7 +27,7 @@ NAMED_MAX = 5
 
 
 @click.command()
-@click.option("--prefix", default="", metavar="TEXT", help="Only files whose name begins like this.")
+@click.option("--prefix", default="", metavar="TEXT", help="Only files whose names begin like this.")
 @click.option(
     "--limit",
     type=click.IntRange(1, LIMIT_MAX),

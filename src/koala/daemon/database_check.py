@@ -42,8 +42,8 @@ def check_database(state: Path, store: Store, *, accepted: bool) -> None:
         if owner is None and known is not None and known.database and not store.last_at():
             raise StartError(
                 f"database {store.name} is empty, and the state directory {state} was used with {known.database}: "
-                "name that one, put it back where it was, or begin anew with `--accept database`: jobs on record are "
-                "forgotten, and what runs at embedded sites is ended"
+                "name that one, put it back where it was, or start afresh with `--accept database`: jobs on record "
+                "are forgotten, and what runs at embedded sites is ended"
             )
     identity = secrets.token_hex(16) if known is None else known.identity
     ours = StateDirectory(identity=identity, host=socket.gethostname(), path=str(state))

@@ -233,7 +233,9 @@ def _check_travelling(component: Component, files: tuple[TravellingFile, ...]) -
             "executable", f"{program!r} is not among the files that travel with the job ({known}); name it there"
         )
     if file is not None and (file.directory or (file.is_content and not file.mode & 0o111)):
-        raise LaunchError("executable", f"{program!r} is no program: it has no x bit; chmod +x it, and submit again")
+        raise LaunchError(
+            "executable", f"{program!r} is not executable: it has no x bit; chmod +x it, and submit again"
+        )
 
 
 def _check_input_files(component: Component) -> None:

@@ -178,8 +178,8 @@ def test_a_record_of_a_start_that_makes_no_sense_is_named(tmp_path: Path) -> Non
         (("--grid", "embeded"), "did you mean embedded?"),
         (("--grid", "das2"), "simulated"),
         (("--listen", "8080"), "names no host and port"),
-        (("--listen", "localhost:http"), "is no port"),
-        (("--listen", "localhost:65536"), "is no port"),
+        (("--listen", "localhost:http"), "is not a port"),
+        (("--listen", "localhost:65536"), "is not a port"),
         (("--listen", "::1:80"), "[::1]:8080"),
         (("--tls-cert", "x"), "give both"),
         (("--insecure",), "about --listen"),
@@ -214,7 +214,7 @@ def test_the_greeting_warns_of_sites_that_do_not_answer() -> None:
     grid = Grid(name="mine", sites=(Site(name="far", processors=4),))
     listening = Listening(socket=Path("/x/koala.sock"), silent=(("far", "does not answer: nobody is\x1b at home"),))
     said = greeting(grid, listening, None, kept_grid=None, detached=False)
-    assert "far does not answer: nobody is\N{REPLACEMENT CHARACTER} at home; koala site check far tells more" in said
+    assert "far does not answer: nobody is\N{REPLACEMENT CHARACTER} at home; koala site check far shows more" in said
 
 
 @pytest.mark.parametrize(

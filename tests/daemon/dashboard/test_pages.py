@@ -123,7 +123,7 @@ def test_the_overview_is_complete_without_javascript(reader: httpx.Client) -> No
     told = text_of(reader.get("/").text)
     for words in (
         "14 ours · 6 others&#39; · 2 idle · 24 in all".replace("&#39;", "'"),
-        "vrije does not answer: connection refused; koala site check vrije tells more",
+        "vrije does not answer: connection refused; koala site check vrije shows more",
         "no site has 12 idle processors; would help: 8 more idle processors on leiden",
         "100 MB of 1.0 GB",
         "640 Mbit/s",

@@ -118,7 +118,7 @@ def test_records_of_a_kind_that_this_koala_does_not_know_are_refused_with_advice
         async with open_engine(root, local_grid((1,))) as world:
             await world.run(a_request())
         execute(root, "INSERT INTO records (kind, key, body) VALUES ('elastic', '1', '{}')")
-        with pytest.raises(RecoveryError, match=r"'elastic'.*start the Koala that wrote them"):
+        with pytest.raises(RecoveryError, match=r"'elastic'.*start the version that wrote it"):
             async with open_engine(root, local_grid((1,))):
                 pass
 

@@ -38,7 +38,7 @@ def test_a_lost_site_is_told_with_what_it_has_still_to_end() -> None:
     driver.send(SiteLost(at=driver.now, site="a", reason="its hall burnt down"))
     told = site_problem(site(driver, "a"), None, sees_all=True)
     assert told.startswith("a is lost: ")
-    assert told.endswith("; it is used again by itself when it answers and has ended 2 components of ours")
+    assert told.endswith("; it is used again once it answers and has ended 2 components of ours")
 
 
 def test_a_site_with_many_errors_is_told_with_the_last_of_them_also_while_one_job_tries_it() -> None:

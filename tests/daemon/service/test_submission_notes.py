@@ -132,7 +132,7 @@ def test_a_script_that_requires_srun_is_told_where_it_goes() -> None:
     assert "#KOALA --requires none" in note
     assert notes("srun hostname", "-n 1 -M A", grid=MIXED) == []
     (note,) = notes("srun hostname", "-n 1 -M B", grid=MIXED)
-    assert note == "it requires srun, which B does not provide, and goes there as it says so"
+    assert note == "it requires srun, which B does not provide, and goes there as requested"
     (note,) = notes("srun hostname")
     assert "goes only where that is provided: nowhere" in note
 

@@ -91,7 +91,7 @@ def running_pid(state: Path) -> int | None:
         handle = os.open(state / "lock", os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.ENOTDIR):
-            raise UserError(f"{state} is no state directory of a daemon; name one with --state") from None
+            raise UserError(f"{state} is not a state directory of a daemon; name one with --state") from None
         raise
     try:
         # A shared lock is granted at once if no daemon holds its own, and released with the file.

@@ -185,7 +185,7 @@ def parse_listen(text: str) -> tuple[str, int]:
     if not colon or not host or (":" in host and not bracketed):
         raise UserError(f"--listen: {text!r} names no host and port; {form}")
     if not (port.isascii() and port.isdigit()) or int(port) > PORT_MAX:
-        raise UserError(f"--listen: {port!r} is no port from 0 to {PORT_MAX}; {form}")
+        raise UserError(f"--listen: {port!r} is not a port from 0 to {PORT_MAX}; {form}")
     return host, int(port)
 
 
@@ -221,7 +221,7 @@ def greeting(
     stops = f"koala down{state}" if detached else "Ctrl-C"
     words.append(f"  {stops} stops the daemon; what runs at sites keeps running.")
     words += [
-        f"  Warning: {clean(name)} {clean(wrong)}; koala site check {clean(name)} tells more"
+        f"  Warning: {clean(name)} {clean(wrong)}; koala site check {clean(name)} shows more"
         for name, wrong in listening.silent
     ]
     words += [f"  Warning: {clean(warning)}." for warning in listening.warnings]

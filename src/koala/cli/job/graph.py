@@ -113,7 +113,8 @@ def preempted(answer: DryRun) -> str:
 
 
 def when_words(answer: DryRun, now: float) -> list[str]:
-    """Describe when a job would start if it were submitted now; empty if at once, or after something else only."""
+    """Describe when a job would start if it were submitted now; empty if it would start at once, or only after other
+    events."""
     if answer.kept_back or (answer.refusal is not None and answer.refusal.permanent):
         return []
     if answer.refusal is None:

@@ -62,7 +62,7 @@ class PastTime(click.ParamType[float]):
             at = -1.0
         if at < 0:
             self.fail(
-                f"{text!r} is no time; write how long ago, such as 2h, or a day, such as 2030-01-31", param, ctx
+                f"{text!r} is not a time; write how long ago, such as 2h, or a day, such as 2030-01-31", param, ctx
             )
         return at
 

@@ -35,7 +35,7 @@ class _ComponentNumber(click.ParamType[int | None]):
         except ValueError:
             number = -1
         if number < 0:
-            self.fail(f"{value!r} is no component; write a number from 0 on, or all", param, ctx)
+            self.fail(f"{value!r} is not a component; write a number from 0 on, or all", param, ctx)
         return number
 
 

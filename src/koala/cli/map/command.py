@@ -74,7 +74,7 @@ class _Size(click.ParamType[tuple[float, float]]):
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> tuple[float, float]:
         found = _SIZE.fullmatch(str(value))
         if found is None:
-            self.fail(f"{value!r} is no range of cluster sizes; write two numbers, like 4-6", param, ctx)
+            self.fail(f"{value!r} is not a range of cluster sizes; write two numbers, like 4-6", param, ctx)
         low = float(found[1])
         high = low if found[2] is None else float(found[2])
         if not 1 <= low <= high:
@@ -227,7 +227,7 @@ def _mapped(
     from koala.mapping.placing.catalogue import METHODS, MappingOptions, map_tasks
 
     if method not in METHODS:
-        raise UserError(f"there is no method of mapping {method!r}; there are: {', '.join([*METHODS, OPTIMAL])}")
+        raise UserError(f"there is no mapping method {method!r}; there are: {', '.join([*METHODS, OPTIMAL])}")
     return map_tasks(graph, clusters, dendrogram, method, options=MappingOptions(**chosen), user_lan=user_lan), None
 
 
@@ -335,7 +335,7 @@ def _read(path: Path) -> _Answer:
     except OSError as error:
         raise UserError(f"--running {path}: {error.strerror}; {advice(error)}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"--running {path}: this is no mapping as koala map --json prints it: {error}") from None
+        raise UserError(f"--running {path}: this is not a mapping as koala map --json prints it: {error}") from None
 
 
 def _running_first(graph: TaskGraph, running: list[str]) -> TaskGraph:

@@ -79,7 +79,7 @@ def watch_screen(client: Client, draw: Draw, *, instead: str) -> None:
 
     screen = console()
     if not screen.is_terminal:
-        raise UserError(f"standard output is no terminal; {instead}")
+        raise UserError(f"standard output is not a terminal; {instead}")
     client.exchange.on_wait = None  # the screen reports it
     latest = LatestEntries(str(client.address))
     picture = draw(screen, latest)  # an error here is reported before the screen is taken

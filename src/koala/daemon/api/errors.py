@@ -32,7 +32,7 @@ SHOWN_CHARACTERS_MAX = 200
 log = logging.getLogger("koala.daemon.api")
 
 MEANINGS = {
-    400: ("invalid", "This is no HTTP request that the daemon understands."),
+    400: ("invalid", "The daemon does not understand this HTTP request."),
     401: ("not_signed_in", "The caller did not say who it is, or its token or session is not valid."),
     403: ("forbidden", "The caller may not do this."),
     404: ("not_found", "There is no such thing, or the caller may not know of it."),
@@ -152,10 +152,10 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
     if status == HTTPStatus.NOT_FOUND and _wants_page(request.scope):
         message = f"there is no page at {path}"
     elif status == HTTPStatus.NOT_FOUND:
-        message = f"there is nothing at {path}; GET /v1/openapi.json says what there is"
+        message = f"there is nothing at {path}; GET /v1/openapi.json lists what there is"
     elif status == HTTPStatus.METHOD_NOT_ALLOWED:
         method = printable(request.method)
-        message = f"{method} is not for {path}; GET /v1/openapi.json says what is"
+        message = f"{method} is not for {path}; GET /v1/openapi.json lists what is"
     else:
         message = str(error.detail)
     code = MEANINGS[status][0] if status in MEANINGS else "error"

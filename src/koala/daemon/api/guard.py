@@ -81,7 +81,7 @@ class Guard:
         check_head(scope)
         if self._listener.traffic.is_stopping:
             raise UnavailableError("the daemon is stopping; ask again when it is back")
-        # Known callers may send more; a route decides whether it needs one.
+        # Known callers may send more; a route decides whether it needs a caller.
         caller = scope[CALLER] = identify(self._listener, scope, headers)
         known = isinstance(caller, Caller)
         connection = scope.get("state", {}).get(CONNECTION)

@@ -158,7 +158,7 @@ async def get_job(who: Who, service: The, job: JobPath) -> JobDetail:
     return await service.job(who, job)
 
 
-@router.get("/jobs/{job}/explanation", summary="Why a job stands where it stands", responses=declared())
+@router.get("/jobs/{job}/explanation", summary="Why a job is in its state", responses=declared())
 async def explain_job(who: Who, service: The, job: JobPath) -> Explanation:
     """Return the job's state, what each site lacked at the last try and what would cure it, and its story."""
     return await service.explain(who, job)

@@ -84,7 +84,7 @@ class Buckets:
         self._burst = burst
         self._clock = clock
         self._keys_max = keys_max
-        self._levels: dict[str, tuple[float, float]] = {}  # key -> permits left, and since when
+        self._levels: dict[str, tuple[float, float]] = {}  # key -> permits left, and the time of that count
 
     def take(self, key: str) -> float:
         """Take one permit. Returns 0 if there was one, otherwise the seconds until the next."""

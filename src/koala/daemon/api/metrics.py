@@ -72,7 +72,7 @@ def _of_service(numbers: Metrics) -> Iterator[Metric]:
     yield _labelled("build_info", "The daemon's version.", "version", {__version__: 1})
     yield _gauge("up_since_timestamp_seconds", "When the daemon was started.", numbers.started_at)
     yield _gauge("working", "1 while the daemon can answer calls, 0 while its store is away.", int(numbers.working))
-    yield _labelled("jobs", "Jobs on record by state, those that have ended included.", "state", numbers.jobs)
+    yield _labelled("jobs", "Jobs on record by state, ended ones included.", "state", numbers.jobs)
     yield _labelled("queue_jobs", "Jobs in each queue.", "queue", numbers.queues)
     yield from _of_sites(numbers)
     yield _gauge("transfers_active", "Running transfers of files or chunks.", numbers.transfers_active)
@@ -92,7 +92,7 @@ def _of_sites(numbers: Metrics) -> Iterator[Metric]:
         labels=["site", "holder"],
     )  # fmt: skip
     states = GaugeMetricFamily(
-        "koala_site_state", "1 where it holds: the site answers, is trusted, is drained.", labels=["site", "state"]
+        "koala_site_state", "1 if it holds: the site answers, is trusted, is drained.", labels=["site", "state"]
     )
     errors = GaugeMetricFamily("koala_site_errors", "Errors of the site in a row.", labels=["site"])
     calls = CounterMetricFamily(

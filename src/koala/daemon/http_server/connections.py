@@ -171,7 +171,7 @@ class _Transport:
     def write(self, data: bytes) -> None:
         if self._connection.is_reading:
             problem = (
-                f"this is no HTTP request, or its head has more than {HEADER_BYTES_MAX} bytes (HEADER_BYTES_MAX)"
+                f"this is not an HTTP request, or its head has more than {HEADER_BYTES_MAX} bytes (HEADER_BYTES_MAX)"
             )
             self._connection.refuse(400, "invalid", problem)
         else:

@@ -44,7 +44,7 @@ def bind_unix(state: Path) -> socket.socket:
         if stat.S_ISSOCK(path.lstat().st_mode):
             path.unlink()
         else:
-            raise StartError(f"{path} is in the way and is no socket; move it elsewhere")
+            raise StartError(f"{path} is in the way and is not a socket; move it elsewhere")
     except FileNotFoundError:
         pass
     bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -120,7 +120,7 @@ def _tls(certificate: Path, key: Path) -> ssl.SSLContext:
         context.load_cert_chain(certificate, key, password=lambda: "")
     except (ssl.SSLError, ValueError) as error:
         raise StartError(
-            f"--tls-cert {certificate} and --tls-key {key} are no certificate with its unprotected key, both in PEM: "
-            f"{error}; name the two files that belong together"
+            f"--tls-cert {certificate} and --tls-key {key} are not a certificate with its unprotected key, both in "
+            f"PEM: {error}; name the two files that belong together"
         ) from None
     return context

@@ -297,11 +297,11 @@ def site_problem(belief: SiteBelief, silence: SiteTrouble | None, *, sees_all: b
         fenced = sum(claim.fenced for claim in belief.claims.values())
         ours = "1 component" if fenced == 1 else f"{fenced} components"
         left = f" and has ended {ours} of ours" if fenced else ""
-        return f"{name} is lost: {belief.lost}; it is used again by itself when it answers{left}"
+        return f"{name} is lost: {belief.lost}; it is used again once it answers{left}"
     if silence is not None and silence.answers:
         return f"{name} cannot be used: {silence.reason}"
     if silence is not None:
-        words = f"{name} does not answer: {silence.reason}; koala site check {name} tells more"
+        words = f"{name} does not answer: {silence.reason}; koala site check {name} shows more"
         held = any(not claim.aborting for claim in belief.claims.values())
         return f"{words}; if it is gone for good, koala site lost {name} starts its jobs elsewhere" if held else words
     if belief.trust is not Trust.USABLE:
@@ -317,7 +317,7 @@ def site_problem(belief: SiteBelief, silence: SiteTrouble | None, *, sees_all: b
     if belief.spared:
         error = last_error_for(caller, belief, sees_all=sees_all)
         last = f", the last: {error}" if error else ""
-        return f"jobs of one user fail at {name}{last}; those of others start there, so that it stays in use"
+        return f"jobs of one user fail at {name}{last}; other users' jobs start there, so it stays in use"
     return ""
 
 

@@ -53,4 +53,4 @@ def check_limit(limit: int) -> None:
 def check_after(after: int) -> None:
     """Raise ``InvalidError`` for an invalid entry number."""
     if not 0 <= after <= NUMBER_MAX:
-        raise InvalidError(f"after: {after} is no number of an entry; write 0 for all of them")
+        raise InvalidError(f"after: {after} is not an entry number; write 0 for all of them")

@@ -139,7 +139,7 @@ def _required_notes(request: Request, grid: Grid) -> Iterator[str]:
         without = [site.name for site in grid.sites if program not in site.provides]
         lacking = [name for name in without if name in named]
         if lacking:
-            yield f"it requires {program}, which {some_sites(lacking)} does not provide, and goes there as it says so"
+            yield f"it requires {program}, which {some_sites(lacking)} does not provide, and goes there as requested"
         if len(without) > len(lacking) and None in named:
             there = [site.name for site in grid.sites if site.name not in without]
             yield (

@@ -350,7 +350,7 @@ def try_out(
             demand = demand.barring(site for each in closed for site in each.sites)
         found = scheduler.preview(demand, request, owner)
         if closed and isinstance(found, Refusal):
-            # The message for a job that is too large for any site.
+            # A job that is too large for any site is refused for that, not for the closed sites.
             most = sites.most()
             fits = can_ever_fit(demand, most, view) or not can_ever_fit(whole, most, view)
             found = closed_refusal(found, closed, sites, fits_elsewhere=fits)

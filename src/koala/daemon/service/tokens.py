@@ -147,7 +147,7 @@ class AccessTokens:
         if hashed is not None:
             self._rows.pop(hashed, None)
         if not await asyncio.to_thread(self._store.revoke_token, token, self._now()):
-            raise NotFoundError(f"there is no token {shown(token)}; `koala token list` names those that there are")
+            raise NotFoundError(f"there is no token {shown(token)}; `koala token list` lists the tokens")
         log.info("token revoked", extra={"token": token})
 
     def by_secret(self, secret: str) -> Credential | None:

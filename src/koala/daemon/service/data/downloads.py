@@ -178,7 +178,7 @@ class DownloadService:
     async def read(self, who: Principal, name: str, offset: int, limit: int) -> bytes:
         """Return the bytes of a file from ``offset`` on; fewer than ``limit`` only at its end."""
         if not 0 <= offset <= COLLECTED_BYTES_MAX:
-            raise InvalidError(f"offset: {offset} is no place in a file; write 0 or more")
+            raise InvalidError(f"offset: {offset} is not an offset in a file; write 0 or more")
         if not 1 <= limit <= DOWNLOAD_BYTES_MAX:
             raise InvalidError(f"limit: write 1 to {DOWNLOAD_BYTES_MAX} bytes (DOWNLOAD_BYTES_MAX)")
         entry = await query(self._engine.store.file, name)

@@ -22,9 +22,9 @@ _OFFSET_MAX = NUMBER_MAX - OUTPUT_BYTES_MAX
 def check_range(stream: str, offset: int, limit: int) -> None:
     """Raise ``InvalidError`` for a stream or a range that no output has."""
     if stream not in list(Stream):
-        raise InvalidError(f"stream: {stream[:40]!r} is none; ask for stdout or stderr")
+        raise InvalidError(f"stream: {stream[:40]!r} is not a stream; ask for stdout or stderr")
     if not 0 <= offset <= _OFFSET_MAX:
-        raise InvalidError(f"offset: {offset} is no place in an output; write 0 or more")
+        raise InvalidError(f"offset: {offset} is not an offset in an output; write 0 or more")
     if not 1 <= limit <= OUTPUT_BYTES_MAX:
         raise InvalidError(f"limit: write 1 to {OUTPUT_BYTES_MAX} bytes (OUTPUT_BYTES_MAX)")
 

@@ -18,7 +18,7 @@ WATCH_S = 5.0
 def condition(site: SiteBelief) -> str:
     """Describe the core's opinion of a site. Whether the site answers is logged elsewhere."""
     if site.lost:
-        return f"is lost: {site.lost}; it is used again by itself when it answers and has ended what it had of us"
+        return f"is lost: {site.lost}; it is used again once it answers and has ended what it had of ours"
     if site.drained:
         return f"is drained{site.drained_by}"
     if site.trust is Trust.UNUSABLE:
