@@ -40,7 +40,7 @@ class RunCommand(click.Command):
     """A command with further options: those that experiments declare for a single run."""
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """Return the options of every experiment, and those of single runs before ``--help``."""
+        """Return the command's own options, and the single runs' before ``--help``."""
         *ours, asking_for_help = super().get_params(ctx)
         return [*ours, *_declared(), asking_for_help]
 

@@ -113,7 +113,7 @@ _KINDS: dict[str, type[UserError]] = {
 
 
 def for_user(error: Exception, message: str) -> UserError:
-    """Return the error to show for one that a lower floor raised for the user."""
+    """Return the error to show for a lower floor's error for the user."""
     return _KINDS.get(getattr(error, "code", ""), UserError)(message)
 
 
@@ -121,7 +121,7 @@ class ReportedGroup(click.Group):
     """Turns the errors that the lower floors raise about user input into messages of one form."""
 
     def main(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the command line; an error of standard output is reported like that of any other file."""
+        """Run the command line; an error of standard output is reported like any other file's."""
         try:
             return super().main(*args, **kwargs)
         except OSError as error:

@@ -30,7 +30,7 @@ ASK_CLOCKS_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class ClockVerdict:
-    """``behind_s`` is how far this machine's clock is behind that of most sites, negative if it is ahead; None if
+    """``behind_s`` is how far this machine's clock is behind most sites' clocks, negative if it is ahead; None if
     nothing contradicts it. ``wrong`` maps the sites whose clocks are wrong to how far they are ahead."""
 
     behind_s: float | None
@@ -39,7 +39,7 @@ class ClockVerdict:
 
 
 def clock_of(site: Site) -> tuple[str, ...]:
-    """Return which clock a site sends the time by: that of the host that its commands run on, under any account."""
+    """Return which clock a site has: the clock of the host that its commands run on, under any account."""
     if site.batch is None:
         return ()
     return ((site.batch.ssh or "").rpartition("@")[2], *site.batch.through)

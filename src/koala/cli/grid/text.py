@@ -153,7 +153,7 @@ def _links() -> Iterator[str]:
 
 
 def _free_name(host: SurveyedHost, cluster: FoundCluster, taken: set[str]) -> str:
-    """Return a name for the site: that of the host, or on this machine the cluster's own."""
+    """Return a name for the site: the host's, or on this machine the cluster's own."""
     wanted = cluster.name if host.address is None else host.address.rpartition("@")[2]
     name = _UNNAMED.sub("-", wanted).strip("-._")[: NAME_CHARACTERS_MAX - 10] or cluster.kind
     number = 1

@@ -1,4 +1,4 @@
-"""The files that ``koala submit`` sends along: those that the description names, and those of --with."""
+"""The files that ``koala submit`` sends: the ones that the description names, and the paths of --with."""
 
 from __future__ import annotations
 

@@ -38,7 +38,8 @@ class Brought(NamedTuple):
 
 
 def written_by(client: Client, job: JobSummary, directory: Path) -> Iterator[Written]:
-    """Yield the streams of a job whose application began; of an array those of its elements, below their indices."""
+    """Yield the streams of a job whose application began; for an array the streams of its elements, below their
+    indices."""
     if job.elements is not None:
         for element in sorted(client.each_job(array=job.id), key=lambda each: each.array_index or 0):
             yield from written_by(client, element, directory / str(element.array_index))

@@ -1,4 +1,4 @@
-"""The report of ``koala replay``: the numbers and tables of ``koala simulate``, and those of a live grid only.
+"""The report of ``koala replay``: the numbers and tables of ``koala simulate``, and further ones of a live grid.
 
 The folder of ``--out`` and the comparison with a simulation are here, too.
 """
@@ -45,7 +45,7 @@ class ReplayReport(NamedTuple):
 
 
 def metrics_of(replayed: Replayed, source: ReplaySource, grid: Grid, speed: float) -> dict[str, Any]:
-    """Return the numbers under a simulation's names for them, and under ``replay`` those of a live grid only."""
+    """Return the numbers under a simulation's names for them, and under ``replay`` further ones of a live grid."""
     from koala.simulator.result import summary
 
     own = replayed.result.metrics()

@@ -46,7 +46,7 @@ class ReplaySource(NamedTuple):
 
 
 def is_trace(name: str) -> bool:
-    """Return True if the name is that of a trace: it ends in .swf or .gwf, perhaps packed."""
+    """Return True if the name is a trace's: it ends in .swf or .gwf, perhaps packed."""
     path = Path(name.casefold())
     bare = path.with_suffix("") if path.suffix in _PACKED_ENDINGS else path
     return bare.suffix in _TRACE_ENDINGS

@@ -279,7 +279,7 @@ def trace_remarks(trace: Trace) -> list[str]:
 
 
 def _words(job: _Job, metrics: dict[str, Any]) -> dict[str, Any]:
-    """Return the text of the run's page besides its charts."""
+    """Return the text of the run's page around its charts."""
     return {
         "title": f"{job.trace.name} on {job.grid.name}",
         "subtitle": f"policy {job.plan.policy}, by the {metrics['engine']}",

@@ -104,7 +104,7 @@ def _between(link: LinkState) -> str:
 
 
 def _matrix(found: NetworkInfo) -> Table:
-    """Make a table from the site of a row to that of a column; declared values are dim."""
+    """Make a table of links from row to column; declared values are dim."""
     from rich.table import Table
     from rich.text import Text
 

@@ -215,8 +215,7 @@ def _expectations(claims: list[dict[str, Any]]) -> Table:
 
 
 def _means(results: dict[str, Any]) -> Table:
-    """Make a row for each policy under each metric in each world; values equal to those of the row above are left
-    out."""
+    """Make a row for each policy under each metric in each world; values that repeat the row above are left out."""
     from rich.markup import escape
     from rich.table import Table
 

@@ -73,7 +73,7 @@ def print_refusal(refusal: RefusalView) -> None:
 
 
 def verdict(found: Explanation) -> str:
-    """Return why idle processors alone will not help: the job can never fit, or something else than processors is
+    """Return why idle processors alone will not help: the job can never fit, or something other than processors is
     missing. Empty if waiting may help, for example if others' plans keep the idle processors, or the job was not
     tried yet."""
     refusal = found.refusal

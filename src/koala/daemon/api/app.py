@@ -40,8 +40,8 @@ def make_app(
     url: str | None = None,
 ) -> FastAPI:
     """Make the app of one listener. Behind a ``trusted`` one every caller is the ``owner``. The listeners of one
-    daemon share a ``traffic``; the other arguments are those of ``Listener``. Call it in the event loop that serves
-    the app."""
+    daemon share a ``traffic``; ``Listener`` has the other arguments. Call it in the event loop that serves the
+    app."""
     listener = Listener(
         service=service,
         tokens=tokens,

@@ -1,7 +1,7 @@
 """Asks the service for the values of each page, and puts them in the order in which they are drawn. No HTML here.
 
-Everything that grows with the number of jobs or sites has a limit, so that a page of a busy grid remains one that a
-browser can show and the daemon can make once a second.
+Everything that grows with the number of jobs or sites has a limit, so that a browser can show the page of a busy
+grid, and the daemon can make it once a second.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Passes events through the core, a batch at a time, and gathers everything that one commit holds.
 
-A recovery replaces the state here as a whole: after a failed commit none of it is right any longer.
+A recovery replaces the state here as a whole: after a failed commit all of it is wrong.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 def through_sleep_s() -> float:
     """Return steady seconds that go on while the machine sleeps, if it can tell: after a suspended night, times on
-    record are those of the wall clock, as another daemon will count."""
+    record follow the wall clock, as another daemon's will."""
     if hasattr(time, "CLOCK_BOOTTIME"):
         return time.clock_gettime(time.CLOCK_BOOTTIME)
     return time.monotonic()

@@ -229,7 +229,7 @@ class Engine:
 
     @property
     def grid(self) -> Grid:
-        """The grid as it was given."""
+        """The grid of the constructor."""
         return self._grid
 
     @property

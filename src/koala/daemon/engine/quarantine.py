@@ -31,7 +31,7 @@ class Quarantine:
     def plan(
         self, defect: HandlingError, items: list[InboxItem], current: InboxItem | None, ledger: Ledger
     ) -> list[InboxItem] | None:
-        """Return the items to handle instead, each by itself, in this order, according to the core as recorded.
+        """Return the items to handle instead, one at a time, in this order, by the recorded state of the core.
 
         ``current`` is the item that raised, None for the tick after them. Returns None if nothing can be set aside:
         handling what is due raises, and the job is unknown.

@@ -77,8 +77,8 @@ def live_grid(grid: Grid) -> Grid:
 def recover(store: Store, grid: Grid, catalogue: Catalogue) -> Recovery:
     """Return the state at the end of the record, for the grid that is in force from now on.
 
-    When it returns, the records in the store are those of this grid. Records that are unreadable, or that contradict
-    others, are set aside with their jobs. Raises ``RecordsError`` if the grid lacks a site that is still needed,
+    When it returns, the store has the records of this grid. Records that are unreadable, or that contradict others,
+    are set aside with their jobs. Raises ``RecordsError`` if the grid lacks a site that is still needed,
     ``StoreError`` if the store cannot be used, and ``RecoveryError`` if the record makes no sense.
     """
     grid = live_grid(grid)

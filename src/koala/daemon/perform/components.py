@@ -48,7 +48,7 @@ class ComponentRegister:
                 self._nodes.pop(token, None)
 
     def abort(self, token: Token) -> None:
-        """Mark a component as aborted by a recorded command: it is not to start or run any more."""
+        """Mark a component as aborted by a recorded command: it must no longer start or run."""
         if self.is_held(token):
             self._aborted.add(token)
 

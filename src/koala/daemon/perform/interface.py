@@ -79,7 +79,7 @@ class Silences:
         return min(self._silent.get(site, {}).values(), key=lambda each: (not each.answers, each), default=None)
 
     def clear(self) -> None:
-        """Forget all silences: nobody waits for an answer any more."""
+        """Forget all silences: nobody waits for answers now."""
         self._silent.clear()
         self._counted_at.clear()
 

@@ -104,7 +104,7 @@ class Performer:
         self._components.reset(components, aborted)
 
     async def open(self, transfers: Iterable[TransferId]) -> None:
-        """Find out what is at the sites; ``transfers`` are those that are wanted or about to be cancelled."""
+        """Find out what is at the sites; ``transfers`` are wanted or about to be cancelled."""
         await self._transfers.open(transfers)
 
     def start(self, outbox: Iterable[tuple[int, AnyCommand, Request | None]]) -> None:

@@ -107,7 +107,7 @@ def _abort_of(token: Token) -> str:
 class SiteWorker:
     """Performs the commands of one site. ``run`` goes on until it is cancelled, which may happen at any point.
 
-    An abort may come before the start of the same component: then the component is not started any more.
+    An abort may come before the start of the same component: then the component is no longer started.
     """
 
     def __init__(

@@ -161,7 +161,7 @@ def explanation(
     known: JobExplanation, since: float, queue_length: int | None, now: float, more: str = ""
 ) -> Explanation:
     """Return where a job stands, as the core explains it. Expected times are never in the past, although the core's
-    time is that of the last event."""
+    time is the last event's."""
     fields = in_words(known, more) | {"since": since, "queue_length": queue_length}
     for each in (fields, *fields["planned_before"]):
         for name in {"expected_at", "latest_at"} & each.keys():

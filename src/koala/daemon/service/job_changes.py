@@ -65,7 +65,7 @@ class JobChanges:
         return await self._tell(who, HoldAsked(at=self._engine.now(), job=job), reason)
 
     async def unhold(self, who: Principal, job: int, *, reason: str = "") -> JobSummary:
-        """Release a held job; one that is not held stays as it is. Rights as for ``cancel``."""
+        """Release a held job; any other stays as it is. Rights as for ``cancel``."""
         row = await self._records.own_row(who, job)
         if row.ended_at is not None:
             raise ConflictError(f"job {job} is {row.state}: nothing holds it any more")

@@ -36,7 +36,7 @@ TAIL_ENTRIES_MAX = 2_000
 async def read_journal(
     engine: Engine, *, after: int, limit: int, job: int | None, owner: str | None
 ) -> list[JournalEntry]:
-    """Return entries after a number, oldest first; with an owner, those of its jobs and those of no job."""
+    """Return entries after a number, oldest first; with an owner, entries of its jobs and of no job."""
     entries = await query(engine.store.journal, after=after, limit=limit, job=job, owner=owner)
     return await offload(_for_caller, entries, owner)
 
@@ -54,7 +54,7 @@ class RenderedEntry:
 
 
 class TailEntry:
-    """An entry of the tail. ``owner`` is that of its job, None for an entry of no job."""
+    """An entry of the tail. ``owner`` is its job's owner, None for an entry of no job."""
 
     def __init__(self, entry: JournalRow, owner: str | None) -> None:
         self.entry = entry

@@ -1,7 +1,7 @@
 """The calls of the daemon's users: one object behind both the API and the dashboard.
 
 Each call names its caller. Rights are checked here and nowhere else, so that all ways in are equally strict: without
-``operate`` a caller sees and cancels only its own jobs, and those of others do not exist for it. Every call raises a
+``operate`` a caller sees and cancels only its own jobs, and others' jobs do not exist for it. Every call raises a
 ``ClientError`` if it is not carried out.
 """
 
@@ -211,7 +211,7 @@ class Service:
         return SubmittedGraph(jobs=jobs, new=new)
 
     async def _is_of(self, rows: Sequence[StoredJob], graph: Sequence[GraphJob]) -> bool:
-        """Return True if these jobs on record are those of the graph."""
+        """Return True if these jobs on record are the graph's."""
         if len(rows) != len(graph):
             return False
         try:

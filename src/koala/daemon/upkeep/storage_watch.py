@@ -1,7 +1,7 @@
 """Watches the disk of the state directory: whether it is still there, and has room.
 
-Operators are warned before a disk is full. When it is nearly full no job is accepted any more, so that running jobs
-can still record their end.
+Operators are warned before a disk is full. When it is nearly full no new job is accepted, so that running jobs can
+still record their end.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ class WorkerPool:
         return found
 
     async def _idle_or_new(self) -> _Worker:
-        """Return an idle worker, or a new one. A worker that died while idle is nobody's fault, and is forgotten."""
+        """Return an idle worker, or a new one. A worker that died while idle is forgotten without an error."""
         while self._idle:
             worker = self._idle.pop()
             if worker.is_alive:

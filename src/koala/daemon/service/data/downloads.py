@@ -282,7 +282,7 @@ class DownloadService:
 
     @contextlib.asynccontextmanager
     async def _turn(self, who: Principal) -> AsyncIterator[None]:
-        """Wait for a turn: a user's downloads wait for each other before they wait for those of others."""
+        """Wait for a turn: a user's downloads wait for each other before they wait for others'."""
         turns, users = self._of_users.get(who.key, (asyncio.Semaphore(self._user_max), 0))
         self._of_users[who.key] = turns, users + 1
         try:
@@ -305,7 +305,7 @@ def _reason(error: Exception) -> str:
 
 
 def _beyond_job(name: str) -> str:
-    """Return a name after all outputs of the job that made this one, and before those of any other: the digit follows
+    """Return a name after all outputs of the job that made this one, and before any other job's: the digit follows
     the separator after the job's number, and no file is named by a number alone."""
     number = name.removeprefix(OUTPUT_PREFIX).partition("/")[0].partition(".")[0]
     return f"{OUTPUT_PREFIX}{number}0"
