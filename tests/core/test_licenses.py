@@ -391,3 +391,14 @@ def test_total_and_flexible_jobs_avoid_sites_without_licences() -> None:
     driver = at_delft()
     submit(driver, wanting(ask_total(20)))
     assert sites_of(driver, 1) == {"delft"}
+
+
+def test_a_job_is_not_told_to_wait_for_whoever_is_being_aborted() -> None:
+    driver = at_delft(plan_depth=1, restarts_max=None)
+    one, other = driver.run(wanting(ask(4, 3, walltime_s=100.0)))
+    driver.end(one, outcome=Outcome.FAILED, exit_code=1)
+    submit(driver, wanting(ask(1, walltime_s=10.0)))
+    explained = driver.scheduler.explain(2)
+    assert explained is not None
+    assert (driver.state(1), explained.ends_before) == (JobState.UNWINDING, [])
+    driver.end(other, outcome=Outcome.ABORTED)

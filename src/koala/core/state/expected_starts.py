@@ -273,12 +273,13 @@ class ExpectedStarts:
         pools, wanted = self._ledger.sites.view.licenses, dict(job.request.licenses)
         profiles = self._likely.availability.profiles
         for short in pools.short(job.request.licenses):
-            if short.pool in (*spots.sites, SHARED):
-                for holder in short.holders:
-                    yield (
-                        holder,
-                        max(profiles[site].last_end(keys) for site, keys in pools.held[holder].sites.items()),
-                    )
+            for holder in short.holders if short.pool in (*spots.sites, SHARED) else ():
+                sites = pools.held[holder].sites
+                keys = [(site, key) for site, there in sites.items() for key in there if self._ender(key) is not None]
+                other = self._ledger.jobs.get(holder)
+                # Of a job that waits a lost site may hold some, until nobody knows when.
+                if keys and other is not None and other.placement is not None:
+                    yield holder, max(profiles[site].last_end((key,)) for site, key in keys)
         for each in before:
             if each.job is not None and any(name in wanted for name, _ in each.job.request.licenses):
                 yield each.job.id, each.until
