@@ -136,7 +136,7 @@ def test_a_damaged_record_is_shown_forgotten_and_its_job_is_tried_again(root: Pa
     waits = jobs[2]
     with closing(Store.open(root / "koala.db")) as store:
         (body,) = [row.body for row in store.records() if (row.kind, row.key) == ("job", str(waits))]
-        damaged = json.dumps(json.loads(body or b"") | {"state": "running", "position": -1})
+        damaged = json.dumps(json.loads(body or b"") | {"state": "running", "phase": {"position": 3}})
         store.write_records([RecordRow("job", str(waits), damaged.encode())])
 
     async def start(*, requeue: bool) -> str:
@@ -151,10 +151,10 @@ def test_a_damaged_record_is_shown_forgotten_and_its_job_is_tried_again(root: Pa
     assert asyncio.run(start(requeue=False)) == "quarantined"
     ((aside),) = json.loads(admin("records", "--state", root, "--json").output)["set_aside"]
     assert (aside["kind"], aside["key"], aside["size"]) == ("job", str(waits), len(damaged))
-    assert aside["problem"] == "a job has the parts of its state: it is running, and has no places"
+    assert aside["problem"] == "it cannot be read: it is running, and has position"
     table = admin("records", "--state", root, "--job", waits).output
     assert "1 record set aside:" in table
-    assert "has no places" in " ".join(table.split())
+    assert "and has position" in " ".join(table.split())
     asyncio.run(start(requeue=True))
     assert json.loads(admin("record", "job", waits, "--state", root).output) == json.loads(damaged)
     done = admin("forget", "job", waits, "--state", root)

@@ -282,7 +282,7 @@ def test_the_table_fits_the_terminal_and_says_what_to_do(tmp_path: Path) -> None
     signs = [line[0] for line in lines if not line.startswith(" ")]
     assert signs[:3] == ["\N{CHECK MARK}", "\N{BALLOT X}", "\N{EN DASH}"]
     assert any("to do: " in line for line in lines)
-    assert lines[-1] == "far cannot be used yet: 1 thing to mend."
+    assert lines[-1] == "far cannot be used yet: 1 thing to fix."
 
     result = koala_says("site", "check", "here", "--grid", str(grid))
     assert (result.exit_code, result.stdout.splitlines()[-1]) == (0, "here can be used.")
@@ -301,7 +301,7 @@ def test_several_sites_are_checked_in_one_go_and_without_a_name_all_of_them(tmp_
     everywhere = koala_says(*words)
     assert everywhere.exit_code == 1
     verdicts = [line for line in everywhere.stdout.splitlines() if " can" in line and line.endswith(".")]
-    assert verdicts == ["far cannot be used yet: 1 thing to mend.", "here can be used.", "there can be used."]
+    assert verdicts == ["far cannot be used yet: 1 thing to fix.", "here can be used.", "there can be used."]
     two = koala_says(*words, "there", "here", "--json")
     assert two.exit_code == 0
     assert [(each["site"], each["usable"]) for each in json.loads(two.stdout)] == [("there", True), ("here", True)]
