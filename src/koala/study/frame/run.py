@@ -170,10 +170,10 @@ def _computed_here(
             for future in as_completed(futures):
                 yield futures[future], _outcome(experiment, units[futures[future]], future)
         except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
             for worker in multiprocessing.active_children():
                 if worker not in others:
                     worker.terminate()  # SIGTERM reaches this process alone
+            pool.shutdown(cancel_futures=True)  # its own thread must end before this process does
             raise
 
 
