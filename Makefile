@@ -37,8 +37,8 @@ demo: $(VENV)/base
 test: $(VENV)/dev
 	$(MAKE) --jobs=3 style layers pages types suite
 
-# Few tests that fail get a second try, alone, and are named as unsteady: tests/support/second_try.py. In none of the
-# many processes shall numpy start threads, which spin for a while.
+# A few failed tests of whole grids, and no others, get a second try, alone, and are counted and named as unsteady:
+# tests/support/second_try.py. In none of the many processes shall numpy start threads, which spin for a while.
 suite: export OPENBLAS_NUM_THREADS ?= 1
 suite: $(VENV)/dev $(if $(CI),$(VENV)/torch)
 	$(BIN)/python -m tests.support.second_try -n auto --dist loadfile
