@@ -17,7 +17,7 @@ from koala.model.messages import Outcome
 from koala.sites import processes
 from koala.sites.control_groups import GROUP, group_in, group_name, hierarchy, kill_group
 from koala.sites.local import supervisor as program
-from tests.support.live_sites import file_appears, launch, opened
+from tests.support.live_sites import file_appears, launch, opened, processes_of
 
 # A process in a session of its own, an orphan with nothing in its environment, that notes its number in a file.
 GET_AWAY = """
@@ -42,6 +42,11 @@ def _is_there(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
         return False
+
+
+def _supervisor_of(home: Path, census: processes.Census) -> int:
+    (supervisor,) = [pid for pid, each in census.supervised.items() if each == home]
+    return supervisor
 
 
 @pytest.fixture
@@ -114,7 +119,7 @@ def test_a_supervisor_that_its_own_component_stops_goes_on(tmp_path: Path, pid_f
             await one.site.release("1.1", Go())
             await file_appears(pid_file)
             home = (tmp_path / "a" / "components" / "1.1").resolve()
-            (supervisor,) = [pid for pid, each in processes.Census().supervised.items() if each == home]
+            supervisor = _supervisor_of(home, processes.Census())
             os.kill(supervisor, signal.SIGSTOP)
             await one.site.abort("1.1")
             await one.ended("1.1")
@@ -130,10 +135,37 @@ def test_the_supervisor_and_the_site_know_each_other_by_the_same_names() -> None
     assert program.GROUP == GROUP
 
 
+def test_an_abort_ends_a_component_whose_supervisor_was_killed(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with opened(tmp_path / "a", 1) as one:
+            await one.start(launch(application=f"touch {tmp_path}/on; sleep 600"))
+            await one.ready("1.1")
+            await one.site.release("1.1", Go())
+            await file_appears(tmp_path / "on")
+            home = (tmp_path / "a" / "components" / "1.1").resolve()
+            os.kill(_supervisor_of(home, processes.Census()), signal.SIGKILL)
+            await one.site.abort("1.1")
+            assert (await one.ended("1.1")).outcome is Outcome.ABORTED
+            assert not processes_of(tmp_path)
+
+    asyncio.run(scenario())
+
+
+@pytest.fixture
+def control_groups() -> Path:
+    """Where this machine has its control groups; skips the test where it gives none to this user."""
+    probe = program.ControlGroup(f"koala-probe-{os.getpid()}")
+    root = hierarchy()
+    if not probe.is_used or root is None:
+        pytest.skip("this machine gives its users no control groups (cgroup v2)")
+    probe.remove()
+    return root
+
+
 def test_an_abort_reaches_all_of_a_control_group_also_after_the_supervisor_was_killed(
-    tmp_path: Path, pid_file: Path
+    tmp_path: Path, pid_file: Path, control_groups: Path
 ) -> None:
-    """Where this machine gives no control groups, what left its session and environment can be known no more."""
+    """Without a group, what left its session and environment can be known no more."""
 
     async def scenario() -> None:
         async with opened(tmp_path / "a", 1) as one:
@@ -144,19 +176,17 @@ def test_an_abort_reaches_all_of_a_control_group_also_after_the_supervisor_was_k
             away = int(pid_file.read_text())
             home = (tmp_path / "a" / "components" / "1.1").resolve()
             census = processes.Census()
-            group = census.groups.get(away, "")
-            (supervisor,) = [pid for pid, each in census.supervised.items() if each == home]
+            group = census.groups[away]
+            supervisor = _supervisor_of(home, census)
+            assert group.endswith(f"/{group_name(home)}")
+            assert (control_groups / group.lstrip("/")).exists()
             assert supervisor not in census.groups
             os.kill(supervisor, signal.SIGKILL)
             await one.site.abort("1.1")
             assert (await one.ended("1.1")).outcome is Outcome.ABORTED
             try:
-                if group:
-                    assert group.endswith(f"/{group_name(home)}")
-                    assert not _is_there(away)
-                    root = hierarchy()
-                    assert root is not None
-                    assert not (root / group.lstrip("/")).exists()
+                assert not _is_there(away)
+                assert not (control_groups / group.lstrip("/")).exists()
             finally:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(away, signal.SIGKILL)

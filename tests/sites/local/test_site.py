@@ -381,27 +381,35 @@ def test_no_application_starts_before_its_release(tmp_path: Path) -> None:
             await two.start(launch("1.2", f"echo two >> {log}", part=1, parts=2))
             await one.ready("1.1")
             await two.ready("1.2")
-            await asyncio.sleep(0.3)  # several looks at the barrier, to give a hasty one the chance
-            assert not log.exists()
+            # On both sites another component lives from its start to its end meanwhile.
+            assert (await one.run(launch("2.1"))).outcome is Outcome.DONE
+            assert (await two.run(launch("2.2"))).outcome is Outcome.DONE
+            with log.open("a") as lines:
+                lines.write("released\n")
             await one.site.release("1.1", Go())
             await two.site.release("1.2", Go())
             await one.ended("1.1")
             await two.ended("1.2")
-            assert sorted(log.read_text().split()) == ["one", "two"]
+            first, *others = log.read_text().split()
+            assert first == "released"
+            assert sorted(others) == ["one", "two"]
 
     asyncio.run(scenario())
 
 
-def test_slots_are_never_exceeded_and_all_are_served(tmp_path: Path) -> None:
+def test_slots_are_all_used_at_once_and_never_exceeded(tmp_path: Path) -> None:
     rng = random.Random(20)
     log = tmp_path / "log"
     slots = 5
+    # The first components end only when all have begun, so they must have all slots at the same time.
+    meet = f"until [ $(grep -c ^1 {log}) -ge {slots} ]; do sleep 0.02; done"
+    sizes = [1] * slots + [rng.randint(1, slots) for _ in range(20)]
 
     async def scenario() -> None:
-        sizes = [rng.randint(1, slots) for _ in range(20)]
         async with opened(tmp_path / "a", processors=slots) as one:
             for number, size in enumerate(sizes):
-                text = f"echo {size} >> {log}; sleep 0.{rng.randint(0, 2)}; echo -{size} >> {log}"
+                wait = meet if number < slots else f"sleep 0.{rng.randint(0, 2)}"
+                text = f"echo {size} >> {log}; {wait}; echo -{size} >> {log}"
                 await one.start(launch(f"1.{number}", text, processors=size))
                 # Released early, so that each runs as soon as it has its slots.
                 await one.site.release(f"1.{number}", Go())
@@ -415,7 +423,7 @@ def test_slots_are_never_exceeded_and_all_are_served(tmp_path: Path) -> None:
         held += change
         peak = max(peak, held)
     assert held == 0
-    assert peak <= slots
+    assert peak == slots
 
 
 @pytest.mark.parametrize("first_fit", [True, False])
