@@ -81,7 +81,8 @@ def pytest_configure(config: pytest.Config) -> None:
 def draw_no_constants_of_the_source() -> None:
     """By itself hypothesis also draws constants that it finds in the modules that are loaded. It would read all of
     Koala for that in every process, and examples would differ with any constant there, and between a run of all tests
-    and one of a few. To search, one draws them, too."""
+    and one of a few. To search, one draws them, too. No setting of hypothesis leaves them out, and a backend of one's
+    own would draw everything in another way, so an internal function is replaced."""
     none = Constants()
     providers._get_local_constants = lambda: none
 
