@@ -7,7 +7,7 @@ export NO_MKDOCS_2_WARNING = 1
 # Tests start Python hundreds of times: what it compiles is kept.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test suite lint types style layers pages docs bench clean
+.PHONY: demo test suite soak lint types style layers pages docs bench clean
 
 # What is imported is compiled then, and kept: to compile all modules of all packages first takes longer than the rest.
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --no-compile --constraint requirements/base.txt
@@ -42,6 +42,11 @@ test: $(VENV)/dev
 suite: export OPENBLAS_NUM_THREADS ?= 1
 suite: $(VENV)/dev $(if $(CI),$(VENV)/torch)
 	$(BIN)/python -m tests.support.second_try -n auto --dist loadfile
+
+# Looks for rare failures for so long: tests/support/soak.py.
+MINUTES ?= 60
+soak: $(VENV)/dev
+	$(BIN)/python -m tests.support.soak --minutes $(MINUTES)
 
 lint: $(VENV)/dev
 	$(MAKE) --jobs=2 types style layers pages
