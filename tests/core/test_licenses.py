@@ -12,7 +12,7 @@ from koala.core.state.reservations import PlanFinder
 from koala.model.facts import JobPlaced
 from koala.model.grid import Grid, Preemption
 from koala.model.job_array import read_array
-from koala.model.messages import JobOutcome, Outcome, StartComponent, Tick
+from koala.model.messages import JobOutcome, Outcome, RestartAsked, SiteLost, SiteSilent, StartComponent, Tick
 from koala.model.request import Licenses, Request
 from koala.policies.interface import Spots
 from tests.support.core_driver import CoreDriver, ask, ask_total, assert_ledger_balances, kind, make_grid, part
@@ -402,3 +402,67 @@ def test_a_job_is_not_told_to_wait_for_whoever_is_being_aborted() -> None:
     assert explained is not None
     assert (driver.state(1), explained.ends_before) == (JobState.UNWINDING, [])
     driver.end(other, outcome=Outcome.ABORTED)
+
+
+# ---------------------------------------------------------------------------- a job that runs again
+
+
+def test_a_run_at_a_lost_site_and_the_next_one_each_hold_their_licences() -> None:
+    driver = driver_of(grid_of({"a": 4, "b": 4}, {}, shared=(("ansys", 4),)))
+    driver.run(wanting(ask(part(4))))
+    (first,) = sites_of(driver, 1)
+    driver.send(SiteSilent(at=driver.now, site=first, reason="no route"))
+    driver.send(SiteLost(at=driver.now, site=first, by="anna"))
+    driver.pass_time(200.0)
+    assert driver.state(1) is JobState.STARTING
+    assert left(driver) == 0
+    submit(driver, wanting(ask(1)))
+    assert driver.state(2) is JobState.WAITING
+    again = scheduler_of(driver.scheduler.grid, None, records_of(driver.scheduler))
+    assert again.ledger.sites.view.licenses.held == driver.ledger.sites.view.licenses.held
+
+
+def test_a_job_placed_again_while_its_last_claim_is_aborted_holds_licences_for_both() -> None:
+    driver = driver_of(grid_of({"a": 20}, {"a": (("ansys", 4),)}))
+    submit(driver, wanting(ask(4)))
+    driver.send(RestartAsked(at=driver.now, job=1))
+    driver.settle()
+    driver.pass_time(3.0)
+    assert [claim.aborting for claim in driver.ledger.claims.values()] == [True, False]
+    assert left(driver, "a") == 0
+    submit(driver, wanting(ask(4)))
+    assert driver.state(2) is JobState.WAITING
+    driver.end("1.1", outcome=Outcome.ABORTED)
+    driver.settle()
+    assert driver.state(2) is JobState.STARTING
+
+
+# ------------------------------------------------------------------------ which component asks for them
+
+
+def two_components() -> CoreDriver:
+    grid = make_grid({"a": 8, "b": 8}, files={"data": (30.0, ("b",))}, scan_interval_s=0.0)
+    described = tuple(msgspec.structs.replace(site, licenses=ANSYS) for site in grid.sites)
+    driver = driver_of(msgspec.structs.replace(grid, sites=described))
+    submit(driver, wanting(ask(part(4, "a", "data"), part(3, "a", "data"))))
+    driver.pass_time(29.0)
+    return driver
+
+
+def test_a_component_claimed_again_asks_for_the_licences_that_it_asked_for_before() -> None:
+    driver = two_components()
+    assert [start.licenses for start in driver.all(StartComponent)] == [ANSYS, ()]
+    driver.end("1.1", outcome=Outcome.REFUSED, reason="no")
+    driver.pass_time(20.0)
+    assert [start.licenses for start in driver.all(StartComponent)] == [ANSYS, (), ANSYS]
+
+
+def test_a_claim_of_what_was_promised_is_no_reason_for_a_scan() -> None:
+    """A job with a limit of tries keeps them while others claim what they were placed on."""
+    driver = two_components()
+    gained_at = driver.ledger.sites.gained_at
+    driver.end("1.1", outcome=Outcome.REFUSED, reason="no")
+    before = driver.ledger.sites.gained_at
+    assert before > gained_at, "what was refused is idle again"
+    driver.pass_time(20.0)
+    assert driver.ledger.sites.gained_at == before

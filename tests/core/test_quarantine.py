@@ -6,10 +6,13 @@ It gives back all that it holds, and the others go on.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from koala.core import HandlingError, JobState
+from koala.core.life.job import Job
+from koala.core.plans import JobPlans
 from koala.model.facts import JobPlaced, JobRequeued
 from koala.model.messages import (
     AbortComponent,
@@ -214,3 +217,28 @@ def test_a_job_that_a_site_will_never_run_can_be_put_back_when_the_grid_has_the_
     driver.send(RequeueAsked(at=driver.now, job=1))
     assert driver.state(1) is JobState.WAITING
     assert not driver.job(1).barred
+
+
+def test_a_plan_that_raises_in_the_scan_of_the_other_queue_blames_none_of_its_jobs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    driver = CoreDriver({"a": 10, "b": 10}, plan_depth=2, scan_interval_s=10.0, high_scans_per_low_scan=1)
+    for number in range(2):
+        driver.run(ask(10, walltime_s=100.0 + number))
+    driver.submit(ask(part(10, "a"), high=True, walltime_s=50.0))
+    driver.submit(ask(part(10, "b"), walltime_s=50.0))
+    driver.submit(ask(part(10, "b"), walltime_s=60.0))
+    make = JobPlans._make
+
+    def broken(self: JobPlans, job: Job) -> Any:
+        if job.id == 3 and not self._queue.high:
+            raise RuntimeError("an error of ours")
+        return make(self, job)
+
+    monkeypatch.setattr(JobPlans, "_make", broken)
+    with pytest.raises(HandlingError) as raised:
+        driver.wait_until(12.0)
+        driver.report("a", others=0, processors=12)
+        driver.report("a", others=5, processors=10)
+        driver.pass_time(500.0)
+    assert not set(raised.value.jobs) & {4, 5}

@@ -102,7 +102,7 @@ class _Room:
         """What is idle for the component, at all sites where the job has its licences or may have them."""
         behind = [site.others if self._job.claims_early else 0 for site in self._sites.sites]
         idle = [max(0, self.at_for(index, component) - others) for index, others in enumerate(behind)]
-        return self._sites.view.licenses.open_to(self._job.request.licenses, idle, self._job.id)
+        return self._sites.view.licenses.open_to(self._job.request.licenses, idle, self._job.holder)
 
 
 def plan_claim(
@@ -312,6 +312,8 @@ class JobClaiming:
         the other components keep their places there."""
         ledger = self.ledger
         job, component = claim.job, claim.component
+        if claim.licensed and any(other is not claim and other.site == claim.site for other in job.claims):
+            return None  # what stays there would hold no licences
         plan, room = ClaimPlan(), _Room(job, ledger.sites)
         room.close(claim.site)
         if not _replace(job, component, room, plan, ledger.sites, ledger.transfers, ledger.now):

@@ -481,6 +481,8 @@ class JobPlacing:
             job.stop_timer()
         job.placed_at = now
         placed = JobPlaces(spots, ledger.places(spots), now)
+        if demand.licenses:
+            placed.number = job.starts
         job.become(Placed(placed, early_until))
         ledger.changes.places[job.id] = None
         if ledger.links.concerns(job, placed):

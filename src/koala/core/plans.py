@@ -100,11 +100,11 @@ class JobPlans:
             return []
         finder = self._finder_beside(before)
         end = finder.now + self.ledger.planned_s(job)
-        return [
-            (at, finder.licenses_at(at).open_to(job.demand.licenses, finder.left_at(at), nothing=CLOSED))
-            for at in finder.starts
-            if at < end
-        ]
+        wanted = job.demand.licenses
+        left: list[tuple[float, Sequence[int]]] = [(at, finder.left_at(at)) for at in finder.starts if at < end]
+        if not wanted:
+            return left
+        return [(at, finder.licenses_at(at).open_to(wanted, here, nothing=CLOSED)) for at, here in left]
 
     def spares_nodes(self, job: Job, spots: Spots) -> bool:
         """Whether a waiting job with these places, on whatever nodes, leaves those for the plans that rank before

@@ -45,7 +45,7 @@ from koala.model.messages import (
     Token,
     TrafficMeasured,
 )
-from koala.model.request import InputMode, JobId
+from koala.model.request import InputMode, JobId, Licenses
 from koala.policies.demand import reads_of
 from koala.policies.interface import can_ever_fit, tasks_of
 from koala.policies.transfer_estimates import chunk_bytes
@@ -105,6 +105,11 @@ class JobRunning:
         claim.held_at = now = ledger.now
         claim.placed_at = now if job.placed_at is None or runs else job.placed_at
         placed.claims[component] = claim
+        claim.placement = placed.number
+        licenses: Licenses = ()
+        if job.request.licenses and not job.has_licenses_at(site):
+            licenses = ledger.sites.view.licenses.asked_of(site, job.request.licenses)
+            claim.licensed = bool(licenses)
         ledger.claim(claim)
         excluded: tuple[str, ...] = ()
         if job.failed_nodes or ledger.sites.node_accused:
@@ -128,11 +133,7 @@ class JobRunning:
                 walltime_s=self.walltime_left_s(job) if runs else job.changed_walltime_s,
                 array=job.array or None,
                 index=job.index,
-                licenses=ledger.sites.view.licenses.asked_of(
-                    site, job.request.licenses, [other.site for other in job.claims if other is not claim]
-                )
-                if job.request.licenses
-                else (),
+                licenses=licenses,
             )
         )
         return claim

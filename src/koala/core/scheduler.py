@@ -238,6 +238,7 @@ class Scheduler:
 
     def _claim(self, *_: None) -> None:
         self._claiming.claim_due()
+        self.ledger.current_jobs = ()
         if self.ledger.kept_early or (self.ledger.planned and self._placement.early.on):
             self._placement.claim_early()
 

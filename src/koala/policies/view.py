@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 from functools import lru_cache
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeAlias
 
 from koala.model.grid import Grid, Links, Site
 from koala.model.nodes import NodeClass, NodePool, NodeSize, TaskShape
@@ -201,6 +201,10 @@ class SlownessRows(dict[int, list[float]]):
         return row
 
 
+# Who holds licences: a job, and which of its placements, as its last components may leave after its next have come.
+Holder: TypeAlias = tuple[int, int]
+
+
 class Holding(NamedTuple):
     """What one holder has: its licences, and by site what keeps them there, counted by key."""
 
@@ -231,7 +235,7 @@ class LicensePools:
     def __init__(self, sites: Iterable[Licenses], shared: Licenses) -> None:
         self.sizes = [dict(pool) for pool in (*sites, shared)]
         self.left = [dict(pool) for pool in self.sizes]
-        self.held: dict[int, Holding] = {}
+        self.held: dict[Holder, Holding] = {}
 
     def unheld(self) -> LicensePools:
         """The same pools with nobody who holds anything."""
@@ -239,7 +243,7 @@ class LicensePools:
 
     # ------------------------------------------------------------------------------------------ who holds
 
-    def take(self, holder: int, wanted: Licenses, site: int, key: Hashable) -> None:
+    def take(self, holder: Holder, wanted: Licenses, site: int, key: Hashable) -> None:
         """The holder has something at the site, under this key; one key may stand for several things."""
         holding = self.held.setdefault(holder, Holding(wanted, {}))
         if not holding.sites:
@@ -250,7 +254,7 @@ class LicensePools:
             self._count(site, holding.wanted, -1)
         keys[key] = keys.get(key, 0) + 1
 
-    def give(self, holder: int, site: int, key: Hashable) -> None:
+    def give(self, holder: Holder, site: int, key: Hashable) -> None:
         """One thing less under this key; with the last at a site its licences come back."""
         holding = self.held[holder]
         keys = holding.sites[site]
@@ -272,9 +276,10 @@ class LicensePools:
 
     # ------------------------------------------------------------------------------------- what is left
 
-    def lacking(self, wanted: Licenses, holder: int = 0) -> set[int]:
+    def lacking(self, wanted: Licenses, holder: Holder | None = None) -> set[int]:
         """The sites with too few left for somebody new there. What a holder has it need not find again."""
-        own = self.held[holder].sites if holder in self.held else _NOWHERE
+        holding = None if holder is None else self.held.get(holder)
+        own = _NOWHERE if holding is None else holding.sites
         sites = range(len(self.left) - 1)
         if not own and self._has_too_few(SHARED, wanted):
             return set(sites)
@@ -285,7 +290,7 @@ class LicensePools:
         return bool(left) and any(left.get(name, count) < count for name, count in wanted)
 
     def open_to(
-        self, wanted: Licenses, processors: Sequence[int], holder: int = 0, *, nothing: int = 0
+        self, wanted: Licenses, processors: Sequence[int], holder: Holder | None = None, *, nothing: int = 0
     ) -> Sequence[int]:
         """These processors by site, and nothing where too few are left."""
         lacking = self.lacking(wanted, holder) if wanted else ()
@@ -305,19 +310,21 @@ class LicensePools:
                 if left < count:
                     yield ShortPool(name, pool, count, left, self.sizes[pool][name], tuple(self.holders(pool, name)))
 
+    def holdings(self, pool: int, name: str) -> Iterator[tuple[int, Holding]]:
+        """What each job holds of these, by placement."""
+        for (job, _), holding in self.held.items():
+            if (pool == SHARED or pool in holding.sites) and any(each == name for each, _ in holding.wanted):
+                yield job, holding
+
     def holders(self, pool: int, name: str) -> list[int]:
-        """Who holds some of these."""
-        return sorted(
-            holder
-            for holder, (wanted, sites) in self.held.items()
-            if (pool == SHARED or pool in sites) and any(each == name for each, _ in wanted)
-        )
+        """Return the jobs that hold some of these."""
+        return sorted({job for job, _ in self.holdings(pool, name)})
 
     # ------------------------------------------------------------------------------- what there ever is
 
-    def asked_of(self, site: int, wanted: Licenses, others: Sequence[int]) -> Licenses:
-        """What a component of the holder asks the site for, beside its components at those others."""
-        return () if site in others else tuple([each for each in wanted if each[0] in self.sizes[site]])
+    def asked_of(self, site: int, wanted: Licenses) -> Licenses:
+        """Return those of the pools of the site."""
+        return tuple([each for each in wanted if each[0] in self.sizes[site]])
 
     def most(self, name: str, site: int) -> int:
         """How many of it somebody at the site may ever hold."""
@@ -326,6 +333,8 @@ class LicensePools:
 
     def never(self, wanted: Licenses) -> Iterator[tuple[tuple[int, ...], str]]:
         """The sites where nobody ever holds as many, and what lacks there."""
+        if not wanted:
+            return
         known = sorted({name for pool in self.sizes for name in pool})
         for name, count in wanted:
             by_most: dict[int, list[int]] = {}

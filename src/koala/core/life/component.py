@@ -57,6 +57,8 @@ class ComponentClaim(_ClaimLinks):
     placed_at: Time = INFINITY  # since when its processors were promised and not held
     held_at: Time = INFINITY  # since when it holds them and does no work, if that is to be counted
     fenced: bool = False  # whether its site was declared lost: it counts for nothing, and nobody waits for its end
+    placement: int = 0  # the number of the places that it is for
+    licensed: bool = False  # True if its site was asked for the job's licences with it
     number: int = 0  # its place among all claims ever made
     timer: Timer | None = None
 

@@ -318,6 +318,15 @@ class Job(JobMemory):
         return [] if placement is None else [claim for claim in placement.claims if claim is not None]
 
     @property
+    def holder(self) -> tuple[JobId, int]:
+        """Who holds its licences: the job at its present places."""
+        return self.id, self.placed.number
+
+    def has_licenses_at(self, site: int) -> bool:
+        """Return True if a component of it was claimed at the site with the job's licences."""
+        return any(claim.licensed and claim.site == site for claim in self.claims)
+
+    @property
     def started_at(self) -> float | None:
         """When the barrier opened for its run; None where it has not begun."""
         phase = self.phase

@@ -63,6 +63,7 @@ class JobPlaces(_PlacesLinks):
     start_at: Time  # the job start time
     hold_until: Time = 0.0  # when the job is due to end
     needs: list[tuple[TransferKey, ...]] = NO_ITEMS  # by component, its transfers
+    number: int = 0  # of jobs with licences, the starts before these places: it tells placements apart
     ready: int = 0  # how many components wait at the barrier
     # What it sends between its sites.
     observed: bool = False  # whether its bandwidth counts in what was observed

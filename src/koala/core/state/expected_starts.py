@@ -273,8 +273,9 @@ class ExpectedStarts:
         pools, wanted = self._ledger.sites.view.licenses, dict(job.request.licenses)
         profiles = self._likely.availability.profiles
         for short in pools.short(job.request.licenses):
-            for holder in short.holders if short.pool in (*spots.sites, SHARED) else ():
-                sites = pools.held[holder].sites
+            if short.pool not in (*spots.sites, SHARED):
+                continue
+            for holder, (_, sites) in pools.holdings(short.pool, short.name):
                 keys = [(site, key) for site, there in sites.items() for key in there if self._ender(key) is not None]
                 other = self._ledger.jobs.get(holder)
                 # Of a job that waits a lost site may hold some, until nobody knows when.
@@ -282,7 +283,9 @@ class ExpectedStarts:
                     yield holder, max(profiles[site].last_end((key,)) for site, key in keys)
         for each in before:
             if each.job is not None and any(name in wanted for name, _ in each.job.request.licenses):
-                yield each.job.id, each.until
+                common = [pools.sizes[pool] for pool in (*(set(each.spots.sites) & set(spots.sites)), SHARED)]
+                if any(name in wanted and name in pool for name, _ in each.job.request.licenses for pool in common):
+                    yield each.job.id, each.until
 
     def _scarce(self, there: Iterable[Reservation], site: int) -> _Scarce:
         """What the nodes of the site have too little of now, all together, for the tasks of these."""

@@ -18,7 +18,7 @@ from koala.core.state.nodes.future_nodes import FutureNodes
 from koala.core.state.nodes.left_by_plans import NodesLeftByPlans
 from koala.policies import PolicyError
 from koala.policies.interface import Demand, Spots, View, place_on
-from koala.policies.view import LicensePools
+from koala.policies.view import Holder, LicensePools
 
 # So many times are tried one by one for a plan where halving the steps does not do.
 PLAN_STEPS_MAX = 256
@@ -87,7 +87,12 @@ class PlanFinder:
     # ---------------------------------------------------------------------------------------- licences
 
     def open_during(
-        self, demand: Demand | None, idle: Sequence[int], start: float | None, until: float, holder: int = 0
+        self,
+        demand: Demand | None,
+        idle: Sequence[int],
+        start: float | None,
+        until: float,
+        holder: Holder | None = None,
     ) -> Sequence[int]:
         """Of what is idle nothing where too few licences are left at some time from then on, or from now."""
         if demand is None or not demand.licenses:
@@ -112,7 +117,7 @@ class PlanFinder:
             for number, each in enumerate(self.reserved, start=1):
                 if each.demand is not None and each.demand.licenses and each.at <= then < each.until:
                     for site in set(each.spots.sites):
-                        known.take(-number, each.demand.licenses, site, None)
+                        known.take((-number, 0), each.demand.licenses, site, None)
         return known
 
     # ------------------------------------------------------------------------------------ what is left

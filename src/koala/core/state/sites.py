@@ -188,12 +188,12 @@ class Sites:
         """All beliefs, claims and jobs are in place: go on from these counts."""
         for index, site in enumerate(self.sites):
             for claim in [each for each in site.claims.values() if each.job.request.licenses]:
-                self._take_licenses(index, claim.job, claim.token)
+                self._take_licenses(index, claim.job, claim.placement, claim.token)
             self.refresh(index)
         for job in self.pools.placed:
             for component, index in enumerate(job.placed.spots.sites if job.request.licenses else ()):
                 if job.placed.claims[component] is None:
-                    self._take_licenses(index, job, job.id)
+                    self._take_licenses(index, job, job.placed.number, job.id)
         self.gained_at = gained_at
         self.generation = generation
         self._seen = tuple(self.view.idle), self._link_demand_bit_s
@@ -454,14 +454,14 @@ class Sites:
 
     # ------------------------------------------------------------------- places, claims and earmarks
 
-    def _take_licenses(self, index: int, job: Job, key: Token | JobId) -> None:
+    def _take_licenses(self, index: int, job: Job, placement: int, key: Token | JobId) -> None:
         """A component of the job is here, under the key that it has in the availability profile."""
-        self.view.licenses.take(job.id, job.request.licenses, index, key)
+        self.view.licenses.take((job.id, placement), job.request.licenses, index, key)
         self.generation += 1
 
-    def _give_licenses(self, index: int, job: Job, key: Token | JobId) -> None:
+    def _give_licenses(self, index: int, job: Job, placement: int, key: Token | JobId) -> None:
         """It has gone, and whoever waits for its licences may have them."""
-        self.view.licenses.give(job.id, index, key)
+        self.view.licenses.give((job.id, placement), index, key)
         self.generation += 1
         self.gained_at = self.generation
 
@@ -474,7 +474,7 @@ class Sites:
         if self.availability is not None:
             self.availability.hold(index, job.id, processors, job.placed.hold_until)
         if job.request.licenses:
-            self._take_licenses(index, job, job.id)
+            self._take_licenses(index, job, job.placed.number, job.id)
         self.refresh(index)
 
     def withdraw(self, index: int, processors: int, job: Job) -> None:
@@ -483,7 +483,7 @@ class Sites:
         if self.availability is not None:
             self.availability.let_go(index, job.id, processors)
         if job.request.licenses:
-            self._give_licenses(index, job, job.id)
+            self._give_licenses(index, job, job.placed.number, job.id)
         self.refresh(index)
 
     def leave(self, index: int, job: Job) -> None:
@@ -503,8 +503,8 @@ class Sites:
             self.sites[index].promised -= processors
             if self.availability is not None:
                 self.availability.let_go(index, job.id, processors)
-            if job.request.licenses:
-                self._give_licenses(index, job, job.id)
+            if job.request.licenses:  # for the claim, which takes them at once
+                self.view.licenses.give(job.holder, index, job.id)
 
     def claim(self, claim: ComponentClaim) -> None:
         site = self.sites[claim.site]
@@ -517,7 +517,7 @@ class Sites:
             claim.due_at = claim.job.placed.hold_until
             self.availability.note(claim)
         if claim.job.request.licenses:
-            self._take_licenses(claim.site, claim.job, claim.token)
+            self._take_licenses(claim.site, claim.job, claim.placement, claim.token)
         self.refresh(claim.site)
 
     def expect_end(self, job: Job, placed: JobPlaces, due_at: float) -> None:
@@ -549,7 +549,7 @@ class Sites:
         if self.availability is not None:
             self.availability.end(claim)
         if claim.job.request.licenses:
-            self._give_licenses(claim.site, claim.job, claim.token)
+            self._give_licenses(claim.site, claim.job, claim.placement, claim.token)
         if claim.fenced:
             self.end_loss(claim.site)
         self.refresh(claim.site)
@@ -567,6 +567,9 @@ class Sites:
 
     def unmark(self, component: int, processors: int, job: Job) -> None:
         """The component does not wait for preempted processors any more."""
+        if job.request.licenses:
+            self.generation += 1
+            self.gained_at = self.generation
         self.refresh(self._drop_earmark(component, processors, job))
 
     def _drop_earmark(self, component: int, processors: int, job: Job) -> int:
@@ -578,7 +581,7 @@ class Sites:
         if self.availability is not None:
             self.availability.let_go(index, job.id, processors)
         if job.request.licenses:
-            self._give_licenses(index, job, job.id)
+            self.view.licenses.give(job.holder, index, job.id)
         site.waiters[job.id] -= processors
         if not site.waiters[job.id]:
             del site.waiters[job.id]

@@ -102,7 +102,8 @@ class JobSpawning:
         idle = demand.allowed(self._idle(job, demand))
         found = place_spawned(demand, job.placed.spots, idle, self.ledger.sites.view)
         if isinstance(found, NoPlace):
-            return SpawnRefusal(_lack(found, len(tasks.names), idle, self.ledger.names), lacks_places=True)
+            reason = _lack(found, len(tasks.names), idle, self.ledger.names) + self._without_licenses(job, demand)
+            return SpawnRefusal(reason, lacks_places=True)
         if len(job.placed.spots.sites) + len(found.sites) > COMPONENTS_MAX:
             return SpawnRefusal(f"the job would have more than {COMPONENTS_MAX} components (COMPONENTS_MAX)")
         return request, demand, found
@@ -112,14 +113,25 @@ class JobSpawning:
         demand = self.placing.demand_of_one(request)
         return demand.barring(job.demand.barred) if job.demand.barred else demand
 
+    def _without_licenses(self, job: Job, demand: Demand) -> str:
+        """Name the sites where too few of its licences are left; empty where there are enough."""
+        if not demand.licenses:
+            return ""
+        lacking = self.ledger.sites.view.licenses.lacking(demand.licenses, job.holder)
+        sites = [self.ledger.names[index] for index in sorted(lacking)]
+        return f"; too few of its licences are left at {', '.join(sites)}" if sites else ""
+
     def _idle(self, job: Job, demand: Demand) -> Sequence[int]:
         """By site what is idle and on no plan's way until the job is due to end."""
         ledger = self.ledger
         if not ledger.planned:
             view = ledger.sites.view
-            return view.licenses.open_to(demand.licenses, view.idle, job.id)
+            return view.licenses.open_to(demand.licenses, view.idle, job.holder)
         finder, end = self.placing.plans.beside_all(), expected_at(job.placed.hold_until, ledger.now)
-        nodes, idle = finder.nodes_for(None), finder.open_during(demand, finder.spare(end), None, end, job.id)
+        nodes, idle = (
+            finder.nodes_for(None),
+            finder.open_during(demand, finder.spare(end), None, end, job.holder),
+        )
         return idle if nodes is None else nodes.spared(idle, None, end)
 
     def _hold(self, job: Job, spawned: list[SpawnedTasks], request: Request, demand: Demand, spots: Spots) -> None:

@@ -93,7 +93,10 @@ class PromiseChecker:
         self.waiting_before: dict[JobId, bool] = {}  # job -> high, as of the end of the last event
         self.queued: dict[str, list[JobId]] = {}  # who is in which queue
         self.licenses: dict[JobId, Licenses] = {}  # what each job is to hold
-        self.licensed: dict[JobId, dict[SiteName, set[Token]]] = {}  # its components that have not ended, by site
+        self.placements: dict[JobId, int] = {}  # how often each of these has had places
+        self.placement_of: dict[Token, int] = {}
+        # By job and placement the components that have not ended, by site.
+        self.licensed: dict[tuple[JobId, int], dict[SiteName, set[Token]]] = {}
         self.alive: dict[Token, SimulatedComponent] = {}  # what sites hold; nothing comes there but by a command
 
     def after(self, event: AnyEvent, turn: Turn) -> None:
@@ -126,7 +129,10 @@ class PromiseChecker:
                 self.site_of[entry.token] = entry.site
                 self.claimed_at[entry.job] = event.at
                 if entry.job in self.licenses:
-                    self.licensed.setdefault(entry.job, {}).setdefault(entry.site, set()).add(entry.token)
+                    self.placement_of[entry.token] = placement = self.placements[entry.job]
+                    self.licensed.setdefault((entry.job, placement), {}).setdefault(entry.site, set()).add(
+                        entry.token
+                    )
                 self._fits_the_quota(entry)
                 self._nothing_new_at_lost_sites(entry)
                 self._guests_kept_out(entry)
@@ -135,6 +141,9 @@ class PromiseChecker:
                 component = self.world.components.components.get(entry.token)
                 if component is not None:
                     self.alive[entry.token] = component
+            elif type(entry) is JobPlaced:
+                if entry.job in self.licenses:
+                    self.placements[entry.job] = self.placements.get(entry.job, 0) + 1
             elif type(entry) is JobEnded:
                 self._ended_once(entry)
                 self._one_run_counts(entry)
@@ -222,13 +231,13 @@ class PromiseChecker:
             )
 
     def _gives_licenses_back(self, token: Token) -> None:
-        job, site = self.part_of[token][0], self.site_of[token]
-        sites = self.licensed.get(job, {})
+        site, holder = self.site_of[token], (self.part_of[token][0], self.placement_of.get(token, 0))
+        sites = self.licensed.get(holder, {})
         sites.get(site, set()).discard(token)
         if not sites.get(site):
             sites.pop(site, None)
         if not sites:
-            self.licensed.pop(job, None)
+            self.licensed.pop(holder, None)
 
     def _fits_the_quota(self, command: StartComponent) -> None:
         """What starts fits beside what our other components and the site's own users hold, within the quota.
@@ -513,7 +522,7 @@ def no_node_overfull(watch: PromiseChecker) -> None:
 def no_license_overdrawn(watch: PromiseChecker) -> None:
     """Jobs with components at a site hold no more of its licences than there are; all jobs, of the shared ones."""
     held: dict[tuple[SiteName | None, str], int] = {}
-    for job, sites in watch.licensed.items():
+    for (job, _), sites in watch.licensed.items():
         for site in (*sites, None):
             for name, count in watch.licenses[job]:
                 held[site, name] = held.get((site, name), 0) + count
@@ -530,23 +539,23 @@ def no_license_overdrawn(watch: PromiseChecker) -> None:
 def licenses_add_up(watch: PromiseChecker) -> None:
     """Who is believed to hold licences has components at those sites, or places, and nobody else."""
     ledger = watch.ledger
-    found: dict[JobId, dict[int, int]] = {}
+    found: dict[tuple[JobId, int], dict[int, int]] = {}
 
-    def count(job: Job, site: int) -> None:
+    def count(job: Job, placement: int, site: int) -> None:
         if job.request.licenses:
-            sites = found.setdefault(job.id, {})
+            sites = found.setdefault((job.id, placement), {})
             sites[site] = sites.get(site, 0) + 1
 
     for claim in ledger.claims.values():
-        count(claim.job, claim.site)
+        count(claim.job, claim.placement, claim.site)
     for job in ledger.jobs.values():
         if job.state in IN_CLAIMING_QUEUE:
             for part, held in enumerate(job.placed.claims):
                 if held is None:
-                    count(job, job.placed.spots.sites[part])
+                    count(job, job.placed.number, job.placed.spots.sites[part])
     holdings = ledger.sites.view.licenses.held
     believed = {
-        job: {site: sum(keys.values()) for site, keys in each.sites.items()} for job, each in holdings.items()
+        holder: {site: sum(keys.values()) for site, keys in each.sites.items()} for holder, each in holdings.items()
     }
     if found != believed:
         watch.fail("no more licences than there are", f"{believed} are believed to hold some, and {found} do")

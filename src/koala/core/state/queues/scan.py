@@ -95,6 +95,8 @@ class _Scan:
         while (candidate := self._next()) is not None:
             rank, number, group = candidate
             end, goes_on = None, False
+            if plans is not None and self._planning is not None:
+                plans.reaches(group.job(rank))  # which makes plans of other jobs, too
             try:
                 if plans is None:
                     spots = try_place(group.demand, view)
@@ -209,6 +211,5 @@ class _Scan:
 
 def _start_or_plan(job: Job, plans: PassPlans) -> tuple[Spots | None, bool]:
     """Places that put off no plan of a job before this one; without any, whether it has a plan now."""
-    plans.reaches(job)
     spots, _ = plans.places_now(job)
     return spots, spots is None and plans.plan(job)
