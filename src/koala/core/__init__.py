@@ -1,4 +1,4 @@
-"""Everything that decides, without clock, I/O or threads: ``Scheduler.handle(event) -> Turn``."""
+"""All decisions of the scheduler, without clock, I/O or threads: ``Scheduler.handle(event) -> Turn``."""
 
 from koala.core.life.states import JobState
 from koala.core.records.reading import DamagedRecord, KnownJob, RecordsError

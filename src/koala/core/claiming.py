@@ -1,8 +1,8 @@
-"""The incremental claiming policy (ICP): what one claiming try of a placed job does.
+"""The incremental claiming policy (ICP): one claiming try of a placed job.
 
 ``plan_claim`` only looks and proposes; ``JobClaiming`` carries the plan out. A component that can start now is
-started; one that cannot is placed again, close to its files, where the transfer still ends before the job start
-time; and for a high-priority job low-priority ones are preempted when even that fails.
+started. A component that cannot start is placed again, close to its files, where the transfer still ends before the
+job start time. If even that fails, a high-priority job preempts low-priority jobs.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from koala.policies.interface import places_at, replace_one
 
 @dataclass(slots=True)
 class ClaimPlan:
-    """What to do in one claiming try; empty when too few components could start (F < T)."""
+    """The actions of one claiming try; empty when too few components could start (F < T)."""
 
     enough: bool = True
     start: list[int] = field(default_factory=list)
@@ -41,7 +41,7 @@ class ClaimPlan:
 
 
 class _Room:
-    """What the job may take of each site in this try, counted down as the plan takes it; in processors."""
+    """The processors that the job may take at each site in this try, counted down as the plan takes them."""
 
     def __init__(self, job: Job, sites: Sites) -> None:
         self._job = job
@@ -51,18 +51,18 @@ class _Room:
         self._pools: dict[int, NodePool | None] = {}  # the nodes that are left, where tasks have shapes
 
     def at(self, index: int) -> int:
-        """What can be claimed now."""
+        """Return the number of processors that can be claimed now."""
         left = self._left.get(index)
         if left is None:
             left = self._left[index] = self._sites.claimable(index, self._job)
         return left
 
     def close(self, index: int) -> None:
-        """Nothing of the site is for this try."""
+        """Exclude the site from this try."""
         self._left[index] = 0
 
     def at_for(self, index: int, component: int) -> int:
-        """What of it the tasks of the component can have, by what is left of the nodes."""
+        """Return the processors that the tasks of the component can have, given the nodes that are left."""
         left, shape = self.at(index), self._job.request.shape_of(component)
         return left if shape is None else places_at(shape, left, self._pool(index)) * shape.processors
 
@@ -79,7 +79,7 @@ class _Room:
         return self._pools[index]
 
     def with_coming(self, index: int) -> int:
-        """What will be there once the jobs that are preempted, now or before, have let go."""
+        """Return the processors that will be there once all preempted jobs, earlier ones included, have let go."""
         return self.at(index) + self._coming_at(index)
 
     def _coming_at(self, index: int) -> int:
@@ -89,17 +89,17 @@ class _Room:
         return coming
 
     def expect(self, index: int, processors: int) -> None:
-        """A job is preempted: this will come, but it is not there yet."""
+        """Note that a preempted job will free processors, which are not there yet."""
         self._coming[index] = self._coming_at(index) + processors
 
     def set_aside(self, index: int, processors: int, component: int) -> None:
-        """Keep processors for a component that waits: first what is there, the rest of what will come."""
+        """Keep processors for a component that waits: first those that are there, then those that will come."""
         there = max(0, min(processors, self.at(index)))
         self.take(index, there, component)
         self._coming[index] = self._coming_at(index) - (processors - there)
 
     def all(self, component: int) -> Sequence[int]:
-        """What is idle for the component, at all sites where the job has its licences or may have them."""
+        """Return what is idle for the component at each site where the job has its licences or may get them."""
         behind = [site.others if self._job.claims_early else 0 for site in self._sites.sites]
         idle = [max(0, self.at_for(index, component) - others) for index, others in enumerate(behind)]
         return self._sites.view.licenses.open_to(self._job.request.licenses, idle, self._job.holder)
@@ -108,7 +108,7 @@ class _Room:
 def plan_claim(
     job: Job, sites: Sites, transfers: Transfers, *, threshold: float, now: float, closed: Collection[int] = ()
 ) -> ClaimPlan:
-    """One claiming try of ICP for the job's unclaimed components, none of which starts at the ``closed`` sites."""
+    """Plan one claiming try of ICP for the job's unclaimed components; none starts at the ``closed`` sites."""
     room = _Room(job, sites)
     plan = ClaimPlan()
     stuck: list[int] = []
@@ -131,14 +131,20 @@ def plan_claim(
 
 
 def _may_preempt(job: Job) -> bool:
-    """Whether preemption is certain to help the job. Not if its tasks have shapes: they need room on one node, and it
-    is not known on which nodes preempted jobs leave room."""
+    """Return True if preemption is certain to help the job.
+
+    It is not if the tasks have shapes: they need room on one node, and the nodes that preempted jobs
+    free are unknown.
+    """
     return job.asks is None or not job.demand.groups
 
 
 def _claiming_order(job: Job) -> list[int]:
-    """Unclaimed components: those that wait for preempted processors first, then by decreasing size. Where tasks have
-    several shapes, in the order in which the shapes were placed: sites give nodes to whoever comes first."""
+    """Return the unclaimed components: first those that wait for preempted processors, then by decreasing size.
+
+    Where tasks have several shapes, keep the order in which the shapes were placed: sites serve claims
+    as they arrive.
+    """
     placed = job.placed
     sizes = placed.spots.sizes
     unclaimed = [component for component, claim in enumerate(placed.claims) if claim is None]
@@ -151,9 +157,9 @@ def _claiming_order(job: Job) -> list[int]:
 def _replace(
     job: Job, component: int, room: _Room, plan: ClaimPlan, sites: Sites, transfers: Transfers, now: float
 ) -> bool:
-    """Find the component another site whose transfer ends before the job start time.
+    """Find another site for the component where its transfer ends before the job start time.
 
-    A transfer that is under way to a site, or has arrived there, for this job or another, need not be made again.
+    A transfer that has arrived at a site or is under way there, for this job or another, need not be repeated.
     """
     until_start_s = max(0.0, job.placed.start_at - now)
 
@@ -171,7 +177,7 @@ def _replace(
 
 
 def _preempt(job: Job, component: int, room: _Room, plan: ClaimPlan, sites: Sites) -> None:
-    """Choose low-priority jobs at the component's site, the latest job start time first, until it fits."""
+    """Choose low-priority jobs at the component's site, latest job start time first, until the component fits."""
     index, size = job.placed.at(component)
     site = sites.sites[index]
     if site.trust is Trust.UNUSABLE or site.is_closed:
@@ -192,7 +198,7 @@ def _preempt(job: Job, component: int, room: _Room, plan: ClaimPlan, sites: Site
             break
         for freed in victim.claims:
             if not freed.aborting:
-                room.expect(freed.site, freed.processors)  # all of it comes free, on other sites too
+                room.expect(freed.site, freed.processors)  # all its processors come free, on other sites too
         victims.append(victim)
     room.set_aside(index, size, component)
     plan.preempt.append((component, victims))
@@ -209,13 +215,13 @@ class JobClaiming:
         ledger.timers.on(Alarm.QUEUED_LONG, self._queued_long)
 
     def claim_due(self) -> None:
-        """Let every job claim that is to by now."""
+        """Run the claiming tries that are due."""
         claiming = self.ledger.claiming
         while claiming.next_at <= self.ledger.now:
             self.claim(claiming.head())
 
     def claim(self, job: Job) -> None:
-        """One claiming try, at the job's claiming time."""
+        """Carry out one claiming try, at the job's claiming time."""
         ledger = self.ledger
         ledger.current_jobs = (job,)
         ledger.claiming.remove(job)
@@ -243,8 +249,11 @@ class JobClaiming:
         self._go_on(job)
 
     def claim_as_let_go(self, job: Job, victims: Sequence[Job]) -> None:
-        """The job was placed where these jobs are. They return to their queue; what is free is claimed now, and the
-        rest, which is kept for it, as they let go of it."""
+        """Claim for a job that was placed where these jobs are.
+
+        They return to their queue. Idle processors are claimed now; the rest is kept for the job and claimed as they
+        let go.
+        """
         ledger = self.ledger
         for victim in victims:
             self._send_back(victim, job, f"preempted by high-priority job {job.id}, which found no places")
@@ -266,7 +275,7 @@ class JobClaiming:
         self._go_on(job)
 
     def _go_on(self, job: Job) -> None:
-        """What could be claimed is: the job is on its way, or comes back for the rest."""
+        """Start the job if everything is claimed; otherwise have it come back for the rest."""
         unclaimed = sum(claim is None for claim in job.placed.claims)
         if unclaimed == 0:
             self.running.all_claimed(job)
@@ -276,13 +285,14 @@ class JobClaiming:
         self.running.claim_later(job)
 
     def _queued_long(self, token: Token) -> None:
-        """A component has waited ``queue_patience_s`` in its site's own queue, as when another user took its
-        processors while it was on its way, or where it must not run on the nodes that are free. It is claimed at
-        another site that has room and all its files, if there is one.
+        """Claim a component elsewhere after it has waited ``queue_patience_s`` in its site's own queue.
 
-        It waits on if its site has room for all our components and it may run on any node, if less than
-        ``queue_patience_s`` is left before the job's deadline, which does not change, and if this check comes so late
-        that what is known of the sites is old.
+        It waits there when another user took its processors while it was on its way, or when it must not run on the
+        nodes that are free. The other site must have room and all its files.
+
+        The component keeps waiting in three cases: its site has room for all our components and it may run on any
+        node; less than ``queue_patience_s`` is left before the job's deadline, which does not change; or this check
+        comes so late that the state of the sites is out of date.
         """
         ledger = self.ledger
         claim = ledger.claims[token]
@@ -296,7 +306,7 @@ class JobClaiming:
         worth_it = (
             job.state is JobState.STARTING
             and ledger.now + patience_s < job.deadline
-            and ledger.now <= timer.at + patience_s  # else nobody looked for long, and what is known is as old
+            and ledger.now <= timer.at + patience_s  # otherwise nobody looked for long, and the state is just as old
             and (claim.kept_off or ledger.sites.is_short(claim.site))
         )
         moved = self.claim_elsewhere(claim) if worth_it else None
@@ -307,9 +317,12 @@ class JobClaiming:
             moved.changed()
 
     def claim_elsewhere(self, claim: ComponentClaim) -> ComponentClaim | None:
-        """Claim a component at another site that has room for it now and where no file is missing, in place of this
-        claim, which is aborted; None, and nothing done, where there is none. The job has not passed its barrier, and
-        the other components keep their places there."""
+        """Claim a component at another site that has room for it now and lacks none of its files, and
+        abort this claim.
+
+        Return None, with nothing done, if there is no such site. The job has not passed its barrier, and the other
+        components keep their places there.
+        """
         ledger = self.ledger
         job, component = claim.job, claim.component
         if claim.licensed and any(other is not claim and other.site == claim.site for other in job.claims):
@@ -334,7 +347,7 @@ class JobClaiming:
         return moved
 
     def _move(self, job: Job, component: int, site: int, *, promised: bool = True) -> None:
-        """The component goes to another site, and its files with it; ``promised`` is one that was not claimed."""
+        """Move the component and its files to another site; ``promised`` is True if it was not claimed yet."""
         ledger = self.ledger
         placed = job.placed
         before, size = placed.at(component)
@@ -361,7 +374,7 @@ class JobClaiming:
                 ledger.story.append(TransfersExpected(job=job.id, links=believed))
 
     def _preempt(self, job: Job, component: int, victims: list[Job]) -> None:
-        """The victims return to their queue; what they free is kept for the component."""
+        """Return the victims to their queue, and keep what they free for the component."""
         ledger = self.ledger
         site, size = job.placed.at(component)
         ledger.sites.earmark(site, component, size, job)

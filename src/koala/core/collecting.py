@@ -1,7 +1,8 @@
-"""Outputs: what a job that is through made is collected at its sites, and becomes files of the catalogue there.
+"""Outputs: those of a job whose components have all returned success are collected at its sites and
+enter the catalogue.
 
-The job holds no processors meanwhile, and is done when every output is registered: then jobs that wait for it find
-its outputs, and are placed close to them. An output that no component made fails the job, since whoever waits for it
+The job holds no processors meanwhile, and is done when every output is registered: then dependent jobs find its
+outputs, and are placed close to them. An output that no component made fails the job, since jobs that wait for it
 would wait for ever.
 """
 
@@ -19,14 +20,14 @@ from koala.model.outputs import MadeOutput, output_name
 from koala.model.request import JobId, Request
 from koala.policies.interface import FileAt
 
-# An order that nobody answers is repeated ever more rarely, at most this many times the answer timeout apart.
+# Intervals between repeats of an unanswered order grow to at most this multiple of the answer timeout.
 COLLECT_WAIT_FACTOR_MAX = 64
-# How many outputs are named in a reason.
+# At most this many outputs are named in a reason.
 NAMED_MAX = 5
 
 
 class OutputCollecting:
-    """Has outputs collected, and registers them."""
+    """Collects outputs and registers them."""
 
     def __init__(self, ledger: Ledger, ending: JobEnding) -> None:
         self.ledger = ledger
@@ -34,7 +35,7 @@ class OutputCollecting:
         ledger.timers.on(Alarm.COLLECT_AGAIN, self._again)
 
     def begin(self, job: Job) -> None:
-        """The last component of a run has returned success."""
+        """Begin to collect after the last component of a run has returned success."""
         run = job.running
         self.ending.give_back(job)
         phase = Collecting.through(run)
@@ -48,7 +49,7 @@ class OutputCollecting:
         return {phase.placement.spots.sites[component] for component in phase.workspaces}
 
     def _order(self, job: Job, phase: Collecting) -> None:
-        """Have collected what is not yet, and come back to it: orders and answers may get lost."""
+        """Order the outputs that are still missing, and come back later: orders and answers may get lost."""
         ledger = self.ledger
         for component, token in sorted(phase.workspaces.items()):
             if component not in phase.collected:
@@ -72,7 +73,7 @@ class OutputCollecting:
             self._order(job, job.phase)
 
     def on_collected(self, event: OutputsCollected) -> None:
-        """A site has taken in what a component made, or says why it cannot."""
+        """Note that a site has taken in a component's outputs, or why it cannot."""
         job = self.ledger.jobs.get(event.job)
         if job is None or not isinstance(job.phase, Collecting):
             return
@@ -109,7 +110,7 @@ class OutputCollecting:
 
     @staticmethod
     def _missing(request: Request, phase: Collecting) -> list[str]:
-        """The outputs that none of the components made that list them."""
+        """Return the listed outputs that no component made."""
         made = {output.path for outputs in phase.collected.values() for output in outputs}
         listed = {
             output.path: None for component in sorted(phase.workspaces) for output in request.outputs_of(component)
@@ -117,7 +118,7 @@ class OutputCollecting:
         return [path for path in listed if path not in made]
 
     def _register(self, job: Job, phase: Collecting) -> None:
-        """What was collected is in the catalogue from now on, also of a job that fails for what was not."""
+        """Enter what was collected in the catalogue, even if the job fails because other outputs are missing."""
         for component, outputs in sorted(phase.collected.items()):
             site = phase.placement.spots.sites[component]
             for output in outputs:
@@ -141,7 +142,7 @@ class OutputCollecting:
     # ------------------------------------------------------------------------------------------- lost sites
 
     def site_lost(self, index: int, reason: str) -> None:
-        """What jobs made there is lost with it: they start again, where all of it is not collected yet."""
+        """Restart the jobs whose outputs at the lost site are not all collected yet."""
         ledger = self.ledger
         if not ledger.states[JobState.COLLECTING]:
             return

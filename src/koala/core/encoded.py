@@ -1,7 +1,7 @@
-"""What every class of the core's state has in common: its fields are plain values that msgspec encodes as they are.
+"""The form that all state classes of the core share: their fields are plain values that msgspec encodes as they are.
 
-What follows from the fields, and what refers to other objects, has slots in a base class: it is not encoded, and
-``koala.core.records.loading`` works it out again.
+Values that follow from the fields, and references to other objects, have slots in a base class: they are not encoded,
+and ``koala.core.records.loading`` derives them again.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ else:
 
 
 class _NoEntries(dict[Any, Any]):
-    """An empty dict that many objects share: whoever has an entry puts a dict of its own in its place."""
+    """An empty dict that many objects share: an object with an entry replaces it with a dict of its own."""
 
     __slots__ = ()
     __hash__ = object.__hash__  # type: ignore[assignment]  # it never changes, which a default must not
@@ -34,7 +34,7 @@ class _NoEntries(dict[Any, Any]):
 
 
 class _NoItems(list[Any]):
-    """An empty list that many objects share: whoever has an item puts a list of its own in its place."""
+    """An empty list that many objects share: an object with an item replaces it with a list of its own."""
 
     __slots__ = ()
     __hash__ = object.__hash__  # type: ignore[assignment]  # it never changes, which a default must not
@@ -45,29 +45,29 @@ class _NoItems(list[Any]):
     append = extend = insert = __iadd__ = __setitem__ = _refuse
 
 
-# What fields are by default that few objects ever fill: a dozen empty ones for each job would take time and memory.
+# Defaults of fields that few objects ever fill: a dozen empty containers for each job would cost time and memory.
 NO_ENTRIES: dict[Any, Any] = _NoEntries()
 NO_ITEMS: list[Any] = _NoItems()
 
 
 @dataclass_transform(field_specifiers=(field,))
 def encoded(cls: type[AnyClass]) -> type[AnyClass]:
-    """Make a class of its fields. Its objects change, and each equals only itself."""
+    """Make a class of its fields. Its objects are mutable, and each equals only itself."""
     made: Any = dataclass(slots=True, eq=False)(cls)
     own = fields(made)
     names = tuple([each.name for each in own])
     defaults = tuple([each.default if each.default_factory is MISSING else each.default_factory() for each in own])
-    # Two names more, so that there is always more than one value.
+    # Two extra names ensure that there is always more than one value.
     _FIELDS[made] = names, attrgetter(*names, "__class__", "__class__"), defaults
     return made  # type: ignore[no-any-return]
 
 
-# By class the names of its fields, what gets their values, and what these are in an object that has none of its own.
+# By class: its field names, a getter of their values, and the values in an object that has none of its own.
 _FIELDS: dict[type[Any], tuple[tuple[str, ...], Callable[[Any], tuple[Any, ...]], tuple[Any, ...]]] = {}
 
 
 def sparse(value: Any, without: Collection[str] = ()) -> Any:
-    """Return the fields of an object that are not as they begin, and its parts likewise, for an encoder."""
+    """Return the fields of an object that differ from their defaults, and its parts likewise, for an encoder."""
     names, values, defaults = _FIELDS[value.__class__]
     found = {
         name: own
@@ -81,10 +81,10 @@ def sparse(value: Any, without: Collection[str] = ()) -> Any:
 
 
 def names_of(cls: type[Any]) -> frozenset[str]:
-    """Return the names of the fields of a class."""
+    """Return the field names of a class."""
     return frozenset(_FIELDS[cls][0])
 
 
 def known_time(decoded: float | None) -> float:
-    """A time as it was before it was encoded."""
+    """Return a time as it was before it was encoded."""
     return INFINITY if decoded is None else decoded

@@ -1,4 +1,4 @@
-"""How a job gives up what it has: on its way back to the placement queue, or at its end."""
+"""How a job gives up what it holds: on its way back to the placement queue, or at its end."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from koala.model.facts import AskedToSave, ElementCancelled, FailsAlone, JobEnde
 from koala.model.messages import AbortComponent, AskCheckpoint, EndedJob, JobOutcome, Token
 from koala.model.request import JobId
 
-# An unanswered abort is repeated ever more rarely, at most this many times the answer timeout apart.
+# Intervals between repeats of an unanswered abort grow to at most this multiple of the answer timeout.
 ABORT_WAIT_FACTOR_MAX = 16
 
 _OUTCOMES = {
@@ -41,7 +41,7 @@ _DONE = JobState.DONE
 
 
 class JobEnding:
-    """Back to the queue, or out. Giving back is safe in every state, and nothing stays behind."""
+    """Sends jobs back to the queue, or ends them. Giving back is safe in every state, and leaves nothing behind."""
 
     def __init__(self, ledger: Ledger, avoidance: SiteAvoidance) -> None:
         self.ledger = ledger
@@ -49,12 +49,12 @@ class JobEnding:
         ledger.timers.on(Alarm.ABORT_AGAIN, self._abort_again)
 
     def back_to_queue(self, job: Job, reason: str, *, lower: bool = True, saving: bool = False) -> None:
-        """The job loses its places and goes back to its placement queue, as a whole.
+        """Take the job's places, and return the whole job to its placement queue.
 
-        Before the barrier opened this happens at once: what is still held is aborted, and cannot start the
-        application any more. After it, the job first waits until every site has let go of it, so that it
-        never runs twice at the same time. ``lower`` lowers its L, so that it is claimed earlier next time. With
-        ``saving`` components that run are first asked to save their state, and have their time of grace for it.
+        Before the barrier opens this happens at once: components that are still held are aborted, and can no longer
+        start the application. After it, the job first waits until every site has let go of it, so that it never runs
+        twice at the same time. ``lower`` lowers its L, so that it is claimed earlier next time. With ``saving``,
+        running components first get their time of grace to save their state.
         """
         ledger = self.ledger
         run = job.phase
@@ -75,7 +75,7 @@ class JobEnding:
         self._requeue(job)
 
     def let_go(self, claim: ComponentClaim) -> None:
-        """A site has let go of an aborted component, or is lost; for one that is fenced nobody waits."""
+        """Note that a site has let go of an aborted component, or is lost. Nobody waits for a fenced component."""
         job, phase = claim.job, claim.job.phase
         if isinstance(phase, Unwinding) and claim in phase.placement.claims and not claim.fenced:
             phase.outstanding -= 1
@@ -83,7 +83,7 @@ class JobEnding:
                 self._requeue(job)
 
     def claim_failed(self, job: Job, reason: str) -> None:
-        """Not all components could be claimed: back to the queue, unless its tries are used up."""
+        """Send a job that could not claim all components back to the queue, unless its tries are used up."""
         if job.claims_early:
             self.back_to_queue(job, f"what it claimed early is given back: {reason}", lower=False)
         elif not self.claiming_tries_are_used_up(job):
@@ -92,7 +92,7 @@ class JobEnding:
             job.claiming_tries_in_row = tries
 
     def claiming_tries_are_used_up(self, job: Job) -> bool:
-        """End the job if it has had as many claiming tries in a row as it may have."""
+        """End the job if its claiming tries in a row are used up; return True if so."""
         limit = first_given(job.request.claiming_tries_max, self.ledger.parameters.claiming_tries_max)
         if limit is None or job.claiming_tries_in_row < limit:
             return False
@@ -102,7 +102,7 @@ class JobEnding:
     def failed_by_itself(self, job: Job, reason: str, said: str = "", *, exited: bool = False) -> bool:
         """Count a failure against the job itself, and end the job if it may not start again.
 
-        Where no limit is set, only failures with an exit status (``exited``) may go on for ever.
+        Without a limit, only failures with an exit status (``exited``) may go on for ever.
         """
         parameters = self.ledger.parameters
         job.failures += 1
@@ -114,7 +114,7 @@ class JobEnding:
         return over and self._not_again(job, reason, said)
 
     def failed_at_site(self, job: Job, reason: str, said: str = "") -> bool:
-        """Count a failure that is not the job's own doing, and end the job if there were too many in a row."""
+        """Count a failure that the job did not cause, and end the job after too many in a row."""
         job.failures += 1
         job.breaks_in_row += 1
         over = job.breaks_in_row > self.ledger.parameters.site_restarts_max
@@ -125,8 +125,10 @@ class JobEnding:
         return True
 
     def fails_alone(self, job: Job, claim: ComponentClaim, reason: str) -> None:
-        """A site does not take a component, nor others of this user, and those of other users start there: the job
-        goes elsewhere, but not for ever."""
+        """Send the job elsewhere, but not for ever, because a site refuses its component.
+
+        The site refuses other components of this user as well, and those of other users start there.
+        """
         ledger, site = self.ledger, self.ledger.names[claim.site]
         ledger.story.append(FailsAlone(job=job.id, site=site))
         reason = f"{site} did not take a component: {reason}"
@@ -135,13 +137,13 @@ class JobEnding:
             self.back_to_queue(job, reason)
 
     def end(self, job: Job, state: JobState, reason: str = "") -> None:
-        """The job is over; the core forgets it, and tells the driver all that it needs to keep."""
+        """End the job: the core forgets it, and passes on to the driver all that the driver must keep."""
         ledger = self.ledger
         if job.state is _WAITING and self._is_in_line(job):
             self.leave_placement_queue(job)
         self.give_back(job)
         if job.state is _UNWINDING:
-            self._abort_rest(job, job.placed)  # nobody goes on from what is still being saved
+            self._abort_rest(job, job.placed)  # nothing continues from a state that is still being saved
         if ledger.planned:
             ledger.drop_plan(job)
         job.become(ended(job.phase, _ENDS[state], ledger.now, reason))
@@ -197,7 +199,7 @@ class JobEnding:
         array.changed()
 
     def is_not_ahead(self, job: Job) -> None:
-        """An element has its first places, or none any more: another may be made ahead."""
+        """Stop counting the element as ahead: it has places, or waits for none now. Another may be made ahead."""
         array = self.ledger.arrays.get(job.array)
         if job.ahead and array is not None:
             job.ahead = False
@@ -206,7 +208,7 @@ class JobEnding:
             self.ledger.follow_ups.add(Work.UNFOLD, array.id)
 
     def _array_ended(self, array: Job) -> None:
-        """Elements that were not made never will be."""
+        """Drop the elements that have not been made."""
         ledger, elements = self.ledger, array.elements
         ledger.forget_array(array)
         ledger.follow_ups.drop(Work.UNFOLD, array.id)
@@ -216,7 +218,7 @@ class JobEnding:
                 ledger.note_dependency(EndedJob(job=number, outcome=JobOutcome.CANCELLED, started=False))
 
     def cancel_element(self, array: Job, job_id: JobId, asked_by: str) -> None:
-        """An element that has not been made is not to be, as somebody asked."""
+        """Cancel an element that has not been made, on request."""
         position, elements = job_id - array.id - 1, array.elements
         if position >= elements.made and position not in elements.not_done:
             self._note_not_done(array, position, JobOutcome.CANCELLED)
@@ -225,7 +227,7 @@ class JobEnding:
                 self.ledger.note_dependency(EndedJob(job=job_id, outcome=JobOutcome.CANCELLED, started=False))
 
     def keep_back(self, job: Job) -> None:
-        """The job has come to its placement queue, or is in it, and is not to be tried yet."""
+        """Keep a job back that is in its placement queue or has just come to it."""
         ledger = self.ledger
         if self._is_in_line(job):
             self.leave_placement_queue(job)
@@ -237,7 +239,7 @@ class JobEnding:
         self.tell_held(job)
 
     def tell_held(self, job: Job) -> None:
-        """For the record: what keeps the job back by now."""
+        """Record what keeps the job back by now."""
         told = job.waits_for[:DEPENDENCIES_TOLD_MAX]
         waits_for = tuple([Dependency(job=other, condition=condition) for condition, other in told])
         more = len(job.waits_for) - len(told)
@@ -262,8 +264,11 @@ class JobEnding:
         job.waits_for = []
 
     def set_aside(self, job: Job, reason: str, at: float) -> None:
-        """Our own code raised on this job: it keeps nothing. What raises once more is left out and told, so that this
-        always comes to its end; a restart counts anew what sites hold and are promised."""
+        """Quarantine a job on which our own code raised an error: it keeps nothing.
+
+        A step that raises again is skipped and reported, so that this always finishes; a restart recounts what sites
+        hold and are promised.
+        """
         placement = job.placement
         steps: list[Callable[[], None]] = [functools.partial(self.leave_placement_queue, job)]
         if placement is not None:
@@ -294,7 +299,7 @@ class JobEnding:
         return job.position >= 0 or job.id in self.ledger.queue_of(job).resting
 
     def leave_placement_queue(self, job: Job, *, placed: bool = False) -> None:
-        """A waiting job leaves its queue, maybe since it has places, and nothing is kept for it any more."""
+        """Take a waiting job out of its queue, perhaps because it has places; nothing is kept for it any more."""
         if job.state is _WAITING:
             job.placement_tries += self.ledger.tries_in_queue(job)
             self.ledger.queue_of(job).remove(job, placed=placed)
@@ -312,7 +317,7 @@ class JobEnding:
             self.avoidance.enqueue(job)
 
     def ends_without_input(self, job: Job) -> bool:
-        """End a job that has not started if one of its input files will never be there; whether it was so."""
+        """End a job that has not started if one of its input files will never be there; return True if so."""
         file = self.ledger.lost_input(job)
         if file is not None:
             reason = f"its input file {file} was forgotten, or never made, and the job that makes it is over"
@@ -369,8 +374,10 @@ class JobEnding:
                 self.ledger.sites.leave(site, job)
 
     def abort(self, claim: ComponentClaim, *, saving: bool = False) -> None:
-        """The component is not wanted any more; it counts until its site says that it is gone. With ``saving`` one
-        that can save its state has its time of grace first, in which it still runs."""
+        """Abort a component; it counts until its site reports that it is gone.
+
+        With ``saving``, a component that can save its state first has its time of grace, in which it still runs.
+        """
         ledger, wait_s = self.ledger, grace_s(claim) if saving else 0.0
         if wait_s == 0 and still_runs(claim):
             ledger.count_run(claim)
@@ -392,9 +399,10 @@ class JobEnding:
         self._abort(claim)
 
     def _abort(self, claim: ComponentClaim) -> None:
-        """Tell the site, and tell it again, ever more rarely, until it says that the component is gone."""
+        """Send the abort to the site, and repeat it at growing intervals until the site reports that the
+        component is gone."""
         ledger = self.ledger
-        # A lost site that is silent was told once, and is told again when it answers: it may be gone for weeks.
+        # A lost site that is silent gets one abort, and the next when it answers: it may be gone for weeks.
         if not claim.fenced or not claim.abort_tries or ledger.sites.sites[claim.site].silent_since is None:
             ledger.commands.append(AbortComponent(site=ledger.names[claim.site], token=claim.token))
         wait_s = ledger.parameters.answer_timeout_s * min(2**claim.abort_tries, ABORT_WAIT_FACTOR_MAX)

@@ -1,7 +1,8 @@
-"""Jobs that are not tried yet: they wait for other jobs, for their time, or for somebody to let them go.
+"""Jobs that are not tried yet: they wait for other jobs, for their start time, or for a release.
 
-Such a job is in no queue and costs a scan nothing. What it waits for is looked at when it happens: the start or the
-end of another job, an alarm, a word of its user. A condition that can never be met ends the job, with the reason.
+Such a job is in no queue and costs a scan nothing. Its conditions are checked when something happens: the start or
+the end of another job, an alarm, a request of its user. A condition that can never be met ends the job,
+with the reason.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ from koala.model.facts import BeginTimeCame, DependencyCame, JobUnheld
 from koala.model.messages import ChangeAsked, EndedJob, HoldAsked, JobOutcome, JobSubmitted, RestartAsked, UnholdAsked
 from koala.model.request import GraphJob, JobId, Priority, Request
 
-# Who holds a job that came so.
+# The holder of a job that was submitted as held.
 BY_ITS_OWNER = " by its owner"
-# From these states a job goes back, and is held there; it holds nothing that an application has used.
+# From these states a job goes back, and is held there; no application has used what it holds.
 _NOT_STARTED = frozenset({JobState.PLACED, JobState.CLAIMING, JobState.STARTING})
 # In these states a job may be changed.
 _WITHOUT_PLACES = frozenset({JobState.HELD, JobState.WAITING, JobState.QUARANTINED})
-# Telling a job goes through all that it waits for: so many of them count as one job more that is told.
+# A notification checks everything that the dependent waits for: this many conditions count as one more dependent.
 WAITED_FOR_AS_ONE = 50
 
 
 class KeptBack(msgspec.Struct, frozen=True, kw_only=True):
-    """What keeps a new job back. ``in_vain`` says what it waits for that never comes: then it would end at once."""
+    """What keeps a new job back. ``in_vain`` names what it waits for that never comes: the job would end at once."""
 
     in_vain: str = ""
     held: bool = False
@@ -45,12 +46,12 @@ class KeptBack(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_by_more_than_time(self) -> bool:
-        """True if it is not only its own time that it waits for."""
+        """True if it waits for more than its own start time."""
         return bool(self.in_vain or self.held or self.waits_for)
 
 
 class JobHolding:
-    """Keeps jobs back, and lets them go."""
+    """Keeps jobs back, and releases them."""
 
     def __init__(self, ledger: Ledger, ending: JobEnding) -> None:
         self.ledger = ledger
@@ -58,10 +59,10 @@ class JobHolding:
         ledger.timers.on(Alarm.BEGINS, self._begins)
 
     def note(self, job: Job, event: JobSubmitted) -> bool:
-        """What the new job waits for; False where it can never come, so that the job has ended."""
+        """Note what the new job waits for; return False if that can never come, so that the job has ended."""
         ledger, request = self.ledger, job.request
         if not (request.hold or request.after or request.begin_at or request.begin_in_s):
-            return True  # as nearly all
+            return True  # like nearly all jobs
         if request.hold:
             job.hold(BY_ITS_OWNER)
         begins_at = max(request.begin_at or 0.0, job.submitted_at + (request.begin_in_s or 0.0))
@@ -84,10 +85,10 @@ class JobHolding:
     # ------------------------------------------------------------------------------ what has happened
 
     def notify_dependents(self, became: EndedJob, last_notified: JobId | None, most: int) -> int:
-        """Notify the dependents of a job that has started or ended, by their ids, from the one behind the last. If
-        that ends a dependent, its own dependents are notified in turn.
+        """Notify the dependents of a job that has started or ended, by id, starting behind the last one notified.
 
-        ``most`` bounds the work; a dependent that waits for many jobs counts as more than one. Returns what was done.
+        If that ends a dependent, its own dependents are notified in turn. ``most`` bounds the work; a dependent that
+        waits for many jobs counts as more than one. Returns the work done.
         """
         ledger = self.ledger
         waiting = sorted(ledger.dependents.get(became.job, ()))
@@ -128,7 +129,7 @@ class JobHolding:
         self._review(job)
 
     def _end_broken(self, job: Job, condition: Condition, other: JobId, became: EndedJob | None) -> None:
-        """What it waits for can never come."""
+        """End a job whose condition can never be met."""
         self.ending.end(job, JobState.CANCELLED, _why_broken(condition, other, became))
 
     def _begins(self, job_id: JobId) -> None:
@@ -139,7 +140,7 @@ class JobHolding:
         self._review(job)
 
     def _review(self, job: Job) -> None:
-        """Where nothing keeps it back any more it stands in line, as one that has just come."""
+        """Queue the job like a new one if nothing keeps it back any more."""
         if job.state is not JobState.HELD:
             return
         if job.is_kept_back:
@@ -155,15 +156,14 @@ class JobHolding:
         self.ending.avoidance.enqueue(job)
 
     def unfold_later(self, array: Job) -> None:
-        """From now on elements of the array are made. They stand in line as if all had come in this moment."""
+        """Make elements of the array from now on. They stand in line as if all had come at this moment."""
         array.become(Unfolding())
         if array.arrival < 0:
             array.arrival = self.ledger.queue_of(array).reserve(array.elements.spec.size)
         self.ledger.follow_ups.add(Work.UNFOLD, array.id)
 
     def stand_in_line(self, array: Job) -> None:
-        """An array that an operator put back has lost its place in line: it has one from now on, and so have those of
-        its elements that have none."""
+        """Give an array that an operator put back a new place in line, and likewise its elements that have none."""
         array.arrival = self.ledger.queue_of(array).reserve(array.elements.spec.size)
         for job in self.ledger.jobs.values():
             if job.array == array.id and job.arrival < 0 and job.high is array.high:
@@ -187,7 +187,7 @@ class JobHolding:
                 self.ending.tell_held(job)
 
     def on_restart_asked(self, event: RestartAsked) -> None:
-        """What it has is given back, and it waits again: nobody's failure, so that nothing is counted."""
+        """Take back what the job holds and queue it again. That is nobody's failure, so nothing is counted."""
         job = self.ledger.jobs.get(event.job)
         if job is None:
             return
@@ -200,7 +200,7 @@ class JobHolding:
             self.on_hold_asked(HoldAsked(at=event.at, job=event.job, by=event.by, reason=event.reason))
 
     def on_change_asked(self, event: ChangeAsked) -> None:
-        """The job keeps its place in line, but for one that changes the line."""
+        """Change the job. It keeps its place in line unless the change affects the line."""
         ledger, job = self.ledger, self.ledger.jobs.get(event.job)
         if job is None or job.state not in _WITHOUT_PLACES:
             return
@@ -213,7 +213,7 @@ class JobHolding:
         if event.priority is not None and (event.priority is Priority.HIGH) is not job.high:
             if waits:
                 if job.id in ledger.queue_of(job).resting and job.timer is not None:
-                    job.rest_s = job.timer.at - ledger.now  # it rests in the other line as long as in this one
+                    job.rest_s = job.timer.at - ledger.now  # it rests in the new line as long as in the old one
                 self.ending.leave_placement_queue(job)
                 job.stop_timer()
             job.arrival = -1  # its number in one line means nothing in the other
@@ -233,7 +233,7 @@ class JobHolding:
 
 
 def never_to_come(ledger: Ledger, request: Request, ended: Sequence[EndedJob]) -> str:
-    """What a new job would wait for in vain, so that it would end at once, in words; empty where there is nothing."""
+    """Return in words what a new job would wait for in vain, so that it would end at once; empty if nothing."""
     over = {each.job: each for each in ended}
     for each in request.after:
         became = _became(ledger, each.job, over)
@@ -243,7 +243,8 @@ def never_to_come(ledger: Ledger, request: Request, ended: Sequence[EndedJob]) -
 
 
 def never_to_come_in(ledger: Ledger, graph: Sequence[GraphJob], ended: Sequence[Sequence[EndedJob]]) -> list[str]:
-    """The same of each new job of a graph; what waits for one that would end at once may wait in vain as well."""
+    """Return the same for each new job of a graph; a job that waits for one that would end at once waits
+    in vain too."""
     at_once = EndedJob(job=0, outcome=JobOutcome.CANCELLED, started=False)
     found: list[str] = []
     for job, over in zip(graph, ended, strict=True):
@@ -256,7 +257,7 @@ def never_to_come_in(ledger: Ledger, graph: Sequence[GraphJob], ended: Sequence[
 
 
 def would_keep_back(ledger: Ledger, request: Request, ended: Sequence[EndedJob], now: float) -> KeptBack:
-    """What would keep a new job back, if anything would."""
+    """Return what would keep a new job back."""
     over = {each.job: each for each in ended}
     open_still = [
         (each.condition, each.job)
@@ -273,13 +274,13 @@ def would_keep_back(ledger: Ledger, request: Request, ended: Sequence[EndedJob],
 
 
 def would_begin_at(request: Request, now: float) -> float | None:
-    """The time before which a new job would not be tried; None where it has none that is to come."""
+    """Return the time before which a new job would not be tried; None if it has no such time in the future."""
     begins_at = max(request.begin_at or 0.0, now + (request.begin_in_s or 0.0))
     return begins_at if begins_at > now else None
 
 
 def _became(ledger: Ledger, job_id: JobId, ended: dict[JobId, EndedJob]) -> EndedJob | None:
-    """What has become of a job so far; None where nobody knows of it."""
+    """Return what has become of a job so far; None if the job is unknown."""
     job = ledger.jobs.get(job_id)
     if job is not None:
         return EndedJob(job=job_id, outcome=None, started=job.runs > 0)
@@ -298,10 +299,10 @@ def _why_broken(condition: Condition, other: JobId, became: EndedJob | None) -> 
 
 
 def _element_became(job_id: JobId, array: Job) -> EndedJob:
-    """What has become of an element that is no job of the ledger: it was not made yet, or has ended."""
+    """Return what has become of an element that is no job of the ledger: not made yet, or ended."""
     position, elements = job_id - array.id - 1, array.elements
     if position in elements.not_done:
-        # Whether it ever started nobody remembers: what was asked for its start has been told by then.
+        # Nobody remembers if it ever started: dependents on its start have been notified by then.
         return EndedJob(job=job_id, outcome=JobOutcome(elements.not_done[position]), started=False)
     if position < elements.made:
         return EndedJob(job=job_id, outcome=JobOutcome.DONE, started=True)
@@ -317,7 +318,7 @@ _BECAME = {
 
 
 def is_met(condition: Condition, became: EndedJob) -> bool | None:
-    """Whether the condition holds; None while that is open."""
+    """Return True if the condition holds, False if it never can; None while that is open."""
     if condition is Condition.STARTED and became.started:
         return True
     if became.outcome is None:

@@ -1,9 +1,9 @@
-"""Sites that are of no use any more: unusable ones, silent ones, and those that are declared lost.
+"""Sites that are of no use any more: unusable sites, silent sites, and sites that are declared lost.
 
-Silence is unknown: what a silent site holds is neither finished nor failed. That changes only when somebody entitled
-to it declares the site lost, an operator or the grid file with ``lost_after_s``. Then nobody waits for the site, its
-jobs start again elsewhere, and what it still has is fenced: it counts for nothing, and the site is used again only
-when it has answered and has ended all of that.
+Silence means unknown: what a silent site holds is neither finished nor failed. That changes only when an operator, or
+the grid file with ``lost_after_s``, declares the site lost. Then nobody waits for the site, its jobs start again
+elsewhere, and what it still has is fenced: it counts for nothing. The site is used again only when it has answered
+and has ended all of that.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from koala.core.state.site_belief import ERROR_CHARACTERS_MAX, SiteBelief, Trust
 from koala.model.grid import Grid
 from koala.model.messages import SiteLost, SiteReported, SiteSilent
 
-# Where nobody has looked at a silent site for so long, as while no daemon ran, its silence counts from the next look
-# on. It is longer than a driver ever waits between two looks.
+# If nobody looked at a silent site for this long, as while no daemon ran, its silence counts from the next look. It
+# is longer than a driver ever waits between two looks.
 SILENCE_GAP_S = 600.0
 
 _BEFORE_BARRIER = (JobState.CLAIMING, JobState.STARTING)
 
 
 class SiteLoss:
-    """What becomes of components at such sites."""
+    """What happens to components at such sites."""
 
     def __init__(
         self, ledger: Ledger, grid: Grid, ending: JobEnding, running: JobRunning, claiming: JobClaiming
@@ -44,10 +44,10 @@ class SiteLoss:
         ledger.follow_ups.on(Work.LEAVE_SITE, self._leave_site)
         self._lost_after_s = [for_all if site.lost_after_s is None else site.lost_after_s for site in grid.sites]
 
-    # ------------------------------------------------------------------------------- what sites and people say
+    # ---------------------------------------------------------------------------- what sites and people report
 
     def on_reported(self, event: SiteReported) -> None:
-        """The site answers. One that was silent and is lost is told first of all to end what is fenced there."""
+        """Note that the site answers. A lost site that was silent is first ordered to end what is fenced there."""
         index = self.ledger.index.get(event.site)
         if index is not None:
             self.ledger.sites.report(index, event.processors, event.others, event.releases, event.at)
@@ -59,7 +59,7 @@ class SiteLoss:
             self.running.wake_waiters(index)
 
     def on_silent(self, event: SiteSilent) -> None:
-        """An error of the site; one that has been silent for too long is lost."""
+        """Note an error of the site; a site that is silent for too long is lost."""
         ledger = self.ledger
         index = ledger.index.get(event.site)
         if index is None:
@@ -83,7 +83,7 @@ class SiteLoss:
             self._declare_lost(index, f"it has been silent for {ledger.now - since:.0f} s (lost_after_s)")
 
     def on_lost(self, event: SiteLost) -> None:
-        """Somebody entitled says so."""
+        """Declare the site lost at an operator's request."""
         index = self.ledger.index.get(event.site)
         if index is not None and not self.ledger.sites.sites[index].lost:
             why = f": {event.reason}" if event.reason else ""
@@ -92,7 +92,7 @@ class SiteLoss:
     # ------------------------------------------------------------------------------------------ lost sites
 
     def _declare_lost(self, index: int, reason: str) -> None:
-        """Nobody waits for the site any more, and whoever is there starts again elsewhere."""
+        """Stop waiting for the site; its jobs start again elsewhere."""
         ledger = self.ledger
         site = ledger.sites.sites[index]
         ledger.sites.lose(index, reason)
@@ -112,7 +112,7 @@ class SiteLoss:
             if job.joining and all(claim.phase is not ComponentPhase.RUNNING for claim in here):
                 ledger.follow_ups.add(
                     Work.JOIN_RUN, job.id, why
-                )  # spawned tasks that have not begun: the run of the others goes on
+                )  # spawned tasks that have not begun: the rest of the run goes on
                 continue
             if not self._moved(job, here):
                 self.ending.back_to_queue(job, why, lower=False)
@@ -120,10 +120,10 @@ class SiteLoss:
         for job_id in list(site.waiters):
             self._wait_no_more(ledger.jobs[job_id], index)
         ledger.current_jobs = ()
-        ledger.sites.end_loss(index)  # it is there, and has nothing
+        ledger.sites.end_loss(index)  # the site answers, and holds nothing
 
     def _moved(self, job: Job, claims: Sequence[ComponentClaim]) -> bool:
-        """Whether all these components of a job before its barrier are claimed elsewhere now."""
+        """Return True if all these components of a job before its barrier are claimed elsewhere now."""
         return job.state in _BEFORE_BARRIER and all(self._claim_elsewhere(claim) for claim in claims)
 
     def _claim_elsewhere(self, claim: ComponentClaim) -> bool:
@@ -135,7 +135,7 @@ class SiteLoss:
         return True
 
     def _wait_no_more(self, job: Job, index: int) -> None:
-        """What was being freed there for the job will not come: it looks for another place now."""
+        """Stop waiting for what was being freed there for the job; it looks for another place now."""
         ledger = self.ledger
         ledger.current_jobs = (job,)
         placed, phase = job.placed, job.awaiting_claims
@@ -147,7 +147,7 @@ class SiteLoss:
         ledger.claiming.move(job, ledger.now)
 
     def _heard(self, index: int, unfit: str = "") -> None:
-        """The site answers. If it was silent, aborts of what is fenced there have not reached it."""
+        """Note that the site answers. If it was silent, aborts of its fenced components have not reached it."""
         site = self.ledger.sites.sites[index]
         was_silent = site.silent_since is not None
         self.ledger.sites.hear(index, unfit)
@@ -165,9 +165,12 @@ class SiteLoss:
     # --------------------------------------------------------------------------- unusable and silent sites
 
     def _leave_site(self, index: int, _: None) -> None:
-        """Before the barrier opens, claim components elsewhere. Those at a silent site that has not said that it has
-        them; at one that has become unusable all that are not at the barrier yet and, if it is silent, also those
-        that are. A component stays if there is no room elsewhere."""
+        """Claim components elsewhere before the barrier opens.
+
+        At a silent site these are the components that it has not confirmed. At a site that has become unusable they
+        are all that are not at the barrier yet and, if the site is silent, also those that are. A component stays if
+        there is no room elsewhere.
+        """
         site = self.ledger.sites.sites[index]
         if site.trust is Trust.UNUSABLE or site.silent_since is not None:
             for claim in [claim for claim in site.claims.values() if _should_leave(claim, site)]:

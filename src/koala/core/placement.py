@@ -1,4 +1,4 @@
-"""From the submission to the placement: tries at once, then in scans of the placement queues."""
+"""From submission to placement: jobs are tried at once, then in scans of the placement queues."""
 
 from __future__ import annotations
 
@@ -45,19 +45,20 @@ from koala.policies.demand import application_of
 from koala.policies.interface import Demand, DemandKey, Spots, can_ever_fit, compile_demand, demand_key, try_place
 from koala.policies.places import Room
 
-# Equal requests share one compiled demand; this many different ones are remembered at a time.
+# Equal requests share one compiled demand; at most this many different demands are remembered at a time.
 DEMANDS_REMEMBERED = 10_000
-# Requests met last are known again by their identity.
+# At most this many of the requests met last are recognised by identity.
 LAST_MET_MAX = 256
-# So many elements of an array are made and wait. Two, so that a scan that places one finds the next in its place.
+# At most this many elements of an array are made and wait. With two, a scan that places one finds the next in its
+# place.
 MADE_AHEAD_MAX = 2
-# Elements with so many components are made at once, where one after the other finds its place or ends: then others
-# have their turn. So many sites count as one component more.
+# At most this many components of elements are made at once while one element after the other finds its place or ends;
+# then other work has its turn. This many sites count as one more component.
 MADE_AT_ONCE_MAX = 500
 SITES_PER_COMPONENT = 4
-# So many of the elements that failed are named when an array ends.
+# At most this many failed elements are named when an array ends.
 ELEMENTS_NAMED_MAX = 5
-# In its class it is looked up as slowly as a method is called.
+# A class attribute would be looked up as slowly as a method.
 _PLACED = JobState.PLACED
 
 
@@ -83,13 +84,14 @@ class JobPlacing:
         self.staging = staging
         self.claiming = claiming
         self._demands: dict[DemandKey, Demand] = {}
-        # By the identity of a request, and whether it is a guest's, what it asks for. It is kept beside that.
+        # What a request asks for, by the identity of the request and whether it is a guest's. The request is kept
+        # beside it.
         self._last_met: dict[tuple[int, bool], tuple[Request, Demand]] = {}
         self.last_job: JobId = -1
         self.plans = JobPlans(ledger)
         self.preemption = PlacesByPreemption(ledger, self.plans)
         self.early = EarlyClaims(ledger, self.plans)
-        # An unknown order is an error now, not later, and so is an unknown policy.
+        # An unknown order or policy is an error here, not later.
         self.order = QueueOrdering(ledger, catalogue.find_order(ledger.parameters.order))
         ledger.timers.on(Alarm.UNFOLDS, self._unfold_on)
         ledger.follow_ups.on(Work.UNFOLD, self._follow_up)
@@ -99,7 +101,7 @@ class JobPlacing:
     def on_submitted(self, event: JobSubmitted) -> None:
         """Try the new job at once; a failed try puts it at the tail of its queue.
 
-        Where others of the queue might fit now, they are tried before it, in a scan at the end of the instant.
+        If other jobs of the queue might fit now, they are tried before it, in a scan at the end of the instant.
         """
         ledger = self.ledger
         if event.job <= self.last_job:
@@ -137,7 +139,7 @@ class JobPlacing:
             self._try_new(job)
 
     def _try_new(self, job: Job) -> None:
-        """A job that has just come; a failed try puts it into its queue."""
+        """Try a new job; a failed try puts it into its queue."""
         ledger = self.ledger
         sites, queue = ledger.sites, ledger.high if job.high else ledger.low
         if ledger.estimates_runs:
@@ -185,7 +187,8 @@ class JobPlacing:
                 self._preempt_for(job)
 
     def _refusal(self, job: Job) -> JobRefused:
-        """What is idle, and for how many of its tasks each site has room where these are more than processors."""
+        """Return the refusal: what is idle, and how many tasks have room at each site if these are
+        more than processors."""
         view = self.ledger.sites.view
         idle = tuple(zip(view.names, view.idle, strict=True))
         shape = next((part.shape for part in job.request.components if part.shape is not None), None)
@@ -195,16 +198,16 @@ class JobPlacing:
         return JobRefused(job=job.id, idle=idle, shape=str(shape), room=room)
 
     def _others_come_first(self, queue: PlacementQueue) -> bool:
-        """Where plans are made: whether jobs wait that something may have come free for since they were tried."""
+        """Return True if plans are made and a waiting job might use something that came free since its last try."""
         ledger = self.ledger
         queues = (ledger.high,) if queue.high else (ledger.low, ledger.high)
         return any(each.size and ledger.scans.may_help(each) for each in queues)
 
     def demand_for(self, job: Job) -> Demand:
-        """What the job asks for, without the sites that are closed to it."""
+        """Return the job's demand, without the sites that are closed to it."""
         request = job.request
         met = self._last_met.get((id(request), job.guest))
-        if met is not None:  # many jobs of a workload have the very same request
+        if met is not None:  # many jobs of a workload share the very same request
             return met[1]
         demand = self.demand_of(request)
         closed = self.ledger.sites.closed_to(request, guest=job.guest)
@@ -216,8 +219,7 @@ class JobPlacing:
         return demand
 
     def _no_site_left(self, job: Job) -> bool:
-        """Tell the job which sites are closed to it. Where it would fit at those alone it ends at once, with the
-        reason."""
+        """Tell the job which sites are closed to it. End it at once, with the reason, if it would fit only there."""
         ledger = self.ledger
         sites, most = ledger.sites, ledger.sites.most()
         closed = sites.closed_to(job.request, guest=job.guest)
@@ -227,13 +229,13 @@ class JobPlacing:
         if can_ever_fit(job.demand, most, sites.view):
             return False
         if not can_ever_fit(self.demand_of(job.request), most, sites.view):
-            return False  # too large for any site, which its refusal tells
+            return False  # too large for any site, as its refusal reports
         reasons = (f"{', '.join(ledger.names[index] for index in each.sites)} {each.reason}" for each in closed)
         self.ending.end(job, JobState.FAILED, f"no place is left for it: {'; '.join(reasons)}")
         return True
 
     def demand_of(self, request: Request) -> Demand:
-        """The request in numbers; equal ones are shared by all jobs."""
+        """Return the request in numbers; jobs with equal requests share the result."""
         policy = self._policy_of(request)
         key = demand_key(request, policy.name, application_of(request, policy))
         demand = self._demands.get(key)
@@ -244,12 +246,12 @@ class JobPlacing:
         return demand
 
     def demand_of_one(self, request: Request) -> Demand:
-        """The same of a request that no other job has: it is not remembered."""
+        """Return the same for a request that no other job has, without remembering it."""
         return self._compiled(request, self._policy_of(request))
 
     def _policy_of(self, request: Request) -> Policy:
         if request.policy is None and request.flexible is None:
-            return self._grids_policy  # what would be chosen: most jobs are like this
+            return self._grids_policy  # the policy that would be chosen: most jobs are like this
         return self.catalogue.choose(request, self.ledger.parameters.policy)
 
     def _compiled(self, request: Request, policy: Policy) -> Demand:
@@ -259,17 +261,19 @@ class JobPlacing:
     # ---------------------------------------------------------------------------------------- arrays
 
     def _follow_up(self, array_id: JobId, _: None) -> None:
-        """Make the elements of the array that are due by now, or end it if it is over."""
+        """Make the elements of the array that are due by now, or end the array if it is over."""
         array = self.ledger.arrays.get(array_id)
         if array is not None:
             self._unfold(array, self._join_line)
             self._end_if_over(array)
 
     def _unfold(self, array: Job, begin: Callable[[Job], None]) -> None:
-        """Make elements until enough are ahead of those that have places, or as many live as may. Those that are
-        ahead keep the array in its queue at the cost of a job or two, however many elements it has."""
+        """Make elements until enough are ahead of the placed ones, or the limit of live elements is reached.
+
+        The elements ahead keep the array in its queue at the cost of a job or two, however many elements it has.
+        """
         ledger, elements = self.ledger, array.elements
-        # What a try to place one reads: its components, and sites much faster.
+        # The cost of trying to place one element: its components, and its sites at a much lower rate.
         effort = len(array.request.components) + len(ledger.names) // SITES_PER_COMPONENT
         while True:
             ledger.follow_ups.drop(Work.UNFOLD, array.id)
@@ -314,7 +318,7 @@ class JobPlacing:
         return job
 
     def _enqueue(self, job: Job, *, tried: bool) -> None:
-        """A job that has just come waits for its turn."""
+        """Queue a new job."""
         self.ledger.enqueue(job, tried=tried)
         self.ending.avoidance.watch(job)
 
@@ -324,7 +328,7 @@ class JobPlacing:
         self._enqueue(job, tried=False)
 
     def _join_scan(self, job: Job) -> None:
-        """The scan that goes on comes to it: it stands behind the one that was just placed."""
+        """Add the job to the current scan: it stands behind the job that was just placed."""
         if self.exclusions.some:
             self.ending.avoidance.choose(job)
         self._enqueue(job, tried=True)
@@ -344,7 +348,7 @@ class JobPlacing:
     # ---------------------------------------------------------------------------------- out of quarantine
 
     def on_requeue_asked(self, event: RequeueAsked) -> None:
-        """The job waits for a place again, as one that has just come back to its queue."""
+        """Queue the job again, like one that has just come back to its queue."""
         ledger = self.ledger
         job = ledger.jobs.get(event.job)
         if job is None or job.state is not JobState.QUARANTINED:
@@ -405,8 +409,11 @@ class JobPlacing:
         self.ledger.current_jobs = ()
 
     def _believed_links(self, job: Job) -> tuple[LinkBelief, ...]:
-        """What is believed of the links that decided: those that its files come over, and, under a policy that goes
-        by the network, those between its sites."""
+        """Return what is believed of the deciding links.
+
+        These carry the job's files; under a policy that considers the network, the links between its sites
+        belong to them.
+        """
         if not self.ledger.forecasts.series:
             return ()
         placed = job.placed
@@ -423,7 +430,7 @@ class JobPlacing:
         self.ledger.current_jobs = ()
 
     def _raised(self, jobs: Sequence[Job]) -> None:
-        """What was raised on one of these is raised on each: they ask for the same."""
+        """Attribute an error to each of these jobs: they ask for the same."""
         self.ledger.current_jobs = tuple(jobs)
 
     def _out_of_tries(self, job: Job) -> None:
@@ -433,7 +440,7 @@ class JobPlacing:
     # --------------------------------------------------------------------------------- the placement
 
     def _preempt_for(self, job: Job) -> None:
-        """A high-priority job that waits takes places of low-priority ones, where that is allowed and of use."""
+        """Have a waiting high-priority job take the places of low-priority jobs, where that is allowed and useful."""
         ledger = self.ledger
         ledger.current_jobs = (job,)
         victims = self.preemption.look(job)
@@ -447,7 +454,7 @@ class JobPlacing:
         ledger.current_jobs = ()
 
     def claim_early(self) -> None:
-        """Jobs whose plans are near claim their places, as far as that can be paid for."""
+        """Have jobs with near plans claim their places, as far as the budget allows."""
         ledger = self.ledger
         self.early.settle()
         while (job := self.early.due()) is not None:
@@ -460,7 +467,7 @@ class JobPlacing:
             self._unfold_later(job)
 
     def _unfold_later(self, job: Job) -> None:
-        """An element of an array has places: the next may come."""
+        """Let the array make its next element, as this one has places."""
         if job.array in self.ledger.arrays:
             self.ledger.follow_ups.add(Work.UNFOLD, job.array)
 
@@ -473,8 +480,10 @@ class JobPlacing:
         start_at: float | None = None,
         early_until: float | None = None,
     ) -> None:
-        """The policy found places: bring the files, and claim when L of the longest transfer has passed; or at once,
-        as the victims let go of them, where there are any, or before its start where that is planned."""
+        """Place the job where the policy found places: transfer its files, and claim after L of the longest transfer.
+
+        With victims it claims at once, as they let go. With an early claim it claims before its planned start.
+        """
         ledger, demand = self.ledger, job.demand
         now = ledger.now
         if job.timer is not None:

@@ -1,10 +1,10 @@
 """Plans: when and where the first jobs that cannot start will start, and what may start before them.
 
-A plan is the earliest time at which the job's policy, asked about the processors idle then, finds places. Jobs rank
-by priority, then in the order of their queue. A job that ranks behind it starts only where every plan still finds
-places at its time. That is EASY backfilling over many clusters where one job of a queue is planned, and comes near
-conservative backfilling where many are. While all plans stand, each only moves earlier, beside all others; where the
-world took processors away, or a job came that ranks before others, plans are made anew in order of rank.
+A plan is the earliest time at which the job's policy, given the processors idle then, finds places. Jobs rank by
+priority, then in the order of their queue. A lower-ranking job starts only if every plan still finds places at its
+time. With one planned job in a queue that is EASY backfilling over many clusters; with many it comes close to
+conservative backfilling. While all plans stand, each only moves earlier, beside all others. When the world takes
+processors away, or a job comes that ranks before others, plans are made anew in order of rank.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from koala.model.facts import JobPlanned, PlanLost, PlanPutOff
 from koala.model.request import JobId, Priority, Request
 from koala.policies.interface import Demand, Spots, try_place
 
-# By priority, or time; of two by which the first is the same; where it stands in its queue.
+# By priority, or time; then by a tie-breaker; then by position in the queue.
 Rank: TypeAlias = tuple[float, int, Any]
-# A plan that moves by no more than this is not worth a word: starts and ends take a while.
+# A plan that moves by no more than this is not reported: starts and ends take a while.
 SLACK_S = 60.0
-# Where nodes matter, so many jobs of one pass may look whether plans that are in their way find other places: that is
-# asked of the nodes of all sites.
+# Where nodes matter, at most this many jobs of one pass may try to move the plans in their way: a try examines the
+# nodes of all sites.
 NODE_MOVES_MAX = 2
 
 
 class JobPlans:
-    """The plans of both queues. Between passes they are in the jobs; in a pass in ``_reserved``, by rank."""
+    """The plans of both queues. Between passes they are in the jobs; during a pass in ``_reserved``, by rank."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
@@ -45,11 +45,11 @@ class JobPlans:
         self._ageing_s = ledger.parameters.ageing_half_s
         self._queue = ledger.high
         self._reserved: list[Reservation] = []  # all plans that count in this pass, by rank
-        self._finder: PlanFinder | None = None  # beside those of them that count for the job that is looked at
-        self._all_stand = False  # whether what was planned before the pass stands, so that plans only move earlier
-        self._others: list[Job] = []  # planned jobs of the other queue that are still to be made anew
-        self._before: set[int] = set()  # planned jobs of this queue that the pass has not come to
-        self._disturbed = False  # whether a job was placed or planned that may put off plans of lower rank
+        self._finder: PlanFinder | None = None  # beside those that count for the current job
+        self._all_stand = False  # True if all plans from before the pass stand, so that plans only move earlier
+        self._others: list[Job] = []  # planned jobs of the other queue that are still to be replanned
+        self._before: set[int] = set()  # planned jobs of this queue that the pass has not reached
+        self._disturbed = False  # True if a job was placed or planned that may put off plans of lower rank
         self._made = 0
         self._node_moves = 0
 
@@ -62,16 +62,20 @@ class JobPlans:
     # ------------------------------------------------------------------------------------------ rank
 
     def rank(self, job: Job) -> Rank:
-        """Who comes first: by priority, then in the order of the queue; with ageing a low job counts as a high one
-        that came later."""
+        """Return the rank of a job: by priority, then by the order of the queue.
+
+        With ageing, a low-priority job ranks as a high-priority one that came later.
+        """
         standing = self.ledger.queue_of(job).standing.rank_of(job)
         if self._ageing_s is None:
             return (0.0 if job.high else 1.0), 0, standing
         return job.submitted_at + (0.0 if job.high else self._ageing_s), 0 if job.high else 1, standing
 
     def _rank_in_line(self, job: Job) -> Rank:
-        """The same; an array stands where its next element will. Where jobs with plans come before all others, that
-        is behind them."""
+        """Return the same, except that an array stands where its next element will.
+
+        Where jobs with plans come before all others, that is behind them.
+        """
         first, second, standing = self.rank(job)
         if job.unfolds is None:
             return first, second, standing
@@ -79,22 +83,24 @@ class JobPlans:
         return first, second, queue.top if queue.moves else job.arrival + job.unfolds.made
 
     def line(self, coming: Sequence[Job] = ()) -> list[Job]:
-        """Jobs with plans, those that come, and arrays with elements that are no jobs yet, by rank."""
+        """Return jobs with plans, coming jobs, and arrays with elements that are no jobs yet, by rank."""
         arrays = self.ledger.arrays.values()
         to_unfold = [each for each in arrays if each.state is JobState.UNFOLDING and not each.elements.all_made]
         jobs = [*self.ledger.planned.values(), *coming, *(each for each in to_unfold if each.asks is not None)]
         return sorted(jobs, key=self._rank_in_line)
 
     def before(self, job: Job) -> list[Job]:
-        """The jobs with plans that rank before a waiting job."""
+        """Return the jobs with plans that rank before a waiting job."""
         if not self.ledger.planned or job.state is not JobState.WAITING:
             return []
         planned = sorted(self.ledger.planned.values(), key=self.rank)
         return [other for other in planned if self.rank(other) < self.rank(job)]
 
     def left_for(self, job: Job) -> list[tuple[float, Sequence[int]]]:
-        """What the plans that rank before a waiting job leave at each of their starts before it would end: nothing
-        at all where they leave too few licences."""
+        """Return what the plans that rank before a waiting job leave at each of their starts before it would end.
+
+        A plan that leaves too few licences leaves nothing at all.
+        """
         before = self.before(job)
         if not before:
             return []
@@ -107,8 +113,8 @@ class JobPlans:
         return [(at, finder.licenses_at(at).open_to(wanted, here, nothing=CLOSED)) for at, here in left]
 
     def spares_nodes(self, job: Job, spots: Spots) -> bool:
-        """Whether a waiting job with these places, on whatever nodes, leaves those for the plans that rank before
-        it."""
+        """Return True if a waiting job with these places, on any nodes, leaves the nodes that
+        earlier-ranking plans need."""
         before = self.before(job)
         nodes = self._finder_beside(before).nodes_for(None) if before else None
         return nodes is None or nodes.spare(job.demand, spots, self.ledger.now + self.ledger.planned_s(job))
@@ -120,11 +126,11 @@ class JobPlans:
         return PlanFinder(self._availability, ledger.sites.view, ledger.now, reserved, ledger.sites.ahead)
 
     def beside_all(self) -> PlanFinder:
-        """What all plans leave, as they are. Changes nothing."""
+        """Return a finder beside all plans as they are. Changes nothing."""
         return self._finder_beside(sorted(self.ledger.planned.values(), key=self.rank))
 
     def coming(self, demand: Demand, request: Request, owner: str = "") -> Job:
-        """A job of that user as if it came now, with the plan that it would get, if any. Changes nothing."""
+        """Return a job of that user as if it came now, with the plan that it would get, if any. Changes nothing."""
         ledger = self.ledger
         job = Job(0, ledger.now, claim_fraction=ledger.parameters.claim_fraction, waiting_since=ledger.now)
         job.bind(request, ledger.states, ledger.changes)
@@ -139,8 +145,7 @@ class JobPlans:
         return job
 
     def preview(self, demand: Demand, request: Request, owner: str) -> tuple[Spots | None, list[JobId]]:
-        """Where a job of that user that came now would start, and the jobs whose plans keep it from that. Changes
-        nothing."""
+        """Return where a new job of that user would start, and the jobs whose plans prevent that. Changes nothing."""
         ledger = self.ledger
         now, view = ledger.now, ledger.sites.view
         spots = try_place(demand, view)
@@ -169,15 +174,20 @@ class JobPlans:
 
     @property
     def look_at(self) -> float:
-        """When the time of a plan comes, or something that plans wait for is late by more than the grace, if nothing
-        happens before."""
+        """The next time at which plans must be checked if nothing happens before.
+
+        Then a plan's time comes, or something that plans wait for is late beyond the grace.
+        """
         now = self.ledger.now
         planned = [job.planned.at for job in self.ledger.planned.values()]
         return min([self._availability.late_at, *(at for at in planned if at > now)])
 
     def look_for_late(self) -> None:
-        """What is late is expected later, and what plans kept for so long may be of use to others; a plan whose time
-        has come is tried, whether anything has ended or not."""
+        """Expect late processors later, let others use what plans kept for too long, and try plans whose
+        time has come.
+
+        A due plan is tried even if nothing has ended.
+        """
         before, now = self._availability.now, self.ledger.now
         due = any(before < job.planned.at <= now for job in self.ledger.planned.values())
         if self._availability.catch_up(now) or due:
@@ -186,7 +196,7 @@ class JobPlans:
     # ---------------------------------------------------------------------------------------- a pass
 
     def begin(self, queue: PlacementQueue) -> None:
-        """A scan of the queue begins: its plans are looked at again as it comes to their jobs."""
+        """Begin a scan of the queue: plans are checked again as the scan reaches their jobs."""
         ledger = self.ledger
         self._queue = queue
         self._made = self._node_moves = 0
@@ -201,7 +211,7 @@ class JobPlans:
             )
 
     def _load(self, planned: Sequence[Job]) -> None:
-        """Take these plans, by rank, as they are, if all of them stand; else none."""
+        """Load these plans, by rank, unchanged if all of them stand; otherwise load none."""
         self._finder = self._finder_beside(planned)
         self._reserved = list(self._finder.reserved)
         self._all_stand = not any(job.plan_is_barred() for job in planned) and self._finder.stands()
@@ -218,15 +228,17 @@ class JobPlans:
 
     @property
     def enough(self) -> bool:
-        """Whether as many jobs have plans as shall have, and all that had one have been looked at."""
+        """True if enough jobs have plans, and all jobs that had plans have been checked."""
         if self._made < self.depth or self._before:
             return False
         self._reach_for_all()
         return True
 
     def reaches(self, job: Job) -> None:
-        """The scan has come to this job: the plans that rank before it count. If its own plan still holds, so do all
-        other plans of its priority."""
+        """Count the plans that rank before this job, which the scan has reached.
+
+        If its own plan still holds, all other plans of its priority count too.
+        """
         self._before.discard(job.id)
         while self._others and self.rank(self._others[-1]) < self.rank(job):
             self._make(self._others.pop())
@@ -234,7 +246,7 @@ class JobPlans:
         others = [each for each in self._reserved if each.job is not job]
         self._count([each for each in others if self._counts_for(job, each, stands)])
         if stands and self._disturbed and self._kept(job, self.ledger.planned_s(job)) is None:
-            # Who ranks before it took what it was to have: it does not fall behind those that rank after it.
+            # An earlier-ranking job took its processors: it does not fall behind lower-ranking jobs.
             self._count([each for each in others if self._counts_for(job, each, stands=False)])
 
     def _counts_for(self, job: Job, each: Reservation, stands: bool) -> bool:
@@ -242,7 +254,7 @@ class JobPlans:
         return (stands and each.job.high is job.high) or self.rank(each.job) < self.rank(job)
 
     def _reach_for_all(self) -> None:
-        """The jobs behind are scanned as a whole: every plan counts that would rank before a job submitted now."""
+        """Count every plan that would rank before a job submitted now: the jobs behind are scanned as a whole."""
         if self._ageing_s is None:
             if not self._queue.high:
                 self.reach_everybody()
@@ -259,8 +271,7 @@ class JobPlans:
             self._make(self._others.pop())
 
     def finish(self) -> None:
-        """The scan is over. Plans that were put off by who ranks before them are made anew, those of the other queue
-        that may move earlier do."""
+        """Finish the scan: remake plans that earlier-ranking jobs put off, and advance plans of the other queue."""
         self.reach_everybody()
         if self._disturbed:
             planned = sorted(self.ledger.planned.values(), key=self.rank)
@@ -275,7 +286,7 @@ class JobPlans:
                     self._make(each.job)
 
     def refresh(self) -> None:
-        """Look at all plans again by what is known now, without a scan."""
+        """Check all plans again on current information, without a scan."""
         planned = sorted(self.ledger.planned.values(), key=self.rank)
         self._others, self._before = [], set()
         self._load(planned)
@@ -291,11 +302,11 @@ class JobPlans:
         assert finder is not None
         spots = try_place(demand, finder.view)
         if spots is None:
-            spots = self._as_planned(job)  # with more idle than it was asked about a policy may find less
+            spots = self._as_planned(job)  # with more idle than at the last try a policy may find less
             if spots is None:
                 return None, None
-        # Files take a while that nobody knows yet; but one that puts off nobody before it goes by its walltime, as
-        # its plan does: it starts when that can begin, or it would wait for ever.
+        # How long files take is still unknown. But a job that delays no earlier-ranking job goes by its walltime, as
+        # its plan does: it starts when the plan can begin, or it would wait for ever.
         unknown = demand.has_files and not self._is_first(job, finder)
         end = INFINITY if unknown else finder.now + self.ledger.planned_s(job)
         touched = bisect_left(finder.starts, end)
@@ -313,19 +324,19 @@ class JobPlans:
         return spots, None
 
     def _may_move(self, finder: PlanFinder, demand: Demand) -> bool:
-        """Whether plans may be asked for other places: not by everybody where nodes are looked at."""
+        """Return True if plans may be moved; where nodes matter, only a few jobs may ask for that."""
         if finder.nodes_for(demand) is None:
             return True
         self._node_moves += 1
         return self._node_moves <= NODE_MOVES_MAX
 
     def _is_first(self, job: Job, finder: PlanFinder) -> bool:
-        """Whether it has a plan, and ranks before all others that count for it."""
+        """Return True if the job has a plan, and ranks before all others that count for it."""
         before = (each.job is not None and self.rank(each.job) < self.rank(job) for each in finder.reserved)
         return job.plan is not None and not any(before)
 
     def _move(self, finder: PlanFinder, moved: Sequence[Spots]) -> None:
-        """Plans take other places at their times."""
+        """Move these plans to other places at their times."""
         for each, places in zip(finder.reserved, moved, strict=True):
             each.spots = places
             if each.job is not None:
@@ -333,7 +344,7 @@ class JobPlans:
                 each.job.changed()
 
     def _starts_now(self, job: Job) -> None:
-        """What was kept for the job is not kept any more; plans that did not count for it may be put off."""
+        """Release what was kept for the job; plans that did not count for it may be put off."""
         assert self._finder is not None
         left = [each for each in self._reserved if each.job is not job]
         self._disturbed |= len(self._finder.reserved) < len(left)
@@ -372,7 +383,8 @@ class JobPlans:
     # --------------------------------------------------------------------------------------- planning
 
     def plan(self, job: Job) -> bool:
-        """Plan a job of this queue that cannot start now. One that was planned stays so beyond the depth."""
+        """Plan a job of this queue that cannot start now. A job that was planned keeps its plan even
+        beyond the depth."""
         if self._made >= self.depth and job.plan is None:
             return True
         if not self._make(job):
@@ -381,16 +393,16 @@ class JobPlans:
         return True
 
     def plan_new(self, job: Job) -> None:
-        """A job has come that cannot start: it is planned where its queue has fewer plans than it may have."""
+        """Plan a new job that cannot start, if its queue has fewer plans than allowed."""
         if not self.ledger.planned:
             self.begin(self.ledger.queue_of(job))
         planned = self.ledger.planned.values()
         has_one = sum(other.high is job.high for other in planned) < self.depth and self._make(job)
         if has_one and any(self.rank(job) < self.rank(other) for other in planned):
-            self.refresh()  # those behind it are told what that leaves them
+            self.refresh()  # report to the jobs behind it what that leaves
 
     def prepare_for(self, job: Job) -> None:
-        """A job has come: the plans that rank before it count."""
+        """Count the plans that rank before a new job."""
         self._queue = self.ledger.queue_of(job)
         self._node_moves = 0
         self._others, self._before = [], set()
@@ -406,7 +418,8 @@ class JobPlans:
         return first, second, self.ledger.queue_of(job).standing.top
 
     def _make(self, job: Job) -> bool:
-        """The earliest time for the job beside the plans that count for it; one that stands only moves earlier."""
+        """Plan the job at the earliest time beside the plans that count for it; a plan that stands
+        only moves earlier."""
         ledger, finder = self.ledger, self._finder
         assert finder is not None
         walltime_s = ledger.planned_s(job)
@@ -437,7 +450,7 @@ class JobPlans:
         return self.rank(each.job)
 
     def _kept(self, job: Job, walltime_s: float) -> tuple[float, Spots] | None:
-        """The plan that the job has, if it still stands: another way of filling sites is no reason to put it off."""
+        """Return the job's plan if it still stands: another way to fill sites is no reason to put it off."""
         assert self._finder is not None
         plan = job.plan
         if plan is None:
@@ -447,17 +460,18 @@ class JobPlans:
         return (at, plan.spots) if kept else None
 
     def _set_reserved(self, reserved: list[Reservation]) -> None:
-        """These plans count in this pass, and all of them for whoever is looked at."""
+        """Count these plans in this pass; all of them count for the next job."""
         self._reserved = reserved
         self._count(reserved)
 
     def _count(self, reserved: list[Reservation]) -> None:
-        """These plans count for the job that is looked at."""
+        """Count these plans for the current job."""
         assert self._finder is not None
         self._finder = self._finder.beside(reserved)
 
     def _tell(self, job: Job, at: float, spots: Spots) -> float:
-        """Put the plan into the story of the job if that is worth a line; the time that the story says then."""
+        """Record the plan in the job's story if the change is worth a line; return the time that the
+        story shows then."""
         ledger = self.ledger
         if job.first_plan_at is None:
             job.first_plan_at = at
@@ -473,7 +487,7 @@ class JobPlans:
         return min(at, told_at)
 
     def _why_late(self, planned_at: float) -> str:
-        """What the world took away since, as far as it is to be seen."""
+        """Return what the world took away since, as far as that is visible."""
         ledger = self.ledger
         names, now = ledger.names, ledger.now
         reasons = []

@@ -1,7 +1,7 @@
-"""Which link is probed next, and when: one at a time, rarely, and only where no job of ours uses it.
+"""Which link is probed next, and when: one at a time, rarely, and only if no job of ours uses it.
 
-The driver performs a probe and tells what was measured, or why nothing was: that is remembered, and the link rests
-for longer each time. It never counts against a site.
+The driver performs a probe and reports the measurement, or why there is none. The scheduler remembers the reason, and
+the link rests for longer each time. A failed probe never counts against a site.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from koala.model.messages import LinkProbed, ProbeLink
 PROBE_DEADLINE_S = 60.0
 # A scheduler that has just begun has other things to do first.
 PROBE_FIRST_S = 60.0
-# Between two probes, also of different links, is this time at least.
+# At least this much time passes between two probes, also of different links.
 PROBE_GAP_S_MIN = 5.0
 # A link whose probes fail rests for twice as long each time, up to this.
 PROBE_REST_S_MAX = 86_400.0
-# So many links are looked at for one that is idle.
+# At most this many links are examined in search of an idle one.
 LINKS_LOOKED_AT_MAX = 64
-# Of what kept a probe from being made so many characters are kept.
+# The reason for a failed probe is cut to this many characters.
 FAILURE_CHARACTERS_MAX = 400
 
 
 def probe_every_s(grid: Grid, source: Site, target: Site) -> float:
-    """How often a link is probed; infinity for never."""
+    """Return how often a link is probed; infinity for never."""
     if why_not_probed(grid, source, target):
         return INFINITY
     told = grid.scheduler.probe_every_s
@@ -36,7 +36,7 @@ def probe_every_s(grid: Grid, source: Site, target: Site) -> float:
 
 
 def why_not_probed(grid: Grid, source: Site, target: Site) -> str:
-    """Why a link is never probed; empty for one that is."""
+    """Return why a link is never probed; empty if it is."""
     for site in (source, target):
         if not site.probes:
             return f"probes are off at {site.name} (probes: false in the grid file)"
@@ -51,7 +51,7 @@ def why_not_probed(grid: Grid, source: Site, target: Site) -> str:
 
 
 class LinkProbing:
-    """Goes round the links. Its state is in ``ledger.forecasts``."""
+    """Cycles through the links. Its state is in ``ledger.forecasts``."""
 
     def __init__(self, ledger: Ledger, grid: Grid) -> None:
         self.ledger = ledger
@@ -68,7 +68,7 @@ class LinkProbing:
         ledger.forecasts.probe_at = INFINITY if never or not self._pairs else 0.0
 
     def look(self) -> None:
-        """A probe may be due: give up one that was not answered, and ask for the next."""
+        """Give up an overdue probe, and order the next one that is due."""
         forecasts, now = self.ledger.forecasts, self.ledger.now
         if forecasts.probe_at == 0.0:
             forecasts.probe_at = now + PROBE_FIRST_S
@@ -89,7 +89,7 @@ class LinkProbing:
         forecasts.probe_at = now + self._gap_s
 
     def on_probed(self, event: LinkProbed) -> None:
-        """What a probe has measured, or why it could not."""
+        """Record the measurement of a probe, or why it failed."""
         ledger = self.ledger
         source, target = ledger.index.get(event.source), ledger.index.get(event.target)
         if source is None or target is None or source == target:
@@ -135,7 +135,7 @@ class LinkProbing:
         return self._sites[source], self._sites[target + (target >= source)]
 
     def _wait_s(self) -> float:
-        """Until the next probe: links that were never probed come soon after one another."""
+        """Return the wait until the next probe: links that were never probed come soon after one another."""
         series = self.ledger.forecasts.series.get(self._pair(self.ledger.forecasts.probe_cursor))
         return PROBE_GAP_S_MIN if series is None or series.probed_at is None else self._gap_s
 
@@ -146,11 +146,11 @@ class LinkProbing:
         if series is None or series.probed_at is None:
             return every_s < INFINITY
         rest_s: float = min(every_s * 2.0 ** min(series.failures, 32), max(every_s, PROBE_REST_S_MAX))
-        # Going round takes about as long as every link waits; a little less must not cost it a whole round.
+        # A round takes about as long as every link waits; a slightly early turn must not cost a link a whole round.
         return self.ledger.now >= series.probed_at + rest_s - self._gap_s
 
     def _is_idle(self, pair: tuple[int, int]) -> bool:
-        """Whether no file of ours is on its way from or to one of the two sites, and no job is at both."""
+        """Return True if no file of ours is on its way from or to one of the two sites, and no job is at both."""
         ledger = self.ledger
         sites = [ledger.sites.sites[site] for site in pair]
         if any(site.lost for site in sites):

@@ -1,7 +1,7 @@
-"""Why a waiting job has no places, where more than idle processors stands in the way.
+"""Why a waiting job has no places, if the cause is more than a lack of idle processors.
 
-A policy sees only what is idle and what is on the links. The core also knows which sites it keeps out, because they
-are drained, silent, lost or not trusted, and why a job of high priority preempts nobody for its places.
+A policy sees only what is idle and what is on the links. The core also has the sites that it keeps out, because they
+are drained, silent, lost or not trusted, and the reason why a high-priority job preempts nobody for its places.
 Reads; decides nothing.
 """
 
@@ -22,22 +22,22 @@ from koala.policies import PolicyError
 from koala.policies.interface import Demand, View, place_on, refuse
 from koala.policies.view import SHARED, licenses_in_words
 
-# Of how many sites that are kept out each is tried alone, and how many are named.
+# At most this many excluded sites are tried alone, and named.
 SHUT_SITES_TRIED_MAX = 16
 
-# How many pools with too few licences are named, and of each how many jobs that hold some.
+# At most this many pools with too few licences are named, and for each at most this many jobs that hold some.
 POOLS_NAMED_MAX = 3
 HOLDERS_NAMED_MAX = 5
 
-# Of how many jobs whose plans hold another back each is told of.
+# At most this many jobs whose plans hold another back are named.
 PLANS_NAMED_MAX = 3
 
 NOWHERE_AVOIDED: Mapping[SiteName, bool] = MappingProxyType({})
-# Why a job keeps off a site while it can go elsewhere.
+# Why a job avoids a site while it can go elsewhere.
 _FEW_NODES = "has too few nodes left for its program, which failed on others there; it goes elsewhere while it can"
 _FAILED_THERE = "is avoided, since a run of it failed there; it goes elsewhere while it can"
 _NO_CURE = "none:"
-# What keeps jobs out of sites from the first: what is said where it is so everywhere, and what would help.
+# What keeps jobs out of sites from the beginning: the words for a grid where that holds everywhere, and the cure.
 _NOWHERE = {
     "without_images": "no site runs containers",
     "without_program": "no site provides {0}, which it requires",
@@ -62,11 +62,11 @@ def refusal_of(
     *,
     submitter: str = "",
 ) -> Refusal:
-    """What the demand lacked on what its try has seen, and what would help: also at sites that are kept out.
+    """Return what the demand lacked on what its try saw, and what would help, also at sites that are kept out.
 
-    ``preempting`` says of a high-priority job why it preempts nobody for its places. ``avoided`` are the sites that
-    it keeps off, each with whether too few nodes are left for it there. Jobs that hold licences are named where they
-    are its ``submitter``'s. Like every cure, one that opens a site is verified: with what it would have idle then,
+    ``preempting`` explains why a high-priority job preempts nobody for its places. ``avoided`` are the sites that it
+    avoids, each with True if too few nodes are left for it there. Jobs that hold licences are named if they belong to
+    the ``submitter``. Like every cure, the opening of a site is verified: with what the site would have idle then,
     the demand is placed.
     """
     idle, link_demand_bit_s = demand.allowed(seen[0]), seen[1]
@@ -82,7 +82,7 @@ def refusal_of(
             refusal = _with_shut_sites(refusal, demand, idle, shut, view)
         if demand.licenses and not refusal.permanent:
             refusal = _with_licenses(refusal, demand, idle, view, submitter, sites.pools.jobs)
-    except PolicyError as error:  # a policy of somebody else's, on numbers that it was not tried with before
+    except PolicyError as error:  # a policy from outside, on numbers that it was not tried with before
         return Refusal(policy=demand.policy.name, reason=error.for_user(), cure="repair the policy")
     except Exception as error:  # ours: its next try raises too, and sets the job aside
         return Refusal(
@@ -94,8 +94,10 @@ def refusal_of(
 
 
 def closed_refusal(refusal: Refusal, closed: Sequence[ClosedSites], sites: Sites, *, fits_elsewhere: bool) -> Refusal:
-    """The refusal of a job to which sites are closed, with the reasons. Where there is no place for it that is open
-    (not ``fits_elsewhere``) they are what stands in its way."""
+    """Return the refusal of a job to which sites are closed, with the reasons.
+
+    They are the cause if the job has no open place (not ``fits_elsewhere``).
+    """
     why = {sites.sites[index].name: each.reason for each in closed for index in each.sites}
     shortages = tuple(
         msgspec.structs.replace(each, cure=f"{_NO_CURE} {each.site} {why[each.site]}") if each.site in why else each
@@ -120,17 +122,18 @@ def _and_more(count: int) -> str:
 
 
 def is_held_back(demand: Demand, seen: Seen, sites: Sites) -> bool:
-    """Whether what its try has seen idle was enough for the demand, so that plans of others keep it."""
+    """Return True if the idle processors that its try saw were enough, so that the plans of others hold it back."""
     idle, link_demand_bit_s = demand.allowed(seen[0]), seen[1]
     try:
         view = _as_seen(sites.view, link_demand_bit_s, list(demand.allowed(sites.view.limit)))
         return place_on(demand, view.licenses.open_to(demand.licenses, idle), view) is not None
-    except Exception:  # whatever is wrong with the policy is told with the refusal
+    except Exception:  # any error of the policy is reported with the refusal
         return False
 
 
 def held_back(demand: Demand, planned: Sequence[JobId]) -> Refusal:
-    """Enough is idle for it, and kept for jobs that rank before it; they may be others', and are not named."""
+    """Refuse a job because idle processors are kept for earlier-ranking jobs; these may be others', and
+    are not named."""
     whose, that = (
         ("the plan of a job that comes", "that")
         if len(planned) == 1
@@ -147,7 +150,7 @@ def held_back(demand: Demand, planned: Sequence[JobId]) -> Refusal:
 
 
 def _as_seen(view: View, link_demand_bit_s: Sequence[int], limit: list[int] | None = None) -> View:
-    """The view with the links, and where given the limits, as they were or would be."""
+    """Return the view with these links and limits, as they were or would be."""
     seen = view.with_link_demand(list(link_demand_bit_s) or [0] * len(view.link_demand_bit_s))
     seen.limit = view.limit if limit is None else limit
     return seen
@@ -156,7 +159,7 @@ def _as_seen(view: View, link_demand_bit_s: Sequence[int], limit: list[int] | No
 def _with_licenses(
     refusal: Refusal, demand: Demand, idle: Sequence[int], view: View, submitter: str, jobs: Mapping[JobId, Job]
 ) -> Refusal:
-    """With the pools that have too few licences left, where these stand in its way, alone or with others."""
+    """Add the pools with too few licences left, if they are the cause, alone or with others."""
     short = [each for each in view.licenses.short(demand.licenses) if each.pool not in demand.barred]
     alone = place_on(demand, idle, view) is not None
     if not short or place_on(demand, view.licenses.open_to(demand.licenses, idle), view) is not None:
@@ -194,7 +197,7 @@ def _with_licenses(
 
 
 def _who_holds(holders: Sequence[JobId], submitter: str, jobs: Mapping[JobId, Job]) -> str:
-    """The jobs of the same user by their numbers, those of others by how many they are."""
+    """Return the same user's jobs by number, and those of others by count."""
     own = [job for job in holders if job in jobs and jobs[job].submitter == submitter]
     unnamed, others = max(0, len(own) - HOLDERS_NAMED_MAX), len(holders) - len(own)
     parts = [str(job) for job in own[:HOLDERS_NAMED_MAX]]
@@ -211,7 +214,7 @@ def _who_holds(holders: Sequence[JobId], submitter: str, jobs: Mapping[JobId, Jo
 
 
 def _with_barred_sites(refusal: Refusal, barred: Mapping[SiteName, str]) -> Refusal:
-    """Of a site where it does not go, more processors would be no help."""
+    """Replace the cures at barred sites: more processors there would be no help."""
     shortages = tuple(
         msgspec.structs.replace(each, cure=f"{_NO_CURE} {each.site} {barred[each.site]}")
         if each.site in barred
@@ -229,13 +232,13 @@ def _with_shut_sites(
     cure = refusal.cure
     if not refusal.permanent:
         cures = [*_opening_cure(demand, idle, shut, view), *_cure_without(demand, idle, shut, view)]
-        # Where neither is enough the sites have to be open, and then to have more idle.
+        # Where neither is enough, the sites must be open and then have more idle.
         cure = ", or ".join(cures) or f"{_opening_words(list(shut.values()))}, and then {cure}"
     return msgspec.structs.replace(refusal, shortages=shortages, cure=cure)
 
 
 def _shortage(short: Shortage, site: SiteBelief | None) -> Shortage:
-    """What would help at a site that is kept out; where it could never help, that is said already."""
+    """Return what would help at an excluded site; if nothing ever could, the refusal shows that already."""
     if site is None or short.cure.startswith(_NO_CURE):
         return short
     return msgspec.structs.replace(short, cure=_why_shut(site))
@@ -257,7 +260,7 @@ def _why_shut(site: SiteBelief) -> str:
 
 
 def _opening_cure(demand: Demand, idle: Sequence[int], shut: dict[int, SiteBelief], view: View) -> list[str]:
-    """The one site that is enough to open, or all of them; nothing where that is not enough."""
+    """Return the one site whose opening is enough, or all of them; nothing if that is not enough."""
     for index, site in list(shut.items())[:SHUT_SITES_TRIED_MAX]:
         if place_on(demand, _opened(idle, {index: site}), view) is not None:
             return [_opening_words([site])]
@@ -291,7 +294,7 @@ def _opening_words(sites: Sequence[SiteBelief]) -> str:
 
 
 def _cure_without(demand: Demand, idle: Sequence[int], shut: dict[int, SiteBelief], view: View) -> list[str]:
-    """What would help without the sites that are kept out, if anything would."""
+    """Return what would help without the excluded sites, if anything would."""
     limit = [0 if index in shut else limit for index, limit in enumerate(view.limit)]
     open_only = _as_seen(view, view.link_demand_bit_s, limit)
     without = refuse(demand, [0 if index in shut else now for index, now in enumerate(idle)], open_only)

@@ -1,6 +1,6 @@
 """From the claim to the end of the run: components start, meet at the barrier, run, and end.
 
-Whatever a site says of a component comes in here; so does the passing of time without a word from it.
+All reports of a site about a component arrive here; so does the passing of time without a report.
 """
 
 from __future__ import annotations
@@ -50,16 +50,16 @@ from koala.policies.demand import reads_of
 from koala.policies.interface import can_ever_fit, tasks_of
 from koala.policies.transfer_estimates import chunk_bytes
 
-# The sequence JCT(n) comes ever closer to the job start time; closer than this counts as reached.
+# The sequence JCT(n) converges to the job start time; closer than this counts as reached.
 START_REACHED_S = 1.0
 ROUNDING_S = 1e-6
-# Of why nothing was measured of what a component sends, so many characters are kept.
+# The reason why the traffic of a component was not measured is cut to this many characters.
 UNMEASURED_CHARACTERS_MAX = 200
 
 _NEVER_STARTED = frozenset({Outcome.REFUSED, Outcome.ABSENT})
 _ERRORS_OF_SITES = frozenset({Outcome.REFUSED, Outcome.ABSENT, Outcome.SITE_FAILED})
 
-# Whose a failure is that counts against its site: the site's, or nobody's that is known.
+# Failures with this fault count against the site: its own, and those of unknown origin.
 _OF_SITES = (Fault.SITE, None)
 
 _STARTING = JobState.STARTING
@@ -72,7 +72,7 @@ _LOOK_AFTER = Alarm.LOOK_AFTER
 
 
 class JobRunning:
-    """Components that are claimed, and the jobs that they make up."""
+    """Drives claimed components, and the jobs that they make up."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class JobRunning:
         site, size = spots.sites[component], spots.sizes[component]
         claim = ComponentClaim(job.next_token(), job.id, component, site, size)
         claim.bind(job)
-        runs = job.state is _RUNNING  # then it holds tasks that were spawned
+        runs = job.state is _RUNNING  # then it holds spawned tasks
         claim.held_at = now = ledger.now
         claim.placed_at = now if job.placed_at is None or runs else job.placed_at
         placed.claims[component] = claim
@@ -139,11 +139,11 @@ class JobRunning:
         return claim
 
     def _barrier_patience_s(self, placed: JobPlaces) -> float:
-        """How long a component that is claimed now waits at the barrier, so that it never gives up before the core.
+        """Return how long a component claimed now waits at the barrier, so that it never gives up before the core.
 
-        The core waits for the other claims until the job start time, or a barrier timeout longer where processors are
-        being preempted; then another barrier timeout for all to report; and for files as long as it is patient with
-        them.
+        The core waits for the other claims until the job start time, or a barrier timeout longer if processors are
+        being preempted; then another barrier timeout for all to report; and for files as long as it is
+        patient with them.
         """
         if not placed.transfers and placed.start_at <= self.ledger.now:
             return self._barrier_timeout_s
@@ -158,14 +158,14 @@ class JobRunning:
         return 2 * self.ledger.parameters.barrier_timeout_s + self.ledger.parameters.answer_timeout_s
 
     def walltime_left_s(self, job: Job) -> float | None:
-        """What a running job has left of its walltime, not less than a second; None where it has none."""
+        """Return a running job's remaining walltime, at least a second; None if it has no walltime."""
         if job.walltime_s is None or job.started_at is None:
             return None
-        # So little less that no rounding lets it end after the others, and after what plans count on.
+        # The deduction ensures that rounding lets it end neither after the others nor after what plans count on.
         return max(1.0, job.walltime_s - (self.ledger.now - job.started_at) - ROUNDING_S)
 
     def all_claimed(self, job: Job) -> None:
-        """Every component is claimed: the barrier has until the deadline to fill."""
+        """Start the wait for the barrier: every component is claimed."""
         ledger, placed = self.ledger, job.placed
         deadline = max(placed.start_at, ledger.now) + ledger.parameters.barrier_timeout_s
         job.become(Starting.all_claimed(job.awaiting_claims, deadline))
@@ -180,13 +180,13 @@ class JobRunning:
             self.open_barrier_if_complete(job, placed)
 
     def _expect_end(self, job: Job, placed: JobPlaces, begins_at: float) -> None:
-        """The job begins then; most often that was known when it was placed."""
+        """Expect the job to begin at this time; usually that was known when it was placed."""
         known = begins_at == placed.start_at and placed.hold_until > begins_at and job.changed_walltime_s is None
         due_at = placed.hold_until if known else begins_at + self.ledger.planned_s(job)
         self.ledger.sites.expect_end(job, placed, due_at)
 
     def on_traffic(self, event: TrafficMeasured) -> None:
-        """What a component sends to other sites, or why nobody knows. What comes late or twice changes nothing."""
+        """Record a component's traffic to other sites, or why it is unknown. Late or repeated reports do nothing."""
         claim = self.ledger.claims.get(event.token)
         if claim is None or claim.given_up or claim.aborting or claim.fenced:
             return
@@ -214,13 +214,13 @@ class JobRunning:
         if claim is not None and claim.phase is ComponentPhase.SENT:
             claim.phase = ComponentPhase.ACCEPTED
             claim.changed()
-            claim.held_at = INFINITY  # nobody keeps processors for it there yet
+            claim.held_at = INFINITY  # no processors are kept for it there yet
             if not claim.aborting:
                 self.be_patient(claim)
 
     def be_patient(self, claim: ComponentClaim) -> None:
-        """The component waits in its site's own queue: come back to it if that takes long. Before the job start time
-        it may wait as it likes, and one that was moved for it once has come to stay, as has one of spawned tasks."""
+        """Come back to a component if it waits long in its site's own queue. Before the job start time it may wait
+        freely; a component that was moved for it once stays, and so does a component with spawned tasks."""
         job, patience_s = claim.job, self.ledger.parameters.queue_patience_s
         if patience_s is None or claim.moved or job.state is _RUNNING:
             return
@@ -229,7 +229,7 @@ class JobRunning:
         claim.timer = self.ledger.timers.set(since + patience_s, Alarm.QUEUED_LONG, claim.token)
 
     def on_starting(self, event: ComponentStarting) -> None:
-        """It waits no more: however long it takes to the barrier now, it has its processors."""
+        """Note that the component waits no more: it has its processors, however long it needs to the barrier."""
         claim = self.ledger.claims.get(event.token)
         if claim is not None and not claim.aborting:
             claim.changed()
@@ -237,7 +237,7 @@ class JobRunning:
             self._holds(claim)
 
     def _holds(self, claim: ComponentClaim) -> None:
-        """The component has its processors, and waits for the others."""
+        """Note that the component has its processors, and waits for the others."""
         if claim.phase < _CLAIM_RUNNING and claim.held_at == INFINITY:
             claim.held_at = self.ledger.now
 
@@ -261,14 +261,14 @@ class JobRunning:
             elif job.joining:
                 self.ledger.follow_ups.add(Work.JOIN_RUN, job.id)
         elif claim.phase is _CLAIM_RUNNING:
-            # It still waits at the barrier: it has not heard that the others are there.
+            # It still waits at the barrier: it has not learned that the others are there.
             self._release(job, [claim])
 
     def on_running(self, event: ComponentRunning) -> None:
-        """Good to hear, and nothing to do: a component is believed to run once the barrier is open."""
+        """Do nothing: once the barrier is open a component is believed to run."""
 
     def open_barrier_if_complete(self, job: Job, placed: JobPlaces) -> None:
-        """When all components have reported and all files are there, all start at the same moment."""
+        """Start all components at the same moment, once all have reported and all files are there."""
         if placed.ready < len(placed.claims) or placed.transfers_open > 0:
             return
         ledger = self.ledger
@@ -295,7 +295,7 @@ class JobRunning:
             self.look_after_later(job)
 
     def open_for_spawned(self, job: Job) -> None:
-        """The components of spawned tasks have all reported: they begin together, in the run that goes on."""
+        """Let the components of spawned tasks begin together in the current run, once all have reported."""
         claims = [claim for claim in job.placed.claims[-job.joining :] if claim is not None]
         for claim in claims:
             claim.phase = _CLAIM_RUNNING
@@ -305,14 +305,14 @@ class JobRunning:
         self._release(job, claims)
 
     def joining_is_over(self, job: Job) -> None:
-        """No component of a running job is on its way any more."""
+        """Note that no component of a running job is on its way any more."""
         job.running.joining = 0
         job.stop_timer()
         if self.ledger.parameters.check_interval_s is not None:
             self.look_after_later(job)
 
     def _element_started(self, job: Job) -> None:
-        """An array has started when all its elements have."""
+        """Note the start of an element; the array has started when all its elements have."""
         array = self.ledger.arrays.get(job.array)
         if array is not None:
             elements = array.elements
@@ -332,7 +332,7 @@ class JobRunning:
         self.ledger.commands.append(ReleaseBarrier(job=job.id, tokens=tokens, inputs=inputs, checkpoints=checkpoints))
 
     def _inputs(self, job: Job, component: int) -> tuple[InputSource, ...]:
-        """The input files of a component: the copy of a transfer, the site's own replica, or a chunk of that."""
+        """Return the input files of a component: the copy of a transfer, the site's own replica, or a chunk of it."""
         view = self.ledger.sites.view
         placed = job.placed
         transfers = {key[0]: placed.transfers[key].id for key in placed.needs[component]}
@@ -364,7 +364,7 @@ class JobRunning:
         job.timer = ledger.timers.set(at, _LOOK_AFTER, job.id)
 
     def _look_after(self, job_id: JobId) -> None:
-        """Ask the job's sites, or give the claim up when its deadline has passed."""
+        """Query the job's sites, or give the claim up when its deadline has passed."""
         ledger = self.ledger
         job = ledger.jobs[job_id]
         job.timer = None
@@ -377,7 +377,7 @@ class JobRunning:
             return
         quiet = [claim for claim in job.claims if claim.phase < _CLAIM_READY]
         if not quiet and not job.claims_early:
-            return  # it waits for files, which are looked after by themselves
+            return  # it waits for files, which are looked after separately
         if job.state is _STARTING and ledger.now >= job.deadline:
             if not quiet:
                 self.ending.claim_failed(job, "its files were not there in time")
@@ -386,7 +386,7 @@ class JobRunning:
             for claim in quiet:
                 had_time = ledger.now - claim.held_at >= patience_s
                 if claim.phase is ComponentPhase.SENT and not claim.moved and had_time:
-                    ledger.site_error(claim.site, job)  # it has not even said that it has the component
+                    ledger.site_error(claim.site, job)  # it has not even confirmed the component
                 self.exclusions.allow_all(job, claim)
             names = ", ".join(sorted({ledger.names[claim.site] for claim in quiet}))
             late = f"{len(quiet)} of {len(job.placed.claims)} components"
@@ -440,7 +440,7 @@ class JobRunning:
             self.wake_waiters(claim.site)
 
     def wake_waiters(self, index: int) -> None:
-        """Something came free: jobs that wait for preempted processors there go on with their claim."""
+        """Let jobs that wait for preempted processors there continue their claim, as something came free."""
         ledger = self.ledger
         for job_id in ledger.sites.sites[index].waiters:
             job = ledger.jobs[job_id]
@@ -463,7 +463,7 @@ class JobRunning:
             self.all_done(job, run, nodes)
 
     def all_done(self, job: Job, run: Running, nodes: tuple[str, ...] = ()) -> None:
-        """Every component has returned success."""
+        """Collect the outputs or end the job: every component has returned success."""
         sites = self.ledger.sites
         if sites.accused or sites.node_accused:
             self.blame.job_done(job, nodes)
@@ -473,14 +473,14 @@ class JobRunning:
             self.ending.end(job, _JOB_DONE)
 
     def _broken(self, job: Job, claim: ComponentClaim, event: ComponentEnded) -> None:
-        """A component that we wanted to go on has ended: the job as a whole cannot go on."""
+        """Deal with the end of a component that should have continued: the job as a whole cannot continue."""
         ledger = self.ledger
         site = ledger.names[claim.site]
         job.placed.claims[claim.component] = None
         if claim.phase is _CLAIM_READY:
             job.placed.ready -= 1
         if job.state is _RUNNING and claim.phase is not _CLAIM_RUNNING:
-            # Spawned tasks that have not begun: the run of the others goes on.
+            # Spawned tasks that have not begun: the rest of the run continues.
             if event.outcome in _ERRORS_OF_SITES and event.fault in _OF_SITES:
                 ledger.site_error(claim.site, job)
             elif event.outcome is Outcome.UNSUITABLE:
@@ -510,8 +510,8 @@ class JobRunning:
             self._site_failed(job, claim, event)
 
     def _site_failed(self, job: Job, claim: ComponentClaim, event: ComponentEnded) -> None:
-        """The component broke at its site: the site's failure, unless it is known to be ours, or the job is known to
-        break its components and the site does not say that it was its own doing."""
+        """Count a failure of the site, unless the fault is known to be ours, or the job is known to break its
+        components and the site does not accept the fault."""
         ledger, said, unknown = self.ledger, said_last(event), event.fault is None
         reason = event.reason or str(event.outcome)
         ran = claim.phase is _CLAIM_RUNNING
@@ -537,8 +537,8 @@ class JobRunning:
             self.ending.back_to_queue(job, reason)
 
     def _blame(self, job: Job, claim: ComponentClaim) -> bool:
-        """Whether this end of a component that ran shows that the job breaks its components itself: it broke one at
-        another site before, or at this one, where another job has done well since. What it cost sites is taken back.
+        """Return True if this end shows that the job breaks its components itself: it broke one at another site
+        before, or at this one, where another job has succeeded since. Sites are relieved of the errors it caused.
         """
         sites, site = self.ledger.sites, self.ledger.names[claim.site]
         if job.broke_at is None:
@@ -555,8 +555,8 @@ class JobRunning:
         return True
 
     def _bar(self, job: Job, claim: ComponentClaim, reason: str) -> None:
-        """The site will never run this component. That is no error of the site: the job goes elsewhere, never there
-        again, and ends where nothing else is left."""
+        """Bar the site that will never run this component. That is no error of the site: the job goes elsewhere,
+        never there again, and ends if nothing else is left."""
         ledger = self.ledger
         site = ledger.names[claim.site]
         if self.exclusions.allow_all(job, claim):
@@ -572,19 +572,19 @@ class JobRunning:
         self.ending.back_to_queue(job, f"{site} will never run component {claim.component}: {reason}", lower=False)
 
     def _bar_spawned(self, job: Job, claim: ComponentClaim, reason: str) -> None:
-        """The same of spawned tasks, whose job runs on: it does not go there again while it has other places."""
+        """Do the same for spawned tasks: the running job avoids the site as long as it has other places."""
         ledger, sites, other = self.ledger, self.ledger.sites, job.demand.barring((claim.site,))
         if not self.exclusions.allow_all(job, claim) and can_ever_fit(other, sites.most(), sites.view):
             job.barred = {**job.barred, ledger.names[claim.site]: reason}
             job.asks = other
 
     def _given_back(self, job: Job, claim: ComponentClaim) -> None:
-        """While the job is still in the claiming queue, a component without a claim counts as promised."""
+        """Count a component without a claim as promised again while the job is in the claiming queue."""
         if job.state is JobState.CLAIMING:
             self.ledger.sites.promise(claim.site, claim.processors, job)
 
     def _application_failed(self, job: Job, claim: ComponentClaim, event: ComponentEnded) -> None:
-        """The user's program failed: started again as a whole, but not for ever, nor against its user's word."""
+        """Restart the whole job after its program failed, but not for ever, nor against its user's wish."""
         ledger = self.ledger
         code = "" if event.exit_code is None else f" with exit code {event.exit_code}"
         reason, said = f"component {claim.component} failed on {ledger.names[claim.site]}{code}", said_last(event)
@@ -600,7 +600,7 @@ class JobRunning:
             self.ending.back_to_queue(job, reason)
 
     def _job_failed(self, job: Job, claim: ComponentClaim, event: ComponentEnded) -> None:
-        """The component cannot run, by the job's own fault or that of whoever removed what it needs."""
+        """End the job: the component cannot run, by the job's fault or because somebody removed what it needs."""
         site, said = self.ledger.names[claim.site], said_last(event)
         reason = event.reason or str(event.outcome)
         if not self.ending.failed_by_itself(job, f"component {claim.component} failed on {site}: {reason}", said):
@@ -608,7 +608,7 @@ class JobRunning:
             self.ending.back_to_queue(job, f"component {claim.component} failed on {site}: {reason}")
 
     def _not_taken(self, job: Job, claim: ComponentClaim, reason: str) -> None:
-        """A site did not take a component: claim it again while there is time, else give the claim up."""
+        """Claim a component that a site did not take again while there is time; otherwise give the claim up."""
         ledger = self.ledger
         if ledger.now >= job.placed.start_at:
             self._given_back(job, claim)

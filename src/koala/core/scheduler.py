@@ -1,11 +1,11 @@
-"""The scheduler: events in, commands and facts out. No clock, no I/O and no threads: a driver brings it all three.
+"""The scheduler: events in, commands and facts out. It has no clock, I/O or threads: a driver brings all three.
 
-``Scheduler.handle`` is the only way in. The modules behind it follow the life of a job: ``placement`` finds places,
-``preemption`` says who makes room for whom, ``claiming`` claims on every site or none, ``staging`` has files
-transferred, ``running`` opens the barrier and watches the components, ``holding`` keeps jobs back that are not to be
-tried yet, ``ending`` frees everything; ``probing`` has links measured; ``lost`` takes jobs away from sites that are
-of no use any more, ``tasks`` brings more tasks to jobs of tasks that run.
-Each uses only those named after it (``lost`` and ``tasks`` those from ``claiming`` on), and the ``ledger``.
+``Scheduler.handle`` is the only entry. The modules behind it follow the life of a job: ``placement`` finds places,
+``preemption`` chooses the jobs that make room for others, ``claiming`` claims on every site or none, ``staging`` has
+files transferred, ``running`` opens the barrier and watches the components, ``holding`` keeps jobs back that must not
+be tried yet, ``ending`` frees everything; ``probing`` has links measured; ``lost`` takes jobs away from sites that
+are of no use any more; ``tasks`` adds tasks to running jobs of tasks. Each uses only the modules named after it
+(``lost`` and ``tasks`` those from ``claiming`` on), and the ``ledger``.
 """
 
 from __future__ import annotations
@@ -82,16 +82,16 @@ from koala.model.task_graph import SpawnedTasks
 from koala.policies import Catalogue
 from koala.policies.interface import Demand, FileAt, Spots, can_ever_fit, try_place
 
-# So many jobs are told in one go that others, for which they wait, have started or ended; the rest in the next.
+# At most this many dependents are notified in one turn that the jobs they wait for have started or ended.
 TOLD_AT_ONCE_MAX = 500
-# So many elements of arrays are cancelled in one go.
+# At most this many elements of arrays are cancelled in one turn.
 CANCELLED_AT_ONCE_MAX = 500
 
 
 class HandlingError(RuntimeError):
-    """Our own code raised while an event was handled: the core is of no use any more, and goes on from the record.
+    """Our own code raised an error while it handled an event: the core is unusable, and continues from the record.
 
-    ``event`` is what was handled, ``jobs`` are those that the core was busy with (none where it was not with one).
+    ``event`` is the event handled, ``jobs`` are the jobs that the core was busy with (none if it was not with one).
     """
 
     def __init__(self, event: AnyEvent, jobs: Sequence[JobId], error: BaseException) -> None:
@@ -130,13 +130,13 @@ class Scheduler:
         self._spawning = JobSpawning(ledger, self._ending, self._running, self._placement)
         self._probing = LinkProbing(ledger, grid)
         self._expected_starts = ExpectedStarts(ledger)
-        self.due_at = INFINITY  # when the driver is to send a ``Tick``, unless it has sent another event by then
+        self.due_at = INFINITY  # when the driver must send a ``Tick``, unless it has sent another event by then
         ledger.follow_ups.on(Work.CLAIM, self._claim)
         ledger.follow_ups.on(Work.TRY_EVERYBODY, self._try_everybody)
         ledger.follow_ups.on_bounded(Work.CANCEL_ELEMENTS, CANCELLED_AT_ONCE_MAX, self._cancel_elements)
         ledger.follow_ups.on_bounded(Work.NOTIFY_DEPENDENTS, TOLD_AT_ONCE_MAX, self._holding.notify_dependents)
         self._writer = RecordWriter(ledger, grid)
-        self.damaged: list[DamagedRecord] = []  # records that were set aside when it was loaded
+        self.damaged: list[DamagedRecord] = []  # records that were set aside during the load
         self._handlers: dict[type[Any], Callable[[Any], None]] = {
             JobSubmitted: self._placement.on_submitted,
             HoldAsked: self._holding.on_hold_asked,
@@ -173,11 +173,11 @@ class Scheduler:
             self.ledger.sites.report_machines(index, event.machines[:MACHINE_CLASSES_MAX])
 
     def handle(self, event: AnyEvent) -> Turn:
-        """Take note of the event, and of the time that has passed; say what came of it and what must be done now.
+        """Apply the event and the passing of time; return the results and the commands to execute now.
 
-        Events come in order of time. One that speaks of a job, token or transfer that is no longer known
-        changes nothing: answers may come late and more than once. Raises ``HandlingError`` for whatever our own code
-        raises; then the scheduler is of no use any more.
+        Events come in order of time. An event about an unknown job, token or transfer changes nothing: answers may
+        come late and more than once. Raises ``HandlingError`` for any error in our own code; then the
+        scheduler is unusable.
         """
         ledger, handler, at = self.ledger, self._handlers[type(event)], event.at
         turn = Turn()
@@ -188,7 +188,7 @@ class Scheduler:
         ledger.made_now = 0
         ledger.current_jobs = ()
         try:
-            if type(event) is JobQuarantined:  # and nothing that is due: that may be what raised
+            if type(event) is JobQuarantined:  # and nothing that is due: that may have raised the error
                 handler(event)
                 ledger.follow_ups.take_up(Work.REVIEW_SITES)
             else:
@@ -202,7 +202,7 @@ class Scheduler:
                 ledger.current_jobs = ()
                 if ledger.forecasts.probe_at <= now or ledger.links.learned.forget_at <= now:
                     self._look_at_links()
-            for queue in (ledger.high, ledger.low):  # 4. the next pass over those who wait
+            for queue in (ledger.high, ledger.low):  # 4. the next pass over waiting jobs
                 if queue.size and ledger.scans.set_next(queue, ledger.now, at) and ledger.plans_made:
                     self._placement.plans.refresh()
             self.due_at = self._next_at()  # 5. the next turn
@@ -213,7 +213,7 @@ class Scheduler:
         return turn
 
     def _let_time_pass(self, event: AnyEvent, at: float) -> float:
-        """Do all that time has brought: claiming tries, then alarms, then a scan of each queue. Returns the time."""
+        """Do everything that is due: claiming tries, then alarms, then a scan of each queue. Returns the time."""
         ledger = self.ledger
         instant_is_new = at > ledger.now
         if instant_is_new:
@@ -243,7 +243,7 @@ class Scheduler:
             self._placement.claim_early()
 
     def _try_everybody(self, *_: None) -> None:
-        if self.ledger.planned:  # a plan may come to nothing, and keep what others could have
+        if self.ledger.planned:  # a plan may fail, and keep what other jobs could have
             self.ledger.try_everybody()
 
     def _look_at_links(self) -> None:
@@ -254,7 +254,7 @@ class Scheduler:
             ledger.links.learned.forget_old(ledger.now)
 
     def _next_at(self) -> float:
-        """When the next thing is due, by everything that keeps times."""
+        """Return the next due time of all timekeepers."""
         ledger = self.ledger
         high, timers = ledger.high, ledger.timers
         alarm_at = timers.next_at() if timers.heap else INFINITY
@@ -266,17 +266,17 @@ class Scheduler:
         if ledger.planned:
             plans, early = self._placement.plans, self._placement.early
             due_at = min(due_at, plans.look_at, early.next_at if early.on else INFINITY)
-        if ledger.jobs and ledger.forecasts.probe_at < due_at:  # with no jobs, whatever else happens is soon enough
+        if ledger.jobs and ledger.forecasts.probe_at < due_at:  # without jobs, the next event is soon enough
             due_at = ledger.forecasts.probe_at
         return due_at
 
     @property
     def last_job(self) -> JobId:
-        """The highest id of a job that was ever submitted; -1 where none was."""
+        """The highest id of any job ever submitted; -1 if none was."""
         return self._placement.last_job
 
     def use_up(self, last_job: JobId, starts: Mapping[JobId, int]) -> None:
-        """Give no number of a job up to this one again, nor so many of the starts of the jobs that are named."""
+        """Reserve all job numbers up to this one, and this many starts of the named jobs."""
         self._placement.last_job = max(self._placement.last_job, last_job)
         for number, count in starts.items():
             job = self.ledger.jobs[number]
@@ -284,7 +284,7 @@ class Scheduler:
             job.changed()
 
     def keep_file(self, file: FileName, size_bytes: int, sites: Iterable[SiteName]) -> None:
-        """Know a file with replicas at these sites, of which no record tells any more."""
+        """Enter a file with replicas at these sites that no record has any more."""
         known, index = self.ledger.sites, self.ledger.index
         holders = tuple(sorted({index[site] for site in sites if site in index}))
         if holders and file not in known.view.files:
@@ -294,8 +294,11 @@ class Scheduler:
     # ---------------------------------------------------------------------------------------- its records
 
     def changed_records(self) -> list[Record]:
-        """Return the records that have changed since this was asked last, for a driver that keeps them: what it has
-        then is everything that decides what the scheduler will do next. It was made with ``recorded``."""
+        """Return the records that have changed since the last call.
+
+        For a driver that keeps records: together with the earlier ones they decide everything that the scheduler will
+        do next. The scheduler must have been made with ``recorded``.
+        """
         return self._writer.changed(self._placement.last_job)
 
     def records(self) -> list[Record]:
@@ -306,12 +309,12 @@ class Scheduler:
     def from_records(
         cls, grid: Grid, catalogue: Catalogue | None, records: Iterable[Record], known: Mapping[JobId, KnownJob]
     ) -> Scheduler:
-        """Make a scheduler that goes on where the one was that wrote the records; send it a ``Tick`` first.
+        """Make a scheduler that continues the one that wrote the records; send it a ``Tick`` first.
 
-        To every later event it answers as that one would have done. On another grid it takes parameters and new
-        sites from there. ``damaged`` has the records that were set aside, each with its job. Raises RecordsError
-        where a site or a policy is missing that a job still needs, and UnknownPolicyError where the catalogue lacks
-        the grid's own policy.
+        It answers every later event as that scheduler would have done. On another grid it takes parameters and new
+        sites from there. ``damaged`` has the records that were set aside, each with its job. Raises RecordsError if a
+        site or a policy is missing that a job still needs, and UnknownPolicyError if the catalogue lacks the grid's
+        own policy.
         """
         scheduler = cls(grid, catalogue, recorded=True)
         ledger = scheduler.ledger
@@ -323,7 +326,7 @@ class Scheduler:
     # ------------------------------------------------------------------------------------ explanations
 
     def explain(self, job_id: JobId) -> JobExplanation | None:
-        """Where the job stands and why; None for one that is unknown or long gone."""
+        """Return where the job stands and why; None if it is unknown or long gone."""
         ledger = self.ledger
         job = ledger.jobs.get(job_id) or ledger.ended.get(job_id)
         if job is None:
@@ -353,7 +356,7 @@ class Scheduler:
         )
 
     def never_fits(self, job_id: JobId) -> Refusal | None:
-        """Why a job without places would have none if all sites were idle, too; None where it would."""
+        """Return why a job without places would have none even if all sites were idle; None if it would."""
         job, sites = self.ledger.jobs.get(job_id), self.ledger.sites
         if job is None or job.asks is None or job.placement is not None:
             return None
@@ -363,18 +366,18 @@ class Scheduler:
         return refusal if refusal.permanent else None
 
     def _preempting(self, job: Job) -> str:
-        """Why a high-priority job that waits preempts nobody for its places."""
+        """Return why a waiting high-priority job preempts nobody for its places."""
         if not job.high or job.state is not JobState.WAITING or job.asks is None:
             return ""
         found = self._placement.preemption.look(job)
         return found if isinstance(found, str) else "it preempts jobs of low priority for its places at its next try"
 
     def exclusions(self, site: int) -> list[Exclusion]:
-        """The nodes of the site that programs are kept off. Changes nothing."""
+        """Return the nodes of the site that programs are kept off. Changes nothing."""
         return self._avoidance.exclusions.at(site)
 
     def why_not_spawned(self, job_id: JobId, tasks: SpawnedTasks) -> SpawnRefusal | None:
-        """Why a job would get no such tasks now; None where it would. Changes nothing."""
+        """Return why a job would get no such tasks now; None if it would. Changes nothing."""
         job = self.ledger.jobs.get(job_id)
         if job is None:
             return SpawnRefusal("it has ended; submit it again")
@@ -382,13 +385,12 @@ class Scheduler:
         return found if isinstance(found, SpawnRefusal) else None
 
     def told(self, job_id: JobId) -> tuple[float, float | None] | None:
-        """When a waiting job is expected to start, and when at the latest if that is known; None where it has no
-        plan."""
+        """Return the expected start of a waiting job, and the latest start if known; None if it has no plan."""
         expected = self.expected_start(job_id)
         return None if expected is None else (expected.at, expected.latest_at)
 
     def expected_start(self, job_id: JobId) -> ExpectedStart | None:
-        """The same, with where, and the jobs whose ends it waits for."""
+        """Return the same, with the places, and the jobs whose ends it waits for."""
         job = self.ledger.jobs.get(job_id)
         return None if job is None else self._expected_start(job)
 
@@ -398,31 +400,36 @@ class Scheduler:
         return self._expected_starts.of(job, self._placement.plans.line())
 
     def expected_start_of_new(self, demand: Demand, request: Request, owner: str = "") -> ExpectedStart | None:
-        """When and where a job of that user that came now, and found no places, would start, an array its first
-        element; None where it would have no plan. Changes nothing."""
+        """Return when and where a new job of that user would start if it found no places now; for an array,
+        its first element.
+
+        None if it would have no plan. Changes nothing.
+        """
         plans = self._placement.plans
         job = plans.coming(demand, msgspec.structs.replace(request, array=None), owner)
         return None if job.plan is None else self._expected_starts.of(job, plans.line([job]))
 
     def place_of_new(self, demand: Demand, request: Request, owner: str = "") -> int:
-        """The place in its queue of a job of that user that came now and waited, counted from 1. Changes nothing."""
+        """Return the queue place of a job of that user that came now and waited, counted from 1. Changes nothing."""
         job = self._placement.plans.coming(demand, msgspec.structs.replace(request, array=None), owner)
         job.waiting.plan = None
         return self.ledger.queue_of(job).place_of_new(job)
 
     def traffic(self, job_id: JobId) -> TrafficInfo | None:
-        """What the job sends between its sites; None for one that is not at several."""
+        """Return what the job sends between its sites; None if it is not at several."""
         job = self.ledger.jobs.get(job_id)
         return None if job is None else job_traffic(job, self.ledger.names)
 
     def checkpoint(self, job_id: JobId, now: float) -> CheckpointInfo | None:
-        """What is known of what the job saved; None for one that saves nothing, or is long gone."""
+        """Return what the job saved; None if it saves nothing, or is long gone."""
         job = self.ledger.jobs.get(job_id) or self.ledger.ended.get(job_id)
         return None if job is None else checkpoint_status(job, now)
 
     def preview(self, demand: Demand, request: Request, owner: str = "") -> Spots | Victims | Refusal:
-        """Where a job of that user that came now would start, whom it would preempt for that, or why it would
-        wait. Changes nothing."""
+        """Return where a new job of that user would start, whom it would preempt for that, or why it would wait.
+
+        Changes nothing.
+        """
         ledger = self.ledger
         if ledger.plans_made:
             spots, planned = self._placement.plans.preview(demand, request, owner)
@@ -441,7 +448,7 @@ class Scheduler:
         return refusal_of(demand, ledger.sites.seen_now(), ledger.sites, preempting, submitter=owner)
 
     def _on_tick(self, event: Tick) -> None:
-        """What is due was run before any event is looked at."""
+        """Do nothing: due work was done before the event."""
 
     # ----------------------------------------------------------------------------- users and operators
 
@@ -487,7 +494,7 @@ class Scheduler:
 
 
 def _jobs_of(event: AnyEvent) -> list[JobId]:
-    """The job that an event is about, by its number or by that of a component; none for any other event."""
+    """Return the job of an event, by its number or that of a component; none for any other event."""
     if (number := getattr(event, "job", None)) is not None:
         return [number]
     token = getattr(event, "token", "")

@@ -1,4 +1,4 @@
-"""Input files for placed jobs: what must be brought, what arrived, what broke."""
+"""Input files for placed jobs: required transfers, arrivals and failures."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from koala.model.facts import FileArrived, InputForgotten, TransferBroke
 from koala.model.messages import CancelTransfer, FileChanged, TransferEnded, TransferId
 from koala.policies.interface import FileAt, inputs
 
-# With places, before the barrier opens; and with none. An array looks when it makes an element.
+# With places, before the barrier opens; and without places. An array checks when it makes an element.
 _HAS_PLACES = frozenset({JobState.PLACED, JobState.CLAIMING, JobState.STARTING})
 _NOT_STARTED = frozenset({*_HAS_PLACES, JobState.HELD, JobState.WAITING})
 
 
 class JobStaging:
-    """Brings files, tries again from other replicas, and sends a job back when a file cannot be had."""
+    """Transfers files, tries again from other replicas, and sends a job back if a file is unavailable."""
 
     def __init__(self, ledger: Ledger, ending: JobEnding, running: JobRunning) -> None:
         self.ledger = ledger
@@ -29,7 +29,7 @@ class JobStaging:
         ledger.timers.on(Alarm.TRANSFER_OVERDUE, self._overdue)
 
     def transfer_files(self, job: Job) -> float:
-        """Start the transfers of the job's files; returns how long they are estimated to take (FTT).
+        """Start the transfers of the job's files; return their estimated duration (FTT).
 
         Transfers over one link come one after the other, also those for several components: FTT is the largest sum of
         the transfers over a link.
@@ -45,7 +45,7 @@ class JobStaging:
         return max(by_link.values(), default=0.0)
 
     def redirect(self, job: Job, component: int) -> None:
-        """The component has moved: its files go there at once, and stop going where nobody needs them."""
+        """Redirect the files of a component that has moved, and stop transfers that no job needs."""
         self._transfer_files_of(job, component)
         self.ledger.transfers.keep_only_needed(job, self.ledger.commands)
 
@@ -134,7 +134,8 @@ class JobStaging:
                 self._file_gone(ledger.jobs[job_id], event)
 
     def _file_gone(self, job: Job, event: FileChanged) -> None:
-        """What has started goes on, since its sites keep what it reads; any other job cannot start with it."""
+        """Handle a vanished file: started jobs continue, since their sites keep what they read; others cannot start
+        with it."""
         if job.state not in _NOT_STARTED:
             return
         self.ledger.current_jobs = (job,)

@@ -1,4 +1,4 @@
-"""Where a job stands, as data: ``koala.words`` puts it into words. Reads what the core remembers; decides nothing."""
+"""Where a job stands, as data: ``koala.words`` puts it into words. Reads the core's state; decides nothing."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from koala.model.network import BIT_S_PER_MBIT_S
 from koala.model.request import SiteName
 from koala.policies.interface import Spots
 
-# What an array is told of its next element.
+# The fields that an array shows of its next element.
 _OF_NEXT_ELEMENT = (
     "waiting_since",
     "place_in_line",
@@ -48,14 +48,14 @@ _OF_NEXT_ELEMENT = (
 
 
 class JobStanding(msgspec.Struct, frozen=True, kw_only=True):
-    """What is to be said of a job's state besides the state: only what belongs to that is there.
+    """Details of a job's state; only those that belong to the state are present.
 
-    ``reason`` says why it failed or was set aside, ``held_by`` in words who holds it and why. Of an array there are
-    the ``elements``, and the ``limit`` of those under way if it is reached. ``not_collected`` are sites that have not
-    told yet what was made there. ``saving_at`` are the sites of components that save their state, of ``components``
-    in all, for which they have ``grace_s``. ``not_there`` are the components that have not come to the barrier, as
-    (processors, site); ``kept_off`` are sites there that are asked to start them on other nodes. ``silent`` sites
-    hold something of it and do not answer.
+    ``reason``: why it failed or was set aside; ``held_by``: who holds it and why, in words. An array has the
+    ``elements``, and the ``limit`` of live elements if it is reached. ``not_collected``: sites that have not reported
+    their outputs yet. ``saving_at``: the sites of components that save their state, out of ``components`` in all,
+    within ``grace_s``. ``not_there``: the components that have not come to the barrier, as (processors, site);
+    ``kept_off``: sites there that must start them on other nodes. ``silent``: sites that hold something of it and do
+    not answer.
     """
 
     reason: str = ""
@@ -72,8 +72,7 @@ class JobStanding(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobExplanation(JobSituation, frozen=True, kw_only=True):
-    """Where a job stands and why: ``standing`` says more of its state, for the words, and ``story`` what was
-    decided."""
+    """Where a job stands and why: ``standing`` has details of its state, ``story`` has the decisions."""
 
     state: JobState
     standing: JobStanding
@@ -92,9 +91,11 @@ def explain(
     now: float = 0.0,
     closed: Collection[SiteName] = (),
 ) -> JobExplanation:
-    """Where the job stands at the time ``now``; ``planned`` are the jobs whose plans it must not put off,
-    ``expected`` says when it is likely to start, ``preempting`` why it preempts nobody for its places. The ``closed``
-    sites have too few nodes left for it."""
+    """Return where the job stands at the time ``now``.
+
+    ``planned`` are the jobs whose plans it must not put off, ``expected`` is its likely start, ``preempting``
+    explains why it preempts nobody for its places. The ``closed`` sites have too few nodes left for it.
+    """
     waiting = job.state is JobState.WAITING
     refusal = None
     kept_for: Sequence[Job] = ()
@@ -135,13 +136,13 @@ def explain(
 
 
 def explain_array(array: JobExplanation, element: JobExplanation) -> JobExplanation:
-    """An array whose next element is this one."""
+    """Return the explanation of an array whose next element is this one."""
     shared = {name: getattr(element, name) for name in _OF_NEXT_ELEMENT}
     return msgspec.structs.replace(array, next_element=element.job, **shared)
 
 
 def job_traffic(job: Job, names: Sequence[SiteName]) -> TrafficInfo | None:
-    """What is known of what it sends between its sites; None for a job that does not run, or runs at one site."""
+    """Return what the job sends between its sites; None if it does not run, or runs at one site."""
     run = job.phase
     if not isinstance(run, Running) or job.asks is None or len(set(run.placement.spots.sites)) == 1:
         return None
@@ -166,12 +167,12 @@ def job_traffic(job: Job, names: Sequence[SiteName]) -> TrafficInfo | None:
 
 
 def _site_names(spots: Spots, names: Sequence[SiteName]) -> list[SiteName]:
-    """The sites of these places, each once."""
+    """Return the sites of these places, each once."""
     return [*dict.fromkeys(names[site] for site in spots.sites)]
 
 
 def _standing(job: Job, sites: Sites) -> JobStanding:
-    """What belongs to its state."""
+    """Return the details of its state."""
     names, claims = sites.view.names, job.claims
     held = dict.fromkeys(claim.site for claim in claims if claim.token in sites.sites[claim.site].claims)
     known: dict[str, Any] = {}
@@ -201,14 +202,14 @@ def _standing(job: Job, sites: Sites) -> JobStanding:
 
 
 def element_counts(array: Job) -> ElementCountsInfo | None:
-    """How the elements of an array stand; None for any other job."""
+    """Return the counts of the elements of an array; None for any other job."""
     elements = array.unfolds
     if elements is None:
         return None
     spec, ended = elements.spec, elements.not_done_as
     failed, cancelled = ended[str(JobOutcome.FAILED)], ended[str(JobOutcome.CANCELLED)]
     running = 0 if array.state in ENDED else elements.running
-    over = elements.made - elements.live  # some of those that are not done were not to be made
+    over = elements.made - elements.live  # some of the elements that are not done were never to be made
     done = over - (failed + cancelled - elements.not_made)
     if array.state is JobState.CANCELLED:
         cancelled = spec.size - done - failed

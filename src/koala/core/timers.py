@@ -1,6 +1,6 @@
-"""The core's own alarms in order of time. Time itself comes in with the events; nothing here reads a clock.
+"""The core's own alarms in order of time. Time itself comes with the events; nothing here reads a clock.
 
-An alarm is a field of its owner and part of its record: the heap is made anew from the owners after a restart.
+An alarm is a field of its owner and part of its record: after a restart the heap is rebuilt from the owners.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from koala.core.encoded import INFINITY, Time, encoded
 from koala.model.messages import Token, TransferId
 from koala.model.request import JobId
 
-# Whom an alarm concerns: a job, the token of a claim, a transfer, or the index of a site.
+# The subject of an alarm: a job, the token of a claim, a transfer, or the index of a site.
 Whom: TypeAlias = JobId | Token | TransferId
 
 
 class Alarm(enum.StrEnum):
-    """What an alarm is for, and whom it concerns."""
+    """The purposes of alarms, and their subjects."""
 
     BEGINS = "begins"  # a job
     UNFOLDS = "unfolds"  # an array
@@ -66,30 +66,30 @@ class Timers:
         self._concerns = concerns  # receives the alarm that goes off now
 
     def on(self, what: Alarm, action: Callable[[Any], None]) -> None:
-        """Each module of the core says once what it does when an alarm of its own goes off."""
+        """Set the action for a kind of alarm; each module of the core does this once."""
         self._actions[what] = action
 
     def set(self, at: float, what: Alarm, whom: Whom) -> Timer:
-        """A new alarm."""
+        """Set a new alarm."""
         self.set_so_far += 1
         timer = Timer(at, what, self.set_so_far)
         self.put(timer, whom)
         return timer
 
     def put(self, timer: Timer, whom: Whom) -> None:
-        """Enter an alarm that its owner has."""
+        """Enter an alarm that its owner holds."""
         timer.whom, timer.cancelled = whom, False
         heappush(self.heap, (timer.at, timer.number, timer))
 
     def next_at(self) -> float:
-        """When the next alarm fires; infinity when there is none."""
+        """When the next alarm fires; infinity if there is none."""
         heap = self.heap
         while heap and heap[0][2].cancelled:
             heappop(heap)
         return heap[0][0] if heap else INFINITY
 
     def fire_next(self, now: float) -> bool:
-        """Let the first alarm that is due go off; False when none is."""
+        """Fire the first due alarm; return False if none is due."""
         if self.next_at() > now:
             return False
         timer = heappop(self.heap)[2]

@@ -1,1 +1,1 @@
-"""Runs that failed: whose fault that is, and where the job does not go again for a while."""
+"""Failed runs: where the fault lies, and which places the job avoids for a while."""

@@ -1,9 +1,9 @@
-"""Where a job goes after failures: not where a run of it failed, nor where no nodes are left for its program, as long
-as there is another way.
+"""Where a job goes after failures: it avoids sites where a run failed or that have no nodes left for its program, as
+long as there is another way.
 
-A site is another way when the job's policy would place it without the sites that it avoids, were all that may be used
-idle. What a job avoids is barred in its demand while it waits, and only so long: the memory of a failure ends after
-``avoid_failed_s``, and earlier where nothing else is left.
+There is another way when the job's policy would place it without the avoided sites if all usable processors were
+idle. The avoided sites are barred in the job's demand while it waits, and no longer: the memory of a failure ends
+after ``avoid_failed_s``, and earlier where nothing else is left.
 """
 
 from __future__ import annotations
@@ -23,18 +23,19 @@ from koala.model.messages import ComponentEnded
 from koala.model.request import JobId, Request, SiteName
 from koala.policies.interface import Demand, DemandKey, can_ever_fit
 
-# A job avoids the sites of its last failures, so many of them.
+# A job avoids at most this many sites: those of its last failures.
 AVOIDED_MAX = 16
-# A demand and the sites to avoid; those of them that can be avoided, and the demand without them.
+# The question is a demand and the sites to avoid; the answer is the sites that can be avoided, and the demand without
+# them.
 Question: TypeAlias = tuple[DemandKey, tuple[SiteName, ...]]
 Way: TypeAlias = tuple[tuple[SiteName, ...], Demand]
-# A rest is doubled so often at most: by then it has long reached its bound.
+# A rest is doubled at most this often: by then it has long reached its bound.
 _DOUBLINGS_MAX = 30
-_REST_S = 1.0  # the first rest of a job that restarted very often, where the grid asks for no rests
+_REST_S = 1.0  # the first rest of a job that restarted very often, where the grid sets no rests
 
 
 class SiteAvoidance:
-    """What jobs avoid, and how long they rest before they are placed again."""
+    """The sites that jobs avoid, and their rests before they are placed again."""
 
     def __init__(self, ledger: Ledger, exclusions: NodeExclusions) -> None:
         self.ledger = ledger
@@ -44,7 +45,7 @@ class SiteAvoidance:
         ledger.timers.on(Alarm.AVOIDED, self._avoided_long)
 
     def failed_at(self, job: Job, site: SiteName) -> None:
-        """A run of the job failed at the site: its restart rests, and goes elsewhere if it can."""
+        """Note that a run of the job failed at the site: its restart rests, and goes elsewhere if it can."""
         parameters = self.ledger.parameters
         if parameters.avoid_failed_s > 0:
             job.avoided.pop(site, None)
@@ -55,7 +56,7 @@ class SiteAvoidance:
         self.rest(job)
 
     def rest(self, job: Job) -> None:
-        """The job failed: it rests before it is placed again, twice as long each time."""
+        """Have the failed job rest before it is placed again, twice as long each time."""
         least_s, doublings = self.ledger.parameters.restart_rest_s, job.restart_rests
         job.restart_rests += 1
         if least_s == 0 and doublings >= RESTARTS_WITHOUT_REST_MAX:
@@ -64,7 +65,7 @@ class SiteAvoidance:
         job.rest_s = min(least_s * 2.0 ** min(doublings, _DOUBLINGS_MAX), longest_s)
 
     def enqueue(self, job: Job) -> None:
-        """The job waits for a place again: after its rest, if it has one, and not where it failed, if it can."""
+        """Queue the job again, after its rest if it has one, and away from the sites where it failed if possible."""
         ledger = self.ledger
         rest_s, job.rest_s = job.rest_s, 0.0
         self.choose(job)
@@ -74,10 +75,10 @@ class SiteAvoidance:
         self.watch(job)
 
     def _review(self, *_: None) -> None:
-        """Sites have been taken out or put back, or nodes: those who wait may have another way now, or none any
-        more."""
+        """Choose again for waiting jobs: sites or nodes were taken out or put back, so ways may have
+        opened or closed."""
         ledger = self.ledger
-        ways: dict[Question, Way] = {}  # jobs that fail are often alike
+        ways: dict[Question, Way] = {}  # failing jobs are often alike
         concerned = dict.fromkeys(job.id for job in self.exclusions.concerned()) if self.exclusions.some else {}
         for job_id in sorted({**ledger.avoiders, **concerned}):
             job = ledger.jobs.get(job_id)
@@ -90,8 +91,11 @@ class SiteAvoidance:
         ledger.current_jobs = ()
 
     def choose(self, job: Job, ways: dict[Question, Way] | None = None) -> None:
-        """It avoids as many of its sites as leave another way: those that are proved to be closed to it before the
-        others, and then those of its last failures. ``ways`` are those that have just been found."""
+        """Have the job avoid as many of its sites as leave another way.
+
+        Sites proved to be closed to it come first, then the sites of its last failures. ``ways`` caches
+        the latest answers.
+        """
         ledger = self.ledger
         for site in [site for site, until in job.avoided.items() if until <= ledger.now]:
             del job.avoided[site]
@@ -100,9 +104,9 @@ class SiteAvoidance:
             return
         demand = job.demand.allowing(ledger.index[site] for site in job.avoiding)
         proved = [ledger.names[index] for index in self.exclusions.closed_to(job, own=False)] if closed else []
-        failed = [site for site in job.avoided if site not in proved]  # what only it says of their nodes is no proof
+        failed = [site for site in job.avoided if site not in proved]  # its own failures on their nodes are no proof
         sites = [*failed, *(site for site in closed if site not in failed and site not in proved), *proved]
-        # What bars it for good is no matter of another way, and is not lifted with what it avoids.
+        # A permanent bar does not depend on another way, and is not lifted together with what the job avoids.
         question = demand.key, tuple([site for site in sites if ledger.index[site] not in demand.barred])
         ways = {} if ways is None else ways
         if question not in ways:
@@ -116,7 +120,7 @@ class SiteAvoidance:
             ledger.story.append(SitesAvoided(job=job.id, sites=avoiding, closed=shut))
 
     def closed_since(self, job: Job) -> Collection[int]:
-        """The sites of a placed job that were closed to it since, and that it need not go to."""
+        """Return the sites of a placed job that have been closed to it since and that it can avoid."""
         closed = self.exclusions.closed_to(job)
         if job.placement is None or closed.keys().isdisjoint(job.placed.spots.sites):
             return ()
@@ -124,7 +128,7 @@ class SiteAvoidance:
         return [index for index in closed if self.ledger.names[index] in job.avoiding]
 
     def _way_without(self, demand: Demand, sites: tuple[SiteName, ...]) -> Way:
-        """The last of these sites without which the demand could be placed, and what it is without them."""
+        """Return as many of these sites, the last ones, as the demand can do without, and the demand without them."""
         ledger = self.ledger
         usable = ledger.sites.usable()
         for first in range(len(sites)):
@@ -134,7 +138,7 @@ class SiteAvoidance:
         return (), demand
 
     def watch(self, job: Job) -> None:
-        """Come back to the job in line when it has avoided a site for long enough."""
+        """Come back to the queued job when it has avoided a site for long enough."""
         if job.position < 0 or job.timer is not None or not (job.avoided or job.avoiding):
             return
         ends = [*job.avoided.values(), *self.exclusions.closed_to(job).values()]
@@ -155,7 +159,7 @@ class SiteAvoidance:
 
 
 def last_word(request: Request, exit_code: int | None) -> str | None:
-    """Why the job is not started again after this exit code; None where it may be."""
+    """Return why the job is not started again after this exit code; None if it may be."""
     if exit_code is None:
         return None
     if exit_code in request.never_on:
@@ -166,12 +170,12 @@ def last_word(request: Request, exit_code: int | None) -> str | None:
 
 
 def after_restarts(count: int) -> str:
-    """How often a job that ends was started again, in words."""
+    """Return how often a job that ends was started again, in words."""
     if count == 0:
         return ", and it may not be restarted"
     return f", after {count} {'restart' if count == 1 else 'restarts'}"
 
 
 def said_last(event: ComponentEnded) -> str:
-    """What a component that failed wrote last to its standard error, for the end of a sentence."""
+    """Return the last error output of a failed component, for the end of a sentence."""
     return f"; stderr: {event.stderr_line}" if event.stderr_line else ""

@@ -1,12 +1,12 @@
-"""Whose fault a failure of an application is: its own, or that of the site where it failed.
+"""Where the fault for a failed application lies: in the application itself, or in the site where it failed.
 
-A program that fails proves nothing. One that fails at a site and then runs to its end elsewhere, unchanged, speaks
-against that site. Nobody is blamed for an end without an exit code, for one that the user calls the application's own
-word, and for what we or the site ended.
+A program that fails proves nothing. A program that fails at a site and then runs to its end elsewhere, unchanged, is
+evidence against that site. Three kinds of end blame nobody: those without an exit code, those that the user declares
+to be the application's own verdict, and those that we or the site caused.
 
-A component on one node speaks against the node in the same way: its job is kept off the node when the failure has a
-sign of it, and all jobs of that user with the same program when the same application does well on other nodes. Where
-that leads is in ``koala.core.failures.exclusions``.
+A component on one node is evidence against the node in the same way. Its job is kept off the node if the failure has
+a sign of the node; all jobs of that user with the same program are kept off it if the same application succeeds on
+other nodes. ``koala.core.failures.exclusions`` has the consequences.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ from koala.core.state.site_belief import SiteBelief
 from koala.model.facts import DistrustProved
 from koala.model.nodes import EXCLUDED_NODES_MAX
 
-# A run that fails within so many seconds has failed at once.
+# A run that fails within this time has failed at once.
 AT_ONCE_S = 2.0
-# The shell cannot execute the program, or does not find it.
+# The exit codes of a shell that cannot execute the program, or does not find it.
 CANNOT_EXECUTE, NOT_FOUND = 126, 127
 # A shell adds this to the number of the signal that ended a program.
 SIGNALLED = 128
 
 
 class Blame:
-    """Accusations come in with failures, and proofs with successes."""
+    """Collects accusations from failures, and proofs from successes."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
@@ -52,10 +52,10 @@ class Blame:
     def application_failed(
         self, job: Job, claim: ComponentClaim, exit_code: int, nodes: tuple[str, ...] = ()
     ) -> None:
-        """The application of the component failed by itself at its site. Of several nodes none is blamed."""
+        """Note that the component's application failed by itself at its site. With several nodes, none is blamed."""
         missing = exit_code in (CANNOT_EXECUTE, NOT_FOUND)
         if len(set(job.placed.spots.sites)) > 1 and not missing:
-            return  # what fails at one site may have its cause at another, but for a program that is not there
+            return  # a failure at one site may have its cause at another, except for a missing program
         at_once = job.started_at is not None and self.ledger.now - job.started_at < AT_ONCE_S
         signed = missing or exit_code > SIGNALLED or at_once
         self._accuse(job, claim, f"exit code {exit_code}", SIGNED_WEIGHT if signed else PLAIN_WEIGHT)
@@ -63,7 +63,7 @@ class Blame:
             self._accuse_node(job, claim, nodes[0], f"exit code {exit_code}", signed=signed)
 
     def component_broke(self, job: Job, claim: ComponentClaim) -> None:
-        """The component broke while it ran, and the site does not say that it was its doing."""
+        """Note that the component broke while it ran, and that the site does not take the blame."""
         self._accuse(job, claim, "a component broke", PLAIN_WEIGHT)
 
     def _accuse(self, job: Job, claim: ComponentClaim, how: str, weight: int) -> None:
@@ -93,7 +93,7 @@ class Blame:
             job.failed_nodes = {**job.failed_nodes, name: excluded}
 
     def component_done(self, job: Job, claim: ComponentClaim, nodes: tuple[str, ...]) -> None:
-        """The component ran to its end on these nodes: the program does well there."""
+        """Note that the component ran to its end on these nodes: the program works there."""
         sites = self.ledger.sites
         if claim.site in sites.node_accused and nodes:
             program = program_of(job.request, component_of(job, claim.component))
@@ -102,8 +102,11 @@ class Blame:
                 sites.exclusions_changed(claim.site)
 
     def job_done(self, job: Job, nodes: tuple[str, ...] = ()) -> None:
-        """The job ran to its end: what the same application did at other sites was their fault, and on other nodes
-        theirs. ``nodes`` are those of the component that ended last."""
+        """Note that the job ran to its end.
+
+        Failures of the same application at other sites were then the fault of those sites, and failures on other
+        nodes the fault of those nodes. ``nodes`` are the nodes of the component that ended last.
+        """
         ledger = self.ledger
         if ledger.sites.node_accused:
             self._prove_nodes(job, nodes)
@@ -118,12 +121,13 @@ class Blame:
             ledger.changes.sites[index] = None
             if record.prove(witness, job.id, ledger.now) and _is_guilty(ledger.sites.sites[index]):
                 ledger.distrust(index, record.verdict)
-                # Others' jobs are not its business.
+                # The jobs of others are not the user's business.
                 reason = record.distrusted_in_short
                 ledger.story.append(DistrustProved(job=job.id, site=ledger.names[index], reason=reason))
 
     def _prove_nodes(self, job: Job, nodes: tuple[str, ...]) -> None:
-        """At a site of its own that proves something only where all nodes that it ran on are known."""
+        """Record proofs against nodes. At the site itself, success proves something only if all nodes of the
+        run are known."""
         sites, names = self.ledger.sites, self.ledger.names
         own = () if nodes and len(job.places) == 1 else dict(job.places)
         accused = [index for index in sorted(sites.node_accused) if names[index] not in own]
@@ -136,7 +140,7 @@ class Blame:
 
 
 def _is_guilty(site: SiteBelief) -> bool:
-    """Whether what is proved against the site is enough, and not of one user's programs where others' start."""
+    """Return True if the proofs against the site suffice, and do not come from one user whose programs alone fail."""
     proved, by_user = site.record.proved, dict[str, int]()
     for accuser, weight in proved.items():
         user = user_of(accuser)
@@ -145,13 +149,16 @@ def _is_guilty(site: SiteBelief) -> bool:
 
 
 def _accuser(job: Job, claim: ComponentClaim) -> str:
-    """A user with a command. All scripts of a user are one accuser of a site: they are often made by a program, and a
-    sweep of them accuses a site once."""
+    """Return the accuser: a user with a command.
+
+    All scripts of a user count as one accuser of a site: programs often generate them, and a sweep of them accuses a
+    site once.
+    """
     return accuser_of(job.submitter, component_of(job, claim.component).application.executable or "a script")
 
 
 def _witness(job: Job) -> str:
-    """Tells the very same application of the same user again."""
+    """Return the identity by which the very same application of the same user is recognised."""
     applications = [component.application for component in job.request.components]
     distinct = applications if any(each != applications[0] for each in applications) else applications[:1]
     return hashlib.sha256(msgspec.json.encode((job.submitter, distinct))).hexdigest()[:32]

@@ -1,9 +1,9 @@
-"""The nodes that components are kept off, and the sites that are no places for a job because of that.
+"""The nodes that components are kept off, and the sites that are closed to a job because of that.
 
-A component is kept off nodes where its own job failed with a sign of the node, and off those that failed its program
-and are proved by its doing well elsewhere (``koala.core.failures.blame``). A site that has too few other nodes for a
-component is closed to its job: nothing is placed or claimed there while there is another way. Where there is none the
-component may run on all nodes of the site.
+A component is kept off nodes where its own job failed with a sign of the node, and off nodes that failed its program
+while it succeeded elsewhere (``koala.core.failures.blame``). A site with too few other nodes for a component is
+closed to its job: nothing is placed or claimed there while there is another way. Otherwise the component may run on
+all nodes of the site.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ from koala.model.request import Component, SiteName
 
 
 class Exclusion(NamedTuple):
-    """A node that a program is kept off until then, with the accusation that led to it. ``closes``: no node of its
-    site is left for the program."""
+    """A node that a program is kept off until a given time, and the accusation behind it.
+
+    ``closes`` is True if no node of the site is left for the program.
+    """
 
     accusation: NodeAccusation
     until: float
@@ -32,24 +34,26 @@ class Exclusion(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """How it failed there, and why that is the node's fault."""
+        """How the program failed there, and why that is the node's fault."""
         return f"{self.accusation.what} (job {self.accusation.job}), and it did well elsewhere"
 
 
 class NodeExclusions:
-    """What is held against nodes, by the components that it concerns."""
+    """The evidence against nodes, by the components that it concerns."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
 
     @property
     def some(self) -> bool:
-        """Whether something is held against nodes on behalf of more than one job."""
+        """True if some accusation against nodes concerns more than one job."""
         return bool(self.ledger.sites.node_accused)
 
     def nodes(self, job: Job, part: int, index: int, *, own: bool = True) -> dict[str, float]:
-        """The nodes of the site that this component is kept off, and until when: those of the last failures last.
-        Without its ``own`` these are those that are proved."""
+        """Return the nodes of the site that this component is kept off, each with its end, the latest failures last.
+
+        Without ``own``, only the proved nodes are returned.
+        """
         ledger = self.ledger
         sites, now, avoid_s = ledger.sites, ledger.now, ledger.parameters.avoid_failed_s
         failed = job.failed_nodes.get(ledger.names[index]) if own else None
@@ -75,8 +79,10 @@ class NodeExclusions:
         return dict(list(nodes.items())[-EXCLUDED_NODES_MAX:])
 
     def of_claim(self, job: Job, claim: ComponentClaim) -> tuple[str, ...]:
-        """The nodes that a component which is claimed now is kept off: none where the site has too few others, as it
-        would not be there if it had another way."""
+        """Return the nodes that a component claimed now is kept off.
+
+        None if the site has too few others: the component would not be there if it had another way.
+        """
         nodes = self.nodes(job, claim.component, claim.site)
         shape = job.request.shape_of(claim.component)
         if nodes and not self._leaves_room(claim.site, shape, claim.processors, nodes):
@@ -85,7 +91,7 @@ class NodeExclusions:
         return tuple(nodes)
 
     def allow_all(self, job: Job, claim: ComponentClaim) -> bool:
-        """There is no other way for the component than nodes that it is kept off; whether there are any."""
+        """Lift the exclusions of a component that has no other way; return True if there were any."""
         if not self.nodes(job, claim.component, claim.site):
             return False
         job.failed_nodes = _with(job.failed_nodes, self.ledger.names[claim.site], {})
@@ -98,8 +104,10 @@ class NodeExclusions:
         return True
 
     def closed_to(self, job: Job, *, own: bool = True) -> dict[int, float]:
-        """The sites that have too few nodes left for a component of the job, and until when at least. Without its
-        ``own`` failures these are those that are proved."""
+        """Return the sites with too few nodes left for a component of the job, and the earliest end of that.
+
+        Without ``own``, only the proved nodes count.
+        """
         ledger = self.ledger
         if not job.failed_nodes and not ledger.sites.node_accused:
             return {}
@@ -114,7 +122,7 @@ class NodeExclusions:
         return closed
 
     def at(self, index: int) -> list[Exclusion]:
-        """The nodes of the site that programs are kept off. Changes nothing."""
+        """Return the nodes of the site that programs are kept off. Changes nothing."""
         ledger = self.ledger
         belief, avoid_s = ledger.sites.sites[index], ledger.parameters.avoid_failed_s
         proved = [each for each in belief.record.nodes if each.proved and each.at + avoid_s > ledger.now]
@@ -125,13 +133,13 @@ class NodeExclusions:
         return [Exclusion(each, each.at + avoid_s, closes[each.owner, each.program]) for each in proved]
 
     def concerned(self) -> Iterator[Job]:
-        """Jobs that nodes may be held against on behalf of others."""
+        """Return the jobs that may be kept off nodes because of the failures of others."""
         sites = self.ledger.sites
         owners = {each.owner for index in sites.node_accused for each in sites.sites[index].record.nodes}
         return (job for job in self.ledger.jobs.values() if job.submitter in owners)
 
     def _parts(self, job: Job, index: int) -> Iterator[tuple[int, Component, int]]:
-        """The components that may go to the site, with the fewest processors that one could have there."""
+        """Yield the components that may go to the site, with the fewest processors that they could have there."""
         flexible, name = job.request.flexible, self.ledger.names[index]
         for part, component in enumerate(job.request.components):
             if component.site in (None, name):
@@ -141,8 +149,10 @@ class NodeExclusions:
                 yield part, component, least
 
     def _leaves_room(self, index: int, shape: TaskShape | None, processors: int, without: Collection[str]) -> bool:
-        """Whether a component of so many processors that fits on the nodes of the site fits on them without these, as
-        far as the site tells."""
+        """Return True if a component of this size that fits on the nodes of the site fits on them without these.
+
+        The answer goes by what the site reports.
+        """
         belief, shape = self.ledger.sites.sites[index], shape or PLAIN
         if not belief.named:
             return True
@@ -160,11 +170,11 @@ class NodeExclusions:
 def _with(
     failed: dict[SiteName, dict[str, float]], site: SiteName, nodes: dict[str, float]
 ) -> dict[SiteName, dict[str, float]]:
-    """What failed, with these nodes of the site and no others of it."""
+    """Return the failed nodes with these nodes as the only ones of the site."""
     others = {name: there for name, there in failed.items() if name != site}
     return others | {site: nodes} if nodes else others
 
 
 def component_of(job: Job, part: int) -> Component:
-    """The component of the request that a component of the job was made of."""
+    """Return the component of the request from which this component of the job was made."""
     return job.request.components[0 if job.request.flexible is not None else part]

@@ -1,6 +1,6 @@
-"""Which program a component runs, by its content: what is held against one program is not held against another.
+"""The identity of a component's program, by content: evidence against one program does not count against another.
 
-A job's request carries all that this takes, so that it is the same whenever the job is read.
+A job's request holds all that this takes, so the identity is the same whenever the job is read.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import msgspec
 from koala.model.request import Component, InputFile, Request
 from koala.model.travelling import TravellingFile
 
-# Jobs that wait often run the same programs.
+# Waiting jobs often run the same programs.
 PROGRAMS_REMEMBERED = 1_024
-# Of longer ones, or of those on more files, the identity is worked out each time: they are not to fill the memory.
+# The identity of programs with longer texts or more files is computed each time: they must not fill the memory.
 _REMEMBERED_CHARACTERS = 4_096
 _REMEMBERED_FILES = 16
 _DIGEST_CHARACTERS = 32
@@ -30,10 +30,10 @@ class KnownProgram(NamedTuple):
 
 
 def program_of(request: Request, component: Component) -> KnownProgram:
-    """The program of a component of the request.
+    """Return the program of a component of the request.
 
     Two components run the same program if they run the same script or the same command line, in the same directory
-    and image, on the same files: those that travel with the job by their contents, input files by their names.
+    and image, on the same files: files that travel with the job by their contents, input files by their names.
     Environment, processors and streams make no difference.
     """
     name = component.application.executable or f"the script of {request.name}"
@@ -48,7 +48,7 @@ def program_of(request: Request, component: Component) -> KnownProgram:
 
 
 class _Command(NamedTuple):
-    """What of an application makes it the program that it is."""
+    """The parts of an application that identify the program."""
 
     script: str | None
     executable: str | None

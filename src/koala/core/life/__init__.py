@@ -1,1 +1,1 @@
-"""The life of a job: one file a phase, the ways between them in ``states``, and the job itself in ``job``."""
+"""The life of a job: one file for each phase, the transitions in ``states``, and the job itself in ``job``."""

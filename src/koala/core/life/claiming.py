@@ -1,4 +1,4 @@
-"""``CLAIMING``: a job of which some components are claimed."""
+"""``CLAIMING``: a job with some of its components claimed."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from koala.core.life.states import JobState
 
 @encoded
 class Claiming(AwaitsClaims):
-    """It stands in the claiming queue for the rest."""
+    """The job stands in the claiming queue for the rest."""
 
     state: ClassVar[JobState] = JobState.CLAIMING
 
     @classmethod
     def some(cls, before: Placed) -> Claiming:
-        """Some components were claimed."""
+        """Enter after some components were claimed."""
         return cls(
             before.placement,
             before.early_until,
@@ -31,5 +31,5 @@ class Claiming(AwaitsClaims):
 
     @classmethod
     def once_more(cls, before: Starting) -> Claiming:
-        """A site did not take a component, which is to be claimed again."""
+        """Return here when a site did not take a component, which must be claimed again."""
         return cls(before.placement, before.early_until)

@@ -1,4 +1,4 @@
-"""``COLLECTING``: a job that is through, and whose outputs its sites take in. It holds no processors."""
+"""``COLLECTING``: a finished job whose outputs its sites take in. It holds no processors."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from koala.model.outputs import MadeOutput
 
 @encoded
 class Collecting(HasBegun):
-    """What is to be collected, and what was."""
+    """The outputs to collect, and those collected."""
 
     state: ClassVar[JobState] = JobState.COLLECTING
-    workspaces: dict[int, Token] = NO_ENTRIES  # by component with outputs, what it ran as
+    workspaces: dict[int, Token] = NO_ENTRIES  # by component with outputs: the token of its run
     collected: dict[int, tuple[MadeOutput, ...]] = NO_ENTRIES
     tries: int = 0
 
     @classmethod
     def through(cls, before: Running) -> Collecting:
-        """Every component has returned success."""
+        """Enter after every component has returned success."""
         return cls(before.placement, before.started_at, before.workspaces)

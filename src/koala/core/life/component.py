@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def job_of_token(token: Token) -> JobId:
-    """The job that a component is of."""
+    """Return the job of the component with this token."""
     return int(token.partition(".")[0])
 
 
 class ComponentPhase(enum.IntEnum):
-    """How far a claimed component is known to have come."""
+    """The last known progress of a claimed component."""
 
     SENT = 0
     ACCEPTED = 1
@@ -36,10 +36,10 @@ class _ClaimLinks:
 
 @encoded
 class ComponentClaim(_ClaimLinks):
-    """One start of one component: from the command until the site says that it holds nothing any more.
+    """One start of one component: from the command until the site reports that it holds nothing any more.
 
-    A claim outlives its job's interest in it: an aborted one counts against its site until its end is
-    confirmed, so no processor is ever believed idle while something may still sit on it.
+    A claim outlives its job's interest in it: an aborted claim counts against its site until its end is confirmed, so
+    no processor is believed idle while something may still occupy it.
     """
 
     token: Token
@@ -48,9 +48,9 @@ class ComponentClaim(_ClaimLinks):
     site: int
     processors: int
     phase: ComponentPhase = ComponentPhase.SENT
-    moved: bool = False  # whether it was claimed here since the component waited too long elsewhere
-    kept_off: bool = False  # whether it must not run on some nodes of its site
-    given_up: bool = False  # whether the job has another claim for the component, or has lost its places
+    moved: bool = False  # True if it was claimed here because the component waited too long elsewhere
+    kept_off: bool = False  # True if it must not run on some nodes of its site
+    given_up: bool = False  # True if the job has another claim for the component, or has lost its places
     aborting: bool = False
     abort_tries: int = 0
     due_at: Time = 0.0  # when it is due to let go, where plans are made
@@ -63,11 +63,11 @@ class ComponentClaim(_ClaimLinks):
     timer: Timer | None = None
 
     def bind(self, job: Job) -> None:
-        """Tie it to its job."""
+        """Link the claim to its job."""
         self.job = job
 
     def changed(self) -> None:
-        """Note that it must be written again."""
+        """Note that the claim must be written again."""
         self.job.changes.claims[self.token] = None
 
     def stop_timer(self) -> None:

@@ -12,14 +12,14 @@ from koala.core.life.states import JobState
 
 @encoded
 class Ended(Phase):
-    """When and why it ended, and where its components were then."""
+    """When and why the job ended, and where its components were then."""
 
     has_places: ClassVar[bool] = True
     ended_at: float
     why: str = ""
     placement: JobPlaces | None = None
     started_at: float | None = None  # of its last run
-    early_until: float | None = None  # what sites still hold of it was claimed early
+    early_until: float | None = None  # set if what sites still hold of it was claimed early
 
 
 @encoded
@@ -31,14 +31,14 @@ class Done(Ended):
 
 @encoded
 class Failed(Ended):
-    """It cannot go on."""
+    """The job cannot go on."""
 
     state: ClassVar[JobState] = JobState.FAILED
 
 
 @encoded
 class Cancelled(Ended):
-    """Somebody ended it, or what it waited for can never come."""
+    """Somebody ended the job, or what it waited for can never come."""
 
     state: ClassVar[JobState] = JobState.CANCELLED
 

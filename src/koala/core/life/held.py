@@ -1,4 +1,4 @@
-"""``HELD``: a job that waits for other jobs, for its time, or for somebody to let it go."""
+"""``HELD``: a job that waits for other jobs, for its start time, or for a release."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from koala.core.life.states import JobState
 
 @encoded
 class Held(Phase):
-    """What keeps it back outlives the phase, as a job may be held while it waits for its sites: see ``Job``."""
+    """A job that is kept back. The reasons outlive the phase, as a job may be held while it waits for its
+    sites: see ``Job``."""
 
     state: ClassVar[JobState] = JobState.HELD

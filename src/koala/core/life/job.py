@@ -1,8 +1,8 @@
-"""What the core knows of a job between its submission and its end.
+"""What the core holds of a job between its submission and its end.
 
-A job is what it is from the beginning (``JobIdentity``), what it has had so far (``JobTotals``), what it has learned
-(``JobMemory``), and the one phase that it is in. The fields of these classes are what a record holds of them, see
-``koala.core.encoded``.
+A job consists of what never changes (``JobIdentity``), what it has consumed so far (``JobTotals``), what it has
+learned (``JobMemory``), and its one current phase. A record holds the fields of these
+classes, see ``koala.core.encoded``.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from koala.policies.interface import Demand, with_spawned
 
 _HIGH = Priority.HIGH
 _WAITING = JobState.WAITING
-# What is known of these stands in a record of its own.
+# Jobs in these states have a separate record of their run.
 _WITH_RUN_RECORDS = frozenset({JobState.RUNNING, JobState.COLLECTING})
 _counts_of = attrgetter(*JobCounts.__struct_fields__)
 
@@ -55,26 +55,26 @@ class _JobLinks:
         "state",
         "states",
     )
-    described: Request  # as it was submitted; ``request`` has the tasks that were spawned since, too
+    described: Request  # as it was submitted; ``request`` also has the tasks that were spawned since
     request: Request
     phase: Phase
-    state: JobState  # that of its phase
-    placement: JobPlaces | None  # that of its phase: where it has places, or had them when it ended
+    state: JobState  # the state of its phase
+    placement: JobPlaces | None  # the places of its phase: where it has places, or had them when it ended
     states: StateCounts  # of all jobs of its scheduler
-    changes: Changes  # of all that its scheduler knows
+    changes: Changes  # of the whole state of its scheduler
     high: bool
-    asks: Demand | None  # None where that cannot be said: it is set aside, or asks for a policy that is not known
+    asks: Demand | None  # None if unknown: the job is set aside, or asks for an unknown policy
     element_states: dict[JobState, int]  # how many elements that have not ended are in each state of its array
 
 
 class MissingPartError(LookupError):
-    """The core asked a job for what a job in its state does not have: a defect of ours."""
+    """The core asked a job for a part that a job in its state does not have: a defect of ours."""
 
     def __init__(self, job: JobId, part: str, state: str) -> None:
         super().__init__(f"job {job}, which is {state}, has no {part}")
 
 
-# What a job that is no element counts in.
+# The counts of a job that is no element.
 _NO_STATES: dict[JobState, int] = {}
 
 
@@ -101,20 +101,20 @@ PHASES: dict[JobState, type[Phase]] = {
 
 @encoded
 class JobIdentity(_JobLinks):
-    """What never changes."""
+    """The fields that never change."""
 
     id: JobId
     submitted_at: float
     number: int = 0  # its place among all jobs ever known
-    submitter: str = ""  # whose it is
-    guest: bool = False  # whether it must not go to sites that are closed to guests
-    array: JobId = 0  # of an element, its array
-    index: int | None = None  # and its index there
+    submitter: str = ""  # the user that it belongs to
+    guest: bool = False  # True if it must not go to sites that are closed to guests
+    array: JobId = 0  # the array of an element
+    index: int | None = None  # the index of an element in its array
 
 
 @encoded
 class JobTotals(JobIdentity):
-    """What only grows."""
+    """The fields that only grow."""
 
     placement_tries: int = 0
     claiming_tries: int = 0
@@ -132,42 +132,42 @@ class JobTotals(JobIdentity):
 
 @encoded
 class JobMemory(JobTotals):
-    """What outlives a phase: what it has learned, what was asked of it, and what is told of it."""
+    """The fields that outlive a phase: what the job has learned, and what was asked or recorded about it."""
 
     claim_fraction: float = 0.0
     waiting_since: float = 0.0
     arrival: int = -1  # its first position in its queue, to which it returns where plans are made
-    # Of its plans, of its last places, and of its first.
+    # The times of its plans: for its last places, and for its first.
     first_plan_at: float | None = None
-    estimate_s: float | None = None  # how long plans believe it to run, where that is not by its walltime
+    estimate_s: float | None = None  # the run time that plans assume, where that is not its walltime
     placed_at: float | None = None
     start_estimate: float | None = None
     first_start_estimate: float | None = None
-    # How its tries went lately.
+    # How its recent tries went.
     rests: int = 0
     rest_s: float = 0.0  # how long it rests when it returns to its queue
-    claiming_tries_in_row: int = 0  # since it last ran or was sent back for another reason: what a limit counts
+    claiming_tries_in_row: int = 0  # since it last ran or was sent back for another reason: a limit counts these
     breaks_in_row: int = 0  # failures without an exit status since its application last returned one
-    broke_at: SiteName | None = None  # the site at which a component of it broke first, while it ran
-    to_blame: str = ""  # why such failures count as those of its application, once they do
+    broke_at: SiteName | None = None  # the site at which one of its components first broke while it ran
+    to_blame: str = ""  # why such failures count against its application, once they do
     barred: dict[SiteName, str] = NO_ENTRIES  # sites that will never run it, and why
-    avoided: dict[SiteName, float] = NO_ENTRIES  # sites where a run of it failed, and until when
-    avoiding: tuple[SiteName, ...] = ()  # those of them that its demand leaves out now
-    failed_nodes: dict[SiteName, dict[str, float]] = NO_ENTRIES  # nodes it is kept off, until when
-    checkpoint_runs: list[tuple[tuple[SiteName, Token], ...]] = NO_ITEMS  # last first, by component
-    # By component: the site, the run, the bytes and the time of the checkpoint that it last went on from.
+    avoided: dict[SiteName, float] = NO_ENTRIES  # sites where a run of it failed, and until when it avoids them
+    avoiding: tuple[SiteName, ...] = ()  # the avoided sites that its demand leaves out now
+    failed_nodes: dict[SiteName, dict[str, float]] = NO_ENTRIES  # nodes that it is kept off, and until when
+    checkpoint_runs: list[tuple[tuple[SiteName, Token], ...]] = NO_ITEMS  # by component, last run first
+    # By component: the site, the run, the bytes and the time of the checkpoint that it last resumed from.
     went_on_from: dict[int, tuple[SiteName, int, int, float | None]] = NO_ENTRIES
     # What keeps it back.
     held: bool = False  # somebody holds it
-    held_by: str = ""  # who does and why, in words, as ``asked_by`` has them
-    waits_for: list[tuple[Condition, JobId]] = NO_ITEMS  # what has not come yet
-    begins_at: float | None = None  # its time, until that has come
-    # What came, or was changed, after its submission; None where it is as its request says.
-    spawned: list[SpawnedTasks] = NO_ITEMS  # tasks that came while it ran
+    held_by: str = ""  # who holds it and why, in words, as ``asked_by`` has them
+    waits_for: list[tuple[Condition, JobId]] = NO_ITEMS  # conditions that are not met yet
+    begins_at: float | None = None  # its earliest start, until that has come
+    # What was added or changed after its submission; None if it is as its request says.
+    spawned: list[SpawnedTasks] = NO_ITEMS  # tasks that were spawned while it ran
     changed_walltime_s: float | None = None
     changed_priority: Priority | None = None
-    # Of arrays.
-    ahead: bool = False  # whether it counts as an element that is made ahead
+    # Fields of arrays.
+    ahead: bool = False  # True if it counts as an element that is made ahead
     unfolds: ArrayElements | None = None  # of an array
 
 
@@ -178,22 +178,22 @@ class Job(JobMemory):
     timer: Timer | None = None
 
     def __post_init__(self) -> None:
-        """It waits."""
+        """Begin in the waiting phase."""
         self.phase = Waiting()
         self.state = _WAITING
         self.placement = None
 
     @classmethod
     def submitted(cls, job_id: JobId, request: Request, at: float, claim_fraction: float) -> Job:
-        """A new job."""
+        """Return a new job."""
         job = cls(job_id, at, claim_fraction=claim_fraction, waiting_since=at)
         job.bind(request, StateCounts(), Changes())
         return job
 
     def bind(self, request: Request, states: StateCounts, changes: Changes) -> None:
-        """Tie it to its request; nothing is claimed or transferred for it.
+        """Link the job to its request; nothing is claimed or transferred for it.
 
-        Its changes of state are counted in ``states``, and those that must be written are noted in ``changes``.
+        Its changes of state are counted in ``states``, and its parts to be written are noted in ``changes``.
         """
         self.changes = changes
         self.described = request
@@ -209,7 +209,7 @@ class Job(JobMemory):
                 self.unfolds.bind(request.array)
 
     def join_array(self, array: Job) -> None:
-        """Be an element of this array, which counts it from now on in the state that it is in."""
+        """Join this array as an element; the array counts it from now on in its current state."""
         array.elements.live += 1
         array.elements.ahead += self.ahead
         self.element_states = array.elements.states
@@ -217,7 +217,7 @@ class Job(JobMemory):
 
     @property
     def walltime_s(self) -> float | None:
-        """How long it may run; None where its user does not say."""
+        """How long it may run; None if its user sets no limit."""
         return self.request.walltime_s if self.changed_walltime_s is None else self.changed_walltime_s
 
     @property
@@ -234,7 +234,7 @@ class Job(JobMemory):
 
     @property
     def demand(self) -> Demand:
-        """What it asks for, in numbers."""
+        """The demand of the job, in numbers."""
         demand = self.asks
         if demand is None:
             raise MissingPartError(self.id, "demand", str(self.state))
@@ -258,7 +258,7 @@ class Job(JobMemory):
 
     @property
     def starting(self) -> Starting:
-        """The phase of a job whose components come to the barrier."""
+        """The phase of a job whose components are coming to the barrier."""
         phase = self.phase
         if not isinstance(phase, Starting):
             raise MissingPartError(self.id, "barrier", str(self.state))
@@ -274,13 +274,13 @@ class Job(JobMemory):
 
     @property
     def position(self) -> int:
-        """Its position in its queue; -1 where it does not stand in line."""
+        """Its position in its queue; -1 if it does not stand in line."""
         phase = self.phase
         return phase.position if isinstance(phase, Waiting) else -1
 
     @property
     def plan(self) -> StartPlan | None:
-        """When and where it is expected to start; None for a job without a plan."""
+        """The expected start and its places; None for a job without a plan."""
         phase = self.phase
         return phase.plan if isinstance(phase, Waiting) else None
 
@@ -294,7 +294,7 @@ class Job(JobMemory):
 
     @property
     def plan_at(self) -> float | None:
-        """When it is planned to start; None for a job without a plan."""
+        """The planned start; None for a job without a plan."""
         plan = self.plan
         return None if plan is None else plan.at
 
@@ -308,12 +308,12 @@ class Job(JobMemory):
 
     @property
     def places(self) -> tuple[tuple[SiteName, int], ...]:
-        """By component the site and its processors; empty for a job without places."""
+        """By component, the site and its processors; empty for a job without places."""
         return () if self.placement is None else self.placement.places
 
     @property
     def claims(self) -> list[ComponentClaim]:
-        """The claims of its components, in their order; none for a job without places."""
+        """The claims of its components, in their order; empty for a job without places."""
         placement = self.placement
         return [] if placement is None else [claim for claim in placement.claims if claim is not None]
 
@@ -328,13 +328,13 @@ class Job(JobMemory):
 
     @property
     def started_at(self) -> float | None:
-        """When the barrier opened for its run; None where it has not begun."""
+        """When the barrier opened for its run; None if it has not begun."""
         phase = self.phase
         return phase.started_at if isinstance(phase, HasBegun | Ended) else None
 
     @property
     def joining(self) -> int:
-        """How many of its last components are on their way with tasks that were spawned."""
+        """How many of its last components are on their way with spawned tasks."""
         phase = self.phase
         return phase.joining if isinstance(phase, Running) else 0
 
@@ -348,35 +348,35 @@ class Job(JobMemory):
 
     @property
     def early_until(self) -> float | None:
-        """Until when it keeps what it claimed before the time of its plan; None where it claimed nothing early."""
+        """Until when it keeps what it claimed before its planned start; None if it claimed nothing early."""
         phase = self.phase
         return phase.early_until if isinstance(phase, BeforeBarrier | Ended) else None
 
     @property
     def claims_early(self) -> bool:
-        """True if it keeps what it claimed before the time of its plan."""
+        """True if it keeps what it claimed before its planned start."""
         return self.early_until is not None
 
     @property
     def earmarks(self) -> dict[int, int]:
-        """By component that waits for preempted processors the site that frees them."""
+        """By component that waits for preempted processors, the site that frees them."""
         phase = self.phase
         return phase.earmarks if isinstance(phase, AwaitsClaims) else NO_ENTRIES
 
     @property
     def ended_at(self) -> float | None:
-        """When it ended; None for one that has not."""
+        """When it ended; None if it has not."""
         phase = self.phase
         return phase.ended_at if isinstance(phase, Ended) else None
 
     @property
     def why(self) -> str:
-        """Why it is over, or was set aside."""
+        """Why it ended or was set aside."""
         phase = self.phase
         return phase.why if isinstance(phase, Ended | Quarantined) else ""
 
     def plan_is_barred(self) -> bool:
-        """Whether its plan has a site that it must not go to any more."""
+        """True if its plan has a site that it must not use any more."""
         demand, plan = self.asks, self.plan
         if demand is None or plan is None or not demand.barred:
             return False
@@ -384,19 +384,20 @@ class Job(JobMemory):
 
     @property
     def is_kept_back(self) -> bool:
-        """Whether there is a reason not to try it yet."""
+        """True if there is a reason not to try it yet."""
         return self.held or bool(self.waits_for) or self.begins_at is not None
 
     def asked_by(self, wish: Wish) -> str:
-        """Who asked for this and why, in words behind what was done; the job's own user goes without a name."""
+        """Return who asked for this and why, to follow the words for what was done; the job's own user
+        is not named."""
         return wish.asked_by(self.submitter)
 
     def hold(self, by: str) -> None:
-        """Somebody holds it from now on: ``by`` whom and why, in words."""
+        """Hold the job; ``by`` names the holder and the reason, in words."""
         self.held, self.held_by = True, by
 
     def become(self, phase: Phase) -> None:
-        """Go to the next phase by the table of states, or fail."""
+        """Enter the next phase if the table of states allows it; otherwise raise."""
         state, target = self.state, phase.state
         moves = self.states.moves[state]
         if target not in moves:
@@ -411,13 +412,13 @@ class Job(JobMemory):
         self.restore(phase)
 
     def restore(self, phase: Phase) -> None:
-        """Be in this phase, as a record has it."""
+        """Enter this phase from a record."""
         self.phase = phase
         self.state = phase.state
         self.placement = phase.placement if phase.has_places else None
 
     def changed(self) -> None:
-        """Note that it must be written again."""
+        """Note that the job must be written again."""
         self.changes.jobs[self.id] = None
 
     def changed_all(self) -> None:
@@ -426,7 +427,7 @@ class Job(JobMemory):
         changes.jobs[self.id] = changes.places[self.id] = changes.runs[self.id] = None
 
     def next_token(self) -> Token:
-        """A name for the next start of a component, never used before or after."""
+        """Return a name for the next start of a component, never used before or after."""
         self.starts += 1
         return f"{self.id}.{self.starts}"
 
@@ -435,7 +436,7 @@ class Job(JobMemory):
         self.claiming_tries_in_row += 1
 
     def counts(self) -> tuple[Any, ...]:
-        """All that ``JobCounts`` tells of it, in that order."""
+        """Return the values of ``JobCounts``, in its order."""
         counts: tuple[Any, ...] = _counts_of(self)
         return counts
 

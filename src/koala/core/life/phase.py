@@ -1,7 +1,7 @@
-"""What every phase of a job has in common.
+"""The common part of all phases of a job.
 
-A phase has exactly the fields that its state needs. A job goes to its next phase by ``Job.become``; what a phase
-alone knows goes with it, so nothing is ever reset.
+A phase has exactly the fields that its state needs. A job enters its next phase by ``Job.become``; the data of a
+phase ends with the phase, so nothing is ever reset.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from koala.core.life.states import JobState
 
 
 class Phase:
-    """Where a job is in its life, and what is only known there."""
+    """The position of a job in its life, with the data that exists only there."""
 
     __slots__ = ()
     state: ClassVar[JobState]
@@ -23,7 +23,7 @@ class Phase:
 
         @property
         def placement(self) -> JobPlaces | None:
-            """Its places, of a phase that has some."""
+            """The places, if the phase has them."""
 
 
 @encoded
@@ -36,9 +36,9 @@ class HasPlaces(Phase):
 
 @encoded
 class BeforeBarrier(HasPlaces):
-    """A phase of a job with places whose components wait for each other."""
+    """A phase of a placed job whose components wait for each other."""
 
-    early_until: float | None = None  # until when it keeps what it has claimed before the time of its plan
+    early_until: float | None = None  # until when it keeps what it claimed before its planned start
 
 
 @encoded
@@ -47,7 +47,7 @@ class AwaitsClaims(BeforeBarrier):
 
     claim_at: Time = 0.0
     claim_sequence: int = 0
-    claim_resumed: bool = False  # the next try goes on with the last one: preempted processors came free
+    claim_resumed: bool = False  # the next try continues the last one: preempted processors came free
     earmarks: dict[int, int] = NO_ENTRIES  # component -> site
 
 

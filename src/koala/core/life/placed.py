@@ -1,4 +1,4 @@
-"""``PLACED``: a job with places of which nothing is claimed."""
+"""``PLACED``: a job with places, none of them claimed."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ from koala.core.life.states import JobState
 
 @encoded
 class Placed(AwaitsClaims):
-    """It stands in the claiming queue, unless all can be claimed at once."""
+    """The job stands in the claiming queue, unless everything can be claimed at once."""
 
     state: ClassVar[JobState] = JobState.PLACED

@@ -1,4 +1,4 @@
-"""The places of a job: where its components go, and what is claimed and brought there."""
+"""The places of a job: where its components go, and what is claimed and transferred there."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from koala.model.messages import TransferId
 from koala.model.request import JobId, SiteName
 from koala.policies.interface import Spots
 
-# A transfer that is late is never believed to be there at once.
+# A late transfer is never believed to need less than this.
 LATE_S_MIN = 1.0
 
-# A file, the piece of it (offset and size in bytes; None for all of it), and the index of the site that needs it.
+# A file, its piece (offset and size in bytes; None for the whole file), and the index of the site that needs it.
 TransferKey: TypeAlias = tuple[str, tuple[int, int] | None, int]
 
 
 @encoded
 class FileTransfer:
-    """One file, or one piece of it, on its way to one site for the jobs that need it there, or there already."""
+    """One file or piece on its way to one site for the jobs that need it there, or there already."""
 
     key: TransferKey
     size_bytes: int
@@ -36,7 +36,7 @@ class FileTransfer:
     timer: Timer | None = None
 
     def remaining_s(self, now: float) -> float:
-        """How long it will still take: as estimated, or, once it is late, as long again as it is late by now."""
+        """Return the remaining time: as estimated or, for a late transfer, as long as it is already late."""
         if self.done:
             return 0.0
         remaining_s = self.started_at + self.estimate_s - now
@@ -46,40 +46,41 @@ class FileTransfer:
 class _PlacesLinks:
     __slots__ = ("claims", "link_demands", "transfers", "transfers_open")
     claims: list[ComponentClaim | None]  # by component
-    transfers: dict[TransferKey, FileTransfer]  # those in ``needs``, in their order
+    transfers: dict[TransferKey, FileTransfer]  # the transfers in ``needs``, in their order
     transfers_open: int
     link_demands: list[tuple[int, int]]  # (link, bit/s), while they count
 
 
 @encoded
 class JobPlaces(_PlacesLinks):
-    """Where each component goes, and what is claimed and brought there.
+    """Where each component goes, and what is claimed and transferred there.
 
-    Of a job that is ``UNWINDING`` or ``COLLECTING`` it says where the components ran; nothing is held there any more.
+    For a job that is ``UNWINDING`` or ``COLLECTING`` it holds where the components ran; nothing is held
+    there any more.
     """
 
     spots: Spots
-    places: tuple[tuple[SiteName, int], ...]  # the same by the names of the sites
+    places: tuple[tuple[SiteName, int], ...]  # the same by site name
     start_at: Time  # the job start time
     hold_until: Time = 0.0  # when the job is due to end
     needs: list[tuple[TransferKey, ...]] = NO_ITEMS  # by component, its transfers
     number: int = 0  # of jobs with licences, the starts before these places: it tells placements apart
     ready: int = 0  # how many components wait at the barrier
-    # What it sends between its sites.
-    observed: bool = False  # whether its bandwidth counts in what was observed
-    observed_bisection_bit_s: float = 0.0  # and as what
-    # What one processor sends: as measured, and as it is believed where that is not what the job declares.
+    # Its traffic between its sites.
+    observed: bool = False  # True if its bandwidth is included in the observed traffic
+    observed_bisection_bit_s: float = 0.0  # and with this value
+    # What one processor sends: as measured, and as believed where that differs from the job's declaration.
     measured_bit_s: float | None = None
     believed_bit_s: float | None = None
-    belief: str = ""  # where that is from: measured, or learned of jobs of its name
+    belief: str = ""  # the source of the belief: measured, or learned from jobs of its name
 
     def __post_init__(self) -> None:
-        """Nothing is claimed or brought yet."""
+        """Begin with nothing claimed or transferred."""
         self.claims = [None] * len(self.spots.sites)
         self.transfers = NO_ENTRIES
         self.transfers_open = 0
         self.link_demands = NO_ITEMS
 
     def at(self, component: int) -> tuple[int, int]:
-        """The site of a component, and how many processors it has there."""
+        """Return the site of a component and its processors there."""
         return self.spots.sites[component], self.spots.sizes[component]

@@ -1,4 +1,4 @@
-"""``QUARANTINED``: a job that was set aside after an error of our own, for an operator to look at."""
+"""``QUARANTINED``: a job that was set aside after an error of our own, for an operator to inspect."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from koala.core.life.states import JobState
 
 @encoded
 class Quarantined(Phase):
-    """Why it was set aside."""
+    """Why the job was set aside."""
 
     state: ClassVar[JobState] = JobState.QUARANTINED
     why: str = ""

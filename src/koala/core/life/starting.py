@@ -1,4 +1,4 @@
-"""``STARTING``: a job whose components are all claimed, and come to the barrier."""
+"""``STARTING``: a job whose components are all claimed, and are coming to the barrier."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from koala.core.life.states import JobState
 
 @encoded
 class Starting(BeforeBarrier):
-    """When those must be there that are claimed."""
+    """The time by which the claimed components must be there."""
 
     state: ClassVar[JobState] = JobState.STARTING
     deadline: Time = 0.0
 
     @classmethod
     def all_claimed(cls, before: AwaitsClaims, deadline: float) -> Starting:
-        """Every component is claimed; what is kept from early claims has less time."""
+        """Enter with every component claimed; components kept from early claims have less time."""
         until = before.early_until
         return cls(before.placement, until, deadline if until is None else min(deadline, until))

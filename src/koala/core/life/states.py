@@ -1,6 +1,6 @@
-"""The life of a job as one literal table: which states there are, and every way from one to the next.
+"""The life of a job as one literal table: all states, and every transition between them.
 
-Nothing else decides whether a change of state is allowed, and the state diagram in the documentation is drawn
+Nothing else decides which changes of state are allowed, and the state diagram in the documentation is drawn
 from this table.
 """
 
@@ -12,8 +12,11 @@ from koala.model.request import JobId
 
 
 class JobState(enum.StrEnum):
-    """Where a job is. ``WAITING`` jobs are in their placement queue, ``PLACED`` and ``CLAIMING`` ones in the
-    claiming queue, all others in no queue."""
+    """The state of a job.
+
+    ``WAITING`` jobs are in their placement queue, ``PLACED`` and ``CLAIMING`` jobs in the claiming queue, all others
+    in no queue.
+    """
 
     HELD = "held"
     WAITING = "waiting"
@@ -30,7 +33,7 @@ class JobState(enum.StrEnum):
     CANCELLED = "cancelled"
 
 
-# state -> next state -> what brings the job there
+# state -> next state -> the cause of the transition
 TRANSITIONS: dict[JobState, dict[JobState, str]] = {
     JobState.HELD: {
         JobState.WAITING: "what it waits for has come, and nobody holds it",
@@ -105,13 +108,14 @@ TRANSITIONS: dict[JobState, dict[JobState, str]] = {
 }
 
 IN_CLAIMING_QUEUE = frozenset({JobState.PLACED, JobState.CLAIMING})
-# Its places are known, and it holds nothing there any more.
+# Jobs in these states have known places, and hold nothing there any more.
 GIVEN_BACK = frozenset({JobState.UNWINDING, JobState.COLLECTING})
 ENDED = frozenset({JobState.DONE, JobState.FAILED, JobState.CANCELLED})
 
 
 class StateCounts:
-    """How many jobs are in each state: one count for each way of the table, as jobs move often and few ask."""
+    """How many jobs are in each state: one count for each transition of the table, as moves are frequent
+    and queries rare."""
 
     __slots__ = ("began", "moves")
 
@@ -125,7 +129,7 @@ class StateCounts:
 
 
 class InvalidTransitionError(RuntimeError):
-    """The core tried to move a job where the table has no way: a defect of ours."""
+    """The core tried a transition that the table does not have: a defect of ours."""
 
     def __init__(self, job: JobId, state: JobState, target: JobState) -> None:
         super().__init__(f"job {job} cannot go from {state} to {target}")
@@ -135,7 +139,7 @@ class InvalidTransitionError(RuntimeError):
 
 
 def diagram() -> str:
-    """The table as a Mermaid state diagram."""
+    """Return the table as a Mermaid state diagram."""
     lines = ["stateDiagram-v2", "    [*] --> waiting: submit"]
     for state, ways in TRANSITIONS.items():
         lines += [f"    {state} --> {target}: {label.replace(':', ' -')}" for target, label in ways.items()]

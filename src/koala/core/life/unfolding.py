@@ -16,7 +16,7 @@ from koala.model.messages import JobOutcome
 
 @encoded
 class Unfolding(Phase):
-    """What has become of the elements is known in every phase of an array: ``Job.elements``."""
+    """An array that makes its elements. Their outcome is kept in every phase of an array: ``Job.elements``."""
 
     state: ClassVar[JobState] = JobState.UNFOLDING
 
@@ -25,22 +25,22 @@ class _ElementsLinks:
     __slots__ = ("ahead", "live", "not_done_as", "not_made", "spec", "states")
     spec: ArraySpec
     states: dict[JobState, int]  # how many elements that have not ended are in each state
-    not_done_as: Counter[str]  # how many of those that are not done ended so
-    not_made: int  # of these: how many were to be made after those that were
+    not_done_as: Counter[str]  # how many of the elements that are not done ended with each outcome
+    not_made: int  # how many of those come after the elements that were made
     live: int  # how many have not ended
-    ahead: int  # of these: how many wait for their first places
+    ahead: int  # how many of those wait for their first places
 
 
 @encoded
 class ArrayElements(_ElementsLinks):
-    """What has become of the elements of an array."""
+    """The outcomes of the elements of an array."""
 
     made: int = 0
     started: int = 0
-    not_done: dict[int, str] = field(default_factory=dict)  # by position how it ended
+    not_done: dict[int, str] = field(default_factory=dict)  # by position, how it ended
 
     def bind(self, spec: ArraySpec) -> None:
-        """Tie it to the indices of the array; no element is counted yet."""
+        """Link it to the indices of the array; no element is counted yet."""
         self.spec = spec
         self.live = self.ahead = 0
         self.states = dict.fromkeys(JobState, 0)
@@ -49,32 +49,32 @@ class ArrayElements(_ElementsLinks):
 
     @property
     def running(self) -> int:
-        """How many run, or have run and are collected from."""
+        """The number that run, or have run and have outputs collected."""
         return self.states[JobState.RUNNING] + self.states[JobState.COLLECTING]
 
     @property
     def to_come(self) -> int:
-        """How many are still to be made."""
+        """The number still to be made."""
         return self.spec.size - self.made - self.not_made
 
     @property
     def all_made(self) -> bool:
-        """True if every element was made, or will not be."""
+        """True if every element was made, or never will be."""
         return self.made >= self.spec.size
 
     @property
     def at_limit(self) -> bool:
-        """True if as many live as may."""
+        """True if the limit of live elements is reached."""
         return self.spec.limit is not None and self.live >= self.spec.limit
 
     def note_not_done(self, position: int, outcome: str) -> None:
-        """The element at this position has ended so, made or not."""
+        """Note the outcome of the element at this position, made or not."""
         self.not_done[position] = outcome
         self.not_done_as[outcome] += 1
         self.not_made += position >= self.made
 
     def failed(self, named_max: int) -> str:
-        """The indices of the first elements that failed, in words."""
+        """Return the indices of the first failed elements, in words."""
         failed = (position for position, outcome in self.not_done.items() if outcome == JobOutcome.FAILED)
         first = [str(self.spec.index_at(position)) for position in nsmallest(named_max, failed)]
         more = self.not_done_as[str(JobOutcome.FAILED)] - len(first)
@@ -82,7 +82,7 @@ class ArrayElements(_ElementsLinks):
         return f"{named} and {more} more" if more else named
 
     def next(self) -> int | None:
-        """The position of the next element, which counts as made; None where it is not to be."""
+        """Return the position of the next element, which counts as made from now on; None if none is to be made."""
         position = self.made
         self.made += 1
         if position in self.not_done:

@@ -1,4 +1,4 @@
-"""``UNWINDING``: a job that has run, and goes back to its queue once every site has let go of it."""
+"""``UNWINDING``: a job that has run, and returns to its queue once every site has let go of it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from koala.core.life.states import JobState
 
 @encoded
 class Unwinding(HasBegun):
-    """Its places say where the components ran; nothing is promised there any more."""
+    """A job whose places hold where its components ran; nothing is promised there any more."""
 
     state: ClassVar[JobState] = JobState.UNWINDING
     outstanding: int = 0  # components that have not ended
 
     @classmethod
     def aborted(cls, before: Running) -> Unwinding:
-        """The run is over; nobody waits for components at a lost site."""
+        """Enter when the run is over; nobody waits for components at a lost site."""
         claims = before.placement.claims
         outstanding = sum(claim is not None and not claim.fenced for claim in claims)
         return cls(before.placement, before.started_at, outstanding)

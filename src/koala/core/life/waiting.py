@@ -9,14 +9,14 @@ from koala.core.life.phase import Phase
 from koala.core.life.states import JobState
 from koala.policies.interface import Spots
 
-# What a try to place a job saw: idle processors by site, and bit/s by link where jobs asked any. A plain pair, since
-# one is made for nearly every try, and a tuple with names takes several times as long.
+# What a try to place a job saw: idle processors by site, and bit/s by link if jobs asked for any. A plain tuple,
+# since nearly every try makes one, and a named tuple takes several times as long.
 Seen: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]
 
 
 @encoded
 class StartPlan:
-    """When and where a waiting job is to start; ``told_at`` is what its story tells of that by now."""
+    """When and where a waiting job is to start; ``told_at`` is the start that its story shows now."""
 
     at: float
     spots: Spots
@@ -25,7 +25,7 @@ class StartPlan:
 
 @encoded
 class Waiting(Phase):
-    """Its place in line, what its tries saw, and its plan."""
+    """The job's place in line, what its tries saw, and its plan."""
 
     state: ClassVar[JobState] = JobState.WAITING
     position: int = -1  # in the queue; -1 while it rests or is about to join

@@ -1,1 +1,1 @@
-"""What serves plans when their time comes near; the plans themselves are ``koala.core.plans``."""
+"""What serves plans when their times come near; the plans themselves are in ``koala.core.plans``."""

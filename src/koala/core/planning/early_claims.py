@@ -1,10 +1,10 @@
-"""Early claims: shortly before the time of its plan a job claims its places, and keeps what it gets at the barrier.
+"""Early claims: shortly before its planned start a job claims its places, and keeps what it gets at the barrier.
 
 Sites are autonomous: their own users can take what a plan counts on. A component that is claimed early runs into its
-barrier where its processors are idle; where others hold them it stands in the site's own queue, before whoever comes
-later. What is kept that way does no work, so that it is bounded: ``hold_budget`` is the share of the grid's processor
-time that may be kept within ``hold_window_s``, by all and by one job. A job is charged beforehand with all its
-processors until it gives up, and pays in the end for as long as it kept them. Its files are brought meanwhile.
+barrier if its processors are idle; if others hold them it stands in the site's own queue, ahead of later jobs.
+Processors kept that way do no work, so they are limited: ``hold_budget`` is the share of the grid's processor time
+that all jobs together, and each job alone, may keep within ``hold_window_s``. A job is charged in advance for all its
+processors until it gives up, and pays in the end for the time that it kept them. Its files are transferred meanwhile.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from koala.policies.interface import transfer_s
 
 
 class EarlyClaims:
-    """Which planned jobs claim early, and what they have kept. Only ``settle`` and ``note`` change anything."""
+    """The planned jobs that claim early, and what they have kept. Only ``settle`` and ``note`` change anything."""
 
     def __init__(self, ledger: Ledger, plans: JobPlans) -> None:
         parameters = ledger.parameters
@@ -32,7 +32,7 @@ class EarlyClaims:
     # ----------------------------------------------------------------------------------- what was kept
 
     def settle(self) -> None:
-        """Who keeps nothing early any more has paid; what is long ago counts no more."""
+        """Charge the jobs that keep nothing early any more, and drop charges from outside the window."""
         ledger = self._ledger
         now, window_s = ledger.now, ledger.parameters.hold_window_s
         kept = []
@@ -45,11 +45,11 @@ class EarlyClaims:
         ledger.kept_early = kept
 
     def note(self, job: Job, until: float) -> None:
-        """The job claims early, and keeps nothing after that time unless it has started."""
+        """Note that the job claims early, and keeps nothing after that time unless it has started."""
         self._ledger.kept_early.append((job.id, job.demand.total, self._ledger.now, until))
 
     def _kept(self) -> tuple[float, dict[JobId, float]]:
-        """The processor time that all have kept, and each job."""
+        """Return the processor time that all jobs have kept, and that of each job."""
         spent, own = 0.0, dict[JobId, float]()
         for job_id, processors, since, until in self._ledger.kept_early:
             kept_s = processors * (until - since)
@@ -60,7 +60,7 @@ class EarlyClaims:
     # ------------------------------------------------------------------------------------------- who
 
     def due(self) -> Job | None:
-        """The first planned job that is to claim its places now."""
+        """Return the first planned job that must claim its places now."""
         ledger, kept = self._ledger, self._kept()
         near = [job for job in ledger.planned.values() if self._from(job, kept) <= ledger.now]
         if not near:
@@ -73,7 +73,7 @@ class EarlyClaims:
 
     @property
     def next_at(self) -> float:
-        """When one of the planned jobs may claim early that may not yet."""
+        """The time at which the next planned job may claim early."""
         now, kept, first = self._ledger.now, self._kept(), INFINITY
         for job in self._ledger.planned.values():
             if now < (at := self._from(job, kept)) < first and self._files_come(job, at):
@@ -81,12 +81,15 @@ class EarlyClaims:
         return first
 
     def until(self, job: Job) -> float:
-        """When it gives up what it keeps, if it has not started."""
+        """Return the time at which the job gives up what it keeps if it has not started."""
         return job.planned.at + self._ledger.parameters.barrier_timeout_s
 
     def _from(self, job: Job, kept: tuple[float, dict[JobId, float]]) -> float:
-        """From when on the job may claim early, its files apart: when its plan is near, and the rest of the time can
-        be paid for. A plan whose time is long over, as all its sites were shut, is nothing to claim by."""
+        """Return the time from which the job may claim early, apart from its files.
+
+        Then its plan is near and the budget covers the remaining time. A plan whose time is long past, because all
+        its sites were shut, is no basis for a claim.
+        """
         demand, parameters = job.asks, self._ledger.parameters
         if job.plan is None or demand is None or demand.groups or demand.licenses:
             return INFINITY
@@ -99,12 +102,15 @@ class EarlyClaims:
         return at if at < until else INFINITY
 
     def _files_come(self, job: Job, at: float) -> bool:
-        """Whether its files, brought from then on, can be there before the time of its plan."""
+        """Return True if its files, transferred from that time on, can arrive before its planned start."""
         return not job.demand.has_files or at + self._files_s(job) <= job.planned.at
 
     def _files_s(self, job: Job) -> float:
-        """How long it takes to bring its files to the places of its plan, if what goes to one site comes one after
-        the other; infinite where a file is nowhere any more."""
+        """Return how long it takes to transfer its files to its planned places, one file after the other
+        for each site.
+
+        Infinite if a file has no replica any more.
+        """
         demand, spots = job.demand, job.planned.spots
         by_site = dict.fromkeys(spots.sites, 0.0)
         for component, site in enumerate(spots.sites):
@@ -112,8 +118,10 @@ class EarlyClaims:
         return max(by_site.values())
 
     def _is_of_use(self, job: Job) -> bool:
-        """Whether a component can be claimed now, all its sites are open, and no earlier plan needs them. A job that
-        has failed at one of them since it was planned waits for its next plan."""
+        """Return True if a component can be claimed now, all its sites are open, and no earlier plan needs them.
+
+        A job that has failed at one of them since it was planned waits for its next plan.
+        """
         ledger, plan = self._ledger, job.planned
         spots = plan.spots
         sites = set(spots.sites)

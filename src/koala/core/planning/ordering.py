@@ -1,4 +1,4 @@
-"""The order of the placement queues: which one it is, and asking it where it is somebody's function.
+"""The order of the placement queues: it is chosen here, and requested from a user-supplied function if there is one.
 
 Nothing here places a job: see ``koala.core.placement``; ``koala.core.state.standing`` keeps queues in order.
 """
@@ -20,7 +20,7 @@ from koala.policies.orders.order import JobOrder, UserJobs, WaitingJob
 
 
 class QueueOrdering:
-    """The order of both queues. An order that gives a wrong answer leaves the jobs first come, first served."""
+    """The order of both queues. If an order gives a wrong answer, jobs stand first come, first served."""
 
     def __init__(self, ledger: Ledger, order: JobOrder) -> None:
         self._ledger = ledger
@@ -30,7 +30,7 @@ class QueueOrdering:
             self.take_up(queue)
 
     def take_up(self, queue: PlacementQueue) -> None:
-        """An empty queue stands in this order from now on."""
+        """Put an empty queue in this order from now on."""
         order = self._order
         if order is not ROUND_ROBIN:
             queue.turns = {}
@@ -53,7 +53,7 @@ class QueueOrdering:
         return Asked(queue.answered, queue.overdue, patience_s)
 
     def begin(self, queue: PlacementQueue) -> None:
-        """A scan of the queue begins."""
+        """Begin a scan of the queue."""
         for job in queue.standing.grow_overdue(self._ledger.now):
             queue.move(job)
         if queue.standing.asked:
@@ -74,7 +74,7 @@ class QueueOrdering:
         queue.rearrange()
 
     def _users(self, waiting: list[Job]) -> dict[str, UserJobs]:
-        """By user, in the order of the alphabet: what runs of theirs, and how many of their jobs wait here."""
+        """Return by user, in alphabetical order, the user's running jobs and the number of jobs that wait here."""
         counts = {job.submitter: [0, 0, 0] for job in waiting}
         for job in waiting:
             counts[job.submitter][2] += 1

@@ -1,1 +1,1 @@
-"""Low-priority jobs make room for a high-priority one that finds no places: who, how many, and how it is done."""
+"""Low-priority jobs make room for a high-priority job without places: which jobs, how many, and by what steps."""

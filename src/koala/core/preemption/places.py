@@ -1,7 +1,7 @@
-"""Places by preemption: a high-priority job that finds none takes those of low-priority jobs, within bounds.
+"""Places by preemption: a high-priority job without places takes those of low-priority jobs, within bounds.
 
-Bounded are the jobs that one job preempts, those that are preempted within an hour by all, and how often a job is
-preempted. Preemption at claiming, for a job that has places, is ``koala.core.claiming``'s and has no bounds.
+The bounds limit the jobs that one job preempts, all preemptions within an hour, and how often a job is preempted.
+Preemption at claiming, for a job that has places, belongs to ``koala.core.claiming`` and has no bounds.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from koala.model.messages import Token
 from koala.model.request import Request
 from koala.policies.interface import Demand, Spots, inputs
 
-# The bound on what all preempt counts what was preempted within so long.
+# The bound on all preemptions counts those within this time.
 PREEMPTED_WITHIN_S = 3_600.0
-# So many jobs from the head of the queue may look for victims in one scan.
+# At most this many jobs from the head of the queue may look for victims in one scan.
 PREEMPTING_JOBS_MAX = 4
-# Who is planned to start within so long preempts nobody.
+# A job that is planned to start within this time preempts nobody.
 SOON_S = 60.0
 
 CLAIMING_ONLY = "it preempts jobs of low priority only once it has places and cannot claim them"
 
 
 class PlacesByPreemption:
-    """Says which jobs make room for a job that waits, or why none do. Only ``note`` changes anything."""
+    """Chooses the jobs that make room for a waiting job, or explains why none do. Only ``note`` changes anything."""
 
     def __init__(self, ledger: Ledger, plans: JobPlans) -> None:
         self._ledger = ledger
@@ -39,14 +39,14 @@ class PlacesByPreemption:
 
     @property
     def next_at(self) -> float | None:
-        """When one may be preempted again that now would be one too many within the hour."""
+        """The time of the next allowed preemption if one now would exceed the hourly bound."""
         recent = self._ledger.preempted_at
         if not self.on or len(recent) < self._ledger.parameters.preempts_per_hour_max or not recent:
             return None
         return recent[0] + PREEMPTED_WITHIN_S
 
     def pass_time(self) -> None:
-        """What was preempted an hour ago counts no more; whoever waits for that is tried again."""
+        """Drop preemptions older than an hour; jobs that wait for that are tried again."""
         ledger = self._ledger
         recent = ledger.preempted_at
         if recent and recent[0] + PREEMPTED_WITHIN_S <= ledger.now:
@@ -54,14 +54,14 @@ class PlacesByPreemption:
             ledger.high.untried |= ledger.high.size > 0
 
     def note(self, job: Job, victims: Victims) -> None:
-        """The job takes the places of these."""
+        """Note that the job takes the places of these victims."""
         job.victims += len(victims.jobs)
         self._ledger.preempted_at += [self._ledger.now] * len(victims.jobs)
 
     # --------------------------------------------------------------------------------------- who goes
 
     def in_turn(self) -> list[Job]:
-        """The jobs that may look for victims now, head first."""
+        """Return the jobs that may look for victims now, head first."""
         high = self._ledger.high
         if not self.on or not high.size or not self._any_low():
             return []
@@ -71,7 +71,7 @@ class PlacesByPreemption:
         return any(not claim.job.high and not claim.aborting for claim in self._ledger.claims.values())
 
     def look(self, job: Job) -> Victims | str:
-        """The victims with which the waiting job has places now, or why there are none."""
+        """Return the victims with which the waiting job has places now, or why there are none."""
         ledger, demand = self._ledger, job.demand
         parameters = ledger.parameters
         if not self.on:
@@ -95,7 +95,7 @@ class PlacesByPreemption:
                 f"it finds no places by preempting up to {min(own, left)} jobs of low priority "
                 "(preempts_per_job_max, preempts_per_hour_max, preempted_per_job_max)"
             )
-        if not victims.jobs:  # its policy needs more room to find places than these take, and nobody has to go
+        if not victims.jobs:  # its policy needs more idle room to find places than these take, and no job has to go
             return "it preempts nobody for its places, as enough is being let go already"
         if ledger.plans_made and not self._plans.spares_nodes(job, victims.spots):
             return "it preempts nobody for its places, as nodes there are kept for the plans of jobs before it"
@@ -104,7 +104,7 @@ class PlacesByPreemption:
         return victims
 
     def preview(self, demand: Demand, request: Request) -> Victims | str:
-        """The victims with which a job that came now would have places, or why there are none."""
+        """Return the victims with which a job that came now would have places, or why there are none."""
         return self.look(self._plans.coming(demand, request))
 
     def _room(self, job: Job) -> SpareRoom:
@@ -116,7 +116,7 @@ class PlacesByPreemption:
                 idle.append(0)
                 continue
             here = site.free - site.earmarked - (site.promised if ledger.sites.hold_placed else 0)
-            # What is told to let go and has not done so in time may take for ever: nobody counts on it.
+            # A component that is late to let go may take for ever: nobody counts on it.
             ends = [
                 claim
                 for claim in site.claims.values()

@@ -1,8 +1,8 @@
-"""Which jobs to preempt so that another finds places: those with which the least work is lost, and none too many.
+"""The choice of jobs to preempt so that another finds places: little lost work, and no needless victim.
 
-The cheapest set of victims is a knapsack, and whether one will do only the policy can tell. So candidates are put in
-order in a few ways; of each order the shortest beginning that will do is found by halving, and whoever is not needed
-of it is let off, the most costly first. Of what is left the cheapest set is taken. Nothing here changes anything.
+The cheapest set of victims is a knapsack, and only the policy can tell if a set suffices. So candidates are sorted in
+a few ways. For each order, halving finds the shortest prefix that suffices, and victims that are not needed are let
+off, the most costly first. The cheapest of these sets is taken. Nothing here changes anything.
 """
 
 from __future__ import annotations
@@ -21,13 +21,15 @@ from koala.model.messages import Token
 from koala.model.nodes import NodePool
 from koala.policies.interface import Demand, Spots, View
 
-# So many candidates are looked at, those with the least to lose.
+# At most this many candidates are considered: those with the least to lose.
 CANDIDATES_MAX = 256
 
 
 class Candidate(NamedTuple):
-    """A job that may be preempted: what is lost with it, and what it holds as (site, processors, until when), by the
-    tokens of its components."""
+    """A job that may be preempted, and its cost.
+
+    It also has what the job holds as (site, processors, until when), by the tokens of its components.
+    """
 
     job: Job
     lost_s: float
@@ -37,7 +39,7 @@ class Candidate(NamedTuple):
 
 
 class Victims(NamedTuple):
-    """Jobs with whose processors another finds these places, and the processor time that is lost with them."""
+    """The victims whose processors give another job these places, and the processor time that is lost with them."""
 
     jobs: tuple[Job, ...]
     spots: Spots
@@ -45,9 +47,11 @@ class Victims(NamedTuple):
 
 
 class SpareRoom(NamedTuple):
-    """What a job may have if nobody is preempted: now, what is being let go included; and what plans that come before
-    it leave at their times, below zero where it is too little already. ``let_go`` are the components that are being
-    let go."""
+    """What a job may have if nobody is preempted.
+
+    That is what is free now, including what is being let go; and what earlier-ranking plans leave at their times,
+    below zero if that is too little already. ``let_go`` are the components that are being let go.
+    """
 
     now: list[int]
     beside_plans: Sequence[tuple[float, Sequence[int]]]
@@ -55,7 +59,8 @@ class SpareRoom(NamedTuple):
 
 
 class _PoolsWithout:
-    """The nodes of the sites as they would be without some components of ours; ``known`` are those looked at."""
+    """The nodes of the sites as they would be without some of our components; ``known`` are the sites
+    examined so far."""
 
     changes = 0
 
@@ -80,8 +85,7 @@ class _PoolsWithout:
 
 
 class NodesWithout:
-    """What a demand whose tasks have shapes sees without victims: which nodes these leave is known where the site
-    tells it."""
+    """The nodes as a demand with shapes sees them without victims, where the site reports who is on which node."""
 
     def __init__(self, ledger: Ledger, room: SpareRoom) -> None:
         self._ledger = ledger
@@ -89,7 +93,7 @@ class NodesWithout:
         self._known: dict[tuple[int, frozenset[Token]], NodePool | None] = {}
 
     def view(self, victims: Sequence[Candidate]) -> View:
-        """The view without them."""
+        """Return the view without these victims."""
         gone: dict[int, set[Token]] = {}
         for token in (*self._let_go, *(token for victim in victims for token in victim.tokens)):
             gone.setdefault(self._ledger.claims[token].site, set()).add(token)
@@ -98,14 +102,15 @@ class NodesWithout:
 
 
 def lost_processor_s(job: Job, now: float) -> float:
-    """The processor time that is lost if the job starts anew. Before the barrier nothing is lost."""
+    """Return the processor time that is lost if the job starts anew. Before the barrier nothing is lost."""
     return work_lost_s(job, now) * job.request.processors if job.state is JobState.RUNNING else 0.0
 
 
 def candidates(ledger: Ledger, demand: Demand, *, preempted_max: int) -> list[Candidate]:
-    """The low-priority jobs that hold something where the demand may go, those first with which the least is lost.
+    """Return the low-priority jobs that hold something where the demand may go, those with the least to lose first.
 
-    Who was preempted as often as a job may be has become safe from that, so that every job comes to its end."""
+    A job that was preempted as often as allowed is safe from then on, so that every job comes to its end.
+    """
     held: dict[int, list[tuple[int, int, float]]] = {}
     tokens: dict[int, list[Token]] = {}
     jobs: dict[int, Job] = {}
@@ -115,7 +120,7 @@ def candidates(ledger: Ledger, demand: Demand, *, preempted_max: int) -> list[Ca
         if job.high or claim.aborting or claim.fenced or claim.site in closed or job.preemptions >= preempted_max:
             continue
         if grace_s(claim) >= ledger.parameters.barrier_timeout_s:
-            continue  # it may take longer to save its state than anybody waits for it
+            continue  # it may need longer to save its state than any job waits for it
         jobs[job.id] = job
         held.setdefault(job.id, []).append((claim.site, claim.processors, expected_at(claim.due_at, ledger.now)))
         tokens.setdefault(job.id, []).append(claim.token)
@@ -136,7 +141,7 @@ def candidates(ledger: Ledger, demand: Demand, *, preempted_max: int) -> list[Ca
 def choose(
     ledger: Ledger, demand: Demand, room: SpareRoom, among: Sequence[Candidate], victims_max: int
 ) -> Victims | None:
-    """The cheapest set that was found of at most so many; None where there is none."""
+    """Return the cheapest set found with at most ``victims_max`` victims; None if there is none."""
     nodes = NodesWithout(ledger, room) if demand.groups else None
 
     def places(victims: Sequence[Candidate]) -> Spots | None:
@@ -171,7 +176,7 @@ def _by_size(each: Candidate) -> tuple[int, float, int]:
 
 
 def idle_without(room: SpareRoom, victims: Sequence[Candidate]) -> list[int]:
-    """What would be idle for the job without the victims, and needed by no plan that comes before it."""
+    """Return what would be idle for the job without the victims, and is needed by no earlier-ranking plan."""
     idle = list(room.now)
     for victim in victims:
         for site, processors, _ in victim.holds:
@@ -187,8 +192,10 @@ def idle_without(room: SpareRoom, victims: Sequence[Candidate]) -> list[int]:
 
 
 def _shortest(ranked: list[Candidate], places: Callable[[Sequence[Candidate]], Spots | None]) -> list[Candidate]:
-    """The shortest prefix of ``ranked`` with which the demand finds places, given that it does with all of them.
-    Under a policy that is not monotone: some prefix with which it does."""
+    """Return the shortest prefix of ``ranked`` that gives the demand places, given that all of them do.
+
+    Under a policy that is not monotone, return some prefix that does.
+    """
     low, high = 1, len(ranked)
     while low < high:
         middle = (low + high) // 2
@@ -206,8 +213,10 @@ def _none_too_many(
     *,
     by_nodes: bool,
 ) -> tuple[list[Candidate], Spots]:
-    """Drops the victims that are not needed, the most costly first. ``by_nodes``: idle processors do not tell whether
-    the places are there, so the policy is asked each time."""
+    """Drop the victims that are not needed, the most costly first.
+
+    ``by_nodes``: idle processors do not prove that the places exist, so the policy is asked each time.
+    """
     spots = places(chosen)
     assert spots is not None
     for each in sorted(chosen, key=_by_loss, reverse=True):

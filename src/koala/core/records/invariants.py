@@ -1,4 +1,4 @@
-"""What must be true of the records of one job. Each invariant has a name, which an operator reads beside the record
+"""The invariants of the records of one job. Each has a name, which an operator reads beside the record
 that breaks it."""
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from koala.core.timers import OF_CLAIMS, OF_JOBS
 
 @dataclass
 class JobInRecords:
-    """A job as its records have it, with the claims of its components, and what it may refer to: the transfers that
-    there are, and how many sites."""
+    """A job as its records have it, with its claims, and what it may refer to: the known transfers, and the
+    number of sites."""
 
     job: Job
     sites: int
@@ -28,7 +28,7 @@ class JobInRecords:
 
 
 def contradiction(records: JobInRecords) -> str:
-    """Return the first invariant that is broken, and how; empty where all hold."""
+    """Return the first broken invariant and how it is broken; empty if all hold."""
     for name, check in INVARIANTS.items():
         for broken in check(records):
             return f"{name}: {broken}"

@@ -1,10 +1,11 @@
-"""From records to a scheduler: what follows from them is worked out again.
+"""From records to a scheduler: values that follow from the records are computed again.
 
-On the grid under which they were written the scheduler goes on exactly as before. On another one sites are found by
-name, parameters are the new grid's, and every waiting job is tried again; a site may only be missing when nothing is
+On the grid under which they were written the scheduler continues exactly as before. On another grid, sites are found
+by name, parameters are the new grid's, and every waiting job is tried again; a site may only be missing if nothing is
 left there.
 
-A record that cannot be read, or that contradicts the others, is set aside with its job, and everything else goes on.
+A record that cannot be read, or that contradicts the others, is set aside with its job, and
+everything else continues.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from koala.model.request import JobId, SiteName
 from koala.policies import UnknownPolicyError
 from koala.policies.interface import FileAt, Spots
 
-# How many of a kind are named in an error before the rest is only counted.
+# At most this many of a kind are named in an error; the rest is only counted.
 NAMED_IN_ERROR = 5
 
 
@@ -42,8 +43,8 @@ def load(
 ) -> list[DamagedRecord]:
     """Fill the ledger of a scheduler that has not seen any event; ``grid`` is the digest of its grid.
 
-    Returns the records that were set aside. Raises RecordsError where the grid lacks a site at which something is
-    left, where the catalogue lacks a policy that a job asks for, and where no scheduler comes of the records.
+    Returns the records that were set aside. Raises RecordsError if the grid lacks a site at which something is left,
+    if the catalogue lacks a policy that a job asks for, and if the records do not make a scheduler.
     """
     by_kind: dict[Kind, dict[str, bytes]] = {kind: {} for kind in Kind}
     for kind, key, body in records:
@@ -70,7 +71,7 @@ class _Loading:
         self.same_grid = reader.same_grid
         self._names = reader.names
         self._same_sites = list(self._names) == ledger.names
-        # By the number of a site in the records its index in this grid; -1 for one that is missing.
+        # By a site's number in the records, its index in this grid; -1 for a missing site.
         self._here = [ledger.index.get(name, -1) for name in self._names]
         self._left: set[Token] = set()  # components that have left with their sites
         self._seen_once: dict[Seen, Seen] = {}  # many jobs were refused on the very same idle processors
@@ -105,11 +106,11 @@ class _Loading:
         self._load_alarms()
         self._load_links()
         all_there = not self._reader.damaged and counters.live == (len(ledger.jobs), len(ledger.claims))
-        # Between events nothing is due of an array but what its alarm says, unless an element of it is missing.
+        # Between events an array has nothing due except its alarm, unless one of its elements is missing.
         for array in () if all_there else ledger.arrays.values():
             if array.state is JobState.UNFOLDING:
                 ledger.follow_ups.add(Work.UNFOLD, array.id)
-        # On another grid, or without some that were here, there may be more for those who wait.
+        # On another grid, or without some former jobs, there may be more for waiting jobs.
         changed = not (self.same_grid and all_there)
         generation = counters.generation + changed
         ledger.sites.restored(generation, gained_at=generation if changed else counters.gained_at)
@@ -121,21 +122,22 @@ class _Loading:
     # --------------------------------------------------------------------------------------------- sites
 
     def _site(self, number: int) -> int:
-        """The index of a site that must be there."""
+        """Return the index of a site that must be there."""
         index = self._site_or_none(number)
         assert index >= 0, "nothing is left at a missing site"
         return index
 
     def _site_or_none(self, number: int) -> int:
-        """The index of a site, -1 where the grid has it no more."""
+        """Return the index of a site, -1 if the grid does not have it any more."""
         return self._here[number]
 
     def _sites_left(self, numbers: Iterable[int]) -> list[int]:
-        """The indexes of those that the grid still has."""
+        """Return the indexes of the sites that the grid still has."""
         return [index for index in map(self._site_or_none, numbers) if index >= 0]
 
     def _seen(self, seen: Seen) -> Seen:
-        """What a try saw, by the sites of this grid; of new sites and of the links of another grid it saw nothing."""
+        """Return what a try saw, by the sites of this grid; it saw nothing of new sites or of the links
+        of another grid."""
         idle, link_demand_bit_s = seen
         if not self._same_sites:
             idle_of = dict(zip(self._names, idle, strict=True))
@@ -174,14 +176,14 @@ class _Loading:
         self._ledger.add(job)
         for _, other in job.waits_for:
             self._ledger.dependents.setdefault(other, {})[job.id] = None
-        if not self.same_grid:  # another grid may have what the sites of this one would not run
+        if not self.same_grid:  # another grid may have what the former sites would not run
             job.barred = {}
             job.avoided = {}
             job.avoiding = ()
             job.failed_nodes = {}
         if job.avoided or job.avoiding:
             self._ledger.avoiders[job.id] = None
-        if job.state is not JobState.QUARANTINED:  # its demand may be what cannot be had
+        if job.state is not JobState.QUARANTINED:  # its demand may be impossible
             self._load_demand(job)
 
     def _load_places(self, job: Job, placed: JobPlaces) -> None:
@@ -189,7 +191,7 @@ class _Loading:
         placed.hold_until = known_time(placed.hold_until)
         if job.state in ENDED:
             if not self._same_sites:
-                placed.spots = Spots((), ())  # their names tell where it was
+                placed.spots = Spots((), ())  # their names show where it was
             return
         placed.spots = placed.spots._replace(sites=tuple([self._site(number) for number in placed.spots.sites]))
         if isinstance(job.phase, AwaitsClaims):
@@ -200,7 +202,7 @@ class _Loading:
         placed.needs = [tuple([self._key(key) for key in keys]) for keys in placed.needs]
 
     def _load_plan(self, job: Job) -> None:
-        """On another grid it is planned anew."""
+        """Load a job's plan; on another grid the job is planned anew."""
         if self.same_grid:
             self._ledger.planned[job.id] = job
         else:
@@ -260,7 +262,7 @@ class _Loading:
             placed.transfers_open = sum(not transfer.done for transfer in placed.transfers.values())
 
     def _load_claims(self) -> None:
-        """The claims, and what is promised and earmarked at each site: that follows from claims and jobs."""
+        """Load the claims. What is promised and earmarked at each site follows from claims and jobs."""
         ledger = self._ledger
         sites = ledger.sites.sites
         for claim in self._claims:
@@ -295,7 +297,7 @@ class _Loading:
         self._load_availability()
 
     def _load_availability(self) -> None:
-        """Who holds what until when. Records of a scheduler that made no plans do not say so of claims."""
+        """Load who holds what until when. Records of a scheduler without plans lack that for claims."""
         ledger, availability = self._ledger, self._ledger.sites.availability
         if availability is None:
             return
@@ -346,7 +348,7 @@ class _Loading:
             sites.note_file(name)
 
     def _load_links(self) -> None:
-        """What jobs ask of links follows from their places, on this grid's network."""
+        """Load what jobs ask of links; it follows from their places on this grid's network."""
         ledger, counters = self._ledger, self._counters
         for job in ledger.jobs.values():
             if job.placement is not None and job.state not in GIVEN_BACK:
@@ -367,7 +369,7 @@ class _Loading:
         ledger.high, ledger.low = high, low
         waiting = [job for job in ledger.jobs.values() if job.state is JobState.WAITING]
         for queue, scans_so_far in zip((high, low), counters.scans_so_far, strict=True):
-            # With another scan interval the scans are counted otherwise; nobody gains or loses a try by that.
+            # With another scan interval the scans are counted differently; no job gains or loses a try by that.
             shift = ledger.scans.so_far(queue, ledger.now) - scans_so_far
             here = [job for job in waiting if job.high is queue.high]
             queue.resting = {job.id: job for job in here if job.position < 0}
@@ -386,7 +388,7 @@ class _Loading:
         ledger.claiming.sequence = counters.claiming_sequence
 
     def _queue(self, queue: PlacementQueue | None, *, high: bool) -> PlacementQueue:
-        if queue is None:  # who waits stands in order of the positions that are left, and is tried again
+        if queue is None:  # waiting jobs stand in order of their remaining positions, and are tried again
             queue = PlacementQueue(high=high, untried=True, seen=[(-1, self._ledger.sites.seen_now())])
             queue.next_position = 1 + max((job.position for job in self._jobs), default=-1)
         queue.every_event = self._ledger.scans.every_event
@@ -397,7 +399,7 @@ class _Loading:
         return queue
 
     def _load_alarms(self) -> None:
-        """Each owner has its own."""
+        """Load the alarms; each owner has its own."""
         ledger = self._ledger
 
         def put(timer: Timer, whom: Whom) -> None:
@@ -422,7 +424,7 @@ class _Loading:
 
 
 def _fit_to_grid(ledger: Ledger) -> None:
-    """The grid is not the one of the records: what was planned by its parameters is planned anew."""
+    """Adapt the ledger to a grid other than that of the records: what its parameters determine is planned anew."""
     interval_s = ledger.parameters.check_interval_s
     for job in ledger.jobs.values():
         if job.state is not JobState.RUNNING or job.joining:
@@ -440,8 +442,10 @@ def _nothing_is_left_at_missing_sites(
     claims: Sequence[ComponentClaim],
     transfers: Sequence[FileTransfer],
 ) -> None:
-    """Whatever is held, promised or on its way must have its site in the grid; the first that lacks is told. What is
-    fenced at a lost site counts for nothing, and may leave with it."""
+    """Require the sites of everything that is held, promised or on its way; report the first missing one.
+
+    What is fenced at a lost site counts for nothing, and may leave with it.
+    """
     live = [job for job in jobs if job.state not in ENDED]
     for number, name in enumerate(names):
         if here[number] >= 0:

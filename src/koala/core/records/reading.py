@@ -1,4 +1,4 @@
-"""Reads records: what cannot be read, or contradicts the rest, is set aside with its job."""
+"""Reads records: a record that cannot be read, or contradicts the rest, is set aside with its job."""
 
 from __future__ import annotations
 
@@ -42,12 +42,12 @@ _decode_file = msgspec.json.Decoder(tuple[int, tuple[int, ...]]).decode
 _decode_run = msgspec.json.Decoder(tuple[int, tuple[float, ...]]).decode
 _decode_pair = msgspec.json.Decoder(tuple[str, str]).decode
 
-# What says that a text is no such record.
+# Errors that show that a text is no valid record.
 UNREADABLE = (msgspec.MsgspecError, LookupError, TypeError, ValueError, AttributeError)
 
 
 class RecordsError(ValueError):
-    """Records that lead to no scheduler: they cannot be read, or do not go with the grid or the policies."""
+    """The records do not make a scheduler: they cannot be read, or do not match the grid or the policies."""
 
     def __init__(self, problem: str, cure: str) -> None:
         super().__init__(problem)
@@ -55,12 +55,12 @@ class RecordsError(ValueError):
         self.cure = cure
 
     def for_user(self) -> str:
-        """What is wrong, and what to do."""
+        """Return what is wrong, and what to do."""
         return f"{self.problem}; {self.cure}"
 
 
 class KnownJob(msgspec.Struct, frozen=True, kw_only=True):
-    """What a driver keeps of a job beside its record: with it a job whose record is damaged is set aside."""
+    """What a driver keeps of a job beside its record; it replaces a damaged record when the job is set aside."""
 
     request: Request
     owner: str = ""
@@ -71,7 +71,7 @@ class KnownJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DamagedRecord(msgspec.Struct, frozen=True, kw_only=True):
-    """A record that was set aside, with the job that it is about, if it is about one."""
+    """A record that was set aside, with its job if it belongs to one."""
 
     kind: Kind
     key: str
@@ -80,7 +80,7 @@ class DamagedRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecordReader:
-    """The records of one scheduler by their kinds. ``damaged`` are those that were set aside so far."""
+    """The records of one scheduler by their kinds. ``damaged`` are the records set aside so far."""
 
     def __init__(
         self,
@@ -114,33 +114,33 @@ class RecordReader:
         self.transfers: list[FileTransfer] = []
 
     def sites(self) -> dict[SiteName, SiteBelief]:
-        """What was believed of each site."""
+        """Return the belief about each site."""
         return dict(self._decoded(Kind.SITE, self._site_of))
 
     def queues(self) -> dict[str, PlacementQueue]:
-        """The placement queues without their jobs, as far as their records are whole."""
+        """Return the placement queues without their jobs, as far as their records are whole."""
         return dict(self._decoded(Kind.QUEUE, self._queue_of))
 
     def links(self) -> list[LinkSeries]:
-        """What was measured of links, the one that was measured last at the end."""
+        """Return the measurements of links, the latest last."""
         return sorted((found for _, found in self._decoded(Kind.LINK, self._series_of)), key=lambda each: each.number)
 
     def applications(self) -> list[LearnedApplication]:
-        """What was measured of jobs by their names, likewise."""
+        """Return the measurements of jobs by their names, the latest last."""
         found = (known for _, known in self._decoded(Kind.APPLICATION, _application_of))
         return sorted(found, key=lambda known: known.number)
 
     def usual_runs(self) -> list[tuple[tuple[str, str], tuple[int, tuple[float, ...]]]]:
-        """How long the last runs of users took, likewise."""
+        """Return the last run times of users, the latest last."""
         found = (run for _, run in self._decoded(Kind.USUAL_RUN, _usual_run_of))
         return sorted(found, key=lambda each: each[1][0])
 
     def files(self) -> dict[str, tuple[int, tuple[int, ...]]]:
-        """The files whose replicas are not as the grid says: their sizes, and where they are."""
+        """Return the files whose replicas differ from the grid file: their sizes and sites."""
         return dict(self._decoded(Kind.FILE, self._file_of))
 
     def read_jobs(self) -> None:
-        """Read what is about jobs; what cannot be read, or contradicts the rest, is set aside with its job."""
+        """Read the records of jobs; an unreadable or contradictory record is set aside with its job."""
         records = self._records
         of_jobs: dict[JobId, JobInRecords] = {}
         self.transfers = [transfer for _, transfer in self._decoded(Kind.TRANSFER, self._transfer_of)]
@@ -179,11 +179,11 @@ class RecordReader:
         self.claims.sort(key=lambda claim: claim.number)
 
     def _out(self) -> set[JobId]:
-        """The jobs that are set aside."""
+        """Return the jobs that are set aside."""
         return {each.job for each in self.damaged if each.job is not None}
 
     def _decoded(self, kind: Kind, decode: Callable[[str, bytes], AnyRecord]) -> Iterator[tuple[str, AnyRecord]]:
-        """The records of a kind that can be read, by their keys; the others are set aside."""
+        """Yield the readable records of a kind with their keys; the others are set aside."""
         for key, body in self._records[kind].items():
             try:
                 found = decode(key, body)
@@ -194,7 +194,7 @@ class RecordReader:
                 yield key, found
 
     def _job_of(self, key: str, body: bytes) -> Job:
-        """A job of its records, tied to its request."""
+        """Return a job from its records, linked to its request."""
         number = int(key)
         fields = _decode_fields(body)
         places, run = (_decode_fields(self._records[kind].get(key, b"{}")) for kind in (Kind.PLACES, Kind.RUN))
@@ -278,7 +278,7 @@ class RecordReader:
                 raise ValueError(f"there is no site {number}: there are {len(self.names)}")
 
     def _check_seen(self, seen: Seen) -> None:
-        """What a try saw is of the sites, and of the links where these are the same."""
+        """Check that what a try saw matches the sites, and the links if these are the same."""
         idle, link_demand_bit_s = seen
         links = len(self._ledger.sites.view.wiring.names)
         if len(idle) != len(self.names):
@@ -290,7 +290,7 @@ class RecordReader:
         self.damaged.append(DamagedRecord(kind=kind, key=key, problem=problem, job=job))
 
     def _replaced(self, number: JobId) -> Job:
-        """In place of a job whose record is damaged: one that holds nothing, for an operator to look at."""
+        """Return a replacement for a job with a damaged record: it holds nothing, and awaits an operator."""
         ledger, known = self._ledger, self._known[number]
         fraction, now = ledger.parameters.claim_fraction, self.counters.now
         job = Job(number, known.submitted_at, claim_fraction=fraction, waiting_since=now)
@@ -305,21 +305,21 @@ class RecordReader:
         return job
 
     def _is_to_come(self, dependency: Dependency) -> bool:
-        """True if a job that another waits for is still to become that."""
+        """True if the outcome that another job waits for is still open."""
         other = self._known.get(dependency.job)
         if other is None or other.state in _ENDED:
             return False
         return dependency.condition is not Condition.STARTED or other.state not in _STARTED
 
     def _is_guest(self, number: JobId) -> bool:
-        """Whether the job stays away from sites that are closed to guests: so it does where nobody can say."""
+        """Return True if the job must keep away from sites that are closed to guests, also if that is unknown."""
         try:
             return bool(_decode_fields(self._records[Kind.JOB][str(number)]).get("guest", False))
         except UNREADABLE:
             return True
 
     def _starts_of(self, number: JobId) -> int:
-        """The highest number of a start of the job that any record tells of."""
+        """Return the highest start number of the job in any record."""
         tokens = (token for token in self._records[Kind.CLAIM] if token.startswith(f"{number}."))
         return max([int(start) for token in tokens if (start := token.rpartition(".")[2]).isdecimal()], default=0)
 

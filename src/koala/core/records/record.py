@@ -1,12 +1,12 @@
-"""The records of the core: which there are, what each holds, and how it is encoded.
+"""The records of the core: their kinds, contents and encoding.
 
 A record is one part of the core's state in JSON, under a kind and a key. Together the records are everything that
-decides what the core will do next. Whoever keeps them writes those that have changed with the event that changed
-them, and makes a scheduler of all of them after a restart.
+decides what the core will do next. A driver that keeps them writes the changed records with the event that changed
+them, and makes a scheduler of all records after a restart.
 
-What grows with the components of a job, or the elements of an array, stands in records of its own, so that an
-event costs what it changes: its places and the long memory of a job in ``places``, what its components have sent and
-made in ``run``, how elements ended in ``elements``.
+Data that grows with the components of a job, or the elements of an array, has records of its own, so that an event
+costs what it changes: ``places`` holds the places and the long memory of a job, ``run`` what its components have sent
+and produced, and ``elements`` how elements ended.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from koala.model.request import JobId, SiteName
 
 # The keys of the two queues.
 HIGH, LOW = "high", "low"
-# The format of the records; those of another one are refused.
+# The format of the records; records of any other format are refused.
 FORMAT = 2
-# How many elements of an array share one record of how they ended.
+# This many elements of an array share one record of their outcomes.
 ELEMENTS_IN_BLOCK = 1_000
-# The number of a job has no more digits.
+# A job number has at most this many digits.
 NUMBER_DIGITS_MAX = 18
 
 
 class Kind(enum.StrEnum):
-    """What a record is about, and by what it is found."""
+    """The subject of a record, and its key."""
 
     SCHEDULER = "scheduler"  # the counters, without a key
     SITE = "site"  # by its name
@@ -40,21 +40,21 @@ class Kind(enum.StrEnum):
     JOB = "job"  # by its number
     PLACES = "places"  # of a job
     RUN = "run"  # of a job
-    ELEMENTS = "elements"  # of an array: those of a block that are not done, by "JOB.BLOCK"
+    ELEMENTS = "elements"  # of an array: the elements of a block that are not done, by "JOB.BLOCK"
     CLAIM = "claim"  # by its token
     TRANSFER = "transfer"  # by its file, piece and site
-    LINK = "link"  # by the sites that it goes from and to
+    LINK = "link"  # by its source and target sites
     APPLICATION = "application"  # by the name of its jobs
-    USUAL_RUN = "usual_run"  # by the user, and the name of the jobs
+    USUAL_RUN = "usual_run"  # by the user and the name of the jobs
     FILE = "file"  # by its name
 
 
-# What is about one job: the key is its number, or begins with it.
+# Records about one job: the key is its number, or begins with it.
 OF_JOBS = frozenset({Kind.JOB, Kind.PLACES, Kind.RUN, Kind.ELEMENTS, Kind.CLAIM})
 
 
 class Record(NamedTuple):
-    """One record; without a body it is gone."""
+    """One record; a record without a body is gone."""
 
     kind: Kind
     key: str
@@ -62,19 +62,19 @@ class Record(NamedTuple):
 
 
 class SchedulerRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The counters of a scheduler, and what is about no single job or site.
+    """The counters of a scheduler, and its state that belongs to no single job or site.
 
-    - ``grid``: the digest of the grid, ``sites`` their names by the numbers that other records have of them;
-    - ``scans_so_far``: the scans of the high and the low queue, as they are counted at ``now``;
-    - ``live``: how many jobs and claims there are: where fewer are left, somebody took some out;
-    - ``observations``: how many jobs make up the observed mean of bandwidths;
-    - ``probes``: which link is looked at next for a probe, and when; None where there are none;
-    - ``dependency_events``: jobs that have started or ended and whose dependents have not all been notified; of the
-      first job those up to ``last_notified`` have;
-    - ``preempted_at``: when jobs were preempted for places of others, within the last hour;
-    - ``kept_early``: what jobs keep, or kept lately, before the times of their plans: job, processors, since, until.
+    - ``grid``: the digest of the grid; ``sites``: the site names by their numbers in other records;
+    - ``scans_so_far``: the scans of the high and the low queue, as counted at ``now``;
+    - ``live``: the number of jobs and claims: if fewer are left, somebody took some out;
+    - ``observations``: the number of jobs in the observed mean of bandwidths;
+    - ``probes``: the link to examine next for a probe, and when; None if there are no probes;
+    - ``dependency_events``: jobs that have started or ended and whose dependents have not all been notified; the
+      dependents of the first job up to ``last_notified`` have been;
+    - ``preempted_at``: when jobs were preempted for the places of others, within the last hour;
+    - ``kept_early``: what jobs keep, or kept lately, before their planned starts: job, processors, since, until.
 
-    When the scheduler is due is not here: after a load the driver sends a ``Tick`` first.
+    The next due time is not here: after a load the driver sends a ``Tick`` first.
     """
 
     version: int
@@ -103,7 +103,7 @@ class SchedulerRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     kept_early: tuple[tuple[JobId, int, float, float], ...] = ()
 
 
-# What of a job, of its places and of its run stands in other records.
+# The fields of a job, its places and its run that are in other records.
 _ELSEWHERE_OF_JOB = frozenset({"checkpoint_runs", "went_on_from", "spawned"})
 _ELSEWHERE_OF_ELEMENTS = frozenset({"not_done"})
 _ELSEWHERE_OF_PLACES = frozenset({"spots", "places", "needs"})
@@ -114,7 +114,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def encode(value: Any) -> bytes:
-    """Return a value in JSON. Half surrogates, as in the names of files that are no text, are written as escapes."""
+    """Return a value in JSON. Half surrogates, as in file names that are not valid text, are written as escapes."""
     try:
         return _encode(value)
     except UnicodeEncodeError:
@@ -130,7 +130,7 @@ def _readable(value: Any) -> Any:
 
 
 def job_fields(job: Job) -> dict[str, Any]:
-    """Return what the record of a job holds."""
+    """Return the contents of a job's record."""
     found: dict[str, Any] = sparse(job, _ELSEWHERE_OF_JOB)
     if job.unfolds is not None:
         found["unfolds"] = sparse(job.unfolds, _ELSEWHERE_OF_ELEMENTS)
@@ -142,7 +142,7 @@ def job_fields(job: Job) -> dict[str, Any]:
 
 
 def places_fields(job: Job) -> dict[str, Any]:
-    """Return what the record of its places holds: empty for a job that has none, and no long memory."""
+    """Return the contents of the record of its places: empty for a job without places and long memory."""
     found: dict[str, Any] = {
         name: value for name in ("checkpoint_runs", "went_on_from", "spawned") if (value := getattr(job, name))
     }
@@ -157,12 +157,12 @@ def places_fields(job: Job) -> dict[str, Any]:
 
 
 def run_fields(job: Job) -> dict[str, Any]:
-    """Return what the record of its run holds: empty where no component has sent, left or made anything."""
+    """Return the contents of the record of its run: empty if no component has sent, left or produced anything."""
     return {name: value for name in _OF_RUN if (value := getattr(job.phase, name, None))}
 
 
 def elements_fields(job: Job, block: int) -> dict[int, str]:
-    """Return what the record of a block of elements holds: how those ended that are not done."""
+    """Return the contents of the record of a block of elements: the outcomes of those that are not done."""
     if job.unfolds is None or not job.unfolds.not_done:
         return {}
     not_done = job.unfolds.not_done
@@ -173,7 +173,7 @@ def elements_fields(job: Job, block: int) -> dict[int, str]:
 def joined(
     job: dict[str, Any], places: dict[str, Any], run: dict[str, Any], elements: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the fields of a job of those of its records; the sites of its places are numbered by the caller."""
+    """Return the fields of a job, joined from its records; the caller numbers the sites of its places."""
     if elements:
         job["unfolds"]["not_done"] = elements
     for name in ("checkpoint_runs", "went_on_from", "spawned"):
@@ -191,7 +191,7 @@ def joined(
 
 
 def job_of_key(key: str) -> JobId | None:
-    """Return the job whose number a key is, or begins with as a token does; None for any other key."""
+    """Return the job whose number the key is, or begins with as a token does; None for any other key."""
     number = key.partition(".")[0]
     return int(number) if number.isascii() and number.isdecimal() and len(number) <= NUMBER_DIGITS_MAX else None
 

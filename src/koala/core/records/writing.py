@@ -1,4 +1,4 @@
-"""Which records have changed since they were written last."""
+"""Which records have changed since the last write."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from koala.model.request import FileName, JobId
 
 
 def grid_digest(grid: Grid) -> str:
-    """Tells grids apart: equal for equal grids only."""
+    """Return a digest that is equal for equal grids only."""
     return hashlib.sha256(msgspec.json.encode(grid)).hexdigest()
 
 
@@ -44,10 +44,10 @@ class RecordWriter:
     def __init__(self, ledger: Ledger, grid: Grid) -> None:
         self._ledger = ledger
         self._described = grid
-        self._written: dict[tuple[Kind, str], bytes] = {}  # queues and counters, as they were written last
+        self._written: dict[tuple[Kind, str], bytes] = {}  # queues and counters, as last written
 
     def changed(self, last_job: JobId) -> list[Record]:
-        """Return the records that have changed since this was asked last."""
+        """Return the records that have changed since the last call."""
         changes = self._ledger.changes
         found = [
             *self._of_jobs(changes.jobs, changes.places, changes.runs),
@@ -69,7 +69,7 @@ class RecordWriter:
         return found
 
     def all(self, last_job: JobId) -> list[Record]:
-        """Return every record, whatever was written."""
+        """Return every record, including those already written."""
         ledger = self._ledger
         jobs = dict.fromkeys([*ledger.jobs, *ledger.claims_of])
         found = [
@@ -106,7 +106,7 @@ class RecordWriter:
                 yield Record(kind, str(number), encode(fields) if fields else None)
 
     def _elements(self, not_done: Iterable[tuple[JobId, int]], changed: Iterable[JobId] = ()) -> Iterator[Record]:
-        """The blocks of these elements, and all those of arrays that have ended."""
+        """Yield the blocks of these elements, and all blocks of arrays that have ended."""
         blocks = {(number, position // ELEMENTS_IN_BLOCK): None for number, position in not_done}
         for number in changed:
             array = self._ledger.ended.get(number)
@@ -118,7 +118,7 @@ class RecordWriter:
             yield Record(Kind.ELEMENTS, f"{number}.{block}", encode(fields) if fields else None)
 
     def _kept(self, number: JobId) -> Job | None:
-        """A job that has not ended, or of which a site still holds a component."""
+        """Return a job that has not ended, or whose components a site still holds."""
         job = self._ledger.jobs.get(number)
         if job is None and (claims := self._ledger.claims_of.get(number)):
             job = next(iter(claims.values())).job
@@ -158,7 +158,7 @@ class RecordWriter:
         return Record(Kind.FILE, name, encode((0, ()) if file is None else (file.size_bytes, file.holders)))
 
     def _few(self, last_job: JobId) -> Iterator[Record]:
-        """The queues and the counters."""
+        """Yield the queues and the counters."""
         ledger, now = self._ledger, self._ledger.now
         for key, queue in ((HIGH, ledger.high), (LOW, ledger.low)):
             yield Record(Kind.QUEUE, key, encode(sparse(queue)))

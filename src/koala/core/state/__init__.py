@@ -1,1 +1,1 @@
-"""What the core remembers: jobs, sites, queues, transfers and timers, and which of it has changed."""
+"""The state of the core: jobs, sites, queues, transfers and timers, and what has changed in it."""

@@ -1,10 +1,10 @@
-"""When processors come free: one availability profile a site, kept up to date by what happens there.
+"""When processors come free: one availability profile for each site, updated by the events there.
 
-A profile is what is free for us now, and the processors that come free later, each with the time at which whoever
-holds them is due to let go: our own components by their walltime, other users' jobs by what the site says of them.
-What is due and does not come is believed to come at any moment, and after ``GRACE_S`` to be late for as long again.
-Changes are noted as they come and put in order when somebody asks, so that they cost little where nobody plans: of a
-claim that begins and ends before anybody asks nothing is put anywhere. Nothing here decides.
+A profile holds what is free for us now, and the processors that come free later, each with the due time of its
+holder: our own components by their walltime, other users' jobs by what the site reports. A holder that is due and
+does not let go is expected to do so at any moment, and after ``GRACE_S`` to be late for as long again. Changes are
+noted as they come and sorted when the profile is read, so that they cost little without plans: a claim that begins
+and ends between two reads is never sorted in. Nothing here decides.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from itertools import accumulate
 from koala.core.encoded import INFINITY
 from koala.core.life.component import ComponentClaim
 
-# So long what is due is expected at any moment: kills and answers take a while.
+# What is due is expected at any moment for this long: kills and answers take a while.
 GRACE_S = 60.0
-# A site that is kept out has this many free: no release makes up for it.
+# The free processors of an excluded site: no release makes up for this.
 CLOSED = -(10**12)
 
 
 def expected_at(due_at: float, now: float) -> float:
-    """When to expect what was due then: at its time, or, once it is late beyond the grace, as much later again."""
+    """Return when to expect a release: at its due time or, once it is late beyond the grace, as much later again."""
     at, more_s = due_at, 0.0
     while at + GRACE_S < now:
         more_s = more_s * 2 or 2 * GRACE_S
@@ -37,7 +37,7 @@ Hold = tuple[float, int, int, Hashable, float]
 
 
 class LastLook:
-    """When it was last looked for what is late."""
+    """The time of the last check for late releases."""
 
     __slots__ = ("now",)
 
@@ -65,11 +65,11 @@ class SiteProfile:
     def __init__(self, last: LastLook) -> None:
         self.base = 0
         self._last = last
-        self.noted: dict[str, ComponentClaim] = {}  # by token: claims that have begun or are due at another time
+        self.noted: dict[str, ComponentClaim] = {}  # by token: claims that have begun or have a new due time
         self._holds: list[Hold] = []
         self._by_key: dict[Hashable, Hold] = {}
         self._sequence = 0
-        # By sequence: what came and what went since these were put in order.
+        # By sequence: arrivals and departures since the last sort.
         self._new: dict[int, Hold] = {}
         self._gone: set[int] = set()
         self.times: list[float] = []
@@ -77,7 +77,7 @@ class SiteProfile:
         self.stale = False
 
     def hold(self, key: Hashable, processors: int, due_at: float) -> None:
-        """Somebody holds so many processors more, until then."""
+        """Add a hold of this many processors until that time."""
         before = self._by_key.get(key)
         if before is not None:
             self._take_out(before)
@@ -86,7 +86,7 @@ class SiteProfile:
             self._put(key, processors, expected_at(due_at, self._last.now), due_at)
 
     def let_go(self, key: Hashable, processors: int | None = None) -> None:
-        """Of that so many are held no more, or all; without effect where nothing is held."""
+        """Remove this many processors of a hold, or all; without effect if nothing is held."""
         before = self._by_key.get(key)
         if before is not None:
             self._take_out(before)
@@ -105,7 +105,7 @@ class SiteProfile:
         self.noted = {}
 
     def catch_up(self, now: float) -> None:
-        """What is late by more than the grace is expected later."""
+        """Expect later what is late by more than the grace."""
         for late in self.in_order():
             if late[0] + GRACE_S >= now:
                 break
@@ -119,15 +119,16 @@ class SiteProfile:
         return holds[0][0] if holds else INFINITY
 
     def late_keys(self, now: float) -> list[Hashable]:
-        """Who holds processors longer than was expected, beyond the grace."""
+        """Return the holders that are late beyond the grace."""
         return [hold[3] for hold in self.in_order() if hold[4] + GRACE_S < now]
 
     def keys_until(self, at: float) -> list[Hashable]:
-        """Who is expected to let go by then, in order of time."""
+        """Return the holders that are expected to let go by then, in order of time."""
         return [hold[3] for hold in self.in_order() if hold[0] <= at]
 
     def last_end(self, keys: Iterable[Hashable]) -> float:
-        """When the last of these is expected to let go of what it holds here; the past if none holds anything."""
+        """Return when the last of these holders is expected to let go here; a time in the past if
+        none holds anything."""
         self.in_order()
         return max((self._by_key[key][0] for key in keys if key in self._by_key), default=-INFINITY)
 
@@ -144,7 +145,7 @@ class SiteProfile:
         self.stale = True
 
     def in_order(self) -> list[Hold]:
-        """All holds by time; no two have the same sequence, so that keys are never compared."""
+        """Return all holds by time; no two have the same sequence, so that keys are never compared."""
         if self.noted:
             self._put_noted()
         if self._gone:
@@ -158,7 +159,7 @@ class SiteProfile:
         return self._holds
 
     def bring_up(self) -> None:
-        """Work out the sums again, after changes."""
+        """Compute the sums again, after changes."""
         holds = self.in_order()
         self.times = [hold[0] for hold in holds]
         self.released = list(accumulate([hold[2] for hold in holds], initial=0))
@@ -166,7 +167,7 @@ class SiteProfile:
 
 
 class Availability:
-    """The profiles of all sites. ``changes`` counts what was learned, so that whoever planned knows what is stale."""
+    """The profiles of all sites. ``changes`` counts updates, so that planners can detect stale plans."""
 
     def __init__(self, sites: int) -> None:
         self._last = LastLook()
@@ -181,7 +182,7 @@ class Availability:
 
     @property
     def now(self) -> float:
-        """As of the last ``catch_up``."""
+        """The time of the last ``catch_up``."""
         return self._last.now
 
     @now.setter
@@ -191,7 +192,7 @@ class Availability:
     # ------------------------------------------------------------------------------------- what happens
 
     def set_base(self, site: int, processors: int) -> None:
-        """So many are free at the site now; below zero where more is held than there is."""
+        """Set the free processors of the site; below zero if more is held than there is."""
         profile = self.profiles[site]
         if profile.base != processors:
             profile.base = processors
@@ -206,21 +207,21 @@ class Availability:
         self.changes += 1
 
     def note(self, claim: ComponentClaim) -> None:
-        """The claim holds its processors, or is due to let go at another time than it was."""
+        """Note that the claim holds its processors, or has a new due time."""
         profile = self.profiles[claim.site]
         profile.noted[claim.token] = claim
         profile.stale = True
         self.changes += 1
 
     def end(self, claim: ComponentClaim) -> None:
-        """The claim holds nothing any more."""
+        """Note that the claim holds nothing any more."""
         profile = self.profiles[claim.site]
         profile.noted.pop(claim.token, None)
         profile.let_go(claim.token)
         self.changes += 1
 
     def catch_up(self, now: float) -> bool:
-        """Expect later what is late; whether anything was."""
+        """Expect late releases later; return True if there were any."""
         is_late = now >= self.late_at
         self.now = now
         if not is_late:
@@ -232,7 +233,7 @@ class Availability:
 
     @property
     def late_at(self) -> float:
-        """When something will be late by more than the grace, if it does not come before."""
+        """When something will be late by more than the grace, unless it comes before."""
         if self._late_as_of != self.changes:
             first_at = min(profile.first_at for profile in self.profiles)
             self._late_at = math.nextafter(first_at + GRACE_S, INFINITY)
@@ -242,13 +243,13 @@ class Availability:
     # ------------------------------------------------------------------------------------- what is free
 
     def raw_at(self, at: float) -> list[int]:
-        """What is free at each site then, below zero where more is held than there is."""
+        """Return what is free at each site then, below zero if more is held than there is."""
         if self._rows_as_of != self.changes:
             self._bring_up()
         return [base + released[bisect_right(times, at)] for base, times, released in self._rows]
 
     def steps(self) -> list[float]:
-        """The times at which processors come free anywhere, in order; one may occur several times."""
+        """Return the times at which processors come free anywhere, in order; a time may occur several times."""
         if self._steps_as_of != self.changes:
             if self._rows_as_of != self.changes:
                 self._bring_up()

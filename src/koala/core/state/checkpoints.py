@@ -1,6 +1,6 @@
-"""Checkpoints as the core knows them: which components of former runs may have one, and what a job would lose.
+"""Checkpoints in the core: which components of former runs may have one, and what a job would lose.
 
-Where the bytes are, and whether they are whole, only those know who bring them.
+Only the services that transfer the bytes know where they are, and if they are whole.
 """
 
 from __future__ import annotations
@@ -13,12 +13,13 @@ from koala.model.api import CheckpointInfo, SavedCheckpointInfo
 from koala.model.checkpoint import CheckpointSource
 from koala.model.messages import CheckpointBrought, Token
 
-# So many former runs are remembered: a run that never came to its first checkpoint leaves the one before it in use.
+# At most this many former runs are remembered: a run without a checkpoint leaves the run before it in use.
 CHECKPOINT_RUNS_MAX = 16
 
 
 def checkpoint_status(job: Job, now: float) -> CheckpointInfo | None:
-    """From what its components last went on, and what an end would cost now; None for a job without checkpoints."""
+    """Return from what its components last resumed, and what an end would cost now; None for a
+    job without checkpoints."""
     if job.request.checkpoint is None:
         return None
     saved = [
@@ -30,10 +31,10 @@ def checkpoint_status(job: Job, now: float) -> CheckpointInfo | None:
 
 
 def work_lost_s(job: Job, now: float) -> float:
-    """For how long the job would have run in vain if it were ended now, and began again from its last checkpoint.
+    """Return the run time that would be lost if the job were ended now and resumed from its last checkpoint.
 
-    A job that saves when it is asked to, and is given the time for it, loses nothing. One that saves every so often
-    loses what it did since; any other all that it did in this run.
+    A job that saves on request, and is given the time for it, loses nothing. A job that saves at intervals loses its
+    work since the last one; any other job loses all its work in this run.
     """
     if job.started_at is None:
         return 0.0
@@ -47,7 +48,7 @@ def work_lost_s(job: Job, now: float) -> float:
 
 
 def grace_s(claim: ComponentClaim) -> float:
-    """How long the component may still run once it is asked to save; 0 for one that is not asked."""
+    """Return how long the component may still run after a request to save; 0 if it gets no request."""
     checkpoint = claim.job.request.checkpoint
     if checkpoint is None or claim.phase is not ComponentPhase.RUNNING or claim.fenced:
         return 0.0
@@ -55,32 +56,32 @@ def grace_s(claim: ComponentClaim) -> float:
 
 
 def is_saving(claim: ComponentClaim) -> bool:
-    """Whether the component was asked to save and has its time of grace: it has not ended, nor is it told to."""
+    """Return True if the component is in its time of grace to save: it has not ended, nor been told to."""
     return claim.aborting and not claim.fenced and claim.abort_tries == 0 and claim.timer is not None
 
 
 def still_runs(claim: ComponentClaim) -> bool:
-    """Whether nobody has ended the component yet: what it uses until then counts."""
+    """Return True if nobody has ended the component yet: what it uses until then counts."""
     return not claim.aborting or is_saving(claim)
 
 
 class JobCheckpoints:
-    """Remembers which components ran, and names those from whose checkpoints others go on."""
+    """The components that ran, and those from whose checkpoints others resume."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
 
     def note_run(self, job: Job) -> None:
-        """The barrier has opened: the components of this run may leave checkpoints."""
+        """Note that the components of this run may leave checkpoints: the barrier has opened."""
         names = self.ledger.names
         run = tuple([(names[claim.site], claim.token) for claim in job.claims])
         job.changes.places[job.id] = None
         job.checkpoint_runs = [run, *job.checkpoint_runs[: CHECKPOINT_RUNS_MAX - 1]]
 
     def sources(self, job: Job, part: int) -> tuple[CheckpointSource, ...]:
-        """The components of former runs from whose checkpoints a component goes on, the last first.
+        """Return the components of former runs from whose checkpoints a component resumes, the last first.
 
-        Only those that have ended: what a component that may still run, as at a lost site, is writing is not whole.
+        Only ended components count: a component that may still run, as at a lost site, may be writing a checkpoint.
         """
         part = job.request.checkpoint_part(part)
         former = [run[part] for run in job.checkpoint_runs[1:] if part < len(run)]
@@ -89,7 +90,7 @@ class JobCheckpoints:
         )
 
     def on_brought(self, event: CheckpointBrought) -> None:
-        """For those who ask from what it goes on."""
+        """Note from which checkpoint a component resumes, for later queries."""
         claim = self.ledger.claims.get(event.token)
         if claim is None or claim.aborting:
             return
@@ -103,6 +104,6 @@ class JobCheckpoints:
 
     @staticmethod
     def _run_of(job: Job, token: Token) -> int:
-        """The number of the run that a component was of; 0 for one that nobody remembers."""
+        """Return the number of the run of a component; 0 if nobody remembers it."""
         back = (back for back, run in enumerate(job.checkpoint_runs) if any(token == each for _, each in run))
         return job.runs - next(back, job.runs)

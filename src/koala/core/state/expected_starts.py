@@ -1,10 +1,10 @@
-"""When planned jobs are likely to start, and when at the latest: what is told to whoever asks.
+"""The likely and the latest starts of planned jobs, for users who ask.
 
-Users ask for far more time than their jobs take. What is told as likely goes by the mean of the last two runs of the
-same user (Tsafrir, Etsion and Feitelson 2007), of jobs of the same name where there were any, never above the
-walltime, and doubled as long as a job goes on beyond it; what is told as the latest goes by walltimes, as plans do
-unless they are told to go by estimates too. A job whose files have to be brought starts when they are there: what is
-told counts how long that is estimated to take. Nothing here decides.
+Users request far more time than their jobs take. The likely start goes by the mean of the last two runs of the same
+user (Tsafrir, Etsion and Feitelson 2007), of jobs of the same name if there were any; the mean never exceeds the
+walltime, and doubles as long as a job runs beyond it. The latest start goes by walltimes, as plans do unless they use
+estimates too. A job whose files must be transferred starts when they are there: both starts include the estimated
+time for that. Nothing here decides.
 """
 
 from __future__ import annotations
@@ -25,17 +25,19 @@ from koala.model.request import JobId
 from koala.policies.interface import Spots, staging_s
 from koala.policies.view import SHARED
 
-# How many of the jobs for which another waits are told.
+# At most this many of the jobs that another waits for are named.
 ENDS_TOLD_MAX = 5
-# So many elements of arrays count that come before a planned job and are no jobs yet; no latest time is told of one
-# behind more.
+# At most this many elements of arrays count that precede a planned job and are no jobs yet; behind more, no latest
+# start is given.
 ELEMENTS_FORESEEN_MAX = 32
 
 
 class ExpectedStart(NamedTuple):
     """When and where a planned job is likely to start, when it starts if every job uses its whole walltime, and the
-    last jobs whose ends there it waits for, by their ends. Behind too many elements of arrays the latest time is not
-    known."""
+    last jobs whose ends it waits for there, by their ends.
+
+    Behind too many elements of arrays the latest time is unknown.
+    """
 
     at: float
     spots: Spots
@@ -44,7 +46,7 @@ class ExpectedStart(NamedTuple):
 
 
 class _Forecast:
-    """When planned jobs start, one after the other by rank, if all that runs ends by these profiles."""
+    """The starts of planned jobs, one after the other by rank, if all running jobs end by these profiles."""
 
     def __init__(self, availability: Availability, ahead: FutureNodes | None = None) -> None:
         self.availability = availability
@@ -52,7 +54,7 @@ class _Forecast:
         self.reserved: list[Reservation] = []
 
     def start_of(self, ledger: Ledger, job: Job, takes_s: float, before: float) -> tuple[float, Spots]:
-        """The start of the next job, where it has not started by ``before``, and then by its plan."""
+        """Return the start of the next job; if it has not started by ``before``, it starts by its plan."""
         finder = PlanFinder(self.availability, ledger.sites.view, ledger.now, self.reserved, self._ahead)
         at, spots = finder.earliest(job.demand, takes_s, before) or (job.planned.at, job.planned.spots)
         at = max(at, ledger.now)
@@ -60,8 +62,10 @@ class _Forecast:
         return at, spots
 
     def foresee(self, ledger: Ledger, array: Job, takes_s: float, elements: int, turns: list[float] | None) -> None:
-        """So many elements of the array that are no jobs yet come next. Where not all may live at once, each has its
-        turn when an earlier one has ended; ``turns`` are the first ends."""
+        """Foresee this many elements of the array that are no jobs yet.
+
+        If not all may live at once, each has its turn when an earlier one has ended; ``turns`` are the first ends.
+        """
         for _ in range(elements):
             after = ledger.now if turns is None else heappop(turns)
             finder = PlanFinder(self.availability, ledger.sites.view, ledger.now, self.reserved, self._ahead)
@@ -74,23 +78,25 @@ class _Forecast:
 
 
 class ExpectedStarts:
-    """The expected starts of planned jobs, worked out by rank as somebody asks, and kept until something changes."""
+    """The expected starts of planned jobs, computed by rank on request, and kept until something changes."""
 
     def __init__(self, ledger: Ledger) -> None:
         self._ledger = ledger
         self._as_of: tuple[object, ...] = ()
         self._expected: dict[JobId, ExpectedStart] = {}
-        self._ends_unknown: dict[JobId, int] = {}  # of whom it was not asked: how many were counted on up to it
-        self._to_come: list[Job] = []  # those not worked out yet, the next one last
+        self._ends_unknown: dict[JobId, int] = {}  # jobs without computed ends: the number of reservations up to each
+        self._to_come: list[Job] = []  # jobs not computed yet, the next one last
         self._foreseen = 0  # elements that are no jobs yet and come before those
-        self._too_many = False  # whether more of them come
-        self._put_off = False  # whether such elements, or files of jobs before those, will put their plans off
-        self._bounds = False  # whether plans may be no bounds, so that the latest times are worked out, too
+        self._too_many = False  # True if more such elements come
+        self._put_off = False  # True if such elements, or files of jobs before those, will put their plans off
+        self._bounds = False  # True if plans may be no bounds, so that the latest times are computed too
         self._likely = self._at_most = _Forecast(Availability(0))
 
     def of(self, job: Job, line: list[Job]) -> ExpectedStart | None:
-        """That of one job; ``line`` are all that have plans, and arrays with elements that are no jobs yet, by
-        rank."""
+        """Return the expected start of one job.
+
+        ``line`` are all jobs with plans, and arrays with elements that are no jobs yet, by rank.
+        """
         availability = self._ledger.sites.availability
         if job.plan is None or availability is None:
             return None
@@ -123,7 +129,7 @@ class ExpectedStarts:
         return self._expected.get(job.id)
 
     def _foresee(self, array: Job) -> None:
-        """All elements of the array come before whoever stands behind it, no more than its limit at once."""
+        """Foresee all elements of the array before the jobs behind it, no more than its limit at once."""
         ledger, limit = self._ledger, array.elements.spec.limit
         room = ELEMENTS_FORESEEN_MAX - self._foreseen
         to_come = array.elements.to_come
@@ -133,14 +139,14 @@ class ExpectedStarts:
             coming, turns = to_come, None
             if limit is not None and room > 0:
                 turns = self._element_ends(array, forecast)
-                coming += max(0, array.elements.live - len(turns))  # those that live without places or a plan
+                coming += max(0, array.elements.live - len(turns))  # live elements without places or a plan
                 turns += [ledger.now] * (limit - len(turns))
                 heapify(turns)
             self._too_many |= coming > room
             forecast.foresee(ledger, array, takes_s, min(coming, room), turns)
 
     def _element_ends(self, array: Job, forecast: _Forecast) -> list[float]:
-        """When those elements of the array end that have places or plans."""
+        """Return when the elements of the array with places or plans end."""
         ends: dict[JobId, float] = {}
         for profile in forecast.availability.profiles:
             for hold in profile.in_order():
@@ -153,19 +159,20 @@ class ExpectedStarts:
         return list(ends.values())
 
     def _takes_s(self, job: Job) -> float:
-        """How long it is likely to take."""
+        """Return how long the job is likely to take."""
         ledger = self._ledger
         walltime_s, usual_s = ledger.walltime_s(job), ledger.usual_s(job.submitter, job.request.name)
         return walltime_s if usual_s is None else min(walltime_s, usual_s)
 
     def _work_out(self, job: Job) -> ExpectedStart:
-        """All but the jobs that end before it, which takes as long and is told only of whom one asks about."""
+        """Compute the expected start without the ends it waits for, which take as long and are shown for
+        one job only."""
         ledger = self._ledger
         plan = job.planned
-        # Elements of arrays that come before it will put its plan off once they are jobs, files of jobs as they come.
+        # Earlier elements of arrays will put its plan off once they are jobs; files of jobs will as they come.
         put_off = self._put_off
         before = INFINITY if put_off else plan.at
-        # Its processors are kept while its files are brought.
+        # Its processors are kept while its files are transferred.
         files_s = self._files_s(job, plan.spots)
         at, spots = self._likely.start_of(ledger, job, files_s + self._takes_s(job), before)
         latest_at = plan.at
@@ -179,8 +186,11 @@ class ExpectedStarts:
         return ExpectedStart(start, spots, None if self._too_many else max(start, latest_at + files_s), ())
 
     def _files_s(self, job: Job, spots: Spots | None, brought_by: float | None = None) -> float:
-        """How long it takes to bring the job's files to ``spots``. 0 if it claims early and they are there by
-        ``brought_by``; 0 also if a file has no replica, as nobody knows then."""
+        """Return how long it takes to transfer the job's files to ``spots``.
+
+        0 if it claims early and they are there by ``brought_by``; 0 also if a file has no replica, as the time is
+        unknown then.
+        """
         demand, ledger = job.asks, self._ledger
         if spots is None or demand is None or not demand.has_files:
             return 0.0
@@ -197,7 +207,7 @@ class ExpectedStarts:
         return _Forecast(profiles, self._ledger.sites.nodes_by(profiles))
 
     def _profiles(self, known: Availability, end_of: Callable[[Hold], float]) -> Availability:
-        """The availability profiles, if all that is held ends then."""
+        """Return the availability profiles, if all holds end at these times."""
         found = Availability(len(known.profiles))
         found.now = self._ledger.now
         for site, profile in enumerate(known.profiles):
@@ -207,7 +217,7 @@ class ExpectedStarts:
         return found
 
     def _usual_end(self, hold: Hold) -> float:
-        """When it ends, if the job takes as long as those of its name, or of its user, usually do."""
+        """Return when the hold ends, if the job takes as long as jobs of its name, or of its user, usually do."""
         at, _, _, key, due_at = hold
         job, now = self._job_of(key), self._ledger.now
         if job is None or due_at <= now:
@@ -218,19 +228,19 @@ class ExpectedStarts:
         takes_s = self._ledger.usual_s(job.submitter, job.request.name)
         if takes_s is None:
             return at
-        while begun + takes_s < now:  # it goes on beyond what is usual
+        while begun + takes_s < now:  # it runs longer than usual
             takes_s = max(2 * takes_s, 1.0)
         return min(at, begun + takes_s)
 
     def _latest_end(self, hold: Hold) -> float:
-        """When it ends, if the job takes as long as it may."""
+        """Return when the hold ends, if the job takes as long as it may."""
         job, ledger = self._job_of(hold[3]), self._ledger
         if job is None:
             return hold[0]
         return max(hold[0], hold[4] + ledger.walltime_s(job) - ledger.planned_s(job))
 
     def _job_of(self, key: Hashable) -> Job | None:
-        """The job of ours that holds something under this key: by a claim, or by a promise."""
+        """Return our job that holds something under this key, by a claim or by a promise."""
         ledger = self._ledger
         if isinstance(key, str):
             claim = ledger.claims.get(key)
@@ -238,15 +248,18 @@ class ExpectedStarts:
         return ledger.jobs.get(key) if isinstance(key, int) else None
 
     def _ender(self, key: Hashable) -> Job | None:
-        """The same, unless it has let go already, and only its site has not said so yet."""
+        """Return the same, unless the job has let go and only its site has not reported that yet."""
         claim = self._ledger.claims.get(key) if isinstance(key, str) else None
         return None if claim is not None and claim.aborting else self._job_of(key)
 
     def _ends_before(self, job: Job, reserved: Sequence[Reservation]) -> tuple[JobId, ...]:
-        """The jobs whose ends it waits for: at each of its sites those that end last until then, as many as it takes
-        to have its processors, and of memory and GPUs, where those are too few, all that have some. Jobs with plans
-        before it count, where they end before it starts; whoever made room for those is not waited for.
-        ``reserved`` is what is counted on up to the job, itself the last."""
+        """Return the jobs whose ends it waits for.
+
+        These are, at each of its sites, the last jobs to end until then: as many as free its processors, and all
+        holders of memory or GPUs if too few of these are there. Earlier planned jobs count if they end before it
+        starts; jobs that made room for those do not. ``reserved`` are the reservations up to the job, the last one
+        its own.
+        """
         at, spots, before = reserved[-1].at, reserved[-1].spots, reserved[:-1]
         ends: dict[JobId, float] = {}
         for site in set(spots.sites):
@@ -256,7 +269,7 @@ class ExpectedStarts:
             there = [each for each in reserved if each.at <= at < each.until or each.job is job]
             missing = sum(_processors(each.spots, site) for each in there) - profile.base
             scarce = self._scarce(there, site) if job.asks is not None and job.demand.groups else None
-            # Where there is enough in all, there is too little on each node, and anybody may be in the way.
+            # If there is enough in all, there is too little on each node, and any job may be in the way.
             anybody = scarce is not None and missing <= 0 and not (scarce.memory or scarce.gpus)
             for end, processors, other in sorted(enders, key=_ender_order, reverse=True):
                 waited_for = anybody or missing > 0 or (scarce is not None and scarce.is_held_by(other))
@@ -268,8 +281,10 @@ class ExpectedStarts:
         return tuple(sorted(ends, key=lambda other: (ends[other], other))[-ENDS_TOLD_MAX:])
 
     def _license_ends(self, job: Job, spots: Spots, before: Sequence[Reservation]) -> Iterator[tuple[JobId, float]]:
-        """The jobs that hold licences of which too few are left for it at these places, or will be before it starts,
-        with their ends."""
+        """Yield the jobs, with their ends, that hold licences of a pool too small for this job.
+
+        The pool has too few left for it at these places, or will have too few before it starts.
+        """
         pools, wanted = self._ledger.sites.view.licenses, dict(job.request.licenses)
         profiles = self._likely.availability.profiles
         for short in pools.short(job.request.licenses):
@@ -278,7 +293,7 @@ class ExpectedStarts:
             for holder, (_, sites) in pools.holdings(short.pool, short.name):
                 keys = [(site, key) for site, there in sites.items() for key in there if self._ender(key) is not None]
                 other = self._ledger.jobs.get(holder)
-                # Of a job that waits a lost site may hold some, until nobody knows when.
+                # A lost site may hold some licences of a waiting job, until an unknown time.
                 if keys and other is not None and other.placement is not None:
                     yield holder, max(profiles[site].last_end((key,)) for site, key in keys)
         for each in before:
@@ -288,7 +303,7 @@ class ExpectedStarts:
                     yield each.job.id, each.until
 
     def _scarce(self, there: Iterable[Reservation], site: int) -> _Scarce:
-        """What the nodes of the site have too little of now, all together, for the tasks of these."""
+        """Return what the nodes of the site together have too little of now for the tasks of these."""
         memory_bytes, gpus = 0, dict[str, int]()
         for each in there:
             for shape, tasks in tasks_by_site(each.demand, each.spots).get(site, {}).items():
@@ -303,13 +318,13 @@ class ExpectedStarts:
 
 
 class _Scarce(NamedTuple):
-    """What nodes have too little of, beside processors: memory, and kinds of GPUs, "" for any."""
+    """What nodes have too little of, apart from processors: memory, and kinds of GPUs, "" for any."""
 
     memory: bool
     gpus: frozenset[str]
 
     def is_held_by(self, job: Job | None) -> bool:
-        """Whether its tasks have some of that, or may have."""
+        """Return True if its tasks have some of that, or may have."""
         shapes = [] if job is None else [each.shape for each in job.request.components if each.shape is not None]
         return any(
             (self.memory and each.memory_bytes > 0)
@@ -319,17 +334,17 @@ class _Scarce(NamedTuple):
 
 
 def _processors(spots: Spots, site: int) -> int:
-    """How many of these are at the site."""
+    """Return the number of these processors at the site."""
     return sum(size for at, size in zip(spots.sites, spots.sizes, strict=True) if at == site)
 
 
 def _ender_order(ender: tuple[float, int, Job | None]) -> tuple[float, int, int]:
-    """By the end; of those with the same end, whatever the order in which they came to be known, by numbers."""
+    """Sort by end, then by job number, so that the order of arrival does not matter."""
     end, processors, job = ender
     return end, processors, 0 if job is None else job.id
 
 
 def _as_known(job: Job) -> tuple[object, ...]:
-    """All that the expected starts of others go by."""
+    """Return everything of a job that affects the expected starts of others."""
     plan, elements = job.plan, job.unfolds
     return job.id, plan and plan.at, plan and plan.spots, id(job.demand), elements and elements.made

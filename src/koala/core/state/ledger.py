@@ -1,4 +1,4 @@
-"""Everything the core knows at one moment, and the commands that the present event has led to so far.
+"""The whole state of the core at one moment, and the commands that the present event has caused so far.
 
 Placement, staging, running, claiming and ending share one ledger; it keeps the state and decides nothing.
 """
@@ -33,18 +33,18 @@ from koala.model.outputs import job_of_output
 from koala.model.request import JOB_NAME, FileName, JobId, Request, SiteName
 from koala.policies.interface import Demand, Spots
 
-# With a scan interval of 0, a job that loses its places in the very instant in which it got them would be placed
-# again at once, for ever; it rests first, twice as long each time, until it has run.
+# The first rest of a job that loses its places in the very instant in which it got them, and the longest: with a scan
+# interval of 0 it would be placed again at once, for ever. The rest doubles each time, until the job has run.
 REST_S = 1.0
 REST_S_MAX = 64.0
-# How long the last runs of a user took is remembered: of so many runs, and for so many users, those seen last; the
-# same for so many names of their jobs.
+# Run times are remembered for this many last runs, this many users, and this many names of their jobs, those seen
+# last.
 LAST_RUNS_KEPT = 2
 LAST_RUNS_USERS_MAX = 10_000
 LAST_RUNS_NAMES_MAX = 2_000
-# Where nobody keeps records, what has changed is forgotten when it is about so many jobs.
+# Without records, changes are forgotten when they concern this many jobs.
 CHANGES_UNRECORDED_MAX = 1_000
-# So many jobs are kept after their end, for those who ask late.
+# This many jobs are kept after their end, for late queries.
 ENDED_KEPT = 1_000
 
 
@@ -52,7 +52,7 @@ class _Untold:
     """A list that keeps nothing."""
 
     def append(self, entry: AnyStoryFact, /) -> None:
-        """Nobody records it."""
+        """Discard the entry, as nobody records it."""
 
 
 UNTOLD: Adds[AnyStoryFact] = _Untold()
@@ -61,48 +61,48 @@ UNTOLD: Adds[AnyStoryFact] = _Untold()
 class Ledger:
     """The state of one scheduler."""
 
-    changes_max: float = CHANGES_UNRECORDED_MAX  # more jobs in ``changes`` than these are forgotten
+    changes_max: float = CHANGES_UNRECORDED_MAX  # beyond this many jobs, ``changes`` is forgotten
 
     def __init__(self, grid: Grid) -> None:
         self.parameters = grid.scheduler
         self.now = 0.0
         self.changes = Changes()  # what must be written again
         self.jobs_known = self.claims_made = 0
-        # What the present event has led to so far, in one order.
+        # What the present event has caused so far, in one order.
         self.commands: Adds[AnyCommand] = []
         self.facts: Adds[AnyFact] = []
-        self.story: Adds[AnyStoryFact] = UNTOLD  # the same list where somebody records the stories of jobs
+        self.story: Adds[AnyStoryFact] = UNTOLD  # the same list if the stories of jobs are recorded
         self.jobs: dict[JobId, Job] = {}
-        self.states = StateCounts()  # how many of them are in each state
-        self.avoiders: dict[JobId, None] = {}  # jobs that avoid, or did, sites where they failed
-        # The jobs that the core is busy with at this point: should it raise, it is about them. None: the event's own.
-        # For an alarm or a follow-up about one job it is set here; whoever takes up several sets it for each.
+        self.states = StateCounts()  # how many jobs are in each state
+        self.avoiders: dict[JobId, None] = {}  # jobs that avoid, or avoided, sites where they failed
+        # The jobs that the core is busy with at this point: an error raised now concerns them. None: the event's own
+        # jobs. An alarm or a follow-up about one job sets it here; code that takes up several jobs sets it for each.
         self.current_jobs: Sequence[Job] | None = ()
-        # How long the last runs took, in seconds, where plans are made, by user and name of the jobs; by user alone
-        # under an empty name. Before them stands the number of the run that was noted last.
+        # Where plans are made: how long the last runs took, in seconds, by user and name of the jobs; by user alone
+        # under an empty name. The number of the last noted run stands before them.
         self.last_runs: dict[tuple[str, str], tuple[int, tuple[float, ...]]] = {}
         self.last_named_runs: dict[tuple[str, str], tuple[int, tuple[float, ...]]] = {}
         self.runs_noted = 0
         self.preempted_at: list[float] = []  # when jobs were preempted for places of others, within the last hour
-        # What jobs keep, or kept lately, before the times of their plans: job, processors, since when, until when.
+        # What jobs keep, or kept lately, before their planned starts: job, processors, since when, until when.
         self.kept_early: list[tuple[JobId, int, float, float]] = []
         self.ended: OrderedDict[JobId, Job] = OrderedDict()
         self.follow_ups = FollowUps(self._work_concerns)
         self.high = PlacementQueue(high=True)
         self.low = PlacementQueue(high=False)
         self.high.every_event = self.low.every_event = self.parameters.scan_interval_s == 0
-        # Has an empty queue stand in the order of the grid; and what is wrong with that order, if anything.
+        # Puts an empty queue in the order of the grid; and what is wrong with that order, if anything.
         self.order_for: Callable[[PlacementQueue], None] = lambda _: None
         self.order_problem = ""
         self.plans_made = self.parameters.plan_depth > 0
         self.high.by_arrival = self.low.by_arrival = self.plans_made
         self.estimates_runs = self.plans_made and self.parameters.estimates is Estimates.LAST_TWO
-        self.first_planned: list[JobId] | None = None  # jobs with their first plan, for a driver that wants to know
+        self.first_planned: list[JobId] | None = None  # jobs with their first plan, if the driver wants to know
         self.planned: dict[JobId, Job] = {}  # waiting jobs that have plans
-        self.dependents: dict[JobId, dict[JobId, None]] = {}  # by job those that wait for it
+        self.dependents: dict[JobId, dict[JobId, None]] = {}  # by job, its dependents
         self.readers: dict[FileName, dict[JobId, None]] = {}  # by input file the jobs that have not ended
-        self.arrays: dict[JobId, Job] = {}  # those that have not ended
-        self._array_numbers: list[JobId] = []  # theirs, in order
+        self.arrays: dict[JobId, Job] = {}  # arrays that have not ended
+        self._array_numbers: list[JobId] = []  # their numbers, in order
         self.made_now = 0  # components of the elements that the present event has made, see ``JobPlacing``
         self.claiming = ClaimingQueue()
         self.claims: dict[Token, ComponentClaim] = {}
@@ -121,7 +121,7 @@ class Ledger:
         self.index = self.sites.view.index
 
     def claim(self, claim: ComponentClaim) -> None:
-        """A component is claimed from now on."""
+        """Enter a claim."""
         self.claims_made += 1
         claim.number = self.claims_made
         self.claims[claim.token] = claim
@@ -130,7 +130,7 @@ class Ledger:
         self.sites.claim(claim)
 
     def let_go(self, token: Token) -> ComponentClaim | None:
-        """The site holds nothing of the component any more; None where nobody knows of it."""
+        """Remove the claim, as the site holds nothing of it any more, and return it; None if it is unknown."""
         claim = self.claims.pop(token, None)
         if claim is not None:
             claim.changed()
@@ -143,7 +143,7 @@ class Ledger:
         return claim
 
     def add(self, job: Job) -> None:
-        """A job is known from now on."""
+        """Enter a new job."""
         if len(self.changes.jobs) > self.changes_max:
             self.changes.clear()
         self.jobs[job.id] = job
@@ -159,7 +159,7 @@ class Ledger:
             self.readers.setdefault(file, {})[job.id] = None
 
     def remove(self, job: Job) -> None:
-        """It has ended."""
+        """Remove a job that has ended."""
         del self.jobs[job.id]
         for file in _files_read(job.request):
             readers = self.readers[file]
@@ -168,7 +168,7 @@ class Ledger:
                 del self.readers[file]
 
     def lost_input(self, job: Job) -> FileName | None:
-        """An input file that is not there and never will be: a job that is over made it, or was to make it."""
+        """Return an input file that is missing for good: the job that made it, or was to make it, is over."""
         for file in _files_read(job.request):
             maker = job_of_output(file)
             if maker is None or maker >= job.id or file in self.sites.view.files:
@@ -178,12 +178,12 @@ class Ledger:
         return None
 
     def forget_array(self, array: Job) -> None:
-        """It has ended."""
+        """Remove an array that has ended."""
         del self.arrays[array.id]
         del self._array_numbers[bisect_left(self._array_numbers, array.id)]
 
     def array_of(self, job_id: JobId) -> Job | None:
-        """The array that has not ended of which this is the number of an element, made or not."""
+        """Return the live array that has this number for an element, made or not."""
         job = self.jobs.get(job_id)
         if job is not None:
             return self.arrays.get(job.array)
@@ -194,12 +194,12 @@ class Ledger:
         return array if job_id <= array.id + array.elements.spec.size else None
 
     def next_element(self, array: Job) -> Job | None:
-        """Of an array the element that waits first in its queue; None where none waits, and of any other job."""
+        """Return the element of an array that waits first in its queue; None if none waits, and for any other job."""
         if array.state is not JobState.UNFOLDING:
             return None
         left, first = array.elements.states[JobState.WAITING], None
         number = array.id + array.elements.made
-        while left > 0 and number > array.id:  # most often the last ones that were made
+        while left > 0 and number > array.id:  # usually the last ones made
             job, number = self.jobs.get(number), number - 1
             if job is not None and job.state is JobState.WAITING:
                 left -= 1
@@ -208,7 +208,7 @@ class Ledger:
         return first
 
     def elements_before(self, job: Job) -> int:
-        """How many elements of arrays that are no jobs yet stand in its queue before a waiting job."""
+        """Return how many elements that are no jobs yet stand in its queue before a waiting job."""
         standing = self.queue_of(job).standing
         return sum(
             standing.elements_before(array, array.elements.to_come, job)
@@ -221,41 +221,44 @@ class Ledger:
 
     @property
     def dependencies_open(self) -> int:
-        """How many things all jobs together wait for."""
+        """The number of conditions that all jobs together wait for."""
         return sum(map(len, self.dependents.values()))
 
     def note_turn(self, job: Job, outcome: JobOutcome | None) -> None:
-        """The job has started, or ended so: that is looked at once the present event is handled."""
+        """Note that the job has started, or ended with this outcome; dependents are notified once the
+        event is handled."""
         if job.id in self.dependents:
             self.note_dependency(EndedJob(job=job.id, outcome=outcome, started=job.runs > 0))
 
     def note_dependency(self, became: EndedJob) -> None:
-        """The same of a job that is known by its number only."""
+        """Do the same for a job known only by its number."""
         self.follow_ups.add(Work.NOTIFY_DEPENDENTS, became)
 
     @property
     def dependency_events(self) -> list[EndedJob]:
-        """Jobs that have started or ended, as long as not all that wait for them are notified."""
+        """Jobs that have started or ended, as long as not all their dependents are notified."""
         return list(self.follow_ups.of(Work.NOTIFY_DEPENDENTS))
 
     @property
     def last_notified(self) -> JobId:
-        """Of those that wait for the first of these the last that is notified; 0 for none."""
+        """The last notified dependent of the first of these jobs; 0 for none."""
         return next(iter(self.follow_ups.of(Work.NOTIFY_DEPENDENTS).values()), None) or 0
 
     def queue_of(self, job: Job) -> PlacementQueue:
         return self.high if job.high else self.low
 
     def tries_in_queue(self, job: Job) -> int:
-        """How often the waiting job has been tried since it entered its queue; a job that rests is not tried."""
+        """Return how often the waiting job has been tried since it entered its queue; a resting job is not tried."""
         queue = self.high if job.high else self.low
         if job.id in queue.resting:
             return 0
         return self.scans.so_far(queue, self.now) - job.waiting.entered_scan
 
     def enqueue(self, job: Job, *, tried: bool, rest_s: float = 0.0) -> None:
-        """Put the job at the tail of its placement queue, after a rest of ``rest_s``; ``tried`` says that it has just
-        been tried in vain."""
+        """Put the job at the tail of its placement queue, after a rest of ``rest_s``.
+
+        ``tried`` is True if it has just been tried in vain.
+        """
         queue = self.queue_of(job)
         job.waiting_since = self.now
         if self.estimates_runs:
@@ -271,30 +274,32 @@ class Ledger:
             self._join(queue, job, tried=tried)
 
     def walltime_s(self, job: Job) -> float:
-        """How long the job may run; of one that says nothing, what plans believe."""
+        """Return how long the job may run; without a walltime, what plans believe."""
         walltime_s = job.walltime_s
         return self.parameters.default_walltime_s if walltime_s is None else walltime_s
 
     def planned_s(self, job: Job) -> float:
-        """How long the job runs, as plans believe."""
+        """Return how long the job runs, as plans believe."""
         walltime_s, estimate_s = job.walltime_s, job.estimate_s
         if walltime_s is None:
             walltime_s = self.parameters.default_walltime_s
         return walltime_s if estimate_s is None or estimate_s > walltime_s else estimate_s
 
     def usual_s(self, user: str, name: str = JOB_NAME) -> float | None:
-        """How long the last runs of the user took on average, of jobs of that name if there were any, else of all;
-        None where none are known."""
+        """Return the mean of the user's last runs, of jobs of that name if there were any, otherwise of all.
+
+        None if no run is known.
+        """
         last = self.last_named_runs.get((user, name)) if name != JOB_NAME else None
         last = self.last_runs.get((user, "")) if last is None else last
         return None if last is None else sum(last[1]) / len(last[1])
 
     def estimate(self, job: Job) -> None:
-        """The job is about to be tried: from now until it has ended plans believe this of it."""
+        """Fix the run time that plans assume for the job, which is about to be tried, until it has ended."""
         job.estimate_s = self.usual_s(job.submitter, job.request.name)
 
     def note_run(self, user: str, took_s: float, name: str = JOB_NAME) -> None:
-        """A run of the user ended well: what is told of times goes by the last ones."""
+        """Note a successful run of the user: expected times go by the last ones."""
         self._note_run(self.last_runs, (user, ""), took_s, LAST_RUNS_USERS_MAX)
         if name != JOB_NAME:
             self._note_run(self.last_named_runs, (user, name), took_s, LAST_RUNS_NAMES_MAX)
@@ -316,7 +321,7 @@ class Ledger:
             self.changes.usual_runs[first] = None
 
     def drop_plan(self, job: Job) -> None:
-        """The job waits no more, or nobody knows until when: others may have what was kept for it."""
+        """Drop the job's plan, as it waits no more or its start is unknown: others may use what was kept for it."""
         if self.planned.pop(job.id, None) is not None:
             job.waiting.plan = None
             job.changed()
@@ -324,21 +329,21 @@ class Ledger:
             self.try_everybody()
 
     def try_everybody(self) -> None:
-        """What was kept for plans may be of use to others: whoever stands in line is tried at the next scan."""
+        """Have all jobs in line tried at the next scan: what was kept for plans may be of use to them."""
         for queue in (self.high, self.low):
             queue.untried |= queue.size > 0
 
     def placement_tries_max(self, job: Job) -> int | None:
-        """How many failed tries in a row make the job's submission fail."""
+        """Return how many failed tries in a row make the job's submission fail."""
         own = job.request.placement_tries_max
         return self.parameters.placement_tries_max if own is None else own
 
     def change_demand(self, job: Job, demand: Demand) -> None:
-        """What a waiting job asks for changes, as by what it must not or need not avoid."""
+        """Change the demand of a waiting job, for example when it begins or ceases to avoid sites."""
         self.queue_of(job).change_demand(job, demand)
 
     def rested(self, job: Job) -> None:
-        """The rest of the job is over: it stands in line again."""
+        """End the rest of the job: it stands in line again."""
         queue = self.queue_of(job)
         job.timer = None
         del queue.resting[job.id]
@@ -352,15 +357,18 @@ class Ledger:
         queue.push(job, exhausted_at_scan=exhausted, untried=not tried)
 
     def places(self, spots: Spots) -> tuple[tuple[SiteName, int], ...]:
-        """The spots by the names of their sites."""
+        """Return the spots by site name."""
         names, sites, sizes = self.names, spots.sites, spots.sizes
         if len(sites) == 1:
             return ((names[sites[0]], sizes[0]),)
         return tuple([(names[site], size) for site, size in zip(sites, sizes, strict=True)])
 
     def count_held(self, claim: ComponentClaim) -> None:
-        """The wait of a component that holds its processors is over: the barrier opens, or it is given up. What was
-        gained by not claiming it at its placement, and what it wasted since it was claimed, counts once."""
+        """Count the wait of a component that holds its processors, once: the barrier opens, or the component
+        is given up.
+
+        The time gained because it was not claimed at its placement, and the time wasted since its claim, both count.
+        """
         held_at, now = claim.held_at, self.now
         claim.held_at = INFINITY
         if held_at == INFINITY or (held_at == now and claim.placed_at >= now):
@@ -378,11 +386,11 @@ class Ledger:
             site.early_wasted_processor_s += wasted
 
     def count_run(self, claim: ComponentClaim) -> None:
-        """A component that ran ends, or is ended now: the time for which it used its GPUs counts once."""
+        """Count the GPU time of a component that ran, once: it ends, or is ended now."""
         job = claim.job
         demand = job.asks
         if demand is not None and not demand.groups:
-            return  # its tasks are plain, as nearly all are
+            return  # its tasks are plain, like nearly all
         if claim.phase is not ComponentPhase.RUNNING or job.started_at is None:
             return
         shape = job.request.shape_of(claim.component)
@@ -393,16 +401,18 @@ class Ledger:
             self.sites.sites[claim.site].gpu_s += gpu_s
 
     def site_error(self, index: int, job: Job | None = None, *, ran: bool = False) -> bool:
-        """Count an error of the site; one too many makes it unusable until it has cooled down. ``job`` is one of
-        which a component failed there, and may have run. Whether the site keeps its trust only as others' components
-        start there: then this user's jobs had better go elsewhere."""
+        """Count an error of the site; one too many makes it unusable until it has cooled down.
+
+        ``job`` had a component that failed there, and may have run. Returns True if the site keeps its trust only
+        because others' components start there: then this user's jobs had better go elsewhere.
+        """
         if self.sites.error(index, job, ran=ran):
             self._cool_down(index)
         site = self.sites.sites[index]
         return site.spared and job is not None and site.errors_of[job.submitter] > site.errors // 2
 
     def distrust(self, index: int, why: str) -> None:
-        """The site is to blame for failures of applications: it is unusable until it has cooled down."""
+        """Make a site that is to blame for failures of applications unusable until it has cooled down."""
         if self.sites.distrust(index, why):
             self._cool_down(index)
 
@@ -434,7 +444,8 @@ class Ledger:
 
 
 class RecordedLedger(Ledger):
-    """The ledger of a scheduler whose driver keeps records: what the core does with a job may change it."""
+    """The ledger of a scheduler whose driver keeps records: whenever the core is busy with a job, the
+    job may change."""
 
     changes_max = INFINITY
 
@@ -451,14 +462,14 @@ class RecordedLedger(Ledger):
 
 
 def _stands_before(job: Job, other: Job) -> bool:
-    """Whether one waiting job comes before another of its queue; those that rest come last."""
+    """Return True if one waiting job comes before another of its queue; resting jobs come last."""
     if (job.position < 0) is not (other.position < 0):
         return other.position < 0
     return (job.position, job.id) < (other.position, other.id)
 
 
 def _files_read(request: Request) -> tuple[FileName, ...]:
-    """The input files of all components, each once."""
+    """Return the input files of all components, each once."""
     if len(request.components) == 1 and not request.components[0].input_files:
         return ()
     # Components of one job often share one list.
@@ -471,5 +482,5 @@ def tries_in_words(tries: int | None) -> str:
 
 
 def first_given(own: int | None, default: int | None) -> int | None:
-    """The job's own limit, or else the grid's."""
+    """Return the job's own limit, or else the grid's."""
     return default if own is None else own

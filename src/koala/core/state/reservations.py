@@ -1,8 +1,8 @@
 """Reservations of plans beside the availability profiles: what they leave, and the earliest time for one more.
 
 A reservation keeps places from the time of a plan until its job is due to end. Between the starts of reservations
-processors only come free as time passes, so that the least that a job finds while it runs is there when it starts, or
-where a reservation begins: those few points are looked at, and no others.
+processors only come free as time passes. So the minimum that a job finds while it runs occurs when it starts, or
+where a reservation begins: only those few points are examined.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from koala.policies import PolicyError
 from koala.policies.interface import Demand, Spots, View, place_on
 from koala.policies.view import Holder, LicensePools
 
-# So many times are tried one by one for a plan where halving the steps does not do.
+# At most this many times are tried one by one for a plan where halving the steps does not work.
 PLAN_STEPS_MAX = 256
 
 Answer = TypeVar("Answer")
@@ -40,7 +40,7 @@ class Reservation:
 
 
 class PlanFinder:
-    """Finds times and places beside what is reserved already. Pure: it reads profiles and changes nothing."""
+    """Finds times and places beside existing reservations. Pure: it reads profiles and changes nothing."""
 
     def __init__(
         self,
@@ -55,24 +55,27 @@ class PlanFinder:
         self.now = now
         self.reserved = reserved
         self.ahead = ahead
-        self._shaped: bool | None = None  # whether nodes matter to a reservation, once somebody has asked
-        self._beside: NodesLeftByPlans | None = None  # made when somebody asks whom nodes concern
+        self._shaped: bool | None = None  # True if nodes matter to a reservation; None until needed
+        self._beside: NodesLeftByPlans | None = None  # made for the first demand that nodes concern
         self._nodes_as_of = availability.changes
         self.starts = sorted({each.at for each in reserved})
-        self._left: dict[float, list[int]] = {}  # by start: what is left then, below zero where it is too little
-        self._spare: dict[int, list[int]] = {}  # by how many starts: what these leave of what is idle now
-        self._licenses: dict[float | None, LicensePools] = {}  # by time, None is now: what is held then
+        self._left: dict[float, list[int]] = {}  # by start: what is left then, below zero if it is too little
+        self._spare: dict[int, list[int]] = {}  # by number of starts: what these leave of what is idle now
+        self._licenses: dict[float | None, LicensePools] = {}  # by time, None meaning now: what is held then
         self._as_of = availability.changes
 
     def beside(self, reserved: Sequence[Reservation]) -> PlanFinder:
-        """The same beside other reservations."""
+        """Return the same finder beside other reservations."""
         return PlanFinder(self.availability, self.view, self.now, reserved, self.ahead)
 
     # ------------------------------------------------------------------------------------------- nodes
 
     def nodes_for(self, demand: Demand | None) -> NodesLeftByPlans | None:
-        """What the reservations leave of the nodes, where that concerns the demand: its own tasks have shapes, or
-        those of a reservation have. None where processors say it all."""
+        """Return what the reservations leave of the nodes, if the demand's tasks or those of a
+        reservation have shapes.
+
+        None if processors alone decide.
+        """
         if self.ahead is None:
             return None
         if self._shaped is None:
@@ -94,7 +97,8 @@ class PlanFinder:
         until: float,
         holder: Holder | None = None,
     ) -> Sequence[int]:
-        """Of what is idle nothing where too few licences are left at some time from then on, or from now."""
+        """Return what is idle, or nothing if too few licences are left at some time from ``start`` on,
+        or from now."""
         if demand is None or not demand.licenses:
             return idle
         after = self.now if start is None else start
@@ -103,7 +107,7 @@ class PlanFinder:
         return idle
 
     def licenses_at(self, at: float | None) -> LicensePools:
-        """The licences at that time, or now, beside the reservations."""
+        """Return the licences at that time, or now, beside the reservations."""
         self._look_again()
         known = self._licenses.get(at)
         if known is None:
@@ -123,7 +127,7 @@ class PlanFinder:
     # ------------------------------------------------------------------------------------ what is left
 
     def _look_again(self) -> None:
-        """Forget what was worked out before the last change."""
+        """Forget results from before the last change."""
         if self._as_of != self.availability.changes:
             self._as_of = self.availability.changes
             self._left.clear()
@@ -131,7 +135,7 @@ class PlanFinder:
             self._licenses.clear()
 
     def left_at(self, start: float) -> list[int]:
-        """What is left at the start of a reservation, once all are taken off."""
+        """Return what is left at the start of a reservation, after all are subtracted."""
         self._look_again()
         left = self._left.get(start)
         if left is None:
@@ -140,7 +144,7 @@ class PlanFinder:
         return left
 
     def idle_during(self, start: float, until: float) -> list[int]:
-        """What is idle at each site throughout that time, beside the reservations."""
+        """Return what is idle at each site throughout that time, beside the reservations."""
         least = self.availability.raw_at(start)
         if self.reserved:
             _take_off(least, start, self.reserved)
@@ -150,7 +154,7 @@ class PlanFinder:
         return [idle if idle > 0 else 0 for idle in least]
 
     def spare(self, end: float) -> list[int]:
-        """What is idle now and needed by no reservation that begins before that end."""
+        """Return what is idle now and needed by no reservation that begins before that end."""
         touched = bisect_left(self.starts, end)
         self._look_again()
         spare = self._spare.get(touched)
@@ -162,7 +166,7 @@ class PlanFinder:
         return spare
 
     def stands(self) -> bool:
-        """Whether there is enough for all reservations at their times."""
+        """Return True if there is enough for all reservations at their times."""
         for at in self.starts:
             left = self.left_at(at)
             if min(left) < 0 and any(
@@ -179,11 +183,12 @@ class PlanFinder:
     # ------------------------------------------------------------------------------------------ places
 
     def place(self, demand: Demand, idle: Sequence[int], view: View | None = None) -> Spots | None:
-        """The policy's places on what is idle; None where it finds none, or answers nonsense."""
+        """Return the policy's places on what is idle; None if it finds none, or its answer is invalid."""
         return places_on(demand, idle, self.view if view is None else view)
 
     def place_during(self, demand: Demand, start: float, until: float, view: View | None = None) -> Spots | None:
-        """The policy's places on what is idle throughout that time, and on nodes that are sure to be free."""
+        """Return the policy's places on what is idle throughout that time, and on nodes that are guaranteed
+        to be free."""
         idle = self.open_during(demand, self.idle_during(start, until), start, until)
         nodes = self.nodes_for(demand)
         if nodes is None:
@@ -191,7 +196,7 @@ class PlanFinder:
         return self._place_on_nodes(demand, idle, nodes, start, until, view)
 
     def place_now(self, demand: Demand, end: float) -> Spots | None:
-        """The policy's places on what is idle now and needed by no reservation that begins before that end."""
+        """Return the policy's places on what is idle now and needed by no reservation that begins before that end."""
         idle = self.open_during(demand, self.spare(end), None, end)
         nodes = self.nodes_for(demand)
         if nodes is None:
@@ -212,18 +217,18 @@ class PlanFinder:
             spots = self.place(demand, idle, nodes.view_of(view, start, until))
         else:
             spots = self.place(demand, nodes.spared(idle, start, until), view)
-        # Of tasks of several shapes each may be sure of its places alone.
+        # The tasks of several shapes may each have guaranteed places only alone.
         return spots if spots is None or nodes.allow(demand, spots, start, until) else None
 
     def keeps(self, demand: Demand, spots: Spots, start: float, until: float) -> bool:
-        """Whether a demand can have these places throughout that time."""
+        """Return True if a demand can have these places throughout that time."""
         if not fits(spots, self.open_during(demand, demand.allowed(self.idle_during(start, until)), start, until)):
             return False
         nodes = self.nodes_for(demand)
         return nodes is None or nodes.allow(demand, spots, start, until)
 
     def spares(self, demand: Demand, spots: Spots, end: float) -> bool:
-        """Whether a job that has these places from now until that end puts no reservation off."""
+        """Return True if a job that has these places from now until that end puts no reservation off."""
         if not fits(spots, self.open_during(demand, self.spare(end), None, end)):
             return False
         nodes = self.nodes_for(None)
@@ -235,11 +240,12 @@ class PlanFinder:
     def earliest(
         self, demand: Demand, walltime_s: float, before: float = INFINITY, *, after: float = 0.0
     ) -> tuple[float, Spots] | None:
-        """The earliest time known, before that one and not before the other, at which the demand finds places for so
-        long, and these.
+        """Return the earliest time, before ``before`` and not before ``after``, at which the demand finds places,
+        with these.
 
-        Under a policy that is monotone in what is idle the times are halved between the points where what a job
-        finds may become less; otherwise they are tried one by one from the first that is not hopeless.
+        The places last for the walltime. Under a policy that is monotone in what is idle, the search halves the times
+        between the points where what a job finds may become less; otherwise it tries them one by one from the first
+        that is not hopeless.
         """
         first_at, steps = max(self.now, after), self.availability.steps()
         if before <= first_at:
@@ -256,7 +262,8 @@ class PlanFinder:
         return found
 
     def _first_by_numbers(self, demand: Demand, times: list[float]) -> int:
-        """From which time on the demand is not hopeless by its numbers alone; the end where it always is."""
+        """Return the first time from which the demand is not hopeless by its numbers alone; the end if
+        it always is."""
         raw_at = self.availability.raw_at
 
         def by_numbers(index: int) -> bool | None:
@@ -272,7 +279,7 @@ class PlanFinder:
         def fits_at(index: int) -> Spots | None:
             return self._place_at(demand, times[index], walltime_s)
 
-        # A start counts for whoever starts less than the walltime before it, and then as long as it is reserved.
+        # A start matters to jobs that start less than the walltime before it, and then as long as it is reserved.
         cuts = {bisect_left(times, start) for start in self.starts}
         cuts |= {bisect_right(times, start - walltime_s) for start in self.starts}
         low = first
@@ -297,7 +304,7 @@ class PlanFinder:
         return None
 
     def _when_all_is_over(self, demand: Demand, times: Sequence[float]) -> tuple[float, Spots] | None:
-        """At the last step whatever is known to end has ended, and nothing is on the links."""
+        """Return the last step, when every known hold has ended, and nothing is on the links."""
         last = max((time for time in times if time < INFINITY), default=self.now)
         spots = self.place_during(demand, last, INFINITY, self.view.unloaded())
         return None if spots is None else (last, spots)
@@ -305,13 +312,14 @@ class PlanFinder:
     # ---------------------------------------------------------------------------------- others' places
 
     def moved_for(self, started: Spots, end: float, demand: Demand) -> list[Spots] | None:
-        """Places for every reservation at its time, if these were taken until that end; None where one finds none.
+        """Return places for every reservation at its time, if these were taken until that end; None if
+        one finds none.
 
-        Whoever is in the way of ``started`` looks for other places beside all the rest.
+        Reservations in the way of ``started`` look for other places beside all the rest.
         """
         touched = self.starts[: bisect_left(self.starts, end)]
         total = sum(started.sizes)
-        for at in touched:  # whoever moves needs as much as before
+        for at in touched:  # a moved job needs as much as before
             if sum([left for left in self.left_at(at) if left > 0]) < total:
                 return None
         taken = Reservation(None, -INFINITY, end, started, demand)
@@ -341,7 +349,7 @@ class PlanFinder:
 
 
 def places_on(demand: Demand, idle: Sequence[int], view: View) -> Spots | None:
-    """The policy's places on what would be idle; None where it finds none, or answers nonsense."""
+    """Return the policy's places on what would be idle; None if it finds none, or its answer is invalid."""
     allowed = demand.allowed(idle)
     most = max(allowed)
     if most < demand.least or sum(allowed) < demand.total:
@@ -355,7 +363,7 @@ def places_on(demand: Demand, idle: Sequence[int], view: View) -> Spots | None:
 
 
 def _first(low: int, high: int, holds: Callable[[int], Answer | None]) -> tuple[int, Answer | None]:
-    """The first index from which on something holds, with its answer; the end, and None, where it never does."""
+    """Return the first index from which on something holds, with its answer; the end, and None, if it never does."""
     found = None
     while low < high:
         middle = (low + high) // 2
@@ -375,7 +383,7 @@ def _take_off(idle: list[int], at: float, reserved: Sequence[Reservation]) -> No
 
 
 def fits(spots: Spots, idle: Sequence[int]) -> bool:
-    """Whether so much is idle at these sites."""
+    """Return True if that much is idle at these sites."""
     if len(spots.sites) == 1:
         return spots.sizes[0] <= idle[spots.sites[0]]
     left = list(idle)

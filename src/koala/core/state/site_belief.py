@@ -1,4 +1,4 @@
-"""What the core believes of one site: its processors, who holds them, and whether it can be trusted."""
+"""What the core believes of one site: its processors, their holders, and whether the site can be trusted."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from koala.model.nodes import NamedNode, NodeClass, NodePool
 from koala.model.request import JobId, SiteName
 from koala.policies.interface import quota_processors
 
-# How much of what was said of an error is kept.
+# An error text is cut to this many characters.
 ERROR_CHARACTERS_MAX = 500
-# So many users are remembered whose components start at a site, those of the last starts.
+# At most this many users with components that start at a site are remembered, those of the last starts.
 STARTERS_KEPT_MAX = 64
 
 
 class Trust(enum.StrEnum):
-    """Whether the site is used: a site with too many consecutive errors is not, then it is probed with one job."""
+    """The use of a site: too many consecutive errors make it unusable, then it is probed with one job."""
 
     USABLE = "usable"
     UNUSABLE = "unusable"
@@ -42,22 +42,22 @@ class _SiteLinks:
         "quota",
     )
     quota: float
-    described_limit: int  # what the quota allows of the processors in the grid file
-    limit: int  # what it allows of those that there are
+    described_limit: int  # the quota applied to the processors in the grid file
+    limit: int  # the quota applied to the existing processors
     ours: int  # held by our claims, until their end is confirmed
     earmarked: int  # being freed by preemption, for a job that waits for them
     promised: int  # placed and not yet claimed
     claims: dict[str, ComponentClaim]
-    pool: NodePool | None  # its free nodes, while nothing has changed since somebody asked
+    pool: NodePool | None  # its free nodes, cached until something changes
 
 
 @encoded
 class SiteBelief(_SiteLinks):
-    """One site. What is encoded is what the grid file does not say and what does not follow from claims and jobs."""
+    """One site. Its fields hold what does not follow from the grid file, claims and jobs."""
 
     name: SiteName
     processors: int
-    reported: bool = False  # whether the number of processors is the site's own word
+    reported: bool = False  # True if the site itself reported the number of processors
     others: int = 0  # held by other users, as last reported
     trust: Trust = Trust.USABLE
     drained: bool = False
@@ -65,36 +65,34 @@ class SiteBelief(_SiteLinks):
     errors: int = 0
     probe_job: JobId | None = None
     waiters: dict[JobId, int] = field(default_factory=dict)  # what is earmarked here for each job, first come first
-    errors_of: dict[str, int] = field(default_factory=dict)  # those of the errors that were of jobs, by user
+    errors_of: dict[str, int] = field(default_factory=dict)  # the errors that jobs had, by user
     started_by: dict[str, None] = field(default_factory=dict)  # users whose components start here, the last one last
-    spared: bool = False  # whether it has its trust only as the errors are of one user's jobs, and others' start
-    broken_by: dict[JobId, int] = field(
-        default_factory=dict
-    )  # those of the errors that were runs of a job that broke
-    # Until when others hold what they hold, where plans are made: (due at, processors). Of the first the site tells
-    # nothing, so that they count by a default walltime.
+    spared: bool = False  # True if it is trusted only because its errors are one user's, and others' jobs start
+    broken_by: dict[JobId, int] = field(default_factory=dict)  # the errors that were runs of a job that broke
+    # Until when others hold processors, where plans are made: (due at, processors). The site reports no end of the
+    # first ones, so that they count by a default walltime.
     releases: list[tuple[Time, int]] = field(default_factory=list)
     releases_told: list[tuple[Time, int]] = field(default_factory=list)
-    last_error_of: str = ""  # whose component the last error was of, empty where it was of none
-    last_error: str = ""  # what was said of the last error, if there was any since an operator resumed it
+    last_error_of: str = ""  # whose component had the last error, empty if none had
+    last_error: str = ""  # the text of the last error, if there was any since an operator resumed it
     silent_since: float | None = None  # since when it could not be reached, if it cannot
-    silent_at: float = 0.0  # when that was last seen
+    silent_at: float = 0.0  # when that was last observed
     unfit: str = ""  # why it cannot be used as it is set up, in its own words, until it reports
     lost: str = ""  # why it was declared lost, until it has answered and has ended all that is fenced there
-    record: SiteRecord = field(default_factory=SiteRecord)  # failures of applications that are held against it
+    record: SiteRecord = field(default_factory=SiteRecord)  # evidence of failed applications against it
     gained_processor_s: float = 0.0  # of components before their barrier, see ``JobCounts``
     wasted_processor_s: float = 0.0
-    early_gained_processor_s: float = 0.0  # of these: of jobs that claimed before the times of their plans
+    early_gained_processor_s: float = 0.0  # the part from jobs that claimed before their planned starts
     early_wasted_processor_s: float = 0.0
     gpu_s: float = 0.0  # of components from the start of their runs on
     machines: tuple[tuple[int, float, float], ...] = ()  # (processors, power, load), as measured
-    nodes: tuple[NodeClass, ...] = ()  # as last reported; none where it does not tell
-    named: tuple[NamedNode, ...] = ()  # those of kinds of which there are few, as last reported
+    nodes: tuple[NodeClass, ...] = ()  # as last reported; empty if it does not report them
+    named: tuple[NamedNode, ...] = ()  # nodes of rare kinds, as last reported
     shown: dict[Token, None] = field(default_factory=dict)  # components whose share is not free in ``nodes``
     cooling: Timer | None = None  # set while it is unusable, until it is probed
 
     def bind(self, described: Site) -> None:
-        """Take from the grid file what it says; nothing is claimed or promised."""
+        """Take the values from the grid file; nothing is claimed or promised."""
         if not self.reported:
             self.processors = described.processors
         self.quota = described.quota
@@ -110,19 +108,22 @@ class SiteBelief(_SiteLinks):
             self.cooling = None
 
     def note_start(self, user: str) -> None:
-        """A component of the user has reached the barrier: the site starts what it is given."""
+        """Note that a component of the user has reached the barrier: the site starts its components."""
         self.started_by.pop(user, None)
         self.started_by[user] = None
         if len(self.started_by) > STARTERS_KEPT_MAX:
             del self.started_by[next(iter(self.started_by))]
 
     def others_start(self, user: str) -> bool:
-        """Whether components of anybody else start here, by the last word of theirs."""
+        """Return True if, as last observed, components of other users start here."""
         return any(other != user for other in self.started_by)
 
     def counting(self, by_user: Mapping[str, int], all_of_them: int) -> int:
-        """How much of what is held against the site counts. What one user's jobs say, where those of others start,
-        counts no more than what all others say, so that nobody alone takes a site from others."""
+        """Return how much of the evidence against the site counts.
+
+        If other users' components start there, evidence of one user counts no more than that of all others together,
+        so that nobody alone takes a site from others.
+        """
         loudest = max(by_user, key=by_user.__getitem__, default=None)
         if loudest is None or not self.others_start(loudest):
             return all_of_them
@@ -131,22 +132,22 @@ class SiteBelief(_SiteLinks):
 
     @property
     def is_shut(self) -> bool:
-        """Whether nothing new goes to the site, whatever is idle there."""
+        """True if nothing new goes to the site, whatever is idle there."""
         if self.is_closed or self.trust is Trust.UNUSABLE:
             return True
         return self.trust is Trust.PROBING and self.probe_job is not None
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing new goes there, however well it does."""
+        """True if nothing new goes there, however well it works."""
         return self.drained or self.lost != "" or self.silent_since is not None or self.unfit != ""
 
     @property
     def does_not_report(self) -> bool:
-        """Whether its last call failed: it is silent, or says why it cannot be used."""
+        """True if its last call failed: it is silent, or reports why it cannot be used."""
         return self.silent_since is not None or self.unfit != ""
 
     @property
     def free(self) -> int:
-        """What nobody holds, within the quota; below zero when the site's own users went beyond it."""
+        """The processors that nobody holds, within the quota; below zero if the site's own users exceed it."""
         return self.limit - self.others - self.ours

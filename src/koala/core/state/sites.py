@@ -1,8 +1,8 @@
-"""What the core believes of each site: processors, who holds them, and whether the site can be trusted; and what
+"""What the core believes of each site: processors, their holders, and whether the site can be trusted; and what
 placed jobs ask of the links between sites.
 
-``Sites`` keeps the policies' view of the grid up to date. ``generation`` counts every change of what is idle or
-on the links; ``gained_at`` is that of the last by which more became free.
+``Sites`` keeps the policies' view of the grid up to date. ``generation`` counts every change of what is idle or on
+the links; ``gained_at`` is the last generation that freed something.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ _USABLE, _PROBING = Trust.USABLE, Trust.PROBING
 
 
 class OthersHold(NamedTuple):
-    """In an availability profile: what other users hold, by its number among all of the site, by time."""
+    """The key of other users' holds in an availability profile, numbered by time for each site."""
 
     number: int
 
 
-# What a site has for a job that must not start there: less than any share of its own could make up for.
+# What a site has for a job that must not start there: no share of the job's own could make up for it.
 NOTHING = -(10**12)
 
 
 class ClosedSites(NamedTuple):
-    """Sites that are closed to a job from the first: the word of its story for it, and what is said of them where no
-    others are left; what they lack, a program or licences, where that is why."""
+    """Sites that are closed to a job from the beginning: the keyword in its story, and the reason if no others are
+    left; the program or licences that they lack, if that is why."""
 
     word: str
     sites: tuple[int, ...]
@@ -52,7 +52,7 @@ class ClosedSites(NamedTuple):
 
 
 class Sites:
-    """All sites, by index, and the view that policies get of them."""
+    """All sites, by index, and the policies' view of them."""
 
     def __init__(self, grid: Grid, follow_ups: FollowUps, changes: Changes) -> None:
         self._follow_ups, self._changes = follow_ups, changes
@@ -65,7 +65,7 @@ class Sites:
         self.view.pools = self.pools
         closed = grid.closed_to_guests
         self.closed_to_guests = tuple(index for index, site in enumerate(grid.sites) if site.name in closed)
-        # Where a job of that type cannot go which runs in a container image.
+        # By job type, the sites where a job in a container image cannot go.
         self._without_images = {
             job_type: tuple(index for index, site in enumerate(grid.sites) if not site.runs_images(job_type))
             for job_type in JobType
@@ -82,12 +82,12 @@ class Sites:
         self.ahead = None if self.availability is None else self.nodes_by(self.availability)
         self.generation = 0
         self.gained_at = 0
-        self.accused: dict[int, None] = {}  # sites against which something may be held
-        self.node_accused: dict[int, None] = {}  # sites against nodes of which something is held
+        self.accused: dict[int, None] = {}  # sites against which there may be evidence
+        self.node_accused: dict[int, None] = {}  # sites with evidence against nodes
         self.turnover = [0] * len(self.sites)  # how many of our claims have begun and ended at each, since the start
-        self.files_told: dict[str, None] = {}  # files whose replicas are not, or no longer, as the grid says
+        self.files_told: dict[str, None] = {}  # files whose replicas differ, or differed, from the grid file
         self._files_of_grid = frozenset(self.view.files)
-        self._link_demand_bit_s: tuple[int, ...] = ()  # nothing where nothing is on any link
+        self._link_demand_bit_s: tuple[int, ...] = ()  # empty if nothing is on any link
         self._seen: Seen = (tuple(self.view.idle), ())
         self._seen_as_of = 0
         if self.availability is not None:
@@ -95,7 +95,7 @@ class Sites:
                 self.availability.set_base(index, idle)
 
     def closed_to(self, request: Request, *, guest: bool) -> list[ClosedSites]:
-        """The sites where a job with this request must not go, by the reason."""
+        """Return the sites where a job with this request must not go, by the reason."""
         closed = []
         if guest and self.closed_to_guests:
             reason = "would run it under the account of the daemon, and it is a guest's"
@@ -111,7 +111,7 @@ class Sites:
         return closed
 
     def _lacking(self, request: Request) -> Iterator[ClosedSites]:
-        """The sites that do not provide a program that the job requires, and that it does not name itself."""
+        """Yield the sites that lack a program that the job requires, except those that it names itself."""
         for program in request.required:
             there = self._providing.get(program, set()) | {component.site for component in request.components}
             sites = tuple(index for index, site in enumerate(self.sites) if site.name not in there)
@@ -119,14 +119,14 @@ class Sites:
                 yield ClosedSites("without_program", sites, f"cannot provide {program}", program)
 
     def nodes_by(self, availability: Availability) -> FutureNodes:
-        """The nodes at times to come, by these profiles."""
+        """Return the nodes at future times, by these profiles."""
         return FutureNodes(availability, self.sites, self.pools)
 
     def __iter__(self) -> Iterator[SiteBelief]:
         return iter(self.sites)
 
     def refresh(self, index: int) -> None:
-        """Work out again what policies may use of the site."""
+        """Compute again what policies may use of the site."""
         site, seen = self.sites[index], self.view.idle
         self._changes.sites[index] = None
         site.pool = None
@@ -146,26 +146,26 @@ class Sites:
             self.availability.set_base(index, CLOSED if shut else free - site.promised)
 
     def most(self) -> list[int]:
-        """The most that could ever be idle for us at each site: by what it says, or by the grid where that is more. A
-        site that has fewer processors for a while has not become smaller."""
+        """Return the most that could ever be idle for us at each site: by its report, or by the grid if that is more.
+        A site that has fewer processors for a while has not become smaller."""
         return [max(site.limit, site.described_limit) for site in self.sites]
 
     def usable(self) -> list[int]:
-        """The same, and nothing at sites that are taken out."""
+        """Return the same, with nothing at sites that are taken out."""
         return [
             0 if site.is_closed or site.trust is Trust.UNUSABLE else most
             for site, most in zip(self.sites, self.most(), strict=True)
         ]
 
     def seen_now(self) -> Seen:
-        """What a try would see now, as a value; the same one as long as nothing changes."""
+        """Return what a try would see now, as a value; the same object as long as nothing changes."""
         if self._seen_as_of != self.generation:
             self._seen_as_of = self.generation
             self._seen = tuple(self.view.idle), self._link_demand_bit_s
         return self._seen
 
     def links_changed(self, *, helped: bool) -> None:
-        """Jobs ask more or less of the links than before; less may help one that waits."""
+        """Note that jobs ask more or less of the links than before; less may help a waiting job."""
         demand_bit_s = self.view.link_demand_bit_s
         self._link_demand_bit_s = tuple(demand_bit_s) if any(demand_bit_s) else ()
         self.generation += 1
@@ -173,7 +173,7 @@ class Sites:
             self.gained_at = self.generation
 
     def put(self, index: int, belief: SiteBelief) -> None:
-        """Go on from what was believed of the site before a restart."""
+        """Restore the belief about the site from before a restart."""
         belief.bind(self._described[index])
         self.sites[index] = belief
         if belief.record.accusations:
@@ -185,7 +185,7 @@ class Sites:
             self.view.lans.measured(index, belief.machines)
 
     def restored(self, generation: int, *, gained_at: int) -> None:
-        """All beliefs, claims and jobs are in place: go on from these counts."""
+        """Continue from these counts, with all beliefs, claims and jobs in place."""
         for index, site in enumerate(self.sites):
             for claim in [each for each in site.claims.values() if each.job.request.licenses]:
                 self._take_licenses(index, claim.job, claim.placement, claim.token)
@@ -200,25 +200,25 @@ class Sites:
         self._seen_as_of = generation
 
     def files_changed(self, file: str) -> None:
-        """Replicas have come or gone: a job that could not be placed may fit now."""
+        """Note that replicas have come or gone: a job that could not be placed may fit now."""
         self._changes.files[file] = None
         self.note_file(file)
         self.generation += 1
         self.gained_at = self.generation
 
     def note_file(self, file: str) -> None:
-        """The replicas of the file are not as the grid says, unless neither has any."""
+        """Note that the replicas of the file differ from the grid file, unless neither has any."""
         if file in self.view.files or file in self._files_of_grid:
             self.files_told[file] = None
         else:
             self.files_told.pop(file, None)
 
-    # ------------------------------------------------------------------------------ what the site says
+    # --------------------------------------------------------------------------- what the site reports
 
     def report(
         self, index: int, processors: int, others: int, releases: Sequence[tuple[float, int]] = (), now: float = 0.0
     ) -> None:
-        """The site's word. ``releases`` say until when others hold what they hold, as far as it knows."""
+        """Take over the site's report. ``releases`` are the known ends of others' holds."""
         site = self.sites[index]
         for_us = site.limit - site.others
         site.reported = True
@@ -232,14 +232,13 @@ class Sites:
         self.refresh(index)
 
     def exclusions_changed(self, index: int) -> None:
-        """What is held against nodes of the site is not what it was: jobs that wait may have places there now, or
-        none any more."""
+        """Note that evidence against nodes of the site has changed: waiting jobs may have gained or lost places."""
         self._opened_or_closed()
         if not self.sites[index].record.nodes:
             self.node_accused.pop(index, None)
 
     def report_named(self, index: int, named: tuple[NamedNode, ...]) -> None:
-        """The site's word on which nodes it has."""
+        """Take over the site's report of its named nodes."""
         if named != self.sites[index].named:
             self.sites[index].named = named
             self._changes.sites[index] = None
@@ -247,8 +246,8 @@ class Sites:
                 self._opened_or_closed()
 
     def report_nodes(self, index: int, event: SiteReported, *, awaited: bool) -> None:
-        """The site's word on its nodes. ``awaited``: jobs wait whose tasks have a shape, and may fit on what is
-        different now."""
+        """Take over the site's report of its nodes. ``awaited``: jobs with shaped tasks wait that a
+        change may help."""
         site = self.sites[index]
         shown = dict.fromkeys(event.shown)
         if event.nodes != site.nodes or shown != site.shown:
@@ -260,7 +259,7 @@ class Sites:
                 self.gained_at = self.generation
 
     def report_machines(self, index: int, machines: tuple[tuple[int, float, float], ...]) -> None:
-        """What was measured of the site's machines: jobs of tasks may fit that did not, or no more."""
+        """Take over the measurements of the site's machines: jobs of tasks may fit that did not, or no longer fit."""
         if machines != self.sites[index].machines:
             self.sites[index].machines = machines
             self._changes.sites[index] = None
@@ -269,7 +268,7 @@ class Sites:
             self.gained_at = self.generation
 
     def _expect_others(self, index: int, releases: Sequence[tuple[float, int]], now: float) -> None:
-        """What the site says of ends counts; of the rest each is due a default walltime after it was first seen."""
+        """Expect the reported ends; everything else is due a default walltime after it was first seen."""
         site = self.sites[index]
         told = releases_within(releases, site.others)
         unknown = site.others - sum(processors for _, processors in told)
@@ -288,7 +287,7 @@ class Sites:
             self.hold_for_others(index)
 
     def hold_for_others(self, index: int) -> None:
-        """Bring the site's profile in line with what is known of others."""
+        """Update the site's profile with what is known of others."""
         assert self.availability is not None
         site, profile = self.sites[index], self.availability.profiles[index]
         for key in [key for key in profile.keys_until(INFINITY) if isinstance(key, OthersHold)]:
@@ -297,7 +296,7 @@ class Sites:
             self.availability.hold(index, OthersHold(number), processors, due_at)
 
     def _opened_or_closed(self, *, has_less: bool = False) -> None:
-        """A site, or a node of one, was taken out or put back: those who wait may have another way now."""
+        """Note that a site or node was taken out or put back: waiting jobs may have another way now."""
         self._follow_ups.add(Work.REVIEW_SITES)
         if has_less:
             self._follow_ups.add(Work.TRY_EVERYBODY)
@@ -317,20 +316,20 @@ class Sites:
         site.record = SiteRecord()
         self.accused.pop(index, None)
         self.node_accused.pop(index, None)
-        site.broken_by = dict.fromkeys(site.broken_by, 0)  # that is no word on whether others do well there
+        site.broken_by = dict.fromkeys(site.broken_by, 0)  # that does not show if other jobs succeed there
         site.trust = Trust.USABLE
         site.probe_job = None
         site.stop_cooling()
         self.refresh(index)
 
     def fall_silent(self, index: int, since: float) -> None:
-        """Nothing new goes to the site, until it answers."""
+        """Place nothing new at the site until it answers."""
         self.sites[index].silent_since = since
         self._opened_or_closed(has_less=True)
         self.refresh(index)
 
     def hear(self, index: int, unfit: str = "") -> None:
-        """The site answers: it reports, or says why it is unfit. Then nothing new goes there either."""
+        """Note that the site answers: it reports, or explains why it is unfit. If unfit, nothing new goes there."""
         site = self.sites[index]
         if site.does_not_report or unfit:
             site.silent_since, site.unfit = None, unfit
@@ -338,13 +337,13 @@ class Sites:
             self.refresh(index)
 
     def lose(self, index: int, reason: str) -> None:
-        """Nothing new goes to the site, until ``end_loss``."""
+        """Place nothing new at the site until ``end_loss``."""
         self.sites[index].lost = reason
         self._opened_or_closed(has_less=True)
         self.refresh(index)
 
     def end_loss(self, index: int) -> bool:
-        """Whether a lost site is used again from now on: it answers, and nothing that is fenced is left there."""
+        """Use a lost site again if it answers and nothing fenced is left there; return True if so."""
         site = self.sites[index]
         if not site.lost or site.silent_since is not None or any(claim.fenced for claim in site.claims.values()):
             return False
@@ -356,8 +355,8 @@ class Sites:
     # ---------------------------------------------------------------------------------------- trust
 
     def error(self, index: int, job: Job | None = None, *, ran: bool = False) -> bool:
-        """Count an error, of a component of this job if there is one, which may have run; True when it makes the site
-        unusable."""
+        """Count an error, of a component of this job if there is one, which may have run; return True if it makes the
+        site unusable."""
         site = self.sites[index]
         self._changes.sites[index] = None
         site.errors += 1
@@ -376,7 +375,7 @@ class Sites:
         return self.distrust(index, errors)
 
     def distrust(self, index: int, why: str) -> bool:
-        """The site is not to be used for a while; True when it could be."""
+        """Make the site unusable for a while; return True if it was usable."""
         site = self.sites[index]
         if site.trust is Trust.UNUSABLE:
             return False
@@ -389,12 +388,13 @@ class Sites:
         return True
 
     def success(self, index: int, job_id: JobId) -> bool:
-        """A component of the job ran to its end: errors are forgotten. True when that makes the site usable again."""
+        """Forget errors after a component of the job ran to its end; return True if that makes the
+        site usable again."""
         site = self.sites[index]
         self._changes.sites[index] = None
         if site.errors:
             self._forget_errors(site)
-        if site.broken_by:  # that the job itself did well in part says nothing of the rest of it
+        if site.broken_by:  # that the job itself succeeded in part does not clear the rest of it
             site.broken_by = {job_id: 0} if job_id in site.broken_by else {}
         if index in self.accused:
             site.record.clear(job_id)
@@ -403,7 +403,7 @@ class Sites:
         return site.trust is not _USABLE and self._trust(index)
 
     def pardon(self, job: Job) -> list[int]:
-        """What broke was the job's own doing: it counts against no site. Those that are usable again by that."""
+        """Relieve all sites of errors that the job caused; return those that become usable again."""
         back = []
         for index, site in enumerate(self.sites):
             if job.id in site.broken_by or site.spared:
@@ -426,13 +426,13 @@ class Sites:
         site.spared = False
 
     def forget(self, job_id: JobId) -> None:
-        """The job is over."""
+        """Forget a job that is over."""
         for index, site in enumerate(self.sites):
             if site.broken_by.pop(job_id, None) is not None:
                 self._changes.sites[index] = None
 
     def _trust(self, index: int) -> bool:
-        """The site may be used; True when it could not be."""
+        """Make the site usable; return True if it was not."""
         site = self.sites[index]
         if site.trust is Trust.USABLE:
             return False
@@ -445,7 +445,7 @@ class Sites:
         return True
 
     def probe(self, index: int) -> None:
-        """The cool-down is over: let one job try the site."""
+        """End the cool-down: let one job try the site."""
         site = self.sites[index]
         site.trust = Trust.PROBING
         self._opened_or_closed()
@@ -466,7 +466,7 @@ class Sites:
         self.gained_at = self.generation
 
     def promise(self, index: int, processors: int, job: Job) -> None:
-        """A component has been placed here; it is not claimed yet."""
+        """Note that a component has been placed here; it is not claimed yet."""
         site = self.sites[index]
         site.promised += processors
         if site.trust is _PROBING:
@@ -478,7 +478,7 @@ class Sites:
         self.refresh(index)
 
     def withdraw(self, index: int, processors: int, job: Job) -> None:
-        """The component goes elsewhere."""
+        """Withdraw the promise, as the component goes elsewhere."""
         self.sites[index].promised -= processors
         if self.availability is not None:
             self.availability.let_go(index, job.id, processors)
@@ -487,16 +487,16 @@ class Sites:
         self.refresh(index)
 
     def leave(self, index: int, job: Job) -> None:
-        """The job has nothing to do with the site any more: if it was the probe, another job may be, once what the
-        site still holds of this one is gone."""
+        """End all relations of the job with the site. If it was the probe, another job may be, once the site holds
+        nothing more of this one."""
         site = self.sites[index]
         if site.probe_job == job.id and all(claim.job is not job for claim in site.claims.values()):
             site.probe_job = None
             self.refresh(index)
 
     def redeem(self, component: int, index: int, processors: int, job: Job) -> None:
-        """A promise or an earmark is about to become a claim, which brings the view up to date: until then nobody
-        else may think that the processors are idle."""
+        """Prepare to turn a promise or an earmark into a claim, which brings the view up to date: until then nobody
+        else may believe the processors to be idle."""
         if component in job.earmarks:
             self._drop_earmark(component, processors, job)
         else:
@@ -521,8 +521,8 @@ class Sites:
         self.refresh(claim.site)
 
     def expect_end(self, job: Job, placed: JobPlaces, due_at: float) -> None:
-        """The job is due to end then, and its claims with it. Most often that is what was expected already; what is
-        told of others changes all the same, as it goes by when the job started."""
+        """Set when the job, with its claims, is due to end. Usually that was expected already; what others are shown
+        changes all the same, as it depends on the start of the job."""
         job.changed()
         if placed.hold_until == due_at:
             if self.availability is not None:
@@ -555,7 +555,7 @@ class Sites:
         self.refresh(claim.site)
 
     def earmark(self, index: int, component: int, processors: int, job: Job) -> None:
-        """The promise becomes a right to what a preemption is freeing; earlier earmarks are served first."""
+        """Turn the promise into a right to what a preemption is freeing; earlier earmarks are served first."""
         site = self.sites[index]
         site.promised -= processors
         job.changed()
@@ -590,7 +590,7 @@ class Sites:
     # ------------------------------------------------------------------------- what a job could claim
 
     def startable(self, index: int, job: Job) -> int:
-        """How many processors the job could claim here now: what is free and not kept for others.
+        """Return how many processors the job could claim here now: what is free and not kept for others.
 
         That includes what is kept for the job itself. What was earmarked for others after it is not kept from it.
         """
@@ -605,18 +605,19 @@ class Sites:
         return site.free - kept
 
     def claimable(self, index: int, job: Job) -> int:
-        """The same for a job that claims where it was placed: early it stands in the site's queue behind others."""
+        """Return the same for a job that claims where it was placed: early it stands in the site's
+        queue behind others."""
         here = self.startable(index, job)
         return here if not job.claims_early else here + self.sites[index].others
 
     def is_short(self, index: int) -> bool:
-        """Whether others hold so much of the site that not all our components there can have their processors."""
+        """Return True if others hold so much of the site that some of our components cannot have their processors."""
         site = self.sites[index]
         wanted = sum(claim.processors for claim in site.claims.values() if not claim.aborting)
         return site.others + wanted > site.processors
 
     def coming(self, index: int, job: Job) -> int:
-        """How many more processors components that are being aborted will free, beyond what others wait for."""
+        """Return how many more processors aborted components will free, beyond what others wait for."""
         site = self.sites[index]
         own = site.waiters.get(job.id, 0)
         behind = site.earmarked - self._earmarked_before(index, job) - own
@@ -631,13 +632,13 @@ class Sites:
         return kept
 
     def earmark_is_free(self, index: int, job: Job) -> bool:
-        """Whether what was being freed here for the job is free by now, for one of its components at least."""
+        """Return True if what was being freed here for the job is free by now, for at least one of its components."""
         smallest = min(job.placed.spots.sizes[component] for component, site in job.earmarks.items() if site == index)
         return self.claimable(index, job) >= smallest
 
 
 def _own_promise(job: Job, index: int) -> int:
-    """What the job has been promised at the site and has neither claimed nor earmarked."""
+    """Return what the job has been promised at the site and has neither claimed nor earmarked."""
     placed = job.placed
     return sum(
         placed.spots.sizes[component]

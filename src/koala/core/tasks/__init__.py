@@ -1,1 +1,1 @@
-"""Jobs of tasks: what is theirs alone."""
+"""Jobs of tasks: the code for them alone."""

@@ -1,9 +1,9 @@
-"""Tasks that come to a job of tasks while it runs: they are placed near those that they exchange with, in components
-of their own, which begin together and are a part of the run from then on.
+"""Tasks that are added to a running job of tasks: they are placed near the tasks that they exchange data with, in new
+components, which begin together and belong to the run from then on.
 
-What is placed stays. Until its new components have all come to the barrier they may fail without harm to the run:
-then the tasks are withdrawn. From then on they are like all others: the failure of one ends the run, and a later run
-has them from its beginning.
+Placed tasks stay where they are. Until the new components have all come to the barrier they may fail without harm to
+the run: then the tasks are withdrawn. From then on they are like all others: the failure of one ends the run, and a
+later run has them from its beginning.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from koala.model.request import (
 from koala.model.task_graph import SpawnedTasks
 from koala.policies.interface import Demand, Spots, place_spawned, with_spawned
 
-# A job gets spawned tasks so many times at most.
+# At most this many times a job gets spawned tasks.
 SPAWNS_MAX = 1_000
-# One spawn has so many edges at most: all that the core does waits while it is looked at.
+# One spawn has at most this many edges: the whole core waits while it is examined.
 SPAWN_EDGES_MAX = 5_000
 
 
 class SpawnRefusal(NamedTuple):
-    """Why a job gets no such tasks, and what to do; ``lacks_places`` where another time may help."""
+    """Why a job gets no such tasks, and what to do; ``lacks_places`` is True if another time may help."""
 
     reason: str
     lacks_places: bool = False
@@ -67,7 +67,7 @@ class JobSpawning:
         if job is None:
             return
         names = event.tasks.names
-        if event.tasks in job.spawned:  # asked for twice
+        if event.tasks in job.spawned:  # requested twice
             ledger.facts.append(TasksSpawned(job=job.id, tasks=names, places=_places_of(job, names)))
             return
         found = self.places_for(job, event.tasks)
@@ -89,8 +89,8 @@ class JobSpawning:
         self.running.look_after_later(job)
 
     def places_for(self, job: Job, tasks: SpawnedTasks) -> tuple[Request, Demand, Spots] | SpawnRefusal:
-        """The request with the tasks, what it asks for, and where they would go now; or why they are refused. Changes
-        nothing."""
+        """Return the request with the tasks, its demand, and where they would go now; or why they are refused.
+        Changes nothing."""
         problem = _problem(job) or _too_many(job, tasks)
         if problem:
             return SpawnRefusal(problem)
@@ -109,7 +109,7 @@ class JobSpawning:
         return request, demand, found
 
     def _demand(self, job: Job, request: Request) -> Demand:
-        """What the job asks for by this request; the sites that are closed to it stay so."""
+        """Return the job's demand for this request; the sites that are closed to it stay so."""
         demand = self.placing.demand_of_one(request)
         return demand.barring(job.demand.barred) if job.demand.barred else demand
 
@@ -122,7 +122,7 @@ class JobSpawning:
         return f"; too few of its licences are left at {', '.join(sites)}" if sites else ""
 
     def _idle(self, job: Job, demand: Demand) -> Sequence[int]:
-        """By site what is idle and on no plan's way until the job is due to end."""
+        """Return by site what is idle and in no plan's way until the job is due to end."""
         ledger = self.ledger
         if not ledger.planned:
             view = ledger.sites.view
@@ -135,8 +135,7 @@ class JobSpawning:
         return idle if nodes is None else nodes.spared(idle, None, end)
 
     def _hold(self, job: Job, spawned: list[SpawnedTasks], request: Request, demand: Demand, spots: Spots) -> None:
-        """The job has these spawned tasks, this request with them, and these places; it keeps the claims that it has
-        there."""
+        """Give the job these spawned tasks, the request with them, and these places; it keeps its claims there."""
         ledger = self.ledger
         job.spawned, job.request, job.asks = spawned, request, demand
         job.changes.places[job.id] = None
@@ -165,7 +164,7 @@ class JobSpawning:
             self.running.open_for_spawned(job)
 
     def _withdraw(self, job: Job, reason: str) -> None:
-        """The tasks that were spawned last never begin; what was claimed for them is given back."""
+        """Withdraw the last spawned tasks, which never begin; what was claimed for them is given back."""
         ledger, names = self.ledger, job.spawned[-1].names
         placed, run = job.placed, job.running
         kept = len(placed.claims) - job.joining
@@ -187,14 +186,14 @@ class JobSpawning:
             self.running.all_done(job, run)
 
     def _refuse(self, job: Job, names: tuple[str, ...], reason: str) -> None:
-        """The job does not have these tasks, and why."""
+        """Refuse these tasks to the job, with the reason."""
         self.ledger.facts.append(TasksSpawned(job=job.id, tasks=names, reason=reason))
         if isinstance(job.phase, Running):
             job.phase.spawn_refused = names, reason
 
 
 def refused_last(job: Job, tasks: SpawnedTasks) -> str:
-    """Why the job does not have these tasks, which were asked for last."""
+    """Return why the job was refused these tasks, the last ones requested."""
     run = job.phase
     if not isinstance(run, Running) or run.spawn_refused is None or run.spawn_refused[0] != tasks.names:
         return f"it is {job.state} by now"
@@ -202,7 +201,7 @@ def refused_last(job: Job, tasks: SpawnedTasks) -> str:
 
 
 def _problem(job: Job) -> str:
-    """Why a job gets no more tasks, whatever they are; empty where it may."""
+    """Return why a job gets no more tasks at all; empty if it may."""
     request = job.described
     if request.tasks is None:
         return "it is no job of tasks; submit one with tasks and mcr, and spawn into that"
@@ -223,7 +222,7 @@ def _problem(job: Job) -> str:
 
 
 def _too_many(job: Job, tasks: SpawnedTasks) -> str:
-    """Why these are too many tasks or edges, which is known before they are looked at."""
+    """Return why these are too many tasks or edges, which is checked before anything else."""
     graph = job.request.tasks
     assert graph is not None
     if len(tasks.edges) > SPAWN_EDGES_MAX:
@@ -236,7 +235,7 @@ def _too_many(job: Job, tasks: SpawnedTasks) -> str:
 
 
 def _places_of(job: Job, tasks: Collection[str]) -> tuple[tuple[SiteName, int], ...]:
-    """The components that hold some of these tasks of the job; none while it has no places."""
+    """Return the components that hold some of these tasks of the job; none while it has no places."""
     graph = job.request.tasks
     if job.placement is None or graph is None:
         return ()
@@ -245,7 +244,7 @@ def _places_of(job: Job, tasks: Collection[str]) -> tuple[tuple[SiteName, int], 
 
 
 def _lack(found: NoPlace, tasks: int, idle: Sequence[int], names: Sequence[str]) -> str:
-    """How many processors lack and where, or the power of those that are idle."""
+    """Return how many processors are lacking and where, or the power of the idle ones."""
     free = sum(idle)
     if free >= tasks:
         lower = "" if found.where is None else ", or lower their rcr"

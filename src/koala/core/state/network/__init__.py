@@ -1,1 +1,1 @@
-"""What is on the links between sites, what was measured of them and of jobs, and the files on their way."""
+"""The traffic on the links between sites, the measurements of links and jobs, and the files on their way."""

@@ -1,7 +1,7 @@
-"""What was measured of the links between sites, and what is believed of each now.
+"""The measurements of the links between sites, and the current belief about each.
 
-Measurements are kept by the direction in which bytes went. Where only one direction was measured, the other one is
-believed to be like it; a link of which nothing was measured is as the grid file says.
+Measurements are kept by the direction of the bytes. If only one direction was measured, the other is believed to be
+like it; a link without measurements is as the grid file says.
 """
 
 from __future__ import annotations
@@ -24,16 +24,19 @@ from koala.core.state.network.predictors import (
 from koala.model.facts import LinkBelief
 from koala.policies.view import LinkRows, View
 
-# So many links are told of one placement at most.
+# At most this many links are reported for one placement.
 LINKS_TOLD_MAX = 8
-# So many directed links have measurements; the one that was not measured for longest is forgotten first.
+# At most this many directed links have measurements; the link with the oldest last measurement is forgotten first.
 LINKS_MEASURED_MAX = 2_000
 
 
 class LinkSeries(msgspec.Struct, kw_only=True, omit_defaults=True):
-    """What was measured from one site to another, the oldest first, in bytes/s and in seconds; ``declared_...`` is
-    what the grid file said then. ``asked_at`` is when a probe was asked for that is not answered yet, ``probed_at``
-    the end of the last one; so many in a row were ``failures``, the last for the reason ``failure``."""
+    """The measurements from one site to another, the oldest first, in bytes/s and in seconds.
+
+    ``declared_...`` are the values of the grid file at that time. ``asked_at`` is the time of a probe order that is
+    not answered yet, ``probed_at`` the end of the last probe; ``failures`` counts the failed probes in a row, and
+    ``failure`` is the reason for the last.
+    """
 
     source: int
     target: int
@@ -45,21 +48,21 @@ class LinkSeries(msgspec.Struct, kw_only=True, omit_defaults=True):
     probed_at: float | None = None
     failures: int = 0
     failure: str = ""
-    number: int = 0  # its place among all that were measured, the last one last
+    number: int = 0  # its place among all measured series, the latest last
 
 
 class LinkForecasts:
-    """All that was measured, and the forecasts; the view of the policies follows them."""
+    """All measurements and forecasts; the policies' view follows them."""
 
     def __init__(self, view: View, changes: Changes) -> None:
         self.view = view
         self._changes = changes
         self.measured = 0
-        self.series: dict[tuple[int, int], LinkSeries] = {}  # the one that was measured last comes last
+        self.series: dict[tuple[int, int], LinkSeries] = {}  # the series with the latest measurement comes last
         # By direction, where something was measured.
         self.bandwidth: dict[tuple[int, int], Forecast] = {}
         self.latency: dict[tuple[int, int], Forecast] = {}
-        # The probe that is under way, where the next one is looked for, and when.
+        # The current probe, the place of the search for the next one, and its time.
         self.probing: tuple[int, int] | None = None
         self.probe_cursor = 0
         self.probe_at = INFINITY
@@ -67,7 +70,7 @@ class LinkForecasts:
     def transferred(
         self, source: int, target: int, *, at: float, size_bytes: int, took_s: float, arrived: bool
     ) -> None:
-        """A file of a job took so long, or has taken so long already and has not arrived."""
+        """Record how long a file of a job took, or has taken so far without arriving."""
         flowing_s = took_s - self.view.latency_s.at(source, target)
         weight = transfer_weight(size_bytes, flowing_s)
         if source == target or weight == 0.0:
@@ -91,7 +94,7 @@ class LinkForecasts:
         self._believe_latency(series)
 
     def put(self, series: LinkSeries) -> None:
-        """Take over what was measured before. What the grid file says otherwise now, it knows better."""
+        """Restore earlier measurements. If the grid file has changed since, its values take precedence."""
         pair = series.source, series.target
         declared_bytes_per_s = self.view.bytes_per_s.declared(*pair)
         declared_latency_s = self.view.latency_s.declared(*pair)
@@ -112,7 +115,7 @@ class LinkForecasts:
             self._believe_latency(series)
 
     def series_of(self, source: int, target: int) -> LinkSeries:
-        """The series of a direction, as the one that was measured last."""
+        """Return the series of a direction, as the latest measured."""
         series = self.series.pop((source, target), None)
         if series is None:
             if len(self.series) >= LINKS_MEASURED_MAX:
@@ -130,8 +133,10 @@ class LinkForecasts:
         return series
 
     def believed(self, links: Iterable[tuple[int, int]]) -> tuple[LinkBelief, ...]:
-        """What is believed of these links now and why, without those of which nothing was measured; no more than
-        ``LINKS_TOLD_MAX``."""
+        """Return the current beliefs about these links and their reasons, without unmeasured links.
+
+        Returns at most ``LINKS_TOLD_MAX``.
+        """
         told = []
         for source, target in links:
             rate, rated = self._said(self.bandwidth, source, target)
@@ -155,7 +160,7 @@ class LinkForecasts:
     def _said(
         self, forecasts: dict[tuple[int, int], Forecast], source: int, target: int
     ) -> tuple[Forecast | None, LinkSeries | None]:
-        """The forecast for a direction, or that of the way back where there is none, and what it is made from."""
+        """Return the forecast for a direction, or for the way back if there is none, and its series."""
         pair = (source, target) if (source, target) in forecasts else (target, source)
         return forecasts.get(pair), self.series.get(pair)
 
@@ -193,7 +198,7 @@ def _append(measurements: list[Measurement], measured: Measurement) -> None:
 
 
 def _believe(forecasts: dict[tuple[int, int], Forecast], rows: LinkRows, series: LinkSeries, said: Forecast) -> None:
-    """Believe it of this direction, and of the way back where nothing was measured there."""
+    """Use the forecast for this direction, and for the way back if nothing was measured there."""
     source, target = series.source, series.target
     forecasts[source, target] = said
     rows.set(source, target, said.value)

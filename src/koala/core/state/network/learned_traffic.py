@@ -1,6 +1,6 @@
-"""What jobs of one name were measured to send: so much is believed of the next one of that name.
+"""The measured traffic of jobs of one name, which is believed of the next job of that name.
 
-Bounded in names and in jobs of a name, and forgotten by age.
+Names and jobs of a name are limited, and old measurements are forgotten.
 """
 
 from __future__ import annotations
@@ -10,25 +10,25 @@ import msgspec
 from koala.core.encoded import INFINITY
 from koala.model.request import JobId
 
-# So many names are known; the one of which nothing was measured for longest is forgotten first.
+# At most this many names are kept; the name with the oldest last measurement is forgotten first.
 APPLICATIONS_LEARNED_MAX = 1_000
-# So many jobs of a name count: the last ones.
+# This many jobs of a name count: the last ones.
 LEARNED_JOBS_MAX = 8
-# What was not measured again for so long is forgotten.
+# A measurement that is not renewed within this time is forgotten.
 LEARNED_FORGOTTEN_S = 30 * 86_400.0
 
 
 class LearnedApplication(msgspec.Struct, kw_only=True):
-    """The bisection bandwidths of the last jobs of a name, by job, the last one last."""
+    """The bisection bandwidths of the last jobs of a name, by job, the latest last."""
 
     name: str
     measured_at: float
     bisections_bit_s: dict[JobId, float]
-    number: int = 0  # its place among all that were measured, the last one last
+    number: int = 0  # its place among all measured names, the latest last
 
     @property
     def mean_bit_s(self) -> float:
-        """What is believed of the next one."""
+        """The belief about the next job of the name."""
         return sum(self.bisections_bit_s.values()) / len(self.bisections_bit_s)
 
 
@@ -36,14 +36,14 @@ class LearnedTraffic:
     """All names. ``believed`` is what the policies see of them."""
 
     def __init__(self, believed: dict[str, float]) -> None:
-        self.applications: dict[str, LearnedApplication] = {}  # the one that was measured last comes last
+        self.applications: dict[str, LearnedApplication] = {}  # the name with the latest measurement comes last
         self.believed = believed
-        self.changed: dict[str, None] = {}  # names of which something else is known than was written last
+        self.changed: dict[str, None] = {}  # names whose data has changed since the last write
         self.measured = 0
         self.forget_at = INFINITY
 
     def learn(self, name: str, job: JobId, bisection_bit_s: float, now: float) -> None:
-        """A job of that name sends so much; what was said of this job before does not count any more."""
+        """Learn the traffic of a job of that name; it replaces earlier measurements of this job."""
         known = self.applications.pop(name, None)
         if known is None:
             known = LearnedApplication(name=name, measured_at=now, bisections_bit_s={})
@@ -58,7 +58,7 @@ class LearnedTraffic:
         self.put(known)
 
     def put(self, known: LearnedApplication) -> None:
-        """Believe this of a name, as that of which something was measured last."""
+        """Restore a name, as the latest measured."""
         self.applications[known.name] = known
         self.believed[known.name] = known.mean_bit_s
         if len(self.applications) > APPLICATIONS_LEARNED_MAX:

@@ -1,5 +1,5 @@
-"""What placed jobs ask of the links between sites: as they declare it, as jobs of their name were seen to send, and,
-once it is measured, as they do."""
+"""What placed jobs demand of the links between sites: as declared, as observed for jobs of their name, and, once
+measured, as they actually send."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from koala.model.network import UNLIMITED_BIT_S, bisection_factor, crossing, per
 from koala.model.request import JOB_NAME, JobId
 from koala.policies.minigrid.reserve import believed_pattern
 
-# Of a link that carries so much of its capacity nobody can say how much more the jobs on it would send.
+# If a link carries this share of its capacity, the jobs on it might send more than was measured.
 FULL_SHARE = 0.9
-# What differs by less from what is believed changes nothing, and by less from what was told is not told again.
+# Smaller relative differences to the belief change nothing; smaller ones to the last report are not reported.
 CHANGE_SHARE = 0.01
 TOLD_AGAIN_SHARE = 0.2
 MEASURED, LEARNED = "measured", "learned"
 
 
 class LinkUse:
-    """What placed jobs ask of the links that they share, kept in the policies' view, and what was observed of the
-    bandwidths of jobs that started. Jobs on one site load nothing, nor do those of which nothing is known.
+    """The demand of placed jobs for shared links, in the policies' view, and the observed bandwidths of started jobs.
 
-    A job's demand counts from its placement until it gives its places back, so that policies see links as loaded as
-    they will be. It follows from the job and its places alone.
+    Jobs on one site load nothing, nor do jobs whose traffic is unknown. A job's demand counts from its placement
+    until it gives its places back, so that policies see links as loaded as they will be. It follows from the job and
+    its places alone.
     """
 
     def __init__(self, sites: Sites) -> None:
@@ -35,7 +35,7 @@ class LinkUse:
         self.loading: dict[JobId, Job] = {}  # the jobs that load links
 
     def concerns(self, job: Job, placed: JobPlaces) -> bool:
-        """Whether anything is known of what the job sends."""
+        """Return True if anything is known of the job's traffic."""
         return (
             job.request.communication is not None
             or placed.believed_bit_s is not None
@@ -43,7 +43,7 @@ class LinkUse:
         )
 
     def add(self, job: Job) -> None:
-        """The job has these places now: its demand counts until it is released."""
+        """Count the demand of a job with these places until it is released."""
         placed = job.placed
         assert not placed.link_demands
         traffic = job.demand.traffic
@@ -56,12 +56,12 @@ class LinkUse:
             self._sites.links_changed(helped=False)
 
     def put(self, job: Job) -> None:
-        """Go on with a job that had these places before a restart."""
+        """Restore a job that had these places before a restart."""
         if self._load(job):
             self._sites.links_changed(helped=False)
 
     def _load(self, job: Job) -> bool:
-        """Count what the job sends; whether that is anything."""
+        """Count the job's traffic; return True if there is any."""
         placed = job.placed
         spots, demand = placed.spots, job.demand
         assert spots is not None
@@ -80,7 +80,7 @@ class LinkUse:
         return bool(placed.link_demands)
 
     def remove(self, job: Job) -> None:
-        """What the job asked of links is free again."""
+        """Release the job's demand on its links."""
         self._unload(job)
         self._sites.links_changed(helped=True)
 
@@ -92,7 +92,8 @@ class LinkUse:
         self.loading.pop(job.id, None)
 
     def observe(self, job: Job) -> None:
-        """The job starts on several sites: its bisection bandwidth counts in the mean, once a placement."""
+        """Include the bisection bandwidth of a job that starts on several sites in the mean, once
+        for each placement."""
         traffic = job.demand.traffic
         if job.placed.observed or traffic.per_processor_bit_s == 0.0 or len(set(job.placed.spots.sites)) == 1:
             return
@@ -113,10 +114,11 @@ class LinkUse:
     # --------------------------------------------------------------------------------- as it is measured
 
     def measure(self, job: Job, now: float) -> bool:
-        """Something new was measured of a component of the running job; whether that is worth telling.
+        """Update the belief after a new measurement of a component of the running job; return True if it
+        is worth reporting.
 
-        What its processors send on average is what its measured components send, over what they would if each sent
-        one. Where a link of it is full it would send more if it could: then no less is believed than before.
+        The mean traffic of its processors is what its measured components send, divided by what they would if each
+        processor sent one unit. If one of its links is full the job might send more: then the belief does not fall.
         """
         pattern, dimensions, declared_bit_s, _ = job.demand.traffic
         pattern = believed_pattern(pattern)
@@ -145,7 +147,8 @@ class LinkUse:
         return told_bit_s is None or abs(placed.measured_bit_s - told_bit_s) > TOLD_AGAIN_SHARE * told_bit_s
 
     def _is_held_up(self, job: Job, before_bit_s: float) -> bool:
-        """Whether a link of the job is full, by what was measured of the jobs on it, or else is believed of them."""
+        """Return True if a link of the job is full, by the measured traffic of the jobs on it, or else by the
+        believed traffic."""
         capacity = self._sites.view.wiring.capacity_bit_s
         carried = {link: 0.0 for link, _ in job.placed.link_demands if capacity[link] < UNLIMITED_BIT_S}
         if not carried:
@@ -165,7 +168,7 @@ class LinkUse:
 
 
 def sent_between_sites_bit_s(job: Job, own_bit_s: float) -> float:
-    """What all sites of a placed job send to the others, where each processor sends so much."""
+    """Return what all sites of a placed job send to the others if each processor sends ``own_bit_s``."""
     pattern, dimensions, _, _ = job.demand.traffic
     placed = job.placed
     by_site: dict[int, int] = dict.fromkeys(sorted(set(placed.spots.sites)), 0)

@@ -1,8 +1,8 @@
-"""Forecasts of what a link will give, from what was measured on it, as the Network Weather Service made them.
+"""Forecasts of what a link will give, from its measurements, in the manner of the Network Weather Service.
 
-A family of simple predictors looks at the same series of measurements. Each is judged by how far it would have been
-from every measurement that came, and the one that was nearest so far makes the forecast. Pure functions over numbers:
-who measures, and what the forecast is for, is nothing of theirs.
+A family of simple predictors sees the same series of measurements. Each is judged by its past errors, and the one
+with the smallest makes the forecast. These are pure functions over numbers: they know neither the source of the
+measurements nor the purpose of the forecast.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from typing import NamedTuple
 
 import msgspec
 
-# So many measurements of one thing are kept; older ones are forgotten.
+# At most this many measurements of one quantity are kept; older ones are forgotten.
 MEASUREMENTS_MAX = 32
-# A transfer of fewer bytes, or one that took less time, weighs as much less: setting it up took a part of its time.
+# A transfer of fewer bytes, or a shorter one, weighs proportionally less: a part of its time was set-up.
 TELLING_BYTES = 1_000_000
 TELLING_S = 5.0
-# One of fewer bytes, or that took less time, is no measurement at all: it is nothing but setting up.
+# A transfer of fewer bytes, or a shorter one, is no measurement at all: it is all set-up.
 MEASURED_BYTES_MIN = 100_000
 MEASURED_S_MIN = 0.1
-# A transfer that is overdue may be slow or lost: it weighs so much of what it would if it had arrived.
+# An overdue transfer may be slow or lost: this is its weight relative to that of an arrived one.
 OVERDUE_WEIGHT = 0.3
-# What a predictor was wrong by weighs so much at the next measurement: a link may change, and what was best before.
+# The weight of a predictor's past error at the next measurement: a link may change, and the best predictor with it.
 ERROR_MEMORY = 0.9
-# So many forecasts are remembered with what they were made from.
+# At most this many forecasts are remembered with their inputs.
 FORECASTS_REMEMBERED = 1_024
 
 
 class MeasuredBy(enum.StrEnum):
-    """How a measurement was made."""
+    """The source of a measurement."""
 
     TRANSFER = "transfer"  # a file of a job arrived
     OVERDUE = "overdue"  # a file of a job has not arrived so far: the link is no faster than this
@@ -40,8 +40,11 @@ class MeasuredBy(enum.StrEnum):
 
 
 class Measurement(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """One value at one time. ``weight`` is 1 for one that tells all, and less for one of which only a part of the
-    time was spent on bytes; ``size_bytes`` is what was sent."""
+    """One value at one time.
+
+    ``weight`` is 1 if the whole time was spent on bytes, and less if only a part was; ``size_bytes`` is
+    what was sent.
+    """
 
     at: float
     value: float
@@ -51,7 +54,7 @@ class Measurement(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Forecast(NamedTuple):
-    """What is believed, who says so, and what the forecasts of this predictor were wrong by on average."""
+    """The forecast value, its predictor, and the predictor's mean error."""
 
     value: float
     predictor: str
@@ -59,15 +62,17 @@ class Forecast(NamedTuple):
 
 
 def transfer_weight(size_bytes: int, flowing_s: float) -> float:
-    """How much a transfer of a file tells of the bandwidth; 0 where it tells nothing."""
+    """Return how much a file transfer reveals about the bandwidth; 0 if nothing."""
     if size_bytes < MEASURED_BYTES_MIN or flowing_s < MEASURED_S_MIN:
         return 0.0
     return min(1.0, size_bytes / TELLING_BYTES, flowing_s / TELLING_S)
 
 
 class _Smoothed:
-    """Exponential smoothing: each measurement moves the value by a part of what it differs. With a gain of 1 it is
-    the last value. The first ones move it by more, so that they count alike."""
+    """Exponential smoothing: each measurement moves the value by a part of the difference.
+
+    With a gain of 1 it is the last value. The first measurements move it by more, so that they count alike.
+    """
 
     __slots__ = ("_gain", "_weight", "value")
 
@@ -83,7 +88,8 @@ class _Smoothed:
 
 
 class _Mean:
-    """The mean of the last few. What is lacking to the weight of one whole measurement, the declared value has."""
+    """The mean of the last few. If their weight is less than one whole measurement, the declared value
+    has the rest."""
 
     __slots__ = ("_declared", "_seen", "_size", "_sum", "_weight", "value")
 
@@ -110,8 +116,8 @@ class _Mean:
 
 
 class _Median:
-    """The median of the last few: half of their weight is at or below it. What is lacking to the weight of one whole
-    measurement, the declared value has."""
+    """The median of the last few: half of their weight is at or below it. If their weight is less than one whole
+    measurement, the declared value has the rest."""
 
     __slots__ = ("_declared", "_ordered", "_seen", "_size", "value")
 
@@ -145,7 +151,7 @@ class _Median:
                 return
 
 
-# The family, by name. Of several that were equally wrong the first one wins.
+# The family, by name. The first of several equally good predictors wins.
 PREDICTORS: tuple[tuple[str, Callable[[float], _Smoothed | _Mean | _Median]], ...] = (
     ("last value", lambda declared: _Smoothed(1.0, declared)),
     ("median of 5", lambda declared: _Median(5, declared)),
@@ -160,14 +166,14 @@ DECLARED = "declared"
 
 
 def forecast(declared: float, measurements: Sequence[Measurement]) -> Forecast:
-    """What the best predictor says comes next; with nothing measured, what was declared.
+    """Return the best predictor's next value; without measurements, the declared value.
 
-    The forecast is never outside of what was declared and measured.
+    The forecast is never outside the range of declared and measured values.
     """
     return _forecast(declared, tuple(measurements)) if measurements else Forecast(declared, DECLARED, 0.0)
 
 
-# A scheduler that was restarted, and one beside it, make the forecasts of the one before again.
+# A restarted scheduler, and a second one in the same process, make the same forecasts again.
 @lru_cache(maxsize=FORECASTS_REMEMBERED)
 def _forecast(declared: float, measurements: tuple[Measurement, ...]) -> Forecast:
     family = [make(declared) for _, make in PREDICTORS]
@@ -175,7 +181,7 @@ def _forecast(declared: float, measurements: tuple[Measurement, ...]) -> Forecas
     told = 0.0
     for place, measured in enumerate(measurements):
         value, weight = measured.value, measured.weight
-        if place:  # before the first one all say the same
+        if place:  # before the first one all are equal
             told = told * ERROR_MEMORY + weight
             for number, predictor in enumerate(family):
                 wrong[number] = wrong[number] * ERROR_MEMORY + weight * abs(predictor.value - value)
@@ -183,6 +189,6 @@ def _forecast(declared: float, measurements: tuple[Measurement, ...]) -> Forecas
             predictor.see(value, weight)
     best = min(range(len(family)), key=wrong.__getitem__)
     values = [declared, *[measured.value for measured in measurements]]
-    # The rounding of sums must not lead out of what was measured.
+    # Rounding of sums must not leave the measured range.
     believed = min(max(family[best].value, min(values)), max(values))
     return Forecast(believed, PREDICTORS[best][0], wrong[best] / told if told > 0.0 else 0.0)

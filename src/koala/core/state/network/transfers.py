@@ -1,5 +1,7 @@
-"""Files on their way to sites for placed jobs: one transfer for each (file, piece, site), shared by the jobs that
-need it, and tried again from another replica when it breaks. What they tell of links goes to the forecasts.
+"""Files on their way to sites for placed jobs.
+
+There is one transfer for each (file, piece, site), shared by the jobs that need it, and repeated from another replica
+when it breaks. The forecasts learn about links from them.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ class Transfers:
         self.sequence = 0
 
     def want(self, job: Job, needed: Input, site: int, now: float, commands: Adds[AnyCommand]) -> FileTransfer:
-        """Make sure that the file gets to the site for this job, by the transfer that runs already if one does."""
+        """Ensure that the file gets to the site for this job, by a running transfer if there is one."""
         key = (needed.file, needed.chunk, site)
         transfer = self.by_key.get(key)
         if transfer is None:
@@ -44,7 +46,7 @@ class Transfers:
         return transfer
 
     def remaining_s(self, key: TransferKey, now: float) -> float:
-        """When a piece that is on its way to a site will be there; infinity for one that is not."""
+        """Return the remaining time of a piece that is on its way to a site; infinity if it is not."""
         transfer = self.by_key.get(key)
         return INFINITY if transfer is None else transfer.remaining_s(now)
 
@@ -70,18 +72,20 @@ class Transfers:
         )
 
     def changed(self, transfer: FileTransfer) -> None:
-        """Note that it must be written again."""
+        """Note that the transfer must be written again."""
         self._changes.transfers[transfer.key] = None
 
     def arrived(self, transfer: FileTransfer, now: float) -> None:
-        """The transfer is there, and the forecast of its link learns from it."""
+        """Note that the transfer has arrived; the forecast of its link learns from it."""
         transfer.done = True
         self.changed(transfer)
         self._measure(transfer, now)
 
     def overdue(self, transfer: FileTransfer, now: float) -> None:
-        """The transfer is slower than this already: the link is believed to be no faster, so that the next try,
-        over the same crowded link, is given more time."""
+        """Note that the transfer is slower than this already.
+
+        The link is believed to be no faster, so that the next try, over the same crowded link, gets more time.
+        """
         self._measure(transfer, now)
 
     def _measure(self, transfer: FileTransfer, now: float) -> None:
@@ -95,8 +99,10 @@ class Transfers:
         )
 
     def again(self, transfer: FileTransfer, now: float, commands: Adds[AnyCommand]) -> bool:
-        """The transfer broke: start it again from the best replica that has not failed, or, if all have, from the
-        best of all. False when the file has no replica any more."""
+        """Start a broken transfer again from the best replica that has not failed, or the best of all if all have.
+
+        Returns False if the file has no replica any more.
+        """
         del self.by_id[transfer.id]
         self.changed(transfer)
         if transfer.source not in transfer.failed_sources:
@@ -112,7 +118,7 @@ class Transfers:
         return True
 
     def keep_only_needed(self, job: Job, commands: Adds[AnyCommand]) -> None:
-        """The job has moved a component: let go of what none of its components needs any more."""
+        """Let go of what the job does not need any more since it moved a component."""
         placed = job.placed
         needed = {key for keys in placed.needs for key in keys}
         for key in [key for key in placed.transfers if key not in needed]:
@@ -124,11 +130,11 @@ class Transfers:
         job.changes.places[job.id] = None
 
     def needed(self, placed: JobPlaces) -> dict[TransferKey, FileTransfer]:
-        """What the components need there, in their order."""
+        """Return what the components need there, in their order."""
         return {key: self.by_key[key] for keys in placed.needs for key in keys}
 
     def leave(self, job: Job, commands: Adds[AnyCommand]) -> None:
-        """The job needs none of its files any more."""
+        """Release all files of the job."""
         placed = job.placed
         for transfer in placed.transfers.values():
             self._let_go(transfer, job, commands)
@@ -138,7 +144,7 @@ class Transfers:
         placed.transfers_open = 0
 
     def _let_go(self, transfer: FileTransfer, job: Job, commands: Adds[AnyCommand]) -> None:
-        """What no other job needs is stopped, or deleted if it is there already."""
+        """Release a transfer for the job; if no other job needs it, stop it, or delete the file that has arrived."""
         self.changed(transfer)
         del transfer.jobs[job.id]
         if transfer.jobs:

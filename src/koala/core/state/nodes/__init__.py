@@ -1,1 +1,1 @@
-"""The nodes of the sites: what is free of them now, what will be, and what plans leave of that."""
+"""The nodes of the sites: their free resources now and later, and what plans leave."""

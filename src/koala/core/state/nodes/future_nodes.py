@@ -1,7 +1,7 @@
-"""Which nodes come free, and when: the nodes of each site at any time to come, as far as it is known.
+"""Which nodes come free, and when: the nodes of each site at any future time, as far as it is known.
 
-At a site that reports who holds what of its nodes (``NodeClass.held``), the nodes at time t are those free now and
-the shares of every hold that is due to end by t. The shares of other users come free together, when the last of their
+At a site that reports the holders of its nodes (``NodeClass.held``), the nodes at time t are those free now and the
+shares of every hold that is due to end by t. The shares of other users come free together, when the last of their
 holds is due.
 
 At a site that reports only what is free, all nodes count as whole, and every hold that ends after t is a loose task.
@@ -23,7 +23,7 @@ from koala.model.request import JobId
 
 
 class FutureNodes:
-    """The nodes of all sites at times to come, by these availability profiles; kept while nothing changes."""
+    """The nodes of all sites at future times, by these availability profiles; kept while nothing changes."""
 
     def __init__(self, availability: Availability, sites: Sequence[SiteBelief], pools: BelievedPools) -> None:
         self._availability = availability
@@ -32,12 +32,12 @@ class FutureNodes:
         self._lines: list[_SiteLine | None] = [None] * len(sites)
 
     def at(self, site: int, time: float) -> NodesAtTime | None:
-        """The nodes then; None where the site tells nothing of them."""
+        """Return the nodes at that time; None if the site does not report them."""
         line = self._line(site)
         return None if line is None else line.at(max(time, self._availability.now))
 
     def begin_now(self, site: int) -> KnownNodes:
-        """The nodes that may have room for tasks that begin now, at a site that tells of its nodes."""
+        """Return the nodes that may have room for tasks that begin now, at a site that reports its nodes."""
         line = self._line(site)
         assert line is not None
         return line.begin_now(self._availability.now)
@@ -56,7 +56,7 @@ class FutureNodes:
 
 
 class _SiteLine:
-    """One site: who holds what of its nodes until when."""
+    """One site: the holders of its nodes, and until when."""
 
     __slots__ = (
         "_at",
@@ -89,7 +89,7 @@ class _SiteLine:
         self._site, self._belief, self._jobs = site, belief, jobs
         self._nodes, self._shown, self._times = belief.nodes, belief.shown, profile.times
         self._holds: list[Hold] = profile.in_order()
-        self._begun = bisect_right(self._times, now)  # so many were over, at most, when the last tasks began
+        self._begun = bisect_right(self._times, now)  # at most this many were over when the last tasks began
         others = [index for index, hold in enumerate(self._holds) if not isinstance(hold[3], str | int)]
         self._others_until = others[-1] if others else -1
         self._tells = bool(belief.nodes) and held_tokens(belief.nodes).issuperset(belief.shown)
@@ -97,9 +97,7 @@ class _SiteLine:
         if not self._tells:
             self._classes = tuple([NodeClass(count, size, size, names) for size, names, count in whole])
         self._whole = self._rows([each.whole for each in self._classes])
-        self._shares: dict[
-            Hashable, list[tuple[int, NodeSize]]
-        ] = {}  # by token: what it holds of each class of nodes
+        self._shares: dict[Hashable, list[tuple[int, NodeSize]]] = {}  # by token: its share of each class of nodes
         for row, each in enumerate(self._classes):
             for token, share in each.held:
                 self._shares.setdefault(token, []).append((row, share))
@@ -108,7 +106,7 @@ class _SiteLine:
         self._at: dict[int, NodesAtTime] = {}
 
     def is_of(self, belief: SiteBelief, profile: SiteProfile) -> bool:
-        """Whether nothing has changed since this was made."""
+        """Return True if nothing has changed since this was made."""
         return (
             self._times is profile.times
             and self._nodes is belief.nodes
@@ -126,7 +124,7 @@ class _SiteLine:
     def _made(self, over: int) -> NodesAtTime:
         if self._tells:
             return NodesAtTime(self._known_at(over), self._loose(over, shown=False), self._whole)
-        # Not by what is free now: that would be lost to a plan once anybody starts, were it only until then.
+        # What is free now is no measure: a plan would lose it once any job starts, even if only until then.
         return NodesAtTime(self._whole, [*self._others(over), *self._loose(over, shown=True)])
 
     def begin_now(self, now: float) -> KnownNodes:
@@ -135,8 +133,10 @@ class _SiteLine:
     # ------------------------------------------------------------------------------------- known nodes
 
     def _known_at(self, over: int) -> KnownNodes:
-        """What is free once so many holds are over, beside what no report shows: what was free before, and what
-        came free since."""
+        """Return what is free once this many holds are over, apart from loose tasks.
+
+        That is what was free before, and what came free since.
+        """
         known = self._known.get(over)
         if known is None:
             before = self._overs[bisect_left(self._overs, over) - 1]
@@ -161,7 +161,7 @@ class _SiteLine:
         return known.changed(free, tuple(changed)) if changed else known
 
     def _at_first(self) -> KnownNodes:
-        """What is free but for those that are known to be there; what has ended since the report is free."""
+        """Return what is free apart from known holders; what has ended since the report is free."""
         alive = {hold[3] for hold in self._holds}
         return self._rows([left_of(each, False, alive.__contains__) for each in self._classes])
 
@@ -172,8 +172,10 @@ class _SiteLine:
     # ------------------------------------------------------------------------------------- loose tasks
 
     def _loose(self, over: int, *, shown: bool) -> list[LooseTasks]:
-        """The tasks of ours that are there beyond so many ends and on nodes that nobody knows. ``shown``: also those
-        that the site's report shows."""
+        """Return our tasks that are there beyond this many ends and on unknown nodes.
+
+        ``shown``: also those that the site's report shows.
+        """
         found = []
         for hold in self._holds[over:]:
             for shape, count in self._tasks_of(hold, shown=shown):
@@ -181,8 +183,10 @@ class _SiteLine:
         return found
 
     def _begin_of(self, hold: Hold, shape: TaskShape, tasks: int) -> KnownNodes:
-        """What has a claim began where nodes had room after the report, if there is room for it. What claims early
-        may stand in the site's queue, and begins anywhere, as does what is promised."""
+        """Return what a claim began where nodes had room after the report, if there is room for it.
+
+        An early claim may stand in the site's queue, and begins anywhere, as does what is promised.
+        """
         claim = self._belief.claims.get(hold[3]) if isinstance(hold[3], str) else None
         if not self._tells or claim is None or claim.job.claims_early:
             return self._whole
@@ -209,8 +213,11 @@ class _SiteLine:
         return tasks
 
     def _others(self, over: int) -> list[LooseTasks]:
-        """Of a site that does not tell who is where: the processors of others that are not due by then, and all that
-        they hold of memory and GPUs, as nobody knows which of them has it."""
+        """Return the holds of others at a site that does not report its holders.
+
+        These are the processors of others that are not due by then, and all their memory and GPUs, as it is unknown
+        which of them holds these.
+        """
         processors = sum(hold[2] for hold in self._holds[over:] if not isinstance(hold[3], str | int))
         if not processors:
             return []

@@ -1,9 +1,9 @@
-"""Places that are sure: how many tasks of a shape find room, wherever a site puts the tasks of others.
+"""Guaranteed places: how many tasks of a shape find room, wherever a site puts the tasks of others.
 
-Which nodes somebody holds is known once the site has told. Of tasks that have not begun, or that no report shows yet,
-nobody knows it: they are *loose*. A place is sure where it is there however these are spread over the nodes that they
-may be on. All bounds rest on one fact: a node with ``a`` of a resource has room for ``a // s`` tasks, and without
-``x`` of it for at least ``a // s - ceil(x / s)``.
+A report of the site shows which nodes its holders are on. For tasks that have not begun, or that no report shows yet,
+that is unknown: they are *loose*. A place is guaranteed if it exists for every spread of the loose tasks over the
+nodes that they may be on. All bounds rest on one fact: a node with ``a`` of a resource has room for ``a // s`` tasks,
+and without ``x`` of it for at least ``a // s - ceil(x / s)``.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from koala.model.nodes import NodeSize, TaskShape, places_of
 
 _MANY = 10**30
 
-# Of what is held in unknown parts: a GPU or a byte of memory, on any node.
+# The unit of what is held in unknown parts: a GPU or a byte of memory, on any node.
 GPU = TaskShape(0, 0, 1)
 BYTE = TaskShape(0, 1)
 
 
 class KnownNodes:
-    """What is free of the nodes of a site at one time but for loose tasks, by class; what is worked out is kept."""
+    """What is free of the nodes of a site at one time apart from loose tasks, by class; results are cached."""
 
     __slots__ = ("_before", "_changed", "_costs", "_on", "_places", "classes", "counts", "features", "free")
 
@@ -37,15 +37,15 @@ class KnownNodes:
         self.free = free
         self.features = features
         self.counts = counts
-        self.classes = range(len(free)) if classes is None else classes  # of the site: as it told of them
-        self._before: KnownNodes | None = None  # the same but for these rows
+        self.classes = range(len(free)) if classes is None else classes  # the classes in the site's report
+        self._before: KnownNodes | None = None  # the same except for these rows
         self._changed: Sequence[int] = ()
         self._places: dict[TaskShape, int] = {}
         self._on: dict[TaskShape, list[int]] = {}
         self._costs: dict[tuple[object, ...], list[tuple[int, int]]] = {}
 
     def places(self, shape: TaskShape) -> int:
-        """Room for tasks of the shape, beside nothing loose."""
+        """Return the room for tasks of the shape, beside nothing loose."""
         places = self._places.get(shape)
         if places is None:
             on = self.places_on(shape)
@@ -53,7 +53,7 @@ class KnownNodes:
         return places
 
     def places_on(self, shape: TaskShape) -> list[int]:
-        """The same for one node of each class."""
+        """Return the same for one node of each class."""
         on = self._on.get(shape)
         if on is None:
             if self._before is None:
@@ -71,18 +71,18 @@ class KnownNodes:
         return on
 
     def changed(self, free: Sequence[NodeSize], rows: Sequence[int]) -> KnownNodes:
-        """The same with this free; only these rows differ."""
+        """Return the same with these free resources; only these rows differ."""
         other = KnownNodes(free, self.features, self.counts, self.classes)
         other._before, other._changed = self, rows
         return other
 
     @property
     def is_one_node(self) -> bool:
-        """Whether all is on one node, with GPUs of one kind, so that nothing can be spread."""
+        """True if everything is on one node, with GPUs of one kind, so that nothing can be spread."""
         return len(self.counts) == 1 and self.counts[0] == 1 and len(self.free[0].gpus) <= 1
 
     def without(self, shape: TaskShape, tasks: int) -> KnownNodes:
-        """The same beside so many tasks, for which there is room, on the nodes where they fit best."""
+        """Return the same after this many tasks, which have room, were put on the nodes where they fit best."""
         rows = list(zip(self.free, self.features, self.counts, self.classes, strict=True))
         on = self.places_on(shape)
         order = sorted(
@@ -106,9 +106,11 @@ class KnownNodes:
         )
 
     def costs(self, shape: TaskShape, resource: str, loose: Sequence[LooseTasks]) -> list[tuple[int, int]]:
-        """What it takes of the resource to undo places of the shape on nodes where these may be, as (cost of them
-        together, how many places), those first of which each costs least. Before them comes what it takes to undo
-        any, with no places."""
+        """Return the cost in the resource of undoing places of the shape on nodes where these tasks may be.
+
+        The steps are (total cost, number of places), the cheapest per place first. The first entry is the cost of
+        undoing any place, with no places.
+        """
         key = (shape, resource, *((each.shape, each.begin) for each in loose))
         costs = self._costs.get(key)
         if costs is None:
@@ -130,7 +132,7 @@ class KnownNodes:
 
 
 class LooseTasks(NamedTuple):
-    """So many tasks, each on any node that has room for one of them as they begin; or parts without processors, see
+    """This many tasks, each on any node that has room for one of them as they begin; or parts without processors, see
     ``GPU`` and ``BYTE``."""
 
     shape: TaskShape
@@ -139,8 +141,10 @@ class LooseTasks(NamedTuple):
 
 
 class NodesAtTime:
-    """Known nodes beside loose tasks. ``begin`` are the nodes that tasks may be on which begin at a time to come:
-    others may end early, so that these are all nodes."""
+    """Known nodes beside loose tasks.
+
+    ``begin`` are the nodes for tasks that begin at a future time: others may end early, so these are all nodes.
+    """
 
     __slots__ = ("_places", "begin", "known", "loose")
 
@@ -151,7 +155,7 @@ class NodesAtTime:
         self._places: dict[TaskShape, int] = {}
 
     def places(self, shape: TaskShape) -> int:
-        """The places that are sure."""
+        """Return the guaranteed places."""
         if not self.loose:
             return self.known.places(shape)
         places = self._places.get(shape)
@@ -160,11 +164,11 @@ class NodesAtTime:
         return places
 
     def beside(self, more: Sequence[LooseTasks]) -> NodesAtTime:
-        """The same with more loose tasks."""
+        """Return the same with more loose tasks."""
         return NodesAtTime(self.known, (*self.loose, *more), self.begin) if more else self
 
     def take(self, shape: TaskShape, tasks: int) -> int:
-        """See ``TaskPool``. Where nothing is loose it is known on which nodes these go: where they fit best."""
+        """See ``TaskPool``. Without loose tasks the nodes of these tasks are known: those where they fit best."""
         if self.loose:
             self.loose = (*self.loose, LooseTasks(shape, tasks, self.begin))
         else:
@@ -178,8 +182,10 @@ class NodesAtTime:
 
 
 def have_room(nodes: NodesAtTime, tasks: Mapping[TaskShape, int]) -> bool:
-    """Whether these tasks of one job, one shape after the other, are sure of their places. Plain ones have any
-    processor, of which there are enough."""
+    """Return True if these tasks of one job, one shape after the other, have guaranteed places.
+
+    Plain tasks have any processor, and there are enough.
+    """
     if len(tasks) == 1:
         return all(shape == PLAIN or nodes.places(shape) >= count for shape, count in tasks.items())
     left = nodes.copy()
@@ -191,7 +197,7 @@ def have_room(nodes: NodesAtTime, tasks: Mapping[TaskShape, int]) -> bool:
 
 
 def sure_places(known: KnownNodes, shape: TaskShape, loose: Sequence[LooseTasks]) -> int:
-    """The places for tasks of the shape that are there wherever the loose tasks are."""
+    """Return the places for tasks of the shape that exist wherever the loose tasks are."""
     places = known.places(shape)
     if not places:
         return 0
@@ -203,7 +209,7 @@ def sure_places(known: KnownNodes, shape: TaskShape, loose: Sequence[LooseTasks]
     fine = [each for each in loose if _is_fine(each.shape)]
     harm = [each.tasks * _harm(each.shape, shape) for each in loose]
     shaped_harm = sum([here for each, here in zip(loose, harm, strict=True) if not _is_fine(each.shape)])
-    # One bound may count on what nodes have beyond their places: for all loose tasks together, or for the smallest.
+    # One bound may use what nodes have beyond their places: for all loose tasks together, or for the smallest.
     bounds = [sum(harm), _spread(known, shape, loose), _most(known, shape, loose)]
     if fine and len(fine) < len(loose):
         bounds.append(_spread(known, shape, fine) + shaped_harm)
@@ -215,7 +221,7 @@ def _is_fine(shape: TaskShape) -> bool:
 
 
 def _joined(loose: Sequence[LooseTasks]) -> list[LooseTasks]:
-    """Those that are alike are one."""
+    """Merge loose tasks that are alike."""
     if len(loose) == 1:
         return list(loose)
     counts: dict[tuple[TaskShape, KnownNodes], int] = {}
@@ -225,12 +231,12 @@ def _joined(loose: Sequence[LooseTasks]) -> list[LooseTasks]:
 
 
 def _most(known: KnownNodes, shape: TaskShape, loose: Sequence[LooseTasks]) -> int:
-    """All places on nodes where one of these may be."""
+    """Return all places on nodes where one of these tasks may be."""
     return sum([places for _, places in known.costs(shape, "processors", loose)])
 
 
 def _spread(known: KnownNodes, shape: TaskShape, loose: Sequence[LooseTasks]) -> int:
-    """The most places that are lost where these are spread in any way, also in parts of tasks."""
+    """Return the most places that any spread of these tasks can undo, even in parts of tasks."""
     lost = 0
     for resource, amount in _amounts(shape, loose):
         costs = known.costs(shape, resource, loose) if amount else ()
@@ -246,7 +252,7 @@ def _spread(known: KnownNodes, shape: TaskShape, loose: Sequence[LooseTasks]) ->
 
 
 def _amounts(shape: TaskShape, loose: Sequence[LooseTasks]) -> list[tuple[str, int]]:
-    """What the loose tasks hold of what tasks of the shape need."""
+    """Return how much the loose tasks hold of what tasks of the shape need."""
     found = [("processors", sum([each.tasks * each.shape.processors for each in loose]))]
     if shape.memory_bytes:
         found.append(("memory", sum([each.tasks * each.shape.memory_bytes for each in loose])))
@@ -257,8 +263,11 @@ def _amounts(shape: TaskShape, loose: Sequence[LooseTasks]) -> list[tuple[str, i
 
 
 def _costs_on(free: NodeSize, shape: TaskShape, places: int, resource: str) -> tuple[int, list[tuple[int, int]]]:
-    """What it takes to undo any of so many places on the node; and the steps, as (cost, places), of the concave line
-    over what each amount undoes. Under a looser one places would be lost once it is told where a part of it is."""
+    """Return the cost of undoing any of these places on the node, and the steps of the cost line.
+
+    The steps are (cost, places) of the concave line over what each amount undoes. With a looser line, places would be
+    lost once the location of a part is known.
+    """
     if resource == "processors":
         have, need = free.processors, shape.processors
     elif resource == "memory":
@@ -273,11 +282,11 @@ def _costs_on(free: NodeSize, shape: TaskShape, places: int, resource: str) -> t
     first, rest = have - places * need + 1, (places - 1) * need
     if need >= first and rest:
         return first, [(first, 1), (rest, places - 1)]
-    return first, [(first + rest, places)]  # whoever undoes them all pays the least for each
+    return first, [(first + rest, places)]  # undoing all of them costs the least for each
 
 
 def _harm(loose: TaskShape, shape: TaskShape) -> int:
-    """How many places of the shape one loose task undoes at most."""
+    """Return how many places of the shape one loose task can undo."""
     harm = -(-loose.processors // shape.processors)
     if shape.memory_bytes:
         harm = max(harm, -(-loose.memory_bytes // shape.memory_bytes))
@@ -298,6 +307,6 @@ def _on_one_node(known: KnownNodes, shape: TaskShape, loose: Sequence[LooseTasks
         else:
             room = free.gpus_of() if each.shape.gpus else free.memory_bytes
         if room < each.tasks:
-            return 0  # more than there is: nobody knows what is let go of first
+            return 0  # more than there is: what is let go of first is unknown
         free = free.without(each.shape, each.tasks)
     return places_of(free, features, shape)

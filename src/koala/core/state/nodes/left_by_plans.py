@@ -1,7 +1,7 @@
-"""What plans leave of the nodes: places for one more job that put none of them off, and whether all plans stand.
+"""What plans leave of the nodes: places for one more job that put no plan off, and a check that all plans stand.
 
 A plan for shaped tasks holds if its places are guaranteed at its start time. The tasks of other plans, and of the job
-that is asked about, count there as loose tasks: on which nodes they will be is not known.
+in question, count there as loose tasks: their nodes are unknown.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Planned(Protocol):
 
 
 def tasks_by_site(demand: Demand | None, spots: Spots) -> SiteTasks:
-    """The tasks of a job with these places, in the order in which its shapes are placed and claimed."""
+    """Return the tasks of a job with these places, in the order in which its shapes are placed and claimed."""
     groups = () if demand is None else demand.groups
     parts: Sequence[tuple[TaskShape, Iterable[int]]] = [(group.shape, group.components) for group in groups]
     if len(parts) <= 1:
@@ -47,7 +47,7 @@ def tasks_by_site(demand: Demand | None, spots: Spots) -> SiteTasks:
 
 
 def has_places(demand: Demand, spots: Spots, view: View) -> bool:
-    """Whether the tasks of the demand have these places on the nodes as they are now, one shape after the other."""
+    """Return True if the demand's tasks have these places on the current nodes, one shape after the other."""
     by_site = tasks_by_site(demand, spots)
     for site, tasks in by_site.items():
         pool = view.pool(site)
@@ -62,27 +62,27 @@ def has_places(demand: Demand, spots: Spots, view: View) -> bool:
 
 
 class _Guard:
-    """Plans for shapes that begin at a site at one time, and what is known of its nodes then."""
+    """Plans for shapes that begin at a site at one time, and the nodes known there then."""
 
     __slots__ = ("_needs", "_room")
 
     def __init__(self, needs: Sequence[tuple[dict[TaskShape, int], NodesAtTime]]) -> None:
         self._needs = needs  # the tasks of each, and the nodes beside all others
-        # What is known of the room for a shape: so many may be there, so many may not.
+        # Known bounds of the room for a shape: a number of tasks that fits, and one that does not.
         self._room: dict[tuple[TaskShape, KnownNodes], tuple[int, int]] = {}
 
     def stands(self, more: Sequence[LooseTasks] = ()) -> bool:
-        """Whether all of them are sure of their places beside these."""
+        """Return True if all of them have guaranteed places beside these tasks."""
         return all(have_room(nodes.beside(more), tasks) for tasks, nodes in self._needs)
 
     def room_for(self, shape: TaskShape, begin: KnownNodes, most: int, taken: Sequence[LooseTasks]) -> int:
-        """How many tasks of the shape may be there, at most so many."""
+        """Return how many tasks of the shape fit there, at most ``most``."""
         key = shape, begin
         low, beyond = (0, _MANY) if taken else self._room.get(key, (0, _MANY))
         if low >= most:
             return most
         beyond = min(beyond, most + 1)
-        middle = beyond - 1  # most often all of them may
+        middle = beyond - 1  # usually all of them fit
         while beyond - low > 1:
             if self.stands((*taken, LooseTasks(shape, middle, begin))):
                 low = middle
@@ -95,7 +95,7 @@ class _Guard:
 
 
 class _SparePool:
-    """A ``TaskPool`` of nodes that are there, and of which plans need so much that begin later."""
+    """A ``TaskPool`` of nodes that keeps what plans need that begin later."""
 
     __slots__ = ("_begin", "_guards", "_nodes", "_taken")
 
@@ -122,7 +122,7 @@ class _SparePool:
 
 
 class _SparePools:
-    """The ``SitePools`` of a time: what is sure to be there, and needed by no plan that begins before that end."""
+    """The ``SitePools`` of a time: nodes that are guaranteed, and that no plan before that end needs."""
 
     changes = 0
 
@@ -143,7 +143,7 @@ class _SparePools:
 
 
 class NodesLeftByPlans:
-    """The nodes beside the plans of one ``PlanFinder``. ``shaped``: whether some of these are for shapes."""
+    """The nodes beside the plans of one ``PlanFinder``. ``shaped``: True if some plans are for shapes."""
 
     def __init__(self, ahead: FutureNodes, now: float, reserved: Sequence[Planned], *, shaped: bool) -> None:
         self._ahead = ahead
@@ -153,14 +153,16 @@ class NodesLeftByPlans:
         self._starts = sorted({each.at for each in reserved})
         self._tasks: list[SiteTasks] | None = None
         self._guards: dict[float, dict[int, _Guard]] = {}  # by start
-        self._views: dict[tuple[float | None, int, int], tuple[View, View]] = {}  # with what they are of
-        self._between: dict[tuple[int, int], dict[int, list[_Guard]]] = {}  # by which of the starts
+        self._views: dict[tuple[float | None, int, int], tuple[View, View]] = {}  # with their source views
+        self._between: dict[tuple[int, int], dict[int, list[_Guard]]] = {}  # by range of the starts
 
-    # ------------------------------------------------------------------------------------- what is asked
+    # ------------------------------------------------------------------------------------------- queries
 
     def view_of(self, view: View, at: float | None, until: float) -> View:
-        """What a demand sees whose tasks have shapes: places that are sure from then on, or, where no time is given,
-        those that are there now; in both cases those that put no plan off which begins before that end."""
+        """Return what a demand with shapes sees: places that put no plan off that begins before ``until``.
+
+        They are guaranteed from ``at`` on or, without a time, those that exist now.
+        """
         begin = self._now if at is None else at
         key = at, bisect_left(self._starts, begin), bisect_left(self._starts, until)
         known = self._views.get(key)
@@ -169,7 +171,7 @@ class NodesLeftByPlans:
         return known[1]
 
     def spared(self, idle: Sequence[int], at: float | None, until: float) -> list[int]:
-        """Of so many processors those that put no plan for shapes off."""
+        """Return how many of these processors put no plan for shapes off."""
         found = list(idle)
         for site, guards in self._guards_between(self._now if at is None else at, until).items():
             begin = self._begin(site, at)
@@ -178,8 +180,11 @@ class NodesLeftByPlans:
         return found
 
     def allow(self, demand: Demand | None, spots: Spots, at: float | None, until: float) -> bool:
-        """Whether a job with these places has room on the nodes, from then on or from now, and puts no plan off that
-        begins before that end. Where no time is given its room is not looked at."""
+        """Return True if a job with these places has room on the nodes and puts no plan off that
+        begins before ``until``.
+
+        Without a time ``at``, the job's own room is not checked.
+        """
         begin = self._now if at is None else at
         shaped = at is not None and demand is not None and bool(demand.groups)
         guards = self._guards_between(begin, until) if self.shaped else {}
@@ -199,7 +204,8 @@ class NodesLeftByPlans:
         return True
 
     def spare(self, demand: Demand | None, spots: Spots, until: float) -> bool:
-        """Whether a job that has these places from now on, also on nodes that are not free yet, puts no plan off."""
+        """Return True if a job that has these places from now on, even on nodes that are not free yet, puts
+        no plan off."""
         guards = self._guards_between(self._now, until)
         for site, tasks in tasks_by_site(demand, spots).items():
             here = guards.get(site)
@@ -211,7 +217,7 @@ class NodesLeftByPlans:
         return True
 
     def stand(self) -> bool:
-        """Whether all plans are sure of their places."""
+        """Return True if all plans have guaranteed places."""
         if not self.shaped:
             return True
         guards = [guard for start in self._starts for guard in self._guards_at(start).values()]
@@ -225,7 +231,7 @@ class NodesLeftByPlans:
     # ------------------------------------------------------------------------------------------ pools
 
     def pool(self, site: int, view: View, at: float | None, until: float) -> TaskPool | None:
-        """The nodes of a site for tasks that begin then, or now, and end by ``until``."""
+        """Return the nodes of a site for tasks that begin then, or now, and end by ``until``."""
         begin = self._now if at is None else at
         nodes = self._ahead.at(site, begin)
         if nodes is None:
@@ -235,7 +241,7 @@ class NodesLeftByPlans:
         return None if there is None else _SparePool(there, self._begin(site, at), guards)
 
     def _begin(self, site: int, at: float | None) -> KnownNodes:
-        """The nodes that tasks may be on which begin then, or now; the site tells of its nodes."""
+        """Return the nodes for tasks that begin then, or now; the site reports its nodes."""
         if at is None:
             return self._ahead.begin_now(site)
         nodes = self._ahead.at(site, at)
@@ -243,13 +249,13 @@ class NodesLeftByPlans:
         return nodes.begin
 
     def _has_room(self, site: int, at: float, tasks: dict[TaskShape, int]) -> bool:
-        """Whether these tasks are sure of their places beside the plans that are there then."""
+        """Return True if these tasks have guaranteed places beside the plans that are there then."""
         nodes = self._ahead.at(site, at)
         assert nodes is not None
         return have_room(nodes.beside(self._loose_at(site, at)), tasks)
 
     def _loose_at(self, site: int, at: float, but: int = -1) -> list[LooseTasks]:
-        """The tasks of plans that are there then, but for those of one plan."""
+        """Return the tasks of plans that are there then, without those of one plan."""
         found = []
         for number, (each, by_site) in enumerate(zip(self._reserved, self._all_tasks(), strict=True)):
             if number != but and each.at <= at < each.until and site in by_site:
@@ -266,7 +272,7 @@ class NodesLeftByPlans:
     # ----------------------------------------------------------------------------------------- guards
 
     def _guards_between(self, begin: float, until: float) -> dict[int, list[_Guard]]:
-        """Those of the plans that begin from ``begin`` on and before ``until``, by site."""
+        """Return the guards of plans that begin from ``begin`` on and before ``until``, by site."""
         if not self.shaped:
             return {}
         span = bisect_left(self._starts, begin), bisect_left(self._starts, until)

@@ -1,7 +1,7 @@
-"""The nodes of each site as the core believes them: what the site showed as free, without what is committed since.
+"""The nodes of each site as the core believes them: the free nodes of its report, without what is committed since.
 
-A pool is made when a job whose tasks have a shape asks for it, and kept until something changes at the site. Jobs of
-plain tasks never ask, and cost nothing here.
+A pool is made when a job with shaped tasks needs it, and kept until something changes at the site. Jobs of plain
+tasks never need one, and cost nothing here.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ class BelievedPools:
         self._sites = sites
         self._described = [described_pool(site) for site in described]
         self._hold_placed = hold_placed
-        self._whole: list[tuple[Sequence[NodeClass], NodePool] | None] = [None] * len(sites)  # with what it is of
+        self._whole: list[tuple[Sequence[NodeClass], NodePool] | None] = [None] * len(sites)  # with their nodes
         self._told: list[_Told | None] = [None] * len(sites)
         self.changes = 0  # see ``changed``
-        self.placed: Iterable[Job] = ()  # jobs that have places and have not claimed them all
-        self.jobs: Mapping[JobId, Job] = {}  # all that there are
+        self.placed: Iterable[Job] = ()  # jobs with places that are not all claimed
+        self.jobs: Mapping[JobId, Job] = {}  # all jobs
 
     def changed(self, site: int) -> None:
-        """Something of the site may be different."""
+        """Note that something of the site may be different."""
         self._sites[site].pool = None
         self.changes += 1
 
     def free(self, site: int) -> NodePool | None:
-        """What is free now, and neither claimed, nor kept for somebody, as far as anybody knows."""
+        """Return what is believed to be free now, neither claimed nor kept for a job."""
         belief = self._sites[site]
         if belief.pool is None:
             belief.pool = self._made(site, None)
         return belief.pool
 
     def whole(self, site: int) -> NodePool | None:
-        """All nodes of the site, as if nobody held anything."""
+        """Return all nodes of the site, as if nobody held anything."""
         nodes = self._sites[site].nodes
         if not nodes:
             return self._described[site]
@@ -55,13 +55,18 @@ class BelievedPools:
         return known[1]
 
     def for_job(self, site: int, job: Job) -> NodePool | None:
-        """What a placed job may claim: also what is kept for itself, and, where it claims early and stands in the
-        site's queue behind other users, what these hold. The caller may change it."""
+        """Return what a placed job may claim; the caller may change it.
+
+        It includes what is kept for the job and, if the job claims early and stands in the site's queue behind other
+        users, what these hold.
+        """
         return self._made(site, job)
 
     def without(self, site: int, tokens: Collection[Token], job: Job | None = None) -> NodePool | None:
-        """What would be free without these components of ours, as far as it is known which nodes they are on; for a
-        job also what is kept for it."""
+        """Return what would be free without these components of ours, as far as their nodes are known.
+
+        For a job, it includes what is kept for it.
+        """
         return self._made(site, job, tokens)
 
     def _made(self, site: int, job: Job | None, gone: Collection[Token] = ()) -> NodePool | None:
@@ -87,7 +92,7 @@ class BelievedPools:
         return pool
 
     def _take_kept(self, pool: NodePool, job: Job, site: int) -> None:
-        """What the job has not claimed at the site: it waits for what is being freed there, or was promised it."""
+        """Take what the job has not claimed at the site: what is being freed there for it, or was promised to it."""
         if job.placement is None:
             return
         placed = job.placed
@@ -98,18 +103,18 @@ class BelievedPools:
 
 
 def take_off(pool: NodePool, shape: TaskShape | None, processors: int) -> None:
-    """A component of so many processors takes what its tasks hold."""
+    """Take what the tasks of a component of this size hold."""
     shape = shape or PLAIN
     pool.take(shape, processors // shape.processors)
 
 
 def held_tokens(nodes: Iterable[NodeClass]) -> set[Token]:
-    """The components of which it is known which nodes they are on."""
+    """Return the components whose nodes are known."""
     return {token for each in nodes for token, _ in each.held}
 
 
 def left_of(each: NodeClass, others_left: bool, stays: Callable[[Token], bool]) -> NodeSize:
-    """What is free of a node without those of our components that do not stay, and maybe without other users."""
+    """Return what is free of a node without our components that do not stay, and optionally without other users."""
     left = each.whole if others_left else each.free
     for token, share in each.held:
         if stays(token) is others_left:
@@ -118,7 +123,7 @@ def left_of(each: NodeClass, others_left: bool, stays: Callable[[Token], bool]) 
 
 
 class _Told:
-    """What is worked out of a report of nodes, once."""
+    """The values derived from a report of nodes, computed once."""
 
     __slots__ = ("free", "nodes", "tokens")
 
@@ -129,7 +134,7 @@ class _Told:
 
 
 def _free_nodes(belief: SiteBelief, told: _Told, gone: Collection[Token], *, behind: bool) -> NodePool:
-    """The nodes without what has ended since the report, or is thought away, where it is known what that holds."""
+    """Return the nodes without what has ended since the report, or is assumed gone, where its share is known."""
     nodes, claims, tokens = belief.nodes, belief.claims, told.tokens
     if not behind and not gone and tokens <= claims.keys():
         return told.free.copy()
@@ -145,7 +150,7 @@ def _free_nodes(belief: SiteBelief, told: _Told, gone: Collection[Token], *, beh
 
 
 def _freed(node: NodeClass, belief: SiteBelief, gone: Collection[Token]) -> NodeSize:
-    """All components are on the one node that there is."""
+    """Free the resources of these components, all of which are on the site's only node."""
     free = node.free
     for token in gone:
         claim = belief.claims.get(token)

@@ -1,4 +1,4 @@
-"""The claiming queue: placed jobs, by the times at which they are to claim."""
+"""The claiming queue: placed jobs, by their claiming times."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class ClaimingQueue:
         self.next_at = self._entries[0][0]
 
     def remove(self, job: Job) -> None:
-        """Take the job out; without effect when it is not in the queue."""
+        """Remove the job; without effect if it is not in the queue."""
         phase = job.awaiting_claims
         place = bisect_left(self._entries, (phase.claim_at, phase.claim_sequence), key=_claim_order)
         if place < len(self._entries) and self._entries[place][2] is job:

@@ -1,14 +1,14 @@
-"""When the next scan of a placement queue is due, and how many there have been: all rules of that are here.
+"""When the next scan of a placement queue is due, and how many there have been: all rules for that are here.
 
 A *pass* over a queue is a scan, or the try of a job that has just come. A scan can be of use in three cases:
 
 - a job stands in line that has not been tried on what is idle now (``PlacementQueue.untried``);
 - more has become idle, or the links carry less, since the last scan began (``Sites.gained_at``);
-- anything has changed, and a job stands in line that is not steady: it may fit where less is idle, too. It is
+- anything has changed, and a job stands in line that is not steady: it may fit when less is idle, too. It is
   *fickle* if every change since the last scan began is a reason to try it. Under the modules of the meta-scheduler,
   with scans at every event, it is *patient*: what others took in a pass is no reason, but what came after it is.
 
-With an interval a scan that cannot be of use is left out; it counts as a try all the same.
+With an interval, a scan that cannot be of use is omitted, but still counts as a try.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from koala.model.grid import Preemption, SchedulerParameters
 
 
 class ScanClock:
-    """When the placement queues are scanned: every interval one of them, the high one S times for each time of the
-    low one; or, with an interval of 0, both at every event that could help.
+    """The schedule of scans: one queue at every interval, the high queue S times for each scan of the low one.
 
-    Scan number k happens at k * interval; the queues take turns in rounds of S high scans and one low scan.
+    With an interval of 0, both are scanned at every event that could help. Scan number k happens at k * interval; the
+    queues take turns in rounds of S high scans and one low scan.
     """
 
     def __init__(self, interval_s: float, high_scans_per_low_scan: int) -> None:
@@ -32,14 +32,14 @@ class ScanClock:
         self._round = high_scans_per_low_scan + 1
 
     def count(self, high: bool, until: float) -> int:
-        """How many scans of the queue have been due up to and including this time."""
+        """Return how many scans of the queue have been due up to and including this time."""
         rounds, rest = divmod(self._number(until), self._round)
         if high:
             return rounds * self._high_scans + min(rest, self._high_scans)
         return rounds
 
     def next_at(self, high: bool, after: float) -> float:
-        """When the next scan of the queue is due, later than this time."""
+        """Return when the next scan of the queue is due, later than this time."""
         number = self._number(after) + 1
         turn = (number - 1) % self._round
         if high and turn == self._high_scans:
@@ -49,13 +49,13 @@ class ScanClock:
         return number * self.interval_s
 
     def is_due(self, high: bool, at: float) -> bool:
-        """Whether a scan of the queue is due exactly at this time."""
+        """Return True if a scan of the queue is due exactly at this time."""
         number = self._number(at)
         turn = (number - 1) % self._round
         return number > 0 and number * self.interval_s == at and (turn < self._high_scans) is high
 
     def _number(self, until: float) -> int:
-        """The last scan at or before this time, exactly as ``number * interval`` is computed elsewhere."""
+        """Return the last scan at or before this time, exactly as ``number * interval`` is computed elsewhere."""
         number = int(until / self.interval_s)
         while (number + 1) * self.interval_s <= until:
             number += 1
@@ -68,16 +68,16 @@ class ScanTimes:
     """When the queues of one scheduler are scanned."""
 
     def __init__(self, parameters: SchedulerParameters, sites: Sites) -> None:
-        # With an interval of 0 every event that could help brings a scan.
+        # With an interval of 0, every event that could help causes a scan.
         self.every_event = parameters.scan_interval_s == 0
-        # True while what is due at this moment is run: its scans come last, and have not been made yet.
+        # True while due work of this moment runs: its scans come last, and have not been made yet.
         self.to_come = False
         self._preempting = parameters.preemption is Preemption.PLACES
         self._clock = ScanClock(parameters.scan_interval_s, parameters.high_scans_per_low_scan)
         self._sites = sites
 
     def may_help(self, queue: PlacementQueue) -> bool:
-        """True if something has changed since the last pass that could help a job of the queue."""
+        """Return True if something has changed since the last pass that could help a job of the queue."""
         sites = self._sites
         if queue.untried or sites.gained_at > queue.scanned_generation:
             return True
@@ -86,13 +86,16 @@ class ScanTimes:
         return queue.patient > 0 and queue.passed_generation != sites.generation
 
     def is_needed(self, queue: PlacementQueue) -> bool:
-        """True if a scan at its interval could find anything, or brings a job nearer to its limit of tries."""
+        """Return True if a scan at its interval could find anything, or brings a job nearer to its limit of tries."""
         return queue.size > 0 and (queue.limited > 0 or self.may_help(queue))
 
     def is_due(self, queue: PlacementQueue, now: float, *, is_new: bool, is_tick: bool) -> bool:
-        """True if the queue is scanned before the present event is looked at, which is the first of its instant or
-        not. With scans at every event they wait for the end of the instant, which a tick announces, and see all
-        that happened in it."""
+        """Return True if the queue is scanned before the present event, which may be the first of
+        its instant (``is_new``).
+
+        With scans at every event they wait for the end of the instant, which a tick announces, and see
+        all its events.
+        """
         due = queue.scan_due_at <= now
         if self.every_event:
             return due and (is_tick or queue.scan_due_at < now)
@@ -100,9 +103,11 @@ class ScanTimes:
         return due or (is_new and self._clock.is_due(queue.high, now) and self.is_needed(queue))
 
     def set_next(self, queue: PlacementQueue, now: float, at: float) -> bool:
-        """Set when the queue, in which jobs wait, is scanned next after an event that came ``at`` that time. True
-        where that would be now and no site has enough for any job: such a scan is over at once, unless jobs are to
-        be tried, or counted, or preempt others for their places."""
+        """Set the next scan of a queue with waiting jobs, after an event at that time.
+
+        Returns True if the scan is due now and no site has enough for any job: such a scan is over at once, unless
+        jobs must be tried, or counted, or preempt others for their places.
+        """
         if self.every_event:
             if self.may_help(queue):
                 enough_idle = queue.smallest_need <= max(self._sites.view.idle)
@@ -119,7 +124,7 @@ class ScanTimes:
         return False
 
     def so_far(self, queue: PlacementQueue, now: float) -> int:
-        """How many scans of the queue there have been, needless ones that were left out included."""
+        """Return how many scans of the queue there have been, including omitted ones."""
         if self.every_event:
             return queue.scans
         scans = self._clock.count(queue.high, now)

@@ -1,6 +1,6 @@
-"""Groups of a placement queue: jobs that ask for exactly the same, in the order of the queue.
+"""Groups of a placement queue: jobs with exactly the same demand, in the order of the queue.
 
-A rank says where a job stands in its queue. Ranks are compared only; no two jobs of a queue have the same.
+A rank is the position of a job in its queue. Ranks are only compared; no two jobs of a queue have the same.
 """
 
 from __future__ import annotations
@@ -16,20 +16,23 @@ from koala.policies.interface import Demand
 
 
 class EndsBy(Protocol):
-    """Who knows how long jobs run."""
+    """A source of the jobs' run times."""
 
     def first_to_end_by(
         self, jobs: Sequence[Job], walltimes_s: Sequence[float | None], start: int, end: float
     ) -> int:
-        """The first of the jobs, from this one on, that would end by then if it started now; -1 for none."""
+        """Return the first of the jobs, from ``start`` on, that would end by then if it started now; -1 for none."""
 
     def longest_s(self, end: float) -> float:
-        """No job with a longer walltime would end by then if it started now, as far as walltimes tell."""
+        """Return a bound: no job with a longer walltime would end by then if it started now."""
 
 
 class DemandGroup:
-    """The waiting jobs of one demand. A job's key is its rank, or what gives the same order among these jobs. Where
-    plans are made their walltimes stand beside: many are looked at for the first that ends early enough."""
+    """The waiting jobs of one demand.
+
+    A job's key is its rank, or a value that gives the same order among these jobs. Where plans are made their
+    walltimes are kept beside: many are examined in search of the first that ends early enough.
+    """
 
     __slots__ = ("demand", "jobs", "key", "keys", "shortest_s", "timed", "walltimes_s")
 
@@ -49,7 +52,7 @@ class DemandGroup:
         return iter(self.jobs)
 
     def insert(self, job: Job, key: Any) -> None:
-        """The job stands here from now on."""
+        """Insert the job at this key."""
         place = bisect_left(self.keys, key)
         self.keys.insert(place, key)
         self.jobs.insert(place, job)
@@ -60,10 +63,10 @@ class DemandGroup:
                 self.shortest_s = walltime_s or 0.0
 
     def look_at(self, user: str) -> None:
-        """The first job of the user is another one, or stands elsewhere."""
+        """Note that the first job of the user has changed, or has moved."""
 
     def remove(self, key: Any) -> Job:
-        """The job of this key does not stand here any more."""
+        """Remove the job of this key."""
         place = bisect_left(self.keys, key)
         del self.keys[place]
         if self.timed:
@@ -71,7 +74,7 @@ class DemandGroup:
         return self.jobs.pop(place)
 
     def rearrange(self, key_of: Callable[[Job], Any]) -> None:
-        """Other keys give another order."""
+        """Sort by other keys."""
         keyed = sorted([(key_of(job), job) for job in self.jobs], key=_key)
         self.keys = [key for key, _ in keyed]
         self.jobs = [job for _, job in keyed]
@@ -81,25 +84,29 @@ class DemandGroup:
     # ------------------------------------------------------------------------------------------ by rank
 
     def first(self) -> Any:
-        """The rank of the first job."""
+        """Return the rank of the first job."""
         return self.keys[0]
 
     def now_at(self, rank: Any) -> Any | None:
-        """Where the job stands that stood at this rank, or if it has left, the next; None where there is none."""
+        """Return the present rank of the job at this former rank or, if it has left, of the next; None if
+        there is none."""
         return rank
 
     def job(self, rank: Any) -> Job:
-        """The job of this rank."""
+        """Return the job of this rank."""
         return self.jobs[bisect_left(self.keys, rank)]
 
     def after(self, rank: Any) -> Any | None:
-        """The rank of the first job behind this rank; None where there is none."""
+        """Return the rank of the first job behind this rank; None if there is none."""
         following = bisect_right(self.keys, rank)
         return self.keys[following] if following < len(self.keys) else None
 
     def ends_by(self, rank: Any, times: EndsBy, end: float, *, behind: bool = False) -> Any | None:
-        """The rank of the first job, from this rank on or only behind it, that would end by then if it started now;
-        None for none."""
+        """Return the rank of the first job, from this rank on or only behind it, that would end by then if
+        it started now.
+
+        None if there is none.
+        """
         start = (bisect_right if behind else bisect_left)(self.keys, rank)
         found = times.first_to_end_by(self.jobs, self.walltimes_s, start, end)
         return self.keys[found] if found >= 0 else None
@@ -108,7 +115,7 @@ class DemandGroup:
 class SharedGroup(DemandGroup):
     """The same where users take turns: the jobs of each user stand by position, and their ranks follow from that.
 
-    What a pass asks does not grow with the number of users: the first jobs of all of them are kept by rank.
+    The cost of a pass does not grow with the number of users: the first jobs of all users are kept by rank.
     """
 
     __slots__ = ("_by_position", "_heads", "_rank_of", "users")
@@ -117,7 +124,7 @@ class SharedGroup(DemandGroup):
         super().__init__(key, demand, timed=timed)
         self.users: dict[str, DemandGroup] = {}
         self._rank_of = rank_of
-        # (rank, user) of the first job of each user: one that has fallen behind has its old rank here.
+        # (rank, user) of the first job of each user: a job that has fallen behind keeps its old rank here.
         self._heads: list[tuple[Any, str]] = []
         self._by_position: dict[int, Job] = {}
 
@@ -188,7 +195,7 @@ class SharedGroup(DemandGroup):
         return found
 
     def _by_heads(self) -> Iterator[tuple[Any, DemandGroup]]:
-        """The jobs of each user, each with a rank that none of them is before, in the order of these."""
+        """Yield the jobs of each user with a lower bound of their ranks, in the order of these bounds."""
         seen: set[str] = set()
         for rank, user in sorted(self._heads):
             if user in self.users and user not in seen:

@@ -1,9 +1,9 @@
 """The placement queues: jobs that have no places yet.
 
-A placement queue is scanned head to tail, in its order, and every job in it is tried, but jobs that ask for exactly
-the same thing get exactly the same answer while nothing changes. So the queue keeps its jobs in groups by demand,
-and a scan (``koala.core.state.queues.scan``) tries each group once for every state of the grid: the same placements
-as trying every job, at a cost that does not grow with the length of the queue.
+A placement queue is scanned head to tail, in its order, and every job in it is tried, but jobs with exactly the same
+demand get exactly the same answer while nothing changes. So the queue keeps its jobs in groups by demand, and a scan
+(``koala.core.state.queues.scan``) tries each group once for every state of the grid: the same placements as trying
+every job, at a cost that does not grow with the length of the queue.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from koala.core.state.sites import Sites
 from koala.model.request import JobId
 from koala.policies.interface import Demand
 
-# Entries of jobs that have left are thrown out when they outnumber the others by this many.
+# Entries of jobs that have left are dropped when they outnumber the others by this many.
 LIMITS_SLACK = 64
 
 
@@ -46,21 +46,21 @@ class _QueueLinks:
         "size",
         "standing",
     )
-    standing: FirstCome  # by which order its jobs stand
-    ask_again: Callable[[], None]  # has the function asked that gives the order, where one does
+    standing: FirstCome  # the order of its jobs
+    ask_again: Callable[[], None]  # has the user-supplied order function called, if there is one
     joined: int  # jobs that ever stood in line
-    by_arrival: bool  # whether a job that comes back stands where it stood at first
-    every_event: bool  # whether the queue is scanned at every event
+    by_arrival: bool  # True if a job that comes back stands where it first stood
+    every_event: bool  # True if the queue is scanned at every event
     size: int
-    # How many demands of jobs in line are for tasks of more than one processor, and how many are not steady: see
+    # How many demands of jobs in line have tasks of more than one processor, and how many are not steady: see
     # ``koala.core.state.queues.due``.
     shaped: int
     fickle: int
     patient: int
-    # Jobs that take a rest before they stand at the tail again: they wait, but are not tried.
+    # Jobs that rest before they stand at the tail again: they wait, but are not tried.
     resting: dict[JobId, Job]
     groups: dict[Any, DemandGroup]
-    # (least, a number of its own, group): the groups in order of what one site must have for them at least.
+    # (least, a unique number, group): the groups in order of the least that one site must have for them.
     by_least: list[tuple[Any, ...]]
     _group_sequence: int
     # (scan number at which its tries are used up, position, job): entries of jobs that have left are skipped.
@@ -70,8 +70,10 @@ class _QueueLinks:
 
 @encoded
 class PlacementQueue(_QueueLinks):
-    """Jobs of one priority that have no places yet. A position is the order of their last return to the queue; where
-    they stand by that is for ``standing`` to say."""
+    """Jobs of one priority that have no places yet.
+
+    A position is the order of their last return to the queue; ``standing`` turns positions into an order.
+    """
 
     high: bool
     # When the next scan is due; the generation of the sites when the last one began, and at the end of the last pass.
@@ -79,14 +81,14 @@ class PlacementQueue(_QueueLinks):
     scanned_generation: int = 0
     passed_generation: int = 0
     next_position: int = 0
-    untried: bool = False  # whether a job in line has not been tried on what is idle now
+    untried: bool = False  # True if a job in line has not been tried on what is idle now
     scans: int = 0
-    # What the last scan saw: at its start, and after each placement, with the position of the placed job.
-    # Of an order in which jobs move, only the last: all that were refused have no place there, either.
+    # What the last scan saw: at its start, and after each placement, with the position of the placed job. In an order
+    # in which jobs move, only the last state: refused jobs have no place there, either.
     seen: list[tuple[int, Seen]] = field(default_factory=list)
     turns: dict[str, Turns] = field(default_factory=dict)  # by user, where users take turns
-    overdue: dict[JobId, None] = field(default_factory=dict)  # who has waited for too long, by other orders
-    answered: list[JobId] = field(default_factory=list)  # what somebody's function gave last
+    overdue: dict[JobId, None] = field(default_factory=dict)  # jobs that have waited too long, in other orders
+    answered: list[JobId] = field(default_factory=list)  # the last answer of a user-supplied order function
 
     def __post_init__(self) -> None:
         self.standing = FirstCome()
@@ -104,21 +106,23 @@ class PlacementQueue(_QueueLinks):
         return self.size + len(self.resting)
 
     def __iter__(self) -> Iterator[Job]:
-        """Head to tail; those that rest come last."""
+        """Iterate from head to tail; resting jobs come last."""
         return iter([*self.in_line(), *self.resting.values()])
 
     @property
     def kinds(self) -> int:
-        """How many different demands there are among those that are tried."""
+        """The number of different demands among the jobs in line."""
         return len(self.groups)
 
     def in_line(self) -> list[Job]:
-        """Those that are tried, head to tail."""
+        """Return the jobs in line, head to tail."""
         return sorted((job for group in self.groups.values() for job in group), key=self.standing.rank_of)
 
     def first(self, most: int) -> list[Job]:
-        """The head of the queue, at most so many jobs; those that rest come last. No job of it is in another group
-        than those whose heads stand first."""
+        """Return the first ``most`` jobs of the queue; resting jobs come last.
+
+        They can only be in the groups with the first ``most`` heads.
+        """
         self.settle()
         groups = heapq.nsmallest(most, self.groups.values(), key=lambda group: group.first())
         in_line = heapq.merge(*groups, key=self.standing.rank_of)
@@ -127,12 +131,12 @@ class PlacementQueue(_QueueLinks):
 
     @property
     def smallest_need(self) -> int:
-        """No job here can be placed unless some site has this many idle."""
+        """The number of idle processors without which no site can take any job here."""
         least: int = self.by_least[0][0]
         return least
 
     def scan_begins(self, sites: Sites) -> None:
-        """A scan sees everything up to now."""
+        """Begin a scan, which sees everything up to now."""
         self.scan_due_at = INFINITY
         self.scanned_generation = sites.generation
         self.scans += 1
@@ -140,19 +144,19 @@ class PlacementQueue(_QueueLinks):
         self.seen = [(-1, sites.seen_now())]
 
     def note_arrival(self, job: Job) -> None:
-        """Where plans are made, the job has a place in line from now on, whether it waits or not."""
+        """Give the job a place in line where plans are made, even if it does not wait."""
         if self.by_arrival:
             job.arrival = self.next_position
             self.next_position += 1
 
     def reserve(self, positions: int) -> int:
-        """Places in line for so many jobs, one behind the other; the first of them."""
+        """Reserve places in line for this many jobs, one behind the other; return the first."""
         first = self.next_position
         self.next_position += positions
         return first
 
     def push(self, job: Job, *, exhausted_at_scan: int | None, untried: bool) -> None:
-        """Put the job at the tail. ``untried`` says that it has not been tried on what is idle now."""
+        """Put the job at the tail. ``untried`` is True if it has not been tried on what is idle now."""
         assert job.position < 0
         waiting = job.waiting
         waiting.joined_after_scan = self.scans
@@ -166,7 +170,7 @@ class PlacementQueue(_QueueLinks):
         self.stand(job)
 
     def stand(self, job: Job) -> None:
-        """Enter the job at the position that it has been given."""
+        """Enter the job at its given position."""
         demand = job.demand
         self._enter(job, demand, self.standing.joins(job))
         self.size += 1
@@ -200,27 +204,27 @@ class PlacementQueue(_QueueLinks):
             del self.by_least[start]
             self._count(group.demand, -1)
 
-    # -------------------------------------------------------------------------------- who stands elsewhere
+    # --------------------------------------------------------------------------------------- moves in line
 
     def move(self, job: Job) -> None:
-        """The job got a plan or lost it, or has waited for too long: by some orders it stands elsewhere by that."""
+        """Move a job that got or lost a plan, or has waited too long: in some orders that changes its place."""
         if self.standing.moves and job.position >= 0:
             self._leave(job)
             self._enter(job, job.demand, self.standing.moved(job))
 
     def rearrange(self) -> None:
-        """The order of all is another one."""
+        """Sort all jobs by a new order."""
         for group in self.groups.values():
             group.rearrange(self.standing.moved)
 
     def settle(self) -> None:
-        """Jobs have moved up as one before them left: groups are told."""
+        """Update the groups of jobs that moved up when one before them left."""
         for user in self.standing.moved_up():
             for group in self.groups.values():
                 group.look_at(user)
 
     def pop_exhausted(self, scan: int) -> list[Job]:
-        """Take out the jobs whose tries are used up after this many scans."""
+        """Remove the jobs whose tries are used up after this many scans."""
         exhausted = []
         while self._limits and self._limits[0][0] <= scan:
             entry = heapq.heappop(self._limits)
@@ -231,20 +235,20 @@ class PlacementQueue(_QueueLinks):
         return exhausted
 
     def remove(self, job: Job, *, placed: bool = False) -> None:
-        """The job leaves the queue, maybe since it has places."""
+        """Remove the job from the queue; ``placed`` is True if it has places."""
         if self.resting.pop(job.id, None) is not None:
             return
         self.take(job, placed=placed)
 
     def passes(self, job: Job) -> None:
-        """The job has places, and never stood in line."""
+        """Note that a job got places without standing in line."""
         if self.standing.by_user:
             if job.arrival < 0:
                 self.next_position += 1
             self.standing.passes(job, job.arrival if job.arrival >= 0 else self.next_position - 1)
 
     def change_demand(self, job: Job, demand: Demand) -> None:
-        """The job asks for something else from now on; it keeps its place in line."""
+        """Change the job's demand; it keeps its place in line."""
         if job.position < 0:  # it rests, or is about to join
             job.asks = demand
             return
@@ -254,7 +258,7 @@ class PlacementQueue(_QueueLinks):
         self.untried = True
 
     def take(self, job: Job, *, placed: bool) -> None:
-        """The job, which stands in line, leaves it."""
+        """Take the job out of the line."""
         self._leave(job)
         self.standing.leaves(job, placed=placed)
         waiting = job.waiting
@@ -277,19 +281,19 @@ class PlacementQueue(_QueueLinks):
             self.fickle += change
 
     def place_in_line(self, job: Job) -> int:
-        """How many jobs stand before it, plus one."""
+        """Return the place of the job in line, counted from 1."""
         if job.id in self.resting:
             return self.size + 1
         return 1 + self.standing.before(job, self.groups.values())
 
     def place_of_new(self, job: Job) -> int:
-        """The same of a job that would come now."""
+        """Return the same for a job that would come now."""
         if self.standing.moves:
             return 1 + self.standing.before(job, self.groups.values())
         return len(self) + 1
 
     def last_refused(self, job: Job) -> Seen | None:
-        """What the job's last try saw; None if it was never tried."""
+        """Return what the job's last try saw; None if it was never tried."""
         waiting = job.waiting
         if job.id in self.resting or self.scans == waiting.joined_after_scan:
             return waiting.refused
@@ -303,7 +307,7 @@ def _nobody_is_asked() -> None:
 
 
 def _is_limit(entry: tuple[int, int, Job]) -> bool:
-    """Whether the job still stands where it did when the limit was set."""
+    """Return True if the job still stands where it did when the limit was set."""
     exhausted_at_scan, position, job = entry
     phase = job.phase
     return isinstance(phase, Waiting) and (phase.position, phase.exhausted_at_scan) == (position, exhausted_at_scan)

@@ -1,16 +1,16 @@
 """A scan of a placement queue: one pass over the groups of its jobs, in the order of the queue.
 
-Jobs of a group ask for the same, so that one answer is good for all of them while nothing changes. The pass takes
+Jobs of a group have the same demand, so that one answer is good for all of them while nothing changes. The pass takes
 the first job of each group by rank, and tries one after the other:
 
-1. While plans are to be made, a job that cannot start gets one. From there on a job starts only where it puts off no
-   plan, and only groups count that some site has room for.
+1. While plans are to be made, a job that cannot start gets one. After that, a job starts only if it puts off no
+   plan, and only groups count for which some site has room.
 2. A job that fits is placed. Idle processors only fall during a scan and links only fill, so a group that cannot fit
    by its plain numbers is out for good, and so is a steady one that the policy refused.
 3. Any other group is tried again after the next placement, from the next job on.
-4. A job that would put a plan off speaks for all of its group that end no earlier than it may.
+4. A job that would put a plan off stands for all jobs of its group that end no earlier than it may.
 
-By an order that somebody's function gives each job is a group of its own, as the function may put it anywhere.
+In an order from a user-supplied function each job is a group of its own, as the function may put it anywhere.
 """
 
 from __future__ import annotations
@@ -29,32 +29,37 @@ from koala.model.request import JobId
 from koala.policies import PolicyError
 from koala.policies.interface import Spots, try_place
 
-# The rank of the job that is to be tried next of a group, the number of its demand, and the group.
+# The rank of the group's next job, the number of its demand, and the group.
 Candidate: TypeAlias = tuple[Any, int, DemandGroup]
 
 
 class PassPlans(EndsBy, Protocol):
-    """What a scan asks of those who plan: ``koala.core.plans``."""
+    """The interface between a scan and the planner: ``koala.core.plans``."""
 
     @property
     def enough(self) -> bool:
-        """Whether all the plans of this queue are made."""
+        """True if all the plans of this queue are made."""
 
     def reaches(self, job: Job) -> None:
-        """The scan has come to this job: plans that rank before it count."""
+        """Note that the scan has reached this job: plans that rank before it count."""
 
     def places_now(self, job: Job) -> tuple[Spots | None, float | None]:
-        """Places that put no plan off. Where it finds none because of plans, also until when a job that asks for the
-        same must end to find some; None where the end makes no difference."""
+        """Return places that put no plan off.
+
+        If plans leave none, also return the time by which a job of the same demand must end to find some; None if the
+        end makes no difference.
+        """
 
     def plan(self, job: Job) -> bool:
-        """Plan a job that cannot start; False where no time is known at which it could."""
+        """Plan a job that cannot start; return False if no possible time is known."""
 
 
 class Found(NamedTuple):
-    """Who hears of what a scan finds. ``place`` takes the jobs that fit and changes the sites, ``broke`` those whose
-    policy gave an answer that cannot be right; ``raised`` hears of those that ask for what something of our own
-    raised on, before that goes on to the caller."""
+    """The receivers of a scan's results.
+
+    ``place`` takes the jobs that fit and changes the sites, ``broke`` takes jobs whose policy gave an impossible
+    answer; ``raised`` takes the jobs whose demand raised an error of our own, before the error goes on to the caller.
+    """
 
     place: Callable[[Job, Spots], None]
     broke: Callable[[Job, PolicyError], None]
@@ -78,13 +83,13 @@ class _Scan:
         self._plans = plans
         self._planning = plans  # until enough is planned
         self._found = found
-        self._rank = queue.standing.bottom  # of the candidate that was looked at last
+        self._rank = queue.standing.bottom  # rank of the last candidate examined
         self._latest_end: dict[int, float] = {}  # by the number of a demand: jobs that end later find no places
         self._again: list[tuple[int, DemandGroup]] = []  # to be tried again after the next placement
         # What one site, and all sites together, have for a job; a job that gets a plan may need more than is idle.
         self._most: float = max(self._idle) if plans is None else INFINITY
         self._total: float = sum(self._idle) if plans is None else INFINITY
-        # Where a function gives the order: the jobs that were tried, and how many had joined when it was asked.
+        # With an order function: the jobs that were tried, and how many had joined when it was called.
         self._tried: set[JobId] = set()
         self._joined = queue.joined
         self._candidates = self._line_up()
@@ -134,7 +139,7 @@ class _Scan:
                 self._again.append((number, group))
 
     def _line_up(self) -> list[Candidate]:
-        """Of each group that there may be room for the first job behind those that were looked at."""
+        """Return for each group with possible room its first job behind those examined."""
         queue, total, rank = self._queue, self._total, self._rank
         groups = queue.by_least[: bisect_left(queue.by_least, (self._most + 1,))]
         if self._standing.asked:
@@ -154,7 +159,7 @@ class _Scan:
         return candidates
 
     def _alone(self, job: Job) -> DemandGroup:
-        """A group of one job, which stays where it is while others move."""
+        """Return a group of one job, which stays where it is while others move."""
         group = DemandGroup(job.demand.key, job.demand, timed=self._queue.by_arrival)
         group.insert(job, self._standing.key_of(job))
         return group
@@ -164,7 +169,7 @@ class _Scan:
             heappush(self._candidates, (rank, number, group))
 
     def _next(self) -> Candidate | None:
-        """The first candidate that is not out."""
+        """Return the first candidate that is not out."""
         by_user, latest_end = self._standing.by_user, self._latest_end
         while True:
             if self._planning is not None and (not self._candidates or self._planning.enough):
@@ -184,17 +189,18 @@ class _Scan:
                 if self._standing.asked:
                     self._tried.add(group.job(rank).id)
                 return candidate
-            self._add(now_at, number, group)  # a job that was made since stands before it, or it ends too late
+            self._add(now_at, number, group)  # a job made since stands before it, or it ends too late
 
     def _enough_is_planned(self) -> None:
-        """From here on a job starts only where it puts no plan off, and jobs behind those that were looked at."""
+        """End planning: from here on a job starts only if it puts no plan off, and the scan goes on
+        behind examined jobs."""
         self._planning = None
         self._most, self._total = max(self._idle), sum(self._idle)
         if not self._standing.asked:
             self._candidates = self._line_up()
 
     def _place(self, job: Job, spots: Spots) -> None:
-        """The job has places; what is left is what the jobs behind it see."""
+        """Place the job; the jobs behind it see what is left."""
         queue, position = self._queue, job.position
         queue.take(job, placed=True)
         self._found.place(job, spots)

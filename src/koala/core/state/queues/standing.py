@@ -1,8 +1,8 @@
-"""Where the jobs of a placement queue stand: what each order keeps so that nobody has to sort a long queue.
+"""The places of jobs in a placement queue: what each order keeps so that nobody has to sort a long queue.
 
-A job has a *rank* in its queue, and a *key* by which it is kept in its group; see
-``koala.core.state.queues.groups``. By first come, first served both are its position. By any other order a job with
-a plan comes before all that have none, as no later job may put a plan off.
+A job has a *rank* in its queue, and a *key* in its group; see ``koala.core.state.queues.groups``. In first come,
+first served both are its position. In any other order a job with a plan comes before all jobs without one, as no
+later job may put a plan off.
 """
 
 from __future__ import annotations
@@ -19,18 +19,20 @@ from koala.core.state.queues.groups import DemandGroup, SharedGroup
 from koala.model.request import JobId
 from koala.policies.interface import Demand
 
-# Ranks of jobs with plans, of those that have waited for too long, and of all others begin with these.
+# Ranks of jobs with plans, of jobs that have waited too long, and of all others begin with these.
 PLANNED, OVERDUE, IN_ORDER = 0, 1, 2
-# The number of a job that has come since an order was asked for all of them.
+# The number of a job that has come since the last full order was requested.
 LATEST = 1 << 60
-# Entries of users that do not wait any more are thrown out when they outnumber the others by this many.
+# Entries of users that do not wait any more are dropped when they outnumber the others by this many.
 TURNS_SLACK = 64
 
 
 @encoded
 class Turns:
-    """The turns that a user has had since the queue was empty: so many in a row, and those of jobs that were placed
-    while an earlier job of the user waits, by position."""
+    """The turns of a user since the queue was empty.
+
+    They are a number in a row and, by position, the turns of jobs placed while an earlier job of the user waits.
+    """
 
     taken: int = 0
     early: list[int] = field(default_factory=list)
@@ -40,60 +42,60 @@ class FirstCome:
     """First come, first served: the rank of a job is its position."""
 
     bottom: Any = -1  # a rank before all jobs
-    top: Any = INFINITY  # one after them
-    by_user = False  # whether users take turns
-    moves = False  # whether a job may move while it waits
-    asked = False  # whether a function gives the order
+    top: Any = INFINITY  # a rank after all jobs
+    by_user = False  # True if users take turns
+    moves = False  # True if a job may move while it waits
+    asked = False  # True if a function gives the order
 
     def group(self, demand: Demand, *, timed: bool) -> DemandGroup:
-        """A new group of jobs with this demand."""
+        """Return a new group of jobs with this demand."""
         return DemandGroup(demand.key, demand, timed=timed)
 
     def moved_up(self) -> list[str]:
-        """The users whose jobs have moved up since this was asked last."""
+        """Return the users whose jobs have moved up since the last call."""
         return []
 
     def joins(self, job: Job) -> Any:
-        """The job stands in line from now on; its key."""
+        """Put the job in line; return its key."""
         return job.position
 
     def leaves(self, job: Job, *, placed: bool) -> None:
-        """The job does not stand in line any more."""
+        """Take the job out of the line."""
 
     def key_of(self, job: Job) -> Any:
-        """The key of a job that stands in line."""
+        """Return the key of a job in line."""
         return job.position
 
     def rank_of(self, job: Job) -> Any:
-        """The rank of a job that stands in line, or of one as if it came now."""
+        """Return the rank of a job in line, or of a job as if it came now."""
         return job.position
 
     def passes(self, job: Job, position: int) -> None:
-        """A job was placed that never stood in line."""
+        """Note that a job was placed without standing in line."""
 
     def restores(self, jobs: Iterable[Job]) -> None:
-        """These stood in line before a restart, and are to join one after the other."""
+        """Prepare for these jobs, which stood in line before a restart and will join one after the other."""
 
     def moved(self, job: Job) -> Any:
-        """The job got a plan or lost it, waits for too long, or asks for something else: its key from now on."""
+        """Return the new key of a job that got or lost a plan, has waited too long, or has a new demand."""
         return job.position
 
     def grow_overdue(self, now: float) -> list[Job]:
-        """The jobs that have waited for too long since this was asked last."""
+        """Return the jobs that have waited too long since the last call."""
         return []
 
     def before(self, job: Job, groups: Iterable[DemandGroup]) -> int:
-        """How many jobs in line stand before it."""
+        """Return how many jobs in line stand before it."""
         rank = self.rank_of(job)
         return sum(bisect_left(group.keys, rank) for group in groups)
 
     def elements_before(self, array: Job, to_come: int, job: Job) -> int:
-        """How many elements that are no jobs yet stand before a waiting job."""
+        """Return how many elements that are no jobs yet stand before a waiting job."""
         return to_come if 0 <= array.arrival + array.elements.made < job.position else 0
 
 
 class _Ordered(FirstCome):
-    """An order other than first come, first served. ``patience_s``: who has waited for so long comes first."""
+    """An order other than first come, first served. A job that has waited for ``patience_s`` comes first."""
 
     bottom: Any = ()
     top: Any = (IN_ORDER + 1,)
@@ -102,7 +104,7 @@ class _Ordered(FirstCome):
     def __init__(self, overdue: dict[JobId, None], patience_s: float = INFINITY) -> None:
         self._keys: dict[JobId, Any] = {}
         self._patience_s = patience_s
-        # (since when it waits, position, job), of those that are not overdue: entries of jobs that left are skipped.
+        # (since when it waits, position, job), for jobs that are not overdue: entries of jobs that left are skipped.
         self._waits: list[tuple[float, int, Job]] = []
         self._overdue = overdue
 
@@ -142,7 +144,7 @@ class _Ordered(FirstCome):
 
 
 class ShortestFirst(_Ordered):
-    """The shortest job first, as plans believe of it."""
+    """The shortest job first, by the run times that plans believe."""
 
     def __init__(self, planned_s: Callable[[Job], float], overdue: dict[JobId, None], patience_s: float) -> None:
         super().__init__(overdue, patience_s)
@@ -157,7 +159,7 @@ class ShortestFirst(_Ordered):
 
 
 class Asked(_Ordered):
-    """The order that somebody's function gave last; who came since is behind, and who came back is where it was."""
+    """The last order of a user-supplied function; later jobs are behind, and returning jobs keep their places."""
 
     asked = True
 
@@ -170,20 +172,20 @@ class Asked(_Ordered):
         return IN_ORDER, self._place.get(job.id, LATEST), job.position
 
     def answered(self, numbers: Iterable[JobId]) -> None:
-        """The function gave this order."""
+        """Apply the function's order."""
         self._answer[:] = numbers
         self._place = {number: place for place, number in enumerate(self._answer)}
 
     def elements_before(self, array: Job, to_come: int, job: Job) -> int:
-        return 0  # nobody knows where the function will put them
+        return 0  # the function's order for them is unknown
 
 
 class RoundRobin(_Ordered):
-    """Users take turns: a round has one job of each user who waits. A job's rank is its round, then its position.
+    """Users take turns: a round has one job of each waiting user. A job's rank is its round, then its position.
 
-    A user's jobs stand by position, and the rounds of those before it are taken; those of jobs that were placed
-    while an earlier one waits stay taken. Who comes, or comes back, begins in the round that is going on, or in the
-    one after the last turn: nobody gains a turn by leaving the queue.
+    A user's jobs stand by position, and the rounds of the jobs before it are taken; those of jobs that were placed
+    while an earlier one waits stay taken. A user who comes, or comes back, begins in the current round, or in the one
+    after the user's last turn: nobody gains a turn by leaving the queue.
     """
 
     by_user = True
@@ -191,8 +193,8 @@ class RoundRobin(_Ordered):
     def __init__(self, turns: dict[str, Turns]) -> None:
         super().__init__({})
         self._turns = turns
-        self._lines: dict[str, list[int]] = {}  # by user the positions of those that wait
-        self._heads: list[tuple[int, str]] = []  # (round of the first job, user): others' entries are skipped
+        self._lines: dict[str, list[int]] = {}  # by user, the positions of waiting jobs
+        self._heads: list[tuple[int, str]] = []  # (round of the first job, user): outdated entries are skipped
         self._planned: dict[JobId, Job] = {}
         self._moved_up: dict[str, None] = {}
 
@@ -208,14 +210,14 @@ class RoundRobin(_Ordered):
 
     @property
     def _round(self) -> int:
-        """The round that is going on: the first in which a job waits."""
+        """The current round: the first in which a job waits."""
         heads = self._heads
         while heads and not (heads[0][1] in self._lines and self._turns[heads[0][1]].taken == heads[0][0]):
             heapq.heappop(heads)
         return heads[0][0] if heads else 0
 
     def _begins(self, user: str) -> int:
-        """The round of the first job of a user who does not wait."""
+        """Return the round of the first job of a user who does not wait."""
         known = self._turns.get(user)
         return self._round if known is None else max(known.taken, self._round)
 
@@ -227,7 +229,7 @@ class RoundRobin(_Ordered):
         return turns.taken + bisect_left(line, position) + bisect_left(turns.early, position)
 
     def _settle(self, user: str) -> None:
-        """Turns that were taken before the first job that waits count in a row."""
+        """Add the turns taken before the first waiting job to those in a row."""
         line, turns = self._lines.get(user), self._turns[user]
         over = len(turns.early) if line is None else bisect_left(turns.early, line[0])
         if over:
@@ -245,7 +247,7 @@ class RoundRobin(_Ordered):
     # -------------------------------------------------------------------------------------- the line
 
     def restores(self, jobs: Iterable[Job]) -> None:
-        """These stood in line before a restart, and are to join one after the other."""
+        """Prepare for these jobs, which stood in line before a restart and will join one after the other."""
         for user in {job.submitter: None for job in jobs}:
             self._lines[user] = []
             self._turns.setdefault(user, Turns())
@@ -315,7 +317,7 @@ class RoundRobin(_Ordered):
 
     @staticmethod
     def _key(job: Job) -> tuple[int, int]:
-        """In a group are jobs of one user, which stand by position."""
+        """Return the key within a group, whose jobs of one user stand by position."""
         return (IN_ORDER if job.plan_at is None else PLANNED), job.position
 
     def _rank_in_order(self, job: Job) -> Any:
@@ -328,7 +330,7 @@ class RoundRobin(_Ordered):
             return bisect_left(planned, rank)
         _, turn, position = rank
         before = sum(self._of_user_before(user, turn, position) for user in self._lines)
-        # Those with plans come first, whatever their rounds are.
+        # Jobs with plans come first, whatever their rounds are.
         late = (
             each
             for each in self._planned.values()
@@ -337,7 +339,7 @@ class RoundRobin(_Ordered):
         return before + sum(1 for _ in late)
 
     def _of_user_before(self, user: str, turn: int, position: int) -> int:
-        """How many waiting jobs of the user stand before that round and position."""
+        """Return how many waiting jobs of the user stand before that round and position."""
         line, turns = self._lines[user], self._turns[user]
         if turns.early:
             return bisect_left(line, (turn, position), key=lambda each: (self._round_of(user, each), each))
