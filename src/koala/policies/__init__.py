@@ -1,7 +1,7 @@
 """Placement policies: one file each, plain functions over integers, and the catalogue that names them.
 
-Whoever writes a policy needs only what is exported here. Turning a request into a call of a policy, and the
-answer into a placement or a refusal, lives in ``koala.policies.interface``.
+The author of a policy needs only what is exported here. ``koala.policies.interface`` turns a request into a call of a
+policy, and the answer into a placement or a refusal.
 """
 
 from koala.policies.catalogue import Catalogue, Form, Policy, order, policy

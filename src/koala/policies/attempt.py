@@ -1,7 +1,6 @@
 """One try of a demand on given idle processors: fixed components first, then the policy on what remains.
 
-Called by ``koala.policies.interface``; what to say after a failed try is in
-``koala.policies.refusals.refusal``.
+``koala.policies.interface`` calls it; ``koala.policies.refusals.refusal`` explains a failed try.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ class PartialDivision(NamedTuple):
 
 
 def place_on(demand: Demand, idle: Sequence[int], view: View) -> Spots | None:
-    """Try the demand on these idle processors. All or nothing; the arguments are left as they are."""
+    """Try the demand on these idle processors, all or nothing; the arguments are not changed."""
     if demand.groups:
         return _place_groups(demand, idle, view)
     if demand.has_files and missing_file(demand, view) is not None:
@@ -50,7 +49,7 @@ def place_on(demand: Demand, idle: Sequence[int], view: View) -> Spots | None:
 
 
 def _place_groups(demand: Demand, idle: Sequence[int], view: View) -> Spots | None:
-    """One group after the other: the policy sees places for its tasks instead of processors."""
+    """Place one group after the other: the policy sees places for its tasks instead of processors."""
     room = Room(idle, view)
     if len(demand.groups) == 1:
         shape, _, inner = demand.groups[0]
@@ -85,7 +84,7 @@ def _untasked(demand: Demand, idle: Sequence[int], view: View) -> Spots | None:
 
 
 def map_on(demand: Demand, tasks: ClusteredTasks, idle: Sequence[int], view: View) -> TaskSpots | NoPlace:
-    """Map the tasks by the demand's policy, which is one that does, or say who found no place."""
+    """Map the tasks by the demand's policy, which maps tasks, or return what found no place."""
     return view.lans.placed(tasks, demand.policy.mapping, demand.home, idle)
 
 
@@ -110,7 +109,7 @@ def fill(demand: Demand, shape: ComponentSizes, idle: Sequence[int], view: View)
 
 
 def _ask(demand: Demand, shape: ComponentSizes, free: Sequence[int], view: View, chosen: list[int]) -> int:
-    """Call the function that places components of given sizes, in the form that it has."""
+    """Call the function that places components of given sizes, in its form."""
     rule = demand.rule
     if rule.form is Form.COMPONENTS:
         if rule.checked:
@@ -129,7 +128,7 @@ def _ask(demand: Demand, shape: ComponentSizes, free: Sequence[int], view: View,
 
 
 def _combined(shape: ComponentSizes, sites: int) -> list[int]:
-    """A mark for each site where the user wants a component."""
+    """Return a mark for each site where the user wants a component."""
     combined = [0] * sites
     for component in shape.pinned:
         combined[shape.sites[component]] = 1
@@ -143,7 +142,7 @@ def _transfer_rows_s(demand: Demand, shape: ComponentSizes, view: View) -> list[
 
 
 def divide(demand: Demand, bounds: Bounds, idle: Sequence[int], view: View) -> PartialDivision:
-    """Divide the total by the demand's policy, which is one that does, in the form that it has."""
+    """Divide the total by the demand's policy, which divides totals, in its form."""
     parts = [0] * len(idle)
     policy = demand.policy
     more: tuple[Any, ...] = ()
@@ -166,7 +165,7 @@ def divide(demand: Demand, bounds: Bounds, idle: Sequence[int], view: View) -> P
 
 
 def _spots_of_parts(parts: list[int], idle: Sequence[int]) -> Spots:
-    """The parts in the order in which they were made: by idle processors, ties by index."""
+    """Return the parts in the order in which they were made: by idle processors, ties by index."""
     sites = [site for site, part in enumerate(parts) if part]
     sites.sort(key=lambda site: -idle[site])
     return Spots(tuple(sites), tuple([parts[site] for site in sites]))

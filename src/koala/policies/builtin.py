@@ -1,4 +1,4 @@
-"""Koala's own policies, each a name, a function and a line about it.
+"""Koala's own policies, each with a name, a function and a summary.
 
 The functions are in files of their own, those of the form LINKS behind ``koala.policies.minigrid.meta_scheduling``.
 """
@@ -44,7 +44,7 @@ from koala.policies.minigrid.meta_scheduling import (
 )
 from koala.policies.minigrid.reserve import RESERVING_THRESHOLD
 
-# Ten times what a link can carry: more than that is a mistake for per cent.
+# Ten times what a link can carry: a larger value is a percentage by mistake.
 LSLT_MAX = 10.0
 
 CM = Policy(
@@ -135,7 +135,7 @@ def _number(text: str, most: float) -> float | None:
 
 
 def _said(number: float) -> str:
-    """So that different numbers are never said alike: names tell policies apart."""
+    """Return different text for different numbers: names distinguish policies."""
     return repr(number).removesuffix(".0")
 
 

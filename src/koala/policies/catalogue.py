@@ -1,7 +1,7 @@
-"""The policies by name: Koala's own, those of installed packages, and those in files that a user wrote.
+"""The policies by name: Koala's own, those of installed packages, and those in users' files.
 
-A policy is a plain function in one of a few forms. What a user's function answers is checked on every call;
-that happens in ``koala.policies.external``, and turning requests into calls in ``koala.policies.interface``.
+A policy is a plain function in one of a few forms. ``koala.policies.external`` checks every answer of a user's
+function; ``koala.policies.interface`` turns requests into calls.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ __all__ = [
 
 ENTRY_POINT_GROUP = "koala.policies"
 NAME_CHARACTERS_MAX = 64
-# What a job can write as the name of a policy, before any parameters: the readers of jobs know the same pattern.
+# The names that a job can write for a policy, before any parameters: the readers of jobs have the same pattern.
 NAME_PATTERN = r"[A-Za-z0-9][A-Za-z0-9._-]*"
 
-# How many names with parameters are remembered; jobs may write any number of them.
+# At most this many names with parameters are remembered; jobs may write any number of them.
 PARAMETRIZED_REMEMBERED = 1_024
 
 _MARK = "__koala_policy__"
@@ -59,7 +59,7 @@ AnyFunction = TypeVar("AnyFunction", bound=Callable[..., int])
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Mark:
-    """What the decorator leaves on a function for the catalogue to collect."""
+    """The mark of the decorator on a function, for the catalogue to collect."""
 
     name: str
     form: Form
@@ -72,7 +72,7 @@ _MARKED: dict[str, Callable[..., Any]] = {}
 
 
 def marked_functions() -> Mapping[str, Callable[..., Any]]:
-    """The functions that imported modules mark as policies, by name without case, and as orders."""
+    """Return the functions that imported modules mark as policies or orders, by name without case."""
     return MappingProxyType(_MARKED)
 
 
@@ -155,11 +155,11 @@ def _first_words(function: Callable[..., Any]) -> str:
 
 
 def _order_key(name: str) -> str:
-    """Under what an order stands among the marked functions: a policy may have its name."""
+    """Return the key of an order among the marked functions: a policy may have the same name."""
     return f"order {name.casefold()}"
 
 
-# The policies that given sizes go to where a user's policy only divides totals, by its form.
+# The policies that place given sizes when a user's policy only divides totals, by its form.
 _COMPONENTS_POLICIES = {
     Form.FLEXIBLE: CM,
     Form.FLEXIBLE_FILES: CF,
@@ -170,7 +170,7 @@ _COMPONENTS_POLICIES = {
 
 
 def dividing(policy: Policy) -> Policy:
-    """The policy that divides totals where this one does not: the one of ours that looks at the same things."""
+    """Return the policy that divides totals in place of this one: Koala's own with the same inputs."""
     if policy.form.divides:
         return policy
     return next((ours for ours in (FCM, NFCM, FCF) if ours.components_policy is policy), FCM)
@@ -192,7 +192,7 @@ class Catalogue:
     __slots__ = ("_by_name", "_functions", "_orders", "_parametrized")
 
     def __init__(self, functions: Mapping[str, Callable[..., Any]] | None = None) -> None:
-        """An empty catalogue. ``functions``, by name without case, are taken up when their names are looked for."""
+        """Make an empty catalogue. ``functions``, by name without case, are added when their names are looked up."""
         self._by_name: dict[str, Policy] = {}
         self._orders: dict[str, JobOrder] = {}
         self._parametrized: dict[str, Policy] = {}
@@ -200,7 +200,7 @@ class Catalogue:
 
     @classmethod
     def builtin(cls, functions: Mapping[str, Callable[..., Any]] | None = None) -> Catalogue:
-        """A catalogue of Koala's own policies. Each call makes a new one, to which more can be added."""
+        """Return a new catalogue of Koala's own policies, to which more can be added."""
         catalogue = cls(functions)
         for ours in OWN_POLICIES:
             catalogue.add(ours)
@@ -210,7 +210,8 @@ class Catalogue:
 
     @classmethod
     def of(cls, files: Iterable[PolicyFile], functions: Mapping[str, Callable[..., Any]] | None = None) -> Catalogue:
-        """Koala's own policies, those of installed packages, and those in the files, which have been read."""
+        """Return Koala's own policies, those of installed packages, and those in the files, whose text
+        is already read."""
         catalogue = cls.builtin(functions)
         catalogue.load_entry_points()
         for file in files:
@@ -225,13 +226,13 @@ class Catalogue:
         return iter(self._by_name.values())
 
     def names(self) -> tuple[str, ...]:
-        """All names, in the order in which the policies were added."""
+        """Return all names, in the order in which the policies were added."""
         return tuple(known.name for known in self)
 
     def find(self, name: str) -> Policy:
-        """The policy of that name, in any case, with the parameters that stand behind it.
+        """Return the policy of that name, in any case, with the parameters behind it.
 
-        Raises UnknownPolicyError with the names that come near, or what is wrong with the parameters.
+        Raises UnknownPolicyError with similar names, or with the error in the parameters.
         """
         found = self._by_name.get(name.casefold()) or self._parametrized.get(name)
         if found is not None:
@@ -252,11 +253,11 @@ class Catalogue:
         return found
 
     def orders(self) -> tuple[JobOrder, ...]:
-        """The orders of a queue, in the order in which they were added."""
+        """Return the orders of a queue, in the order in which they were added."""
         return tuple(self._orders.values())
 
     def find_order(self, name: str) -> JobOrder:
-        """The order of that name, in any case. Raises UnknownPolicyError with the names that come near."""
+        """Return the order of that name, in any case. Raises UnknownPolicyError with similar names."""
         found = self._orders.get(name.casefold())
         if found is not None:
             return found
@@ -268,11 +269,11 @@ class Catalogue:
         return made
 
     def choose(self, request: Request, default: str) -> Policy:
-        """The policy for a request: the one that it names, else the grid's, which is ``default``.
+        """Return the policy for a request: the one it names, or else the grid's, ``default``.
 
-        A job of tasks goes to WASE where the grid's policy does not map tasks.
-        Where the grid's does not divide, a total goes to the one that divides in its place: a job that leaves the
-        choice to the grid is never kept waiting by it. What a request names is taken as it stands.
+        A job of tasks uses WASE if the grid's policy does not map tasks. If the grid's policy does not divide, a
+        total uses the policy that divides in its place: a job that leaves the choice to the grid never has to wait
+        because of it. A policy that the request names is used as it is.
         """
         if request.policy is not None:
             return self.find(request.policy)
@@ -282,7 +283,7 @@ class Catalogue:
         return dividing(grids) if request.is_total else grids
 
     def add(self, new: Policy | JobOrder) -> None:
-        """Take up a policy or an order. Raises PolicyFileError where the name is taken: nothing is ever replaced."""
+        """Add a policy or an order. Raises PolicyFileError if the name is taken: nothing is ever replaced."""
         fold = new.name.casefold()
         known = self._orders.get(fold) if isinstance(new, JobOrder) else self._by_name.get(fold)
         if known is not None:
@@ -299,9 +300,9 @@ class Catalogue:
             self._by_name[fold] = new
 
     def add_from_source(self, text: str, filename: str) -> tuple[Policy, ...]:
-        """Run the text of a user's Python file and take up the functions that ``@policy`` and ``@order`` mark in it.
+        """Run the text of a user's Python file and add the functions that ``@policy`` and ``@order`` mark in it.
 
-        All or none of them: after a PolicyFileError the catalogue is as it was. The policies among them are returned.
+        Adds all or none of them: after a PolicyFileError the catalogue is unchanged. Returns the policies among them.
         """
         namespace = run_policy_file(text, filename)
         marked = {id(value): value for value in namespace.values() if _is_marked(value)}
@@ -315,7 +316,7 @@ class Catalogue:
         return self._add_all([_foreign(function, filename) for function in marked.values()])
 
     def add_function(self, function: Callable[..., Any]) -> Policy | JobOrder:
-        """Take up a function that ``@policy`` or ``@order`` marks, unless it is here already."""
+        """Add a function that ``@policy`` or ``@order`` marks, unless it is here already."""
         name = getattr(function, "__name__", "it")
         if not _is_marked(function):
             raise PolicyFileError(name, None, "it is not marked as a policy", "put @policy(name) above it")
@@ -328,9 +329,9 @@ class Catalogue:
         return new
 
     def load_entry_points(self) -> tuple[Policy, ...]:
-        """Take up the policies and orders of installed packages: entry points of the group "koala.policies".
+        """Add the policies and orders of installed packages: entry points of the group "koala.policies".
 
-        An entry point names a function that is marked with ``@policy`` or ``@order``. All or none of them.
+        An entry point names a function that is marked with ``@policy`` or ``@order``. Adds all or none of them.
         """
         from importlib.metadata import entry_points
 
@@ -369,7 +370,7 @@ def _is_marked(value: object) -> bool:
 
 
 def _foreign(function: Callable[..., Any], origin: str) -> Policy | JobOrder:
-    """A policy or an order made from a marked function of somebody else's, after a look at its parameters."""
+    """Return the policy or order of a marked foreign function after a check of its parameters."""
     if hasattr(function, ORDER_MARK):
         order_mark: OrderMark = getattr(function, ORDER_MARK)
         _check_parameters(function, origin, f"order {order_mark.name!r}", "an order", ORDER_PARAMETERS)

@@ -1,6 +1,6 @@
-"""A request compiled once against the sites' indexes, so that trying to place it again and again is cheap.
+"""A request compiled once against the sites' indexes, so that repeated tries to place it are cheap.
 
-Equal requests share one demand. The tries themselves are made in ``koala.policies.attempt``.
+Equal requests share one demand. ``koala.policies.attempt`` makes the tries.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ class ComponentSizes(NamedTuple):
 
 
 class Bounds(NamedTuple):
-    """How a flexible total may be divided when no splits are listed; a job that must not be is one part of it all."""
+    """How a flexible total may be divided if no splits are listed; a job that must stay whole is a single part."""
 
     component_min: int
     components_max: int
 
 
 class Traffic(NamedTuple):
-    """What a job sends between its sites, in the words of ``koala.model.network``."""
+    """What a job sends between its sites, in the terms of ``koala.model.network``."""
 
     pattern: int
     dimensions: int
@@ -71,8 +71,10 @@ class BarredSites(NamedTuple):
 
 
 class TaskGroup(NamedTuple):
-    """Components with tasks of one shape: which they are, and the demand that a policy sees of them, counted in tasks
-    instead of processors. Plain components beside shaped ones are a group too."""
+    """Components with tasks of one shape, and the demand that a policy sees for them, in tasks instead of processors.
+
+    Plain components beside shaped ones are a group too.
+    """
 
     shape: TaskShape
     components: tuple[int, ...]
@@ -82,24 +84,24 @@ class TaskGroup(NamedTuple):
 class Demand:
     """What a policy can see of a request. Immutable; equal keys mean the same demand.
 
-    - ``policy`` was asked for; ``rule`` is the one that places components of given sizes (another one
-      under a policy that divides totals, else the same);
+    - ``policy``: the requested policy; ``rule``: the policy that places components of given sizes (another one under
+      a policy that divides totals, otherwise the same);
     - ``total``: processors in all; ``least``: no placement exists unless some single site has this many idle;
     - ``bounds``: set when the policy divides the total; otherwise ``shapes`` are tried in order;
-    - ``divided``: the same request under a policy that divides, where this one takes a total for one component;
+    - ``divided``: the same request under a policy that divides, if this one takes a total for one component;
     - ``files``: the names of all files read; ``reads``: by component of the request (one for a flexible job);
-    - ``application``: the name by which the policy knows what jobs like it send, where it learns that;
+    - ``application``: the name under which the policy learns the traffic of such jobs, if it learns any;
     - ``licenses``: the floating licences that it holds where it is placed;
     - ``home``: the site where it arrived, -1 for none; ``traffic``: what it asks of links;
-    - ``steady``: fewer idle processors, or more on the links, never help it. Of others that cannot be said: the way
-      in which a policy fills sites depends on what is idle, and with less of it it may take a way that fits;
-    - ``tasks``: of a job of tasks, with their clusters, which are found once;
+    - ``steady``: fewer idle processors, or more on the links, never help it. For other demands that is open: the way
+      in which a policy fills sites depends on what is idle, and with less it may find a way that fits;
+    - ``tasks``: those of a job of tasks, with their clusters, which are found once;
     - ``lone``: the most idle site takes the whole whenever it can, see ``Policy.most_idle_takes_whole``;
     - ``barred``: sites that it must not go to, whatever is idle there;
-    - ``groups``: where tasks are more than one processor, its components by the shape of their tasks; then policies
-      see those instead, and all other numbers here are in processors;
-    - ``claiming_order``: of components with tasks of several shapes, the order in which they are placed. They are
-      claimed in it too, since sites give nodes to whoever comes first; nothing where any order will do.
+    - ``groups``: if tasks are more than one processor, its components by the shape of their tasks; then policies see
+      those instead, and all other numbers here are in processors;
+    - ``claiming_order``: for components with tasks of several shapes, the order in which they are placed. They are
+      claimed in it too, since sites serve claims as they arrive; empty if any order will do.
     """
 
     __slots__ = (
@@ -175,7 +177,7 @@ class Demand:
                 self.claiming_order = tuple([each for group in self.groups for each in group.components])
 
     def barring(self, sites: Iterable[int]) -> Demand:
-        """The same for a job that must not go to these sites, nor to those that it was barred from before."""
+        """Return the same demand for a job that must avoid these sites, and those that it was barred from before."""
         other = copy(self)
         other.barred = tuple(sorted({*self.barred, *sites}))
         other.key = (*(self.key[:-1] if self.barred else self.key), BarredSites(other.barred))
@@ -183,7 +185,7 @@ class Demand:
         return other
 
     def allowing(self, sites: Iterable[int]) -> Demand:
-        """The same for a job that may go to these sites again."""
+        """Return the same demand for a job that may go to these sites again."""
         again = set(sites)
         if again.isdisjoint(self.barred):
             return self
@@ -194,7 +196,7 @@ class Demand:
         return other
 
     def allowed(self, processors: Sequence[int]) -> Sequence[int]:
-        """These processors by site, and none at the sites that it must not go to."""
+        """Return these processors by site, with none at the barred sites."""
         if not self.barred:
             return processors
         return [0 if site in self.barred else here for site, here in enumerate(processors)]
@@ -203,7 +205,7 @@ class Demand:
 def _groups(
     demand: Demand, request: Request, index: Mapping[str, int], *, shared_links: bool
 ) -> tuple[TaskGroup, ...]:
-    """By shape: those with the most demanding tasks are placed first, as they have the least choice."""
+    """Return the groups by shape: the most demanding tasks are placed first, as they have the least choice."""
     by_shape: dict[TaskShape, list[int]] = {}
     for position, component in enumerate(request.components):
         by_shape.setdefault(component.shape or TaskShape(), []).append(position)
@@ -223,7 +225,7 @@ def _choosiness(shape: TaskShape) -> tuple[int, bool, int, int]:
 
 
 def _in_tasks(request: Request, shape: TaskShape, positions: Sequence[int]) -> Request:
-    """The request for these components alone, with a processor for each task."""
+    """Return the request for these components alone, with a processor for each task."""
     per_task = shape.processors
     components = []
     for position in positions:
@@ -244,15 +246,19 @@ def _in_tasks(request: Request, shape: TaskShape, positions: Sequence[int]) -> R
 
 
 def application_of(request: Request, policy: Policy) -> str:
-    """The name by which a policy knows what jobs send that ran before; empty for one that does not ask, and for a job
-    that was given no name."""
+    """Return the name under which a policy learns the traffic of such jobs.
+
+    Empty for a policy that learns nothing, and for a job without a name.
+    """
     learns = policy.module is not None and policy.module.module == B5
     return request.name if learns and request.name != JOB_NAME else ""
 
 
 def demand_key(request: Request, policy_name: str, application: str = "") -> DemandKey:
-    """Everything of a request that a policy can see, hashable: equal keys mean the same demand. ``application`` is
-    what ``application_of`` says."""
+    """Return everything of a request that a policy can see, hashable: equal keys mean the same demand.
+
+    ``application`` is the result of ``application_of``.
+    """
     components = request.components
     more: DemandKey = (application,) if application else ()
     if components[0].shape is not None or (len(components) > 1 and request.is_shaped):
@@ -277,15 +283,15 @@ def demand_key(request: Request, policy_name: str, application: str = "") -> Dem
 def compile_demand(
     request: Request, policy: Policy, index: Mapping[str, int], *, shared_links: bool = False
 ) -> Demand:
-    """The request as this policy sees it on these sites. Raises UnknownSiteError for a site that is not there.
+    """Return the request as this policy sees it on these sites. Raises UnknownSiteError for an unknown site.
 
-    ``shared_links`` says that the grid's network is no star, where some policies are not ``steady``.
+    ``shared_links`` is True if the grid's network is no star; some policies are not ``steady`` there.
     """
     return Demand(request, policy, index, shared_links=shared_links)
 
 
 def traffic_of(communication: Communication | None, total: int) -> Traffic:
-    """What a job of this size sends; nothing where it says nothing of it."""
+    """Return what a job of this size sends; nothing if it does not declare any."""
     if communication is None:
         return SILENCE
     pattern, dimensions = communication.pattern.number, communication.dimensions
@@ -306,7 +312,7 @@ def _home(request: Request, index: Mapping[str, int]) -> int:
 
 
 def _least(policy: Policy, total: int, bounds: Bounds | None, shapes: tuple[ComponentSizes, ...]) -> int:
-    """The processors that some single site must have idle."""
+    """Return the processors that some single site must have idle."""
     if bounds is None:
         return min(max(shape.sizes) for shape in shapes)
     if policy.module is not None and policy.module.module == MIGRATION_ONLY:
@@ -317,7 +323,7 @@ def _least(policy: Policy, total: int, bounds: Bounds | None, shapes: tuple[Comp
 
 
 def _is_monotone(policy: Policy, traffic: Traffic, shared_links: bool) -> bool:
-    """Whether a division that the policy refuses stays refused while less is idle and more is on the links."""
+    """Return True if a division that the policy refuses stays refused while less is idle and more is on the links."""
     if policy.module is None:
         return True
     return is_monotone(policy.module.module, traffic.pattern, shared_links)
@@ -360,7 +366,8 @@ def _shape(sizes: tuple[int, ...], sites: tuple[int, ...]) -> ComponentSizes:
 
 
 def _reads(components: tuple[Component, ...]) -> tuple[tuple[FileRead, ...], ...]:
-    """What each component reads; a chunked file is divided by processors among those that read it in chunks."""
+    """Return what each component reads; a chunked file is divided by processors among those that read
+    it in chunks."""
     chunked: dict[str, int] = {}
     for component in components:
         for file in component.input_files:
@@ -381,7 +388,8 @@ def _reads(components: tuple[Component, ...]) -> tuple[tuple[FileRead, ...], ...
 
 
 def reads_of(demand: Demand, sizes: tuple[int, ...], part: int) -> tuple[FileRead, ...]:
-    """What component ``part`` reads when the components have these sizes (the parts of a flexible job vary)."""
+    """Return what component ``part`` reads when the components have these sizes (the parts of a
+    flexible job vary)."""
     if not demand.flexible:
         return demand.reads[part]
     share = (sum(sizes[:part]), sizes[part], demand.total)

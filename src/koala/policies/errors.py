@@ -1,6 +1,6 @@
-"""What can be wrong with a policy, or with a request's names, told so that its author can put it right.
+"""The errors of policies and of the names in requests, with words from which their author can correct them.
 
-A request that does not fit is no error: that is a ``Refusal``, made in ``koala.policies.refusals.refusal``.
+A request that does not fit is no error but a ``Refusal``, made in ``koala.policies.refusals.refusal``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ NAMES_SHOWN_MAX = 20
 
 
 def suggest(name: str, known: Iterable[str]) -> str:
-    """ "did you mean ...?" where something comes near, then the names there are, a long list cut short."""
+    """Return "did you mean ...?" with similar names if there are any, then the known names, a long list cut short."""
     names = list(known)
     by_fold = {candidate.casefold(): candidate for candidate in names}
     near = [by_fold[fold] for fold in difflib.get_close_matches(name.casefold(), by_fold, n=3, cutoff=0.5)]
@@ -39,12 +39,12 @@ class UnknownPolicyError(ValueError):
         super().__init__(f"there is no {kind} {name!r}")
 
     def for_user(self) -> str:
-        """The name, what comes near, and all names."""
+        """Return the name, similar names, and all names."""
         return f"{self}; {suggest(self.name, self.known)}"
 
 
 class PolicyParameterError(UnknownPolicyError):
-    """A name of a policy whose parameters cannot be read, or are none of its own."""
+    """A name of a policy whose parameters cannot be read, or do not belong to it."""
 
     def __init__(self, name: str, problem: str, cure: str) -> None:
         super().__init__(name, ())
@@ -53,7 +53,7 @@ class PolicyParameterError(UnknownPolicyError):
         self.args = (f"the policy {name!r}: {problem}",)
 
     def for_user(self) -> str:
-        """The name, what is wrong with it, and what to write."""
+        """Return the name, what is wrong with it, and what to write."""
         return f"{self}; {self.cure}"
 
 
@@ -72,7 +72,7 @@ class UnknownSiteError(ValueError):
         super().__init__(f"component {component} names the site {name!r}, which the grid does not have")
 
     def for_user(self) -> str:
-        """The component, the name, what comes near, and the names there are."""
+        """Return the component, the name, similar names, and the known names."""
         return f"{self}; {suggest(self.name, self.known)}"
 
 
@@ -85,7 +85,7 @@ class UnknownHomeError(UnknownSiteError):
 
 
 class MissingFileError(ValueError):
-    """A file that has to be read and of which no site holds a replica.
+    """A file to be read has no replica at any site.
 
     >>> from koala.policies import MissingFileError
     >>> print(MissingFileError("mesh.dat").for_user())
@@ -97,12 +97,12 @@ class MissingFileError(ValueError):
         super().__init__(f"no site holds a replica of the file {name!r}")
 
     def for_user(self) -> str:
-        """The file, and what to do."""
+        """Return the file, and what to do."""
         return f"{self}; register one, or take the file out of the job"
 
 
 class PolicyFileError(ValueError):
-    """A policy file, or a package with policies, that cannot be used: where, what is wrong, and what to do.
+    """A policy file, or a package with policies, that cannot be used: the place, the problem, and the cure.
 
     >>> from koala.policies import Catalogue, PolicyFileError
     >>> try:
@@ -121,7 +121,7 @@ class PolicyFileError(ValueError):
         super().__init__(f"{place}: {problem}")
 
     def for_user(self) -> str:
-        """File, line, what is wrong, what to do."""
+        """Return the file, the line, what is wrong, and what to do."""
         return f"{self}; {self.cure}"
 
 
@@ -141,5 +141,5 @@ class PolicyError(ValueError):
         super().__init__(f"the {kind} {name!r} (from {origin}) {problem}")
 
     def for_user(self) -> str:
-        """Which policy or order, what it did, and what to do."""
+        """Return which policy or order, what it did, and what to do."""
         return f"{self}; repair it, or choose another {self.kind}"

@@ -1,7 +1,7 @@
 """Policies that Koala did not write: calling them, and verifying every answer.
 
-Whatever a user's code does wrong ends as a PolicyError that names it, never as a placement that takes processors
-which are not there. Reading the file that they come in is ``koala.policies.policy_file``.
+An error in a user's code always becomes a PolicyError that names the policy, never a placement on processors that are
+not there. ``koala.policies.policy_file`` reads the files.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def ask_components(
     more: tuple[Any, ...],
     chosen: MutableSequence[int],
 ) -> int:
-    """Call a foreign policy that places components; ``chosen`` and the answer are as from one of ours, and true.
+    """Call a foreign policy that places components; ``chosen`` and the answer are verified, and as from one of ours.
 
     ``more`` is what its form gets besides the sizes: the rows of transfer times for FILES.
     """
@@ -59,7 +59,7 @@ def ask_flexible(
     more: tuple[Any, ...],
     parts: MutableSequence[int],
 ) -> int:
-    """Call a foreign policy that divides totals; ``parts`` and the answer are as from one of ours, and true.
+    """Call a foreign policy that divides totals; ``parts`` and the answer are verified, and as from one of ours.
 
     ``more`` is what its form gets besides the bounds: the times to bring its input for FLEXIBLE_FILES.
     """

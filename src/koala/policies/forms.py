@@ -1,7 +1,6 @@
-"""What a policy is: its name, the form in which it is called, and the parameters that may stand behind its name.
+"""What a policy is: its name, the form of its call, and the parameters that may stand behind its name.
 
-Koala's own policies are listed in ``koala.policies.builtin``; finding one by its name is the business of
-``koala.policies.catalogue``.
+``koala.policies.builtin`` lists Koala's own policies; ``koala.policies.catalogue`` finds a policy by its name.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ class Form(enum.StrEnum):
 
     @property
     def divides(self) -> bool:
-        """Whether a policy of this form divides totals; otherwise it places components of given sizes."""
+        """True if a policy of this form divides totals; otherwise it places components of given sizes."""
         return self in _DIVIDING
 
 
@@ -83,9 +82,9 @@ PARAMETERS: dict[Form, tuple[str, ...]] = {
 
 
 class ModuleChoice(NamedTuple):
-    """A module of ``koala.policies.minigrid.meta_scheduling`` and what it goes by.
+    """A module of ``koala.policies.minigrid.meta_scheduling`` and its settings.
 
-    ``threshold`` says how far links may be used, as a multiple of their capacity; ``chunk`` is for B3.
+    ``threshold`` limits the use of links, as a multiple of their capacity; ``chunk`` is for B3.
     """
 
     module: int
@@ -95,9 +94,9 @@ class ModuleChoice(NamedTuple):
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Parameter:
-    """Something of a policy that may be said in parentheses behind its name, such as ``B3(chunk=0.85)``.
+    """A setting of a policy that may stand in parentheses behind its name, such as ``B3(chunk=0.85)``.
 
-    ``read`` gives the choice with the text applied, and the text in its usual form; None where it is no value.
+    ``read`` returns the choice with the text applied, and the text in its usual form; None for an invalid value.
     """
 
     name: str
@@ -108,20 +107,20 @@ class Parameter:
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """A named rule that says where the components of a job go.
+    """A named rule that chooses the places of a job's components.
 
     - ``origin``: "koala", the path of a user's file, or the name of an entry point;
     - ``checked``: the function is not ours, so every answer of it is verified;
-    - ``components_policy``: some policies divide totals. Where there is nothing to divide, because the user
-      fixed the component sizes or listed the allowed splits, those sizes are placed by this policy;
+    - ``components_policy``: for a policy that divides totals, the policy that places given sizes if there is nothing
+      to divide, because the user fixed the component sizes or listed the allowed splits;
     - ``helpers``: functions that ``function`` calls, which a compiler must know too;
-    - ``beside``: called in the place of ``function`` where components of the job have fixed sites, with a mark for
-      each of those sites before ``left``; None where these make no difference to the others;
-    - ``most_idle_takes_whole``: a lone component without files, or a flexible total, goes to the site with the
-      most idle processors (lowest index) whenever that site can hold it, so that asking the function is needless;
-    - ``module``: which of the modules of ``function`` it is, for ours of the form LINKS; ``parameters`` are what may
-      be said about it behind the name;
-    - ``mapping``: the method by which it maps jobs of tasks, for ours of the form TASKS.
+    - ``beside``: called in place of ``function`` if components of the job have fixed sites, with a mark for each of
+      those sites before ``left``; None if these make no difference to the others;
+    - ``most_idle_takes_whole``: a lone component without files, or a flexible total, goes to the site with the most
+      idle processors (lowest index) whenever that site can hold it, so that calling the function is needless;
+    - ``module``: the module of ``function``, for our policies of the form LINKS; ``parameters`` are the settings that
+      may stand behind the name;
+    - ``mapping``: the method by which it maps jobs of tasks, for our policies of the form TASKS.
 
     >>> from koala.policies import Catalogue
     >>> cluster_minimization = Catalogue.builtin().find("CM")

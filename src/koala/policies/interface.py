@@ -1,7 +1,7 @@
 """The interface of the policies for the core, the simulator and the CLI: from a request to places and back.
 
 A request is compiled to a ``Demand`` once; ``try_place`` then answers from a ``View``, as site indexes, and
-``to_placement`` gives them their names. A failed try is explained by ``refuse``. Nothing here changes the view.
+``to_placement`` adds the site names. ``refuse`` explains a failed try. Nothing here changes the view.
 """
 
 from __future__ import annotations
@@ -65,10 +65,10 @@ __all__ = [
 
 
 def try_place(demand: Demand, view: View) -> Spots | None:
-    """Where the demand goes on the processors that are idle now; None where it does not fit. All or nothing.
+    """Return places for the demand on the processors that are idle now, all or nothing; None if it does not fit.
 
-    The scheduler calls this for every waiting job at every scan, so the two quick answers come first: no site
-    is large enough, and the most idle site simply takes it all.
+    The scheduler calls this for every waiting job at every scan, so the two quick answers come first: no site is
+    large enough, and the most idle site simply takes it all.
     """
     idle = view.idle if not demand.barred else demand.allowed(view.idle)
     if demand.licenses:
@@ -84,9 +84,11 @@ def try_place(demand: Demand, view: View) -> Spots | None:
 
 
 def can_ever_fit(demand: Demand, most: Sequence[int], view: View) -> bool:
-    """Whether its policy would place the demand if these processors, the most that sites ever have, were all idle
-    and nothing on any link. Where a file has no replica yet, or the policy is somebody else's, nobody can say: then
-    it counts as possible."""
+    """Return True if its policy would place the demand with these processors idle and nothing on any link.
+
+    These processors are the most that sites ever have. If a file has no replica yet, or the policy is foreign, the
+    answer is unknown: then it counts as possible.
+    """
     if demand.policy.checked or demand.rule.checked or missing_file(demand, view) is not None:
         return True
     empty = view.unloaded()
@@ -98,7 +100,7 @@ def can_ever_fit(demand: Demand, most: Sequence[int], view: View) -> bool:
 
 
 def _may_be_untold(shape: TaskShape, demand: Demand, most: Sequence[int], view: View) -> bool:
-    """Whether a site that has not told of its nodes may have what such a task needs beside processors."""
+    """Return True if a site that has not reported its nodes may have what such a task needs besides processors."""
     return needs_nodes(shape) and any(
         processors >= shape.processors and site not in demand.barred and view.pools.whole(site) is None
         for site, processors in enumerate(most)
@@ -114,13 +116,12 @@ def replace_one(
     view: View,
     under_way_s: UnderWay | None = None,
 ) -> int:
-    """Another site for one component of a placed job, close to its files; -1 where there is none.
+    """Return another site for one component of a placed job, close to its files; -1 if there is none.
 
-    ``left`` are the processors that are there, by site; the transfers must end within ``transfer_s_max``. A
-    component whose site the user chose can only stay there, and so does a part of a job that was divided with an eye
-    on the links: on another site it would load others. So do tasks, which were mapped by the powers of their sites.
-    ``under_way_s`` tells of files that are being brought to a
-    site already.
+    ``left`` are the processors that are there, by site; the transfers must end within ``transfer_s_max``. A component
+    whose site the user chose can only stay there. So can a part of a job that was divided by the load on links, as it
+    would load others from another site; and so can tasks, which were mapped by the powers of their sites.
+    ``under_way_s`` has the files that are already on their way to a site.
     """
     if demand.policy.form is Form.LINKS and demand.bounds is not None and len(spots.sites) > 1:
         return -1
@@ -137,8 +138,11 @@ def replace_one(
 
 
 def place_spawned(demand: Demand, spots: Spots, idle: Sequence[int], view: View) -> Spots | NoPlace:
-    """Where those tasks of the demand go that a running job does not hold at these spots: near those that they
-    exchange with, on these idle processors. The spots of new components alone."""
+    """Return places for the demand's tasks that a running job does not hold at these spots yet.
+
+    They go near the tasks that they exchange data with, on these idle processors. Only spots of new
+    components are returned.
+    """
     assert demand.tasks is not None
     before = TaskSpots(spots.sites, spots.tasks)
     found = view.lans.spawned(demand.tasks, before, demand.home, demand.allowed(idle))
@@ -146,14 +150,15 @@ def place_spawned(demand: Demand, spots: Spots, idle: Sequence[int], view: View)
 
 
 def tasks_of(demand: Demand, spots: Spots, part: int) -> tuple[str, ...]:
-    """The tasks that component ``part`` holds, by name, in the order of their ranks; none but of a job of tasks."""
+    """Return the tasks of component ``part``, by name, in the order of their ranks; empty except for a
+    job of tasks."""
     if demand.tasks is None:
         return ()
     return tuple([demand.tasks.graph.names[task] for task in spots.tasks[part]])
 
 
 def to_placement(demand: Demand, spots: Spots, view: View) -> Placement:
-    """The spots with the names of the sites, and the replica that each component reads its files from."""
+    """Return the spots with the names of the sites, and the replica from which each component reads its files."""
     return Placement(
         policy=demand.policy.name,
         components=tuple(

@@ -13,12 +13,12 @@ from koala.policies.minigrid.reserve import believed_pattern
 from koala.policies.minigrid.routed_scheduling import metaschedule_routed
 from koala.policies.view import View
 
-# The modules that make parts within the bounds that a job sets on them.
+# The modules that keep the bounds of a job on its parts.
 _BOUNDED_MODULES = (MIGRATION_ONLY, INITIAL, B1, B2, B3)
 
 
 def honours(module: int, bounds: Bounds, total: int, sites: int) -> bool:
-    """Whether a module keeps the bounds: all do where there are none, and where the job must stay whole."""
+    """Return True if a module keeps the bounds: all do if there are none, and if the job must stay whole."""
     unbounded = bounds.component_min == 1 and bounds.components_max >= sites
     return unbounded or bounds == Bounds(total, 1) or module in _BOUNDED_MODULES
 
@@ -31,14 +31,14 @@ def divide_by_links(
     view: View,
     parts: MutableSequence[int],
 ) -> int:
-    """Place or divide the total by the module, as the links are now; the processors left without a place.
+    """Place or divide the total by the module, with the links as they are now; return the processors without a place.
 
-    Bounds that the module does not keep are a refusal.
+    Bounds that the module does not keep cause a refusal.
     """
     sites = len(idle)
     if not honours(choice.module, bounds, demand.total, sites):
         return demand.total
-    # What must stay whole is home's or the tightest site's, or nobody's.
+    # A job that must stay whole goes to its home or the tightest site, or to none.
     module = MIGRATION_ONLY if bounds == Bounds(demand.total, 1) else choice.module
     pattern, dimensions, own_bit_s, _ = demand.traffic
     if choice.module == B5:

@@ -1,4 +1,4 @@
-"""Names with parameters behind them, such as ``B3(chunk=0.85)``: reading them, and the policy that they mean."""
+"""Names with parameters behind them, such as ``B3(chunk=0.85)``: reading them, and their policies."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from typing import NamedTuple
 from koala.policies.errors import PolicyParameterError
 from koala.policies.forms import Parameter, Policy
 
-# A longer name is a mistake, and is not repeated in the error about it.
+# A longer name is a mistake, and is not repeated in its error message.
 LONGEST_NAME_CHARACTERS = 255
 _SHOWN_CHARACTERS = 40
 
 
 class PolicySpec(NamedTuple):
-    """A name as it was written: the bare name, and each value with the name of its parameter if that was given."""
+    """A name as written: the bare name, and each value with the name of its parameter if that was given."""
 
     bare: str
     values: tuple[tuple[str | None, str], ...]
 
 
 def read_name(text: str) -> PolicySpec:
-    """The pieces of a name. Raises PolicyParameterError where it is too long, or the parentheses are malformed."""
+    """Return the pieces of a name. Raises PolicyParameterError if it is too long, or its
+    parentheses are malformed."""
     if len(text) > LONGEST_NAME_CHARACTERS:
         begin = f"{text[:_SHOWN_CHARACTERS]}..."
         cure = f"write {LONGEST_NAME_CHARACTERS} or less"
@@ -50,7 +51,7 @@ def read_name(text: str) -> PolicySpec:
 
 
 def with_parameters(policy: Policy, text: str, written: PolicySpec) -> Policy:
-    """The policy with these values, under a name that says them all, in the order in which it has its parameters.
+    """Return the policy with these values, under a name that has them all, in the order of its parameters.
 
     A value without a name is for the first parameter, the next for the second. Raises PolicyParameterError.
     """
@@ -79,7 +80,7 @@ def with_parameters(policy: Policy, text: str, written: PolicySpec) -> Policy:
 
 
 def _parameter(policy: Policy, text: str, written: PolicySpec, position: int) -> Parameter:
-    """The parameter that the value at this position is for."""
+    """Return the parameter for the value at this position."""
     name = written.values[position][0]
     named_before = any(before is not None for before, _ in written.values[:position])
     names = ", ".join(each.name for each in policy.parameters)

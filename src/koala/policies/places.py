@@ -1,7 +1,7 @@
-"""Places for tasks that are more than one processor: how many of a shape a site has, and what is left beside them.
+"""Places for tasks of more than one processor: how many of a shape a site has, and what is left besides.
 
-Policies are functions over integers. For plain tasks those are idle processors; for tasks with a shape they are
-places, worked out here from the idle processors and the nodes of each site.
+Policies are functions over integers. For plain tasks these are idle processors; for tasks with a shape they are
+places, computed here from the idle processors and the nodes of each site.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ _PLAIN = TaskShape()
 
 
 def needs_nodes(shape: TaskShape) -> bool:
-    """Whether only a site that tells of its nodes can say that it has room for such a task."""
+    """Return True if only a site that reports its nodes can have room for such a task."""
     return bool(shape.memory_bytes or shape.gpus or shape.constraint)
 
 
 def places_at(shape: TaskShape, idle: int, pool: TaskPool | None) -> int:
-    """How many tasks of the shape fit into so many idle processors on these nodes. Of a site that tells nothing of
-    its nodes the processors alone count, and it has no place for a task that needs more than these."""
+    """Return how many tasks of the shape fit into these idle processors on these nodes.
+
+    If a site does not report its nodes only processors count, and it has no place for a task that needs more.
+    """
     places = idle // shape.processors
     if places <= 0:
         return 0
@@ -40,7 +42,7 @@ class Room:
         self._own: dict[int, TaskPool] = {}
 
     def places(self, shape: TaskShape) -> list[int]:
-        """By site, for tasks of the shape; not to be changed."""
+        """Return the places by site for tasks of the shape; not to be changed."""
         if self._own:
             return self._places(shape)
         known = self._view.places_known(shape, self.idle)
@@ -56,11 +58,11 @@ class Room:
         ]
 
     def pool(self, site: int) -> TaskPool | None:
-        """The nodes that are left at the site."""
+        """Return the nodes that are left at the site."""
         return self._own.get(site) or self._view.pool(site)
 
     def take(self, shape: TaskShape, spots: Spots) -> None:
-        """So many tasks go to each site."""
+        """Take the room of the tasks that go to each site."""
         for site, tasks in zip(spots.sites, spots.sizes, strict=True):
             self.idle[site] -= tasks * shape.processors
             pool = self.pool(site)

@@ -1,6 +1,6 @@
-"""A Python file that somebody wrote to register policies: what may be in it, and running it.
+"""A user's Python file that registers policies: its allowed contents, and its execution.
 
-What goes wrong in it is told with file and line. Opening it is for the caller.
+Its errors are reported with file and line. The caller opens the file.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from koala.model.grid import PolicyFile
 from koala.policies.errors import PolicyFileError
 
 POLICY_FILE_BYTES_MAX = 1024 * 1024
-# The module that the functions of a policy file believe to be in.
+# The module name that the functions of a policy file see.
 MODULE_NAME = "koala_policy_file"
 
 
 def read_policy_file(path: str, read: Callable[[int], bytes]) -> PolicyFile:
-    """The file with its text, which ``read`` gives up to so many bytes."""
+    """Return the file with its text, from ``read``, which returns at most the given number of bytes."""
     try:
         content = read(POLICY_FILE_BYTES_MAX + 1)
     except OSError as error:
@@ -35,7 +35,7 @@ def read_policy_file(path: str, read: Callable[[int], bytes]) -> PolicyFile:
 
 
 def run_policy_file(text: str, filename: str) -> dict[str, Any]:
-    """Execute the text as a module of its own and give its names. Raises PolicyFileError with file and line."""
+    """Execute the text as a module of its own and return its names. Raises PolicyFileError with file and line."""
     try:
         code = compile(text, filename, "exec", dont_inherit=True)
     except SyntaxError as error:
@@ -50,14 +50,14 @@ def run_policy_file(text: str, filename: str) -> dict[str, Any]:
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        # The file is its author's: whatever it raises is for that author to read, with the line that raised it.
+        # The file belongs to its author: whatever it raises is for that author to read, with the line that raised it.
         line = last_line_in(filename, error.__traceback__)
         raise PolicyFileError(filename, line, f"{type(error).__name__}: {error}", "correct the file") from error
     return namespace
 
 
 def last_line_in(filename: str, trace: TracebackType | None) -> int | None:
-    """The line of the file that was running when the error came, the innermost one."""
+    """Return the innermost line of the file that was running when the error was raised."""
     line = None
     while trace is not None:
         if trace.tb_frame.f_code.co_filename == filename:

@@ -1,6 +1,6 @@
-"""Estimates of bringing input files to a site: from which replica, how many bytes, how long.
+"""Estimates of the transfer of input files to a site: from which replica, how many bytes, how long.
 
-Estimates only: the transfers themselves are commands of the core and the work of a driver.
+Estimates only: the core orders the transfers, and a driver makes them.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from koala.policies.demand import Demand, FileRead, reads_of
 from koala.policies.errors import MissingFileError
 from koala.policies.view import View
 
-# (file, chunk, site) -> when what is on its way there will have arrived, in seconds; infinite if nothing is.
+# (file, chunk, site) -> the arrival time of what is on its way there, in seconds; infinite if nothing is.
 UnderWay: TypeAlias = Callable[[str, tuple[int, int] | None, int], float]
 
 
 class Spots(NamedTuple):
     """Where the components go: the site and the processors of each.
 
-    In the order of the request; for a flexible job that was divided, in the order in which the parts were made.
-    ``tasks`` are by component those of a job of tasks that it holds, by index.
+    They are in the order of the request; for a flexible job that was divided, in the order in which the parts were
+    made. ``tasks`` are, by component, the indexes of its tasks in a job of tasks.
     """
 
     sites: tuple[int, ...]
@@ -43,9 +43,9 @@ class Input(NamedTuple):
 
 
 def inputs(demand: Demand, spots: Spots, part: int, view: View) -> tuple[Input, ...]:
-    """What component ``part`` reads: for each file the replica with the least time, ties to the lowest index.
+    """Return what component ``part`` reads: for each file the replica with the least time, ties to the lowest index.
 
-    Raises MissingFileError where a file has no replica; a view that has just given these spots has them all.
+    Raises MissingFileError if a file has no replica; a view that has just given these spots has them all.
     """
     site = spots.sites[part]
     found = []
@@ -61,7 +61,7 @@ def inputs(demand: Demand, spots: Spots, part: int, view: View) -> tuple[Input, 
 
 
 def transfer_s(demand: Demand, spots: Spots, part: int, site: int, view: View) -> float:
-    """The estimate for component ``part`` if it ran at ``site``; inf if one of its files has no replica.
+    """Return the estimate for component ``part`` if it ran at ``site``; inf if one of its files has no replica.
 
     ``spots`` gives the sizes of the other components, on which the size of a chunk depends.
     """
@@ -69,8 +69,10 @@ def transfer_s(demand: Demand, spots: Spots, part: int, site: int, view: View) -
 
 
 def staging_s(demand: Demand, spots: Spots, view: View) -> float:
-    """The estimate for all components at these places: what one brings over a link comes there one after the other;
-    inf where a file has no replica."""
+    """Return the estimate for all components at these places; transfers over one link come one after the other.
+
+    inf if a file has no replica.
+    """
     by_link: dict[tuple[int, int], dict[tuple[str, tuple[int, int] | None], float]] = {}
     try:
         for part, site in enumerate(spots.sites):
@@ -82,8 +84,11 @@ def staging_s(demand: Demand, spots: Spots, view: View) -> float:
 
 
 def reading_s(reads: tuple[FileRead, ...], site: int, view: View, under_way_s: UnderWay | None = None) -> float:
-    """The time to bring all of these to the site: those from one source one after the other, over its link, those
-    from different sources side by side. ``under_way_s`` is asked for what is being brought there already."""
+    """Return the time to bring all of these to the site.
+
+    Files from one source come one after the other, over its link; different sources work side by side.
+    ``under_way_s`` has what is already on its way there.
+    """
     by_source: dict[int, float] = {}
     for read in reads:
         source, time_s = nearest_replica(read, site, view)
@@ -96,18 +101,18 @@ def reading_s(reads: tuple[FileRead, ...], site: int, view: View, under_way_s: U
 def transfer_row_s(
     demand: Demand, sizes: tuple[int, ...], part: int, view: View, under_way_s: UnderWay | None = None
 ) -> list[float]:
-    """The estimate for one component at every site."""
+    """Return the estimate for one component at every site."""
     reads = reads_of(demand, sizes, part)
     return [reading_s(reads, site, view, under_way_s) for site in range(len(view.names))]
 
 
 def division_times_s(demand: Demand, component_min: int, view: View) -> tuple[list[float], list[float]]:
-    """For a part of p processors at each site: the time to bring its input there as ``fixed + p * per processor``.
+    """Return, for a part of p processors at each site, the time to bring its input as ``fixed + p * per processor``.
 
-    A whole file costs a part of any size the same, a chunk by its share of the processors. The line goes through the
-    estimates for the smallest and the largest part that can be, and is exact in between where all that is read
-    comes from one replica site; with several it may be somewhat above or below. Both are 0 without files; the
-    fixed part is infinite where a file cannot be brought.
+    A whole file costs a part of any size the same, a chunk by its share of the processors. The line passes through
+    the estimates for the smallest and the largest possible part, and is exact in between if all input comes from one
+    replica site; with several it may be somewhat above or below. Both are 0 without files; the fixed part is infinite
+    if a file cannot be brought.
     """
     sites = range(len(view.names))
     if not demand.has_files:
@@ -127,7 +132,7 @@ def division_times_s(demand: Demand, component_min: int, view: View) -> tuple[li
 
 
 def nearest_replica(read: FileRead, site: int, view: View) -> tuple[int, float]:
-    """The holder with the least transfer time to the site, and that time; (-1, inf) where there is none."""
+    """Return the holder with the least transfer time to the site, and that time; (-1, inf) if there is none."""
     file = view.files.get(read.file)
     if file is None or not file.holders:
         return -1, inf
@@ -144,7 +149,7 @@ def nearest_replica(read: FileRead, site: int, view: View) -> tuple[int, float]:
 
 
 def link_s(source: int, target: int, size_bytes: int, view: View) -> float:
-    """The estimate for so many bytes over one link; infinite over a link that moves nothing."""
+    """Return the estimate for this many bytes over one link; infinite over a link that moves nothing."""
     if source == target:
         return 0.0
     bytes_per_s = view.bytes_per_s[source][target]
@@ -152,7 +157,7 @@ def link_s(source: int, target: int, size_bytes: int, view: View) -> float:
 
 
 def chunk_bytes(read: FileRead, view: View) -> tuple[int, int] | None:
-    """The component's chunk as (offset, size); the chunks of all components add up to the file exactly."""
+    """Return the component's chunk as (offset, size); the chunks of all components add up to the file exactly."""
     if read.chunk is None:
         return None
     before, own, everyone = read.chunk
@@ -162,7 +167,7 @@ def chunk_bytes(read: FileRead, view: View) -> tuple[int, int] | None:
 
 
 def missing_file(demand: Demand, view: View) -> str | None:
-    """The first file of the demand of which no site holds a replica."""
+    """Return the first file of the demand without a replica at any site."""
     for name in demand.files:
         file = view.files.get(name)
         if file is None or not file.holders:

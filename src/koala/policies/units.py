@@ -1,5 +1,5 @@
-"""The wording of refusals: counted in idle processors, or in places for tasks of a shape. For places it names what is
-missing: processors, memory or GPUs."""
+"""The wording of refusals: counted in idle processors, or in places for tasks of a shape. For places it names the
+lack: processors, memory or GPUs."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ class Units:
     processors_each = 1
 
     def text(self, count: int) -> str:
-        """So many of them."""
+        """Return this many of them, in words."""
         return f"{count} {self.one if count == 1 else self.many}"
 
     def room(self, count: int) -> str:
-        """So many of them that are idle."""
+        """Return this many idle ones, in words."""
         return f"{count} idle {self.one if count == 1 else self.many}"
 
     def more(self, count: int, site: int | None) -> str:
-        """So many more of them that are idle, at the site or anywhere."""
+        """Return this many more idle ones, at the site or anywhere, in words."""
         del site
         return f"{count} more idle {self.one if count == 1 else self.many}"
 
     def resource(self, count: int, site: int) -> str:
-        """What lacks at the site for so many more."""
+        """Return what the site lacks for this many more."""
         del count, site
         return "processors"
 
     def never(self, site: int, name: str, most: int) -> str:
-        """Why the site never has more than so many."""
+        """Return why the site never has more than ``most``."""
         del site
         return f"{name} never offers more than {most}"
 
     def nowhere(self) -> str:
-        """What to do where no site ever has any."""
+        """Return what to do if no site ever has any."""
         return "ask for something else, since no site will ever run it"
 
 
@@ -70,11 +70,11 @@ class PlaceUnits(Units):
         self.processors_each = shape.processors
 
     def room(self, count: int) -> str:
-        """Places for so many."""
+        """Return places for this many, in words."""
         return f"places for {self.text(count)}"
 
     def more(self, count: int, site: int | None) -> str:
-        """What would have to come free for so many more tasks."""
+        """Return what must come free for this many more tasks."""
         if site is None:
             return f"room for {self.text(count)} more of {self._shape}"
         lacking = self._lacking(count, site)
@@ -83,12 +83,12 @@ class PlaceUnits(Units):
         return " and ".join(text for _, text in lacking)
 
     def resource(self, count: int, site: int) -> str:
-        """The first of what lacks."""
+        """Return the first resource that is lacking."""
         lacking = self._lacking(count, site)
         return lacking[0][0] if lacking else "room on one node"
 
     def never(self, site: int, name: str, most: int) -> str:
-        """What the site does not have, or does not have enough of."""
+        """Return what the site does not have, or has too little of."""
         shape, pool = self._shape, self._whole[site]
         if pool is None:
             return f"{name} has not told of its nodes"
@@ -112,7 +112,7 @@ class PlaceUnits(Units):
         return f"{name} never has places for more than {self.text(most)}"
 
     def nowhere(self) -> str:
-        """What to ask for instead of what no site has, or of more than any node has."""
+        """Return what to ask for instead of what no site has, or of more than any node has."""
         shape = self._shape
         every = [
             entry for site, pool in enumerate(self._whole) if pool and self._limit[site] for entry in pool if entry[2]
@@ -147,7 +147,7 @@ class PlaceUnits(Units):
         return "ask for smaller tasks, since no node has room for one"
 
     def _lacking(self, count: int, site: int) -> list[tuple[str, str]]:
-        """What more would have to be free, by resource."""
+        """Return what more must be free, by resource."""
         shape, pool, want = self._shape, self._free[site], self._places[site] + count
         processors, gpus, memory_bytes = self._idle[site], 0, 0
         if pool is not None:
@@ -174,7 +174,8 @@ class PlaceUnits(Units):
 
 
 def _with_article(word: str) -> str:
-    """Such as ``an a100`` and ``a v100``, whose letters are spoken one by one, and ``a tesla``."""
+    """Return the word with its article, such as ``an a100`` and ``a v100``, whose letters are spoken singly, and ``a
+    tesla``."""
     spoken_alone = word[1:2].isdigit()
     first = word[:1].lower()
     return f"{'an' if first in ('aefhilmnorsx' if spoken_alone else 'aeio') else 'a'} {word}"

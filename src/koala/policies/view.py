@@ -1,4 +1,4 @@
-"""What a placement sees of the world: idle processors, links, what is on them, and replicas, by index.
+"""The world as a placement sees it: idle processors, links and their load, and replicas, by index.
 
 The core keeps one view up to date, ``koala place`` makes one for a single question. Nothing here decides.
 """
@@ -38,18 +38,18 @@ __all__ = [
     "quota_processors",
 ]
 
-# The scheduler asks for the same few quotas at every event; the decimal arithmetic is done once for each.
+# The scheduler needs the same few quotas at every event; the decimal arithmetic is done once for each.
 QUOTAS_REMEMBERED_MAX = 4_096
-# For so many shapes of tasks it is remembered how many places there are.
+# The numbers of places are remembered for at most this many shapes of tasks.
 SHAPES_KNOWN_MAX = 1_000
-# Where the pools stand that all sites share: behind those of the sites.
+# The index of the pools that all sites share: behind those of the sites.
 SHARED = -1
 _NOWHERE: Mapping[int, object] = {}
 
 
 @lru_cache(maxsize=QUOTAS_REMEMBERED_MAX)
 def quota_processors(processors: int, quota: float) -> int:
-    """floor(quota * processors), on the quota as it was written: 0.29 of 100 processors is 29, not 28.
+    """Return floor(quota * processors), on the quota as written: 0.29 of 100 processors is 29, not 28.
 
     >>> from koala.simulator import quota_processors
     >>> quota_processors(100, 0.75)
@@ -59,33 +59,36 @@ def quota_processors(processors: int, quota: float) -> int:
 
 
 class TaskPool(Protocol):
-    """Room for tasks on nodes, of which tasks take their part: a ``NodePool``, or what is sure to be free later."""
+    """Room for tasks on nodes, from which tasks take their part: a ``NodePool``, or what is guaranteed to
+    be free later."""
 
     def places(self, shape: TaskShape) -> int:
-        """For how many tasks of the shape there is room."""
+        """Return for how many tasks of the shape there is room."""
 
     def take(self, shape: TaskShape, tasks: int) -> int:
-        """Give room to so many tasks; how many found none."""
+        """Give room to this many tasks; return how many found none."""
 
     def copy(self) -> TaskPool:
-        """Another one that is the same."""
+        """Return an equal, independent pool."""
 
 
 class SitePools(Protocol):
-    """The nodes of each site, for tasks that are more than a processor; None of a site that does not tell.
-    ``changes`` is another number once anything of it is different."""
+    """The nodes of each site, for tasks of more than a processor; None for a site that does not report them.
+
+    ``changes`` differs once anything has changed.
+    """
 
     changes: int
 
     def free(self, site: int) -> TaskPool | None:
-        """What nobody holds now. It is not to be changed."""
+        """Return what nobody holds now, not to be changed."""
 
     def whole(self, site: int) -> NodePool | None:
-        """All of it, as if nobody held anything. It is not to be changed."""
+        """Return all nodes, as if nobody held anything, not to be changed."""
 
 
 class GridPools:
-    """The nodes as the grid file has them, all idle."""
+    """The nodes as in the grid file, all idle."""
 
     changes = 0
 
@@ -102,8 +105,10 @@ class GridPools:
 
 
 def described_pool(site: Site) -> NodePool | None:
-    """The nodes that the grid file gives the site: one without GPUs where it says nothing; None under a batch system,
-    which tells of its nodes itself."""
+    """Return the nodes that the grid file gives the site: a single one without GPUs if it gives none.
+
+    None under a batch system, which reports its nodes itself.
+    """
     if site.batch is not None:
         return None
     one = NodeSize(site.processors)
@@ -111,7 +116,7 @@ def described_pool(site: Site) -> NodePool | None:
 
 
 class NoPools:
-    """No site tells of its nodes."""
+    """No site reports its nodes."""
 
     changes = 0
 
@@ -133,11 +138,11 @@ class FileAt:
 
 
 class LinkRows(dict[int, list[float]]):
-    """A number for every link, as ``rows[source][target]``; ``set`` writes into it.
+    """A number for every link, as ``rows[source][target]``; ``set`` changes it.
 
-    ``changes`` counts what was written since the rows were made. A row is made when it is first looked at: a grid of
-    thousands of sites has millions of links, of which only those of a few sites are ever asked for. What differs from
-    the default in the grid file is in ``pairs``, in both directions.
+    ``changes`` counts the changes since the rows were made. A row is made when it is first read: a grid of thousands
+    of sites has millions of links, but only those of a few sites are ever read. Deviations from the default in the
+    grid file are in ``pairs``, in both directions.
     """
 
     __slots__ = ("_default", "_pairs", "_sites", "changes")
@@ -158,16 +163,16 @@ class LinkRows(dict[int, list[float]]):
         return row
 
     def at(self, source: int, target: int) -> float:
-        """What is noted of a link, without making a row for one that nobody has used."""
+        """Return the value of a link, without making a row for an unused one."""
         row = self.get(source)
         return self._default if row is None else row[target]
 
     def declared(self, source: int, target: int) -> float:
-        """What the grid file says of a link, whatever was written since."""
+        """Return the grid file's value of a link, whatever was set since."""
         return self._pairs.get((source, target), self._default)
 
     def set(self, source: int, target: int, value: float) -> None:
-        """This number from now on, in this direction."""
+        """Set the value of the link in this direction."""
         self[source][target] = value
         self.changes += 1
 
@@ -175,8 +180,8 @@ class LinkRows(dict[int, list[float]]):
 class SlownessRows(dict[int, list[float]]):
     """The slowness of every link as a policy believes it, ``rows[one][other]``; 0 between a site and itself.
 
-    Applications communicate in both directions, so that the slower one counts, and it is the same both ways. Each row
-    is made when it is first looked at, from what is believed of the links then.
+    Applications communicate in both directions, so the slower one counts, and the value is the same both ways. Each
+    row is made when it is first read, from the belief about the links at that time.
     """
 
     __slots__ = ("_bytes_per_s", "_latency_s")
@@ -206,14 +211,14 @@ Holder: TypeAlias = tuple[int, int]
 
 
 class Holding(NamedTuple):
-    """What one holder has: its licences, and by site what keeps them there, counted by key."""
+    """The holdings of one holder: its licences, and by site what keeps them there, counted by key."""
 
     wanted: Licenses
     sites: dict[int, dict[Hashable, int]]
 
 
 class ShortPool(NamedTuple):
-    """A pool that has too few licences left, of a site or ``SHARED``."""
+    """A pool with too few licences left, of a site or ``SHARED``."""
 
     name: str
     pool: int
@@ -224,10 +229,10 @@ class ShortPool(NamedTuple):
 
 
 class LicensePools:
-    """The pools of floating licences of a grid: how many each has, who holds them, and what is left.
+    """The pools of floating licences of a grid: their sizes, their holders, and what is left.
 
     Policies never see them: where too few are left nothing counts as idle. A holder, a job, takes its licences once
-    from the pool that all sites share, and once from that of each site where it has components.
+    from the pool that all sites share, and once from the pool of each site where it has components.
     """
 
     __slots__ = ("held", "left", "sizes")
@@ -238,7 +243,7 @@ class LicensePools:
         self.held: dict[Holder, Holding] = {}
 
     def unheld(self) -> LicensePools:
-        """The same pools with nobody who holds anything."""
+        """Return the same pools with all licences free."""
         return LicensePools([tuple(pool.items()) for pool in self.sizes[:SHARED]], tuple(self.sizes[SHARED].items()))
 
     # ------------------------------------------------------------------------------------------ who holds
@@ -292,18 +297,18 @@ class LicensePools:
     def open_to(
         self, wanted: Licenses, processors: Sequence[int], holder: Holder | None = None, *, nothing: int = 0
     ) -> Sequence[int]:
-        """These processors by site, and nothing where too few are left."""
+        """Return these processors by site, with ``nothing`` where too few are left."""
         lacking = self.lacking(wanted, holder) if wanted else ()
         return (
             [nothing if site in lacking else here for site, here in enumerate(processors)] if lacking else processors
         )
 
     def is_overdrawn(self, wanted: Licenses, sites: Iterable[int]) -> bool:
-        """Whether more of these are held at one of the sites than there are."""
+        """Return True if more of these are held at one of the sites than there are."""
         return any(self.left[pool].get(name, 0) < 0 for pool in (*sites, SHARED) for name, _ in wanted)
 
     def short(self, wanted: Licenses) -> Iterator[ShortPool]:
-        """The pools with too few left, the shared ones first."""
+        """Yield the pools with too few left, the shared ones first."""
         for pool in range(SHARED, len(self.left) - 1):
             for name, count in wanted:
                 left = self.left[pool].get(name, count)
@@ -327,7 +332,7 @@ class LicensePools:
         return tuple([each for each in wanted if each[0] in self.sizes[site]])
 
     def most(self, name: str, site: int) -> int:
-        """How many of it somebody at the site may ever hold."""
+        """Return how many licences of that name a holder at the site may ever have."""
         pools = [self.sizes[pool][name] for pool in (site, SHARED) if name in self.sizes[pool]]
         return min(pools, default=0)
 
@@ -348,23 +353,23 @@ class LicensePools:
 
 
 def licenses_in_words(count: int, name: str) -> str:
-    """Such as ``2 licences of ansys``."""
+    """Return words such as ``2 licences of ansys``."""
     return f"{count} {'licence' if count == 1 else 'licences'} of {name}"
 
 
 class View:
-    """The sites as a policy sees them; every list is indexed by site, and whoever keeps the view writes into it.
+    """The sites as a policy sees them; every list is indexed by site, and the owner of the view writes into it.
 
     - ``idle``: processors that we may take now, quota applied, never negative;
     - ``limit``: the most that could ever be idle for us, floor(quota * processors);
     - ``latency_s[source][target]`` and ``bytes_per_s[source][target]``: what is believed of each link; the core
-      corrects them by what is measured;
+      corrects them by measurements;
     - ``files``: every file that has a replica, by name;
     - ``wiring``: the links that co-allocated jobs share, with their capacities; ``link_demand_bit_s`` by link: what
       running and placed jobs demand of each now;
-    - ``observed_bisection_bit_s``: the mean bisection bandwidth of the jobs that were seen to run on several sites,
-      0 where none was: all that some policies know of a job that has not run yet; ``learned_bisection_bit_s`` the
-      same by the name of the jobs, as it was measured;
+    - ``observed_bisection_bit_s``: the mean bisection bandwidth of the jobs that were observed on several sites, 0 if
+      there was none: the only information of some policies about a job that has not run yet;
+      ``learned_bisection_bit_s``: the same by the name of the jobs, as measured;
     - ``lans``: the sites as jobs of tasks see them, by default all alike;
     - ``pools``: the nodes of the sites, for jobs whose tasks have shapes; with ``whole_nodes`` they count as idle;
     - ``licenses``: the pools of floating licences, and what is left of them now;
@@ -428,7 +433,7 @@ class View:
         self.lans = SiteLans.alike(names, limit) if lans is None else lans
         self.pools: SitePools = NoPools() if pools is None else pools
         self.licenses = LicensePools([()] * len(names), ()) if licenses is None else licenses
-        # By shape: of what, and as it was when, the places were worked out, and these.
+        # By shape: the sources of the places and their state at the time, and the places.
         self._places: dict[TaskShape, tuple[SitePools, tuple[int, bool], Sequence[int], list[int]]] = {}
         self.whole_nodes = whole_nodes
         self.units = units
@@ -437,7 +442,7 @@ class View:
 
     @property
     def slowness(self) -> SlownessRows:
-        """How slow each link is for an application that communicates over it, by what is believed of it now."""
+        """The slowness of each link for a communicating application, as believed now."""
         as_of = (self.latency_s.changes, self.bytes_per_s.changes)
         if as_of != self._slowness_as_of:
             self._slowness.clear()
@@ -445,7 +450,7 @@ class View:
         return self._slowness
 
     def believed_bisection_bit_s(self, application: str) -> float:
-        """What is believed of a job of that name: what was measured of others of it, or the mean of all."""
+        """Return the belief about a job of that name: the measurements of others of the name, or the mean of all."""
         return self.learned_bisection_bit_s.get(application, self.observed_bisection_bit_s)
 
     @property
@@ -454,12 +459,12 @@ class View:
         return self.wiring.capacity_bit_s
 
     def pool(self, site: int) -> TaskPool | None:
-        """The nodes that tasks may have at the site, not to be changed; None where it does not tell."""
+        """Return the nodes that tasks may have at the site, not to be changed; None if it does not report them."""
         return self.pools.whole(site) if self.whole_nodes else self.pools.free(site)
 
     def places_known(self, shape: TaskShape, idle: Sequence[int]) -> list[int] | None:
-        """The places by site for tasks of the shape, if they were worked out of these idle processors, and of the
-        nodes as they are."""
+        """Return the places by site for tasks of the shape, if computed from these idle processors and
+        the present nodes."""
         known = self._places.get(shape)
         if known is None or known[0] is not self.pools or known[1] != (self.pools.changes, self.whole_nodes):
             return None
@@ -472,7 +477,7 @@ class View:
         self._places[shape] = self.pools, (self.pools.changes, self.whole_nodes), idle, places
 
     def with_whole_nodes(self) -> View:
-        """The same with nobody on any node."""
+        """Return the same view with nobody on any node."""
         if self.whole_nodes or isinstance(self.pools, NoPools):
             return self
         whole = self.with_link_demand(self.link_demand_bit_s)
@@ -480,13 +485,13 @@ class View:
         return whole
 
     def with_pools(self, pools: SitePools) -> View:
-        """The same with these nodes."""
+        """Return the same view with these nodes."""
         other = self.with_link_demand(self.link_demand_bit_s)
         other.pools = pools
         return other
 
     def unloaded(self) -> View:
-        """The same with nothing on any link, nor anything seen there before, nor load of others on machines."""
+        """Return the same view with nothing on any link, no observed traffic, and no load of others on machines."""
         lans = self.lans.unloaded()
         seen = self.observed_bisection_bit_s or self.learned_bisection_bit_s
         if lans is self.lans and not any(self.link_demand_bit_s) and not seen:
@@ -498,7 +503,7 @@ class View:
         return unloaded
 
     def with_link_demand(self, link_demand_bit_s: list[int]) -> View:
-        """The same with this on the links."""
+        """Return the same view with this demand on the links."""
         return View(
             names=self.names,
             idle=self.idle,
@@ -519,9 +524,10 @@ class View:
 
     @classmethod
     def from_grid(cls, grid: Grid) -> View:
-        """The grid with every site wholly idle and no demand on any link, quotas applied, the rest as it says.
+        """Return the grid with every site wholly idle and no demand on any link, quotas applied, the rest as
+        in the file.
 
-        Raises WiringError where its network is too large.
+        Raises WiringError if its network is too large.
         """
         names = [site.name for site in grid.sites]
         index = {name: site for site, name in enumerate(names)}

@@ -1,7 +1,7 @@
 """A grid's network in numbers: the capacity of every link, and the shared links between every two sites.
 
-The view of the core and the world of the simulator are built on the same wiring. What loads the links and how they
-are shared out is ``koala.model.network``.
+The view of the core and the world of the simulator are built on the same wiring. ``koala.model.network`` defines the
+loads of the links and their sharing.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from koala.model.grid import Grid, Network
 from koala.model.network import UNLIMITED_BIT_S, add_shared_crossings, capacity_bit_s, crossing, demand_bit_s
 from koala.policies.minigrid.case import SharedRoutes
 
-# The routes are kept for every pair of sites, which are a million with so many.
+# The routes are kept for every pair of sites: a million pairs at this limit.
 SHARED_LINK_SITES_MAX = 1_000
 
 
 class WiringError(ValueError):
-    """A network that is too large to be kept."""
+    """A network that is too large to keep."""
 
     def for_user(self) -> str:
-        """What is too large, and what to do."""
+        """Return what is too large, and what to do."""
         return str(self)
 
 
@@ -29,10 +29,9 @@ class WiringError(ValueError):
 class Wiring:
     """The links of a grid: first that of every site, in the order of the sites, then those that sites share.
 
-    - ``names`` and ``capacity_bit_s`` by link; ``UNLIMITED_BIT_S`` where there is no limit;
-    - ``route_first`` and ``route_links``: the shared links between two sites, as ``koala.model.network`` wants them;
-    both
-      are empty for a star, which has none.
+    - ``names`` and ``capacity_bit_s`` by link; ``UNLIMITED_BIT_S`` if there is no limit;
+    - ``route_first`` and ``route_links``: the shared links between two sites, in the form of ``koala.model.network``;
+      both are empty for a star, which has none.
     """
 
     sites: int
@@ -43,16 +42,16 @@ class Wiring:
 
     @property
     def is_star(self) -> bool:
-        """Whether no link is shared by several sites."""
+        """True if no link is shared by several sites."""
         return not self.route_links
 
     @property
     def has_limits(self) -> bool:
-        """Whether any link can slow a job down."""
+        """True if any link can slow a job down."""
         return any(capacity < UNLIMITED_BIT_S for capacity in self.capacity_bit_s)
 
     def routes(self) -> SharedRoutes:
-        """The shared links for the meta-scheduler, with scratch room of its own."""
+        """Return the shared links for the meta-scheduler, with scratch space of its own."""
         links = len(self.names)
         return SharedRoutes(
             first=self.route_first,
@@ -66,8 +65,11 @@ class Wiring:
     def demands_bit_s(
         self, pattern: int, dimensions: int, parts: Sequence[int], per_processor_bit_s: float
     ) -> list[tuple[int, int]]:
-        """What a job with these parts demands, as (link, bits per second), by link; links that it does not load
-        are left out. ``parts`` holds the processors on every site."""
+        """Return what a job with these parts demands, as (link, bits per second), without links that it
+        does not load.
+
+        ``parts`` holds the processors on every site.
+        """
         total = sum(parts)
         crossed = [0.0] * len(self.names)
         for site, part in enumerate(parts):
@@ -80,15 +82,15 @@ class Wiring:
 
 
 def star(names: Sequence[str], capacity_bit_s: Sequence[int] | None = None) -> Wiring:
-    """Sites with a link of their own each and no others; unlimited unless said."""
+    """Return sites with only a link of their own each; unlimited unless given."""
     capacities = (UNLIMITED_BIT_S,) * len(names) if capacity_bit_s is None else tuple(capacity_bit_s)
     return Wiring(sites=len(names), names=tuple(names), capacity_bit_s=capacities)
 
 
 def compile_wiring(grid: Grid) -> Wiring:
-    """The network of the grid; a grid that says nothing of it has unlimited links.
+    """Return the network of the grid; a grid without one has unlimited links.
 
-    Raises WiringError where links are shared among more sites than are supported.
+    Raises WiringError if links are shared among more sites than are supported.
     """
     names = [site.name for site in grid.sites]
     network = grid.network
@@ -120,7 +122,8 @@ def compile_wiring(grid: Grid) -> Wiring:
 
 
 def _routes(names: Sequence[str], network: Network) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The shared links between every two sites: uplinks of groups that hold only one of them, and named links."""
+    """Return the shared links between every two sites: uplinks of groups that hold only one of them,
+    and named links."""
     group_link = {group.name: len(names) + number for number, group in enumerate(network.groups)}
     link_number = {name: len(names) + len(group_link) + number for number, (name, _) in enumerate(network.links)}
     group_of = {member: group.name for group in network.groups for member in group.members}
@@ -141,7 +144,7 @@ def _routes(names: Sequence[str], network: Network) -> tuple[tuple[int, ...], tu
 
 
 def _groups_above(name: str, group_of: Mapping[str, str]) -> Iterator[str]:
-    """The groups that hold a site, the innermost first."""
+    """Yield the groups that hold a site, the innermost first."""
     member = name
     while (group := group_of.get(member)) is not None:
         yield group

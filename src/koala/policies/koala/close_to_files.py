@@ -1,7 +1,7 @@
 """CF, close to files: each component goes where its input files arrive soonest.
 
 Plain functions over numbers that run as Python and compile with numba unchanged. The estimates come from
-``koala.policies.transfer_estimates``; requests, names and refusals are the business of ``koala.policies.interface``.
+``koala.policies.transfer_estimates``; ``koala.policies.interface`` handles requests, names and refusals.
 """
 
 from __future__ import annotations
@@ -11,10 +11,11 @@ from math import inf
 
 
 def closest_site(left: Sequence[int], size: int, transfer_s_row: Sequence[float], transfer_s_max: float) -> int:
-    """The site for one component: least transfer time, then most processors left, then lowest index; -1 for none.
+    """Return the site for one component: least transfer time, then most processors left, then lowest index;
+    -1 for none.
 
-    A site counts when it has ``size`` left and its transfer time is finite and at most ``transfer_s_max``.
-    An infinite time means that no replica can be reached from there.
+    A site counts when it has ``size`` left and its transfer time is finite and at most ``transfer_s_max``. An
+    infinite time means that no replica can be reached from there.
     """
     best = -1
     for site in range(len(left)):
@@ -36,8 +37,8 @@ def close_to_files(
     """Place the components near their files: the largest first, each onto its ``closest_site``.
 
     ``transfer_s[component][site]`` is the estimated time to bring the component's files to the site. The other
-    arguments and the answer are as for worst fit. To compile this with numba, make the helper known first:
-    ``numba.extending.register_jitable(closest_site)``.
+    arguments and the answer are as for worst fit. To compile this with numba, make the helper
+    known first: ``numba.extending.register_jitable(closest_site)``.
     """
     for component in range(len(sizes)):
         best = closest_site(left, sizes[component], transfer_s[component], inf)

@@ -1,7 +1,7 @@
-"""CM, cluster minimization: components go together on as few sites as a fixed order of sites gives.
+"""CM, cluster minimization: components are packed on as few sites as a fixed order of sites allows.
 
-A plain function over integers that runs as Python and compiles with numba unchanged. Requests, names and
-refusals are the business of ``koala.policies.interface``.
+A plain function over integers that runs as Python and compiles with numba unchanged. ``koala.policies.interface``
+handles requests, names and refusals.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ def cluster_minimization(
 ) -> int:
     """Pack the components: the largest first, each onto the first site, by idle processors, that still fits.
 
-    The order of the sites is decided once, by ``idle`` (decreasing, ties to the lowest index); "fits" counts what
-    this job has already taken. The first site of that order that fits is the one with the greatest ``idle``
-    among those that fit, so no site list is sorted here. Arguments and answer are as for worst fit.
+    The order of the sites is fixed once, by ``idle`` (decreasing, ties to the lowest index); "fits" counts what this
+    job has already taken. The first site of that order that fits is the one with the greatest ``idle`` among those
+    that fit, so no site list is sorted here. Arguments and answer are as for worst fit.
     """
     for component in range(len(sizes)):
         size = sizes[component]
@@ -38,12 +38,11 @@ def cluster_minimization_beside(
     left: MutableSequence[int],
     chosen: MutableSequence[int],
 ) -> int:
-    """As CM, for a job with components whose sites are fixed, which ``combined`` marks: they are used already.
+    """Place as CM, for a job with components whose sites are fixed, which ``combined`` marks: they are used already.
 
-    So they come first in the order of the sites, by idle processors among themselves. Where that combines more sites
-    than the plain order does, or finds no place, the plain order is taken: what CM places is placed, on no more
-    sites.
-    ``idle`` is without what the fixed components take. With equal sizes no placement combines fewer sites.
+    So they come first in the order of the sites, by idle processors among themselves. If that combines more sites
+    than the plain order does, or finds no place, the plain order is used: whatever CM places is placed, on no more
+    sites. ``idle`` excludes what the fixed components take. With equal sizes no placement combines fewer sites.
     """
     sites, components = len(idle), len(sizes)
     failed = cluster_minimization(idle, sizes, left, chosen)
@@ -69,7 +68,7 @@ def cluster_minimization_beside(
 
 
 def sites_added(chosen: Sequence[int], combined: Sequence[int]) -> int:
-    """How many sites the components take that are not marked."""
+    """Return how many unmarked sites the components take."""
     marks = [0] * len(combined)
     added = 0
     for component in range(len(chosen)):

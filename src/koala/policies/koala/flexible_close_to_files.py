@@ -1,7 +1,7 @@
 """FCF, close to files for flexible requests: a total is divided so that the input files arrive soonest.
 
 Plain functions over numbers that run as Python and compile with numba unchanged. The estimates come from
-``koala.policies.transfer_estimates``; requests, names and refusals are the business of ``koala.policies.interface``.
+``koala.policies.transfer_estimates``; ``koala.policies.interface`` handles requests, names and refusals.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def room_within(
     time_s: float,
     room: MutableSequence[int],
 ) -> None:
-    """How many processors each site can have whose input is there within ``time_s``."""
+    """Write to ``room`` how many processors each site can have whose input arrives within ``time_s``."""
     for site in range(len(idle)):
         fixed, each = fixed_s[site], per_processor_s[site]
         if fixed == inf or fixed > time_s:
@@ -29,7 +29,7 @@ def room_within(
             room[site] = idle[site]
         else:
             fits = int((time_s - fixed) / each)
-            # The division may round either way; the sum is what everybody compares.
+            # The division may round either way; all comparisons use the sum.
             while fixed + each * (fits + 1) <= time_s:
                 fits += 1
             while fits > 0 and fixed + each * fits > time_s:
@@ -38,7 +38,7 @@ def room_within(
 
 
 def fewest_parts(room: Sequence[int], total: int, component_min: int, components_max: int) -> int:
-    """The least number of parts in which the total fits, within the bounds; 0 where it does not."""
+    """Return the least number of parts in which the total fits, within the bounds; 0 if it does not."""
     count = 0
     unplaced = total
     site = -1
@@ -52,7 +52,8 @@ def fewest_parts(room: Sequence[int], total: int, component_min: int, components
 
 
 def last_before(fixed: float, each: float, low: int, high: int, time_s: float) -> int:
-    """The greatest size from ``low`` to ``high`` whose input is there before ``time_s``; ``low - 1`` for none."""
+    """Return the greatest size from ``low`` to ``high`` whose input arrives before ``time_s``; ``low - 1`` for
+    none."""
     while low <= high:
         middle = (low + high) // 2
         if fixed + each * middle < time_s:
@@ -71,10 +72,10 @@ def least_time_s(
     per_processor_s: Sequence[float],
     room: MutableSequence[int],
 ) -> float:
-    """The earliest time by which the input of some division can be everywhere; infinite where none fits.
+    """Return the earliest time by which the input of some division can be everywhere; infinite if none fits.
 
-    It is the time of the part that gets its input last, so only the times of whole parts at one of the sites come
-    into question. Each site's are searched by halving, below the best time so far. ``room`` is scratch room.
+    It is the time of the part that gets its input last, so only the times of whole parts at one site are candidates.
+    The search halves the range of each site, below the best time so far. ``room`` is scratch space.
     """
     best_s = inf
     for site in range(len(idle)):
@@ -106,10 +107,11 @@ def flexible_close_to_files(
     per_processor_s: Sequence[float],
     parts: MutableSequence[int],
 ) -> int:
-    """Divide the total so that the last part gets its input as early as can be; then in as few parts as that allows.
+    """Divide the total so that the last part gets its input as early as possible; then in as few parts
+    as that allows.
 
-    A part of p processors at a site has its input after ``fixed_s[site] + p * per_processor_s[site]``; a site with
-    an infinite ``fixed_s`` cannot be reached. The sites are those with the most room within that time, ties to the
+    A part of p processors at a site has its input after ``fixed_s[site] + p * per_processor_s[site]``; a site with an
+    infinite ``fixed_s`` cannot be reached. The sites are those with the most room within that time, ties to the
     lowest index, filled in this order, and each part holds ``component_min`` at least. ``parts`` and the answer are
     as for FCM, and whatever FCM could divide over the sites that can be reached is divided. To compile this with
     numba, make the functions that it calls known first with ``numba.extending.register_jitable``.

@@ -10,7 +10,8 @@ from collections.abc import Sequence
 
 
 def next_most_idle(idle: Sequence[int], least: int, previous: int) -> int:
-    """The site after ``previous`` (-1: the first) among those with ``least`` processors idle, and one; -1: none."""
+    """Return the site after ``previous`` (-1: the first) among those with at least ``least`` idle, and 1;
+    -1 for none."""
     best = -1
     for site in range(len(idle)):
         if idle[site] <= 0 or idle[site] < least:

@@ -1,19 +1,19 @@
-"""What the network-aware policies share: sets of sites that are near each other, and what combining sites costs.
+"""Helpers of the network-aware policies: sets of sites that are near each other, and the cost of combining sites.
 
 Plain functions over numbers that run as Python and compile with numba unchanged. ``slowness[one][other]`` is as in
-``koala.policies.koala.slowness``, the same in both directions. What is done with a set is the policies' own.
+``koala.policies.koala.slowness``, the same in both directions. The policies decide how to use a set.
 """
 
 from __future__ import annotations
 
 from collections.abc import MutableSequence, Sequence
 
-# A set of sites grows from one of its sites: the most idle ones are tried, this many of them.
+# A set of sites grows from one of its sites: the most idle ones are tried, at most this many.
 ANCHORS_MAX = 16
-# From each, ever nearer sets are tried as long as the job fits, this many times.
+# From each, ever nearer sets are tried as long as the job fits, at most this many times.
 NEARER_SETS_MAX = 16
-# What all of these may cost together, counted in looks at one site: a search on hundreds of sites ends early, with
-# the best set found so far. NFCM on fewer than thirty sites never gets there.
+# The total cost of the search, in visits to one site: a search on hundreds of sites ends early, with the best set
+# found so far. NFCM on fewer than thirty sites never reaches this limit.
 NEARER_LOOKS_MAX = 250_000
 
 
@@ -27,12 +27,12 @@ def near_sites(
     sites_max: int,
     near: MutableSequence[int],
 ) -> int:
-    """A set of sites of which every two are joined by a link with a slowness below ``limit``.
+    """Find a set of sites in which every two are joined by a link with a slowness below ``limit``.
 
-    It starts with ``anchor`` and takes the most idle site that is near all others, ties to the lowest index, until
-    it has ``sites_max`` or no site is left. The sites that ``combined`` marks are part of the job already: every
-    other one of the set must be near them too. ``near[site]`` gets what is idle there, 0 outside of the set. Returns
-    how many sites the set has, 0 if not even ``anchor`` can be in it.
+    It starts with ``anchor`` and takes the most idle site that is near all others, ties to the lowest index, until it
+    has ``sites_max`` or no site is left. The sites that ``combined`` marks are part of the job already: every other
+    site of the set must be near them too. ``near[site]`` gets what is idle there, 0 outside the set. Returns how many
+    sites the set has, 0 if not even ``anchor`` can be in it.
     """
     for site in range(len(idle)):
         near[site] = idle[site] if idle[site] >= least else 0
@@ -64,10 +64,11 @@ def near_sites(
 def combination_cost(
     combined: Sequence[int], slowness: Sequence[Sequence[float]], members: MutableSequence[int]
 ) -> tuple[int, float]:
-    """How many sites ``combined`` marks, and the slowness of the worst link between two of them (0 for one site).
+    """Return how many sites ``combined`` marks, and the slowness of the worst link between two of them (0
+    for one site).
 
-    ``(sites - 1) * slowness`` orders combinations by the execution time to expect, whatever the job. ``members`` is
-    scratch room as long as ``combined``.
+    ``(sites - 1) * slowness`` orders combinations by expected execution time, whatever the job. ``members`` is
+    scratch space as long as ``combined``.
     """
     count = 0
     worst = 0.0

@@ -1,7 +1,7 @@
 """NCM, network-aware cluster minimization: CM, unless nearer sites promise a shorter execution.
 
-A plain function over numbers that runs as Python and compiles with numba unchanged. Requests, names and refusals
-are the business of ``koala.policies.interface``.
+A plain function over numbers that runs as Python and compiles with numba unchanged. ``koala.policies.interface``
+handles requests, names and refusals.
 """
 
 from __future__ import annotations
@@ -27,14 +27,13 @@ def network_cluster_minimization(
     left: MutableSequence[int],
     chosen: MutableSequence[int],
 ) -> int:
-    """Place what CM places, where the least is to be expected of ``(clusters - 1) * slowness of the worst link``.
+    """Place what CM places, where ``(clusters - 1) * slowness of the worst link`` is least.
 
-    CM's own answer is the first; it gives way to CM's answer on a set of nearer sites only where every link
-    combined is faster than the slowest of the first answer and the product is less. So with equal links this is
-    CM, and it refuses exactly what CM refuses. ``combined`` marks the sites where fixed components of the job
-    are already: they count as clusters combined, as they do for CM. The other arguments and the answer are as for
-    worst fit. To compile this with numba, make the imported functions known first with
-    ``numba.extending.register_jitable``.
+    CM's own answer is the first; it gives way to CM's answer on a set of nearer sites only if every link combined is
+    faster than the slowest of the first answer and the product is less. So with equal links this is CM, and it
+    refuses exactly what CM refuses. ``combined`` marks the sites where fixed components of the job are already: they
+    count as clusters combined, as they do for CM. The other arguments and the answer are as for worst fit. To compile
+    this with numba, make the imported functions known first with ``numba.extending.register_jitable``.
     """
     failed = cluster_minimization_beside(idle, sizes, combined, left, chosen)
     if failed >= 0:

@@ -1,7 +1,7 @@
 """NFCM, network-aware flexible cluster minimization: FCM, unless nearer sites promise a shorter execution.
 
-A plain function over numbers that runs as Python and compiles with numba unchanged. Requests, names and refusals
-are the business of ``koala.policies.interface``.
+A plain function over numbers that runs as Python and compiles with numba unchanged. ``koala.policies.interface``
+handles requests, names and refusals.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ def network_flexible_cluster_minimization(
     slowness: Sequence[Sequence[float]],
     parts: MutableSequence[int],
 ) -> int:
-    """Divide what FCM divides, where the least is to be expected of ``(clusters - 1) * slowness of the worst link``.
+    """Divide what FCM divides, where ``(clusters - 1) * slowness of the worst link`` is least.
 
-    FCM's own answer is the first; it gives way to FCM's answer on a set of nearer sites only where every link
-    combined is faster than the slowest of the first answer and the product is less. So with equal links this is
-    FCM, and it refuses exactly what FCM refuses. The other arguments and the answer are as for FCM. To compile this
-    with numba, make the imported functions known first with ``numba.extending.register_jitable``.
+    FCM's own answer is the first; it gives way to FCM's answer on a set of nearer sites only if every link combined
+    is faster than the slowest of the first answer and the product is less. So with equal links this is FCM, and it
+    refuses exactly what FCM refuses. The other arguments and the answer are as for FCM. To compile this with numba,
+    make the imported functions known first with ``numba.extending.register_jitable``.
     """
     unplaced = flexible_cluster_minimization(idle, total, component_min, components_max, parts)
     if unplaced > 0:

@@ -1,8 +1,8 @@
-"""How much slower than a reference link a link makes an application that communicates over it.
+"""The factor by which a link slows a communicating application down, relative to a reference link.
 
-One model for whoever predicts (the network-aware policies) and whoever knows (the simulator): what lengthens an
-execution over several clusters is made up of a share that goes with 1 / bandwidth, a share that goes with latency,
-and a rest that no link changes. Which links there are is said by the grid and by ``koala.policies.view``.
+Predictions (the network-aware policies) and the simulator share one model: what lengthens an execution over several
+clusters consists of a share that goes with 1 / bandwidth, a share that goes with latency, and a rest that no link
+changes. The grid and ``koala.policies.view`` define the links.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from math import inf
 from koala.model.grid import Links
 
 BYTES_PER_S_PER_MBIT_S = 125_000.0
-# The link over which an application's slow-down by each further cluster is stated: the default link of a grid.
+# An application's slow-down by each further cluster is stated for this link: the default link of a grid.
 REFERENCE_BYTES_PER_S = Links().default.bandwidth_mbit_s * BYTES_PER_S_PER_MBIT_S
 REFERENCE_LATENCY_S = Links().default.latency_s
-# What a policy assumes of a job, of which it knows neither: bandwidth and latency count alike.
+# What a policy assumes of a job with unknown shares: bandwidth and latency count alike.
 ASSUMED_BANDWIDTH_SHARE = 0.5
 ASSUMED_LATENCY_SHARE = 0.5
 
 
 def link_slowness(bytes_per_s: float, latency_s: float, bandwidth_share: float, latency_share: float) -> float:
-    """By which factor the slow-down over this link differs from that over the reference link, which has exactly 1.
+    """Return the factor between the slow-down over this link and that over the reference link, which has exactly 1.
 
     The shares are fractions that add up to 1 at most; with both 0 every link has 1. Never below 0; infinite over a
     link that moves nothing, if bandwidth counts at all.

@@ -1,7 +1,7 @@
 """WF, worst fit: each component goes to the site with the most processors left.
 
-A plain function over integers that runs as Python and compiles with numba unchanged. Requests, names and
-refusals are the business of ``koala.policies.interface``.
+A plain function over integers that runs as Python and compiles with numba unchanged. ``koala.policies.interface``
+handles requests, names and refusals.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ def worst_fit(
 ) -> int:
     """Spread the components: the largest first, each onto the site with the most left, ties to the lowest index.
 
-    ``sizes`` come in decreasing order and ``left`` as a copy of ``idle``, from which is deducted what is placed.
-    ``chosen`` gets the site of each component. Returns -1 when all are placed, else the index of the first
-    component without a place; what ``left`` and ``chosen`` hold then is no placement.
+    ``sizes`` come in decreasing order and ``left`` as a copy of ``idle``, from which placed components are deducted.
+    ``chosen`` gets the site of each component. Returns -1 when all are placed, otherwise the index of the first
+    component without a place; then ``left`` and ``chosen`` hold no placement.
     """
     for component in range(len(sizes)):
         size = sizes[component]

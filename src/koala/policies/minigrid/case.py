@@ -1,4 +1,4 @@
-"""What the modules are asked: one job and the links as they are, in one tuple that Python and numba take alike."""
+"""The input of the modules: one job and the links as they are, in one tuple that Python and numba both accept."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from koala.model.network import ALL_TO_ALL
 
-# As many parts as one likes.
+# Any number of parts.
 COMPONENTS_UNBOUNDED = 2**31 - 1
 
 
@@ -15,10 +15,9 @@ class PlacementCase(NamedTuple):
     """A job of ``total`` processors to be placed, and the links that it would use.
 
     ``demand`` and ``capacity`` are those of the links, in bits per second, the sites' own links first. ``threshold``
-    says how far links may be used. ``per_processor_bit_s`` is the job's own for the modules of class A, and for B5
-    what is believed of it as if all its processors talked to all; the others do not look at it. ``spare`` is scratch
-    room by site. ``home`` is below 0 where there is none. The bounds on parts are honoured by Initial, B1, B2 and B3;
-    ``chunk`` is for B3 only.
+    limits the use of links. ``per_processor_bit_s`` is the job's own for the modules of class A, and for B5 the
+    believed value as if all its processors talked to all; the others ignore it. ``spare`` is scratch space by site.
+    ``home`` is below 0 if there is none. Initial, B1, B2 and B3 keep the bounds on parts; ``chunk`` is for B3 only.
     """
 
     total: int
@@ -36,7 +35,7 @@ class PlacementCase(NamedTuple):
 
 
 class SharedRoutes(NamedTuple):
-    """The links that sites share, as in ``koala.model.network.add_shared_crossings``, and scratch room.
+    """The links that sites share, as in ``koala.model.network.add_shared_crossings``, and scratch space.
 
     ``crossed`` and ``closed`` are by link, ``group`` and ``masked`` by site.
     """

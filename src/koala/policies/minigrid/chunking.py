@@ -1,7 +1,7 @@
-"""B3, chunking: largest free first, but only where one site takes a large chunk of the job.
+"""B3, chunking: largest free first, but only if one site takes a large chunk of the job.
 
-Plain functions over numbers that run as Python and compile with numba unchanged. What a job sends over the links
-shrinks as its largest part grows.
+Plain functions over numbers that run as Python and compile with numba unchanged. The traffic of the job over the
+links shrinks as its largest part grows.
 """
 
 from __future__ import annotations
@@ -12,19 +12,19 @@ from koala.policies.koala.flexible_cluster_minimization import flexible_cluster_
 from koala.policies.minigrid.case import PlacementCase
 from koala.policies.minigrid.open_sites import open_idle
 
-# A chunk that misses a whole number of processors by no more than this is that number: 0.55 of 100 are 55, not 56.
+# A chunk that is at most this short of a whole number of processors counts as that number: 0.55 of 100 is 55, not 56.
 CHUNK_ROUNDING = 1e-9
 
 
 def chunk_processors(chunk: float, total: int) -> int:
-    """The least number of processors that is this share of the total or more."""
+    """Return the least number of processors that is this share of the total or more."""
     exact = chunk * total - CHUNK_ROUNDING
     processors = int(exact)
     return processors + 1 if processors < exact else processors
 
 
 def chunking(case: PlacementCase, idle: Sequence[int], parts: MutableSequence[int]) -> int:
-    """As largest free first where some site below the threshold has the chunk of the job idle; nothing otherwise.
+    """Place as largest free first if some site below the threshold has the chunk of the job idle; nothing otherwise.
 
     ``parts[site]`` gets the processors. Returns those left without a place: 0 when all are placed.
     """
@@ -39,7 +39,7 @@ def chunking(case: PlacementCase, idle: Sequence[int], parts: MutableSequence[in
 
 
 def chunkable_most(most: int, chunk: float, limit: int) -> int:
-    """The largest total, up to a limit, of which a site with ``most`` idle processors takes the chunk.
+    """Return the largest total, up to a limit, whose chunk a site with ``most`` idle processors takes.
 
     The limit is no less than ``most``. Without it a tiny chunk would allow totals beyond all numbers.
     """

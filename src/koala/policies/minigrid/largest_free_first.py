@@ -1,7 +1,7 @@
 """B1, largest free first: a job is divided over the sites with open links, the most idle ones first.
 
-A plain function over integers that runs as Python and compiles with numba unchanged. It knows nothing of what the job
-will send, only what is on the links already.
+A plain function over integers that runs as Python and compiles with numba unchanged. It ignores the traffic of the
+job, and sees only what is on the links already.
 """
 
 from __future__ import annotations

@@ -12,7 +12,8 @@ from koala.policies.minigrid.open_sites import open_idle, saturation
 
 
 def part_here(idle_here: int, unplaced: int, component_min: int) -> int:
-    """The part of a total that a site takes, so that no remainder below the minimum is left; 0: pass it over."""
+    """Return the part of a total that a site takes, so that no remainder below the minimum is left; 0:
+    pass it over."""
     take = min(idle_here, unplaced)
     remainder = unplaced - take
     if 0 < remainder < component_min:
@@ -21,7 +22,8 @@ def part_here(idle_here: int, unplaced: int, component_min: int) -> int:
 
 
 def next_least_saturated(case: PlacementCase, previous: int) -> int:
-    """The site after ``previous`` (-1: the first) by saturation, ties by index, that takes a part; -1: none."""
+    """Return the site after ``previous`` (-1: the first) by saturation, ties by index, that takes a part;
+    -1 for none."""
     best = -1
     best_saturation = 0.0
     floor = -1.0 if previous < 0 else saturation(case.demand[previous], case.capacity[previous])

@@ -12,7 +12,7 @@ from koala.policies.minigrid.open_sites import open_idle
 
 
 def load_balancing(case: PlacementCase, idle: Sequence[int], parts: MutableSequence[int]) -> int:
-    """Deal the processors round the sites below the threshold that have some left, from the lowest index on.
+    """Deal the processors round the sites below the threshold with processors left, from the lowest index on.
 
     Full rounds are dealt at once, as many as the site with the fewest left allows. ``parts[site]`` gets the
     processors. Returns those left without a place: 0 when all are placed.

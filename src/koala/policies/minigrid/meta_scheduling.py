@@ -1,7 +1,7 @@
 """The meta-scheduler: home if the job fits there, else the tightest site that holds it, else a module divides it.
 
-Plain functions over numbers that run as Python and compile with numba unchanged; the kernel of the simulator compiles
-these very ones. Grids with links that several sites share go through ``koala.policies.minigrid.routed_scheduling``.
+Plain functions over numbers that run as Python and compile with numba unchanged; the simulator's kernel compiles
+these same functions. Grids with links that several sites share use ``koala.policies.minigrid.routed_scheduling``.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ B3 = 8
 B4 = 9
 A2 = 10
 B5 = 11
-# Which solution each of the modules of class A1 takes, in the order of their numbers.
+# The choice of solution of each module of class A1, in the order of their numbers.
 A1_CHOICES = (INDEX_ORDER, MOST_FREE_ORDER, FEWEST_CLUSTERS, LEAST_BANDWIDTH)
 
 
 def whole_site(idle: Sequence[int], total: int, home: int) -> int:
-    """The site that takes the job whole: its home, else the tightest; -1 where none does."""
+    """Return the site that takes the job whole: its home, else the tightest; -1 if none does."""
     site = local_allocation(idle, total, home)
     return site if site >= 0 else migration(idle, total)
 
 
 def is_class_a1(module: int) -> bool:
-    """Whether a module is A1, whatever its choice of solution."""
+    """Return True if a module is A1, with any choice of solution."""
     return module in (A1_INDEX, A1_MOST_FREE, A1_FEWEST, A1_LEAST)
 
 
 def coallocate(module: int, case: PlacementCase, idle: Sequence[int], parts: MutableSequence[int]) -> int:
-    """Divide a job that no site holds whole, by the module. Arguments and answer as of ``metaschedule``."""
+    """Divide a job that no site holds whole, by the module. Arguments and answer are as for ``metaschedule``."""
     if module == INITIAL:
         return flexible_cluster_minimization(idle, case.total, case.component_min, case.components_max, parts)
     if module == B1:
@@ -58,7 +58,7 @@ def coallocate(module: int, case: PlacementCase, idle: Sequence[int], parts: Mut
         return chunking(case, idle, parts)
     if module == B4:
         return load_balancing(case, idle, parts)
-    # One call of each: what a kernel calls becomes a part of it once for every place that calls it.
+    # One call of each: a kernel inlines a function once for every place that calls it.
     if is_class_a1(module):
         return satisfying(case, A1_CHOICES[module - A1_INDEX], idle, parts)
     if module in (A2, B5):
@@ -71,8 +71,8 @@ def coallocate(module: int, case: PlacementCase, idle: Sequence[int], parts: Mut
 def metaschedule(module: int, case: PlacementCase, idle: Sequence[int], parts: MutableSequence[int]) -> int:
     """Place a job: whole at home, whole on the tightest site, or divided by the module; all or nothing.
 
-    ``parts[site]`` gets the processors. Returns those left without a place: 0 when placed; what ``parts`` holds
-    otherwise is no placement.
+    ``parts[site]`` gets the processors. Returns those left without a place: 0 when placed; otherwise ``parts`` holds
+    no placement.
     """
     site = whole_site(idle, case.total, case.home)
     if site >= 0:
@@ -91,10 +91,10 @@ def placeable_most(
     threshold: float,
     chunk: float,
 ) -> int:
-    """No job of more processors than this can be placed now, so that most of a queue is passed over at a glance.
+    """Return an upper bound of the processors of a job that can be placed now, to skip most of a queue quickly.
 
-    For Migration Only, Initial and class B up to B4 every smaller one that may be divided freely can be placed; for
-    the others it is a bound only.
+    For Migration Only, Initial and classes B1 to B4 every smaller job that may be divided freely can be placed; for
+    the others it is only a bound.
     """
     most = 0
     idle_in_all = 0
@@ -116,12 +116,12 @@ def placeable_most(
 
 
 def is_monotone(module: int, pattern: int, shared_links: bool) -> bool:
-    """Whether a refused job stays refused while idle processors only fall and link demands only rise.
+    """Return True if a refused job stays refused while idle processors only fall and link demands only rise.
 
     A1 and A2 try only some divisions of jobs whose traffic depends on which processors go together, and with less
-    idle they may try others. What B5 believes of a job changes with every one that it sees. Where sites share links,
-    those that look at links divide a job within groups of sites, and with less idle, or a link more closed, the
-    groups are other ones.
+    idle they may try others. B5's belief about a job changes with every job that it sees. If sites share links,
+    modules that consider links divide a job within groups of sites, and with less idle, or another link closed, the
+    groups differ.
     """
     if module in (MIGRATION_ONLY, INITIAL):
         return True
@@ -130,16 +130,16 @@ def is_monotone(module: int, pattern: int, shared_links: bool) -> bool:
 
 
 def local_allocation(idle: Sequence[int], total: int, home: int) -> int:
-    """The home site where it holds the whole job, else -1; so too for a job without a home, which is below 0."""
+    """Return the home site if it holds the whole job, else -1; so too for a job without a home, which is below 0."""
     if home >= 0 and idle[home] >= total:
         return home
     return -1
 
 
 def migration(idle: Sequence[int], total: int) -> int:
-    """The site that holds the whole job most tightly, ties to the lowest index; -1 where none does.
+    """Return the site that holds the whole job most tightly, ties to the lowest index; -1 if none does.
 
-    The tightest one leaves the large gaps for large jobs.
+    The tightest site leaves the large gaps for large jobs.
     """
     tightest = -1
     for site in range(len(idle)):

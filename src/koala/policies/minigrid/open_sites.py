@@ -1,7 +1,7 @@
-"""How much of each link co-allocation may use: the threshold on saturation, and the sites it leaves open.
+"""The share of each link that co-allocation may use: the threshold on saturation, and the sites it leaves open.
 
-Plain functions over numbers that run as Python and compile with numba unchanged. A threshold of 1 lets a link fill
-up to its capacity, 0.8 to four fifths of it; above 1 links may be saturated so far before they are left alone.
+Plain functions over numbers that run as Python and compile with numba unchanged. A threshold of 1 lets a link fill up
+to its capacity, 0.8 to four fifths of it; above 1, links may be oversaturated up to it before they are closed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from koala.policies.minigrid.case import PlacementCase
 
 
 def link_limit_bit_s(capacity_bit_s: int, threshold: float) -> int:
-    """The demand at which a link has reached the threshold, to the nearest bit per second.
+    """Return the demand at which a link has reached the threshold, to the nearest bit per second.
 
     An unlimited link has no threshold either.
     """
@@ -26,19 +26,20 @@ def link_limit_bit_s(capacity_bit_s: int, threshold: float) -> int:
 
 
 def is_open(demand_bit_s: int, capacity_bit_s: int, threshold: float) -> bool:
-    """Whether a link is below the threshold; one without a capacity always is."""
+    """Return True if a link is below the threshold; a link without a capacity always is."""
     if capacity_bit_s >= UNLIMITED_BIT_S:
         return True
     return demand_bit_s < link_limit_bit_s(capacity_bit_s, threshold)
 
 
 def saturation(demand_bit_s: int, capacity_bit_s: int) -> float:
-    """The demand on a link as a multiple of its capacity, which is 1 or more; 0 for one without a capacity."""
+    """Return the demand on a link as a multiple of its capacity, which is 1 or more; 0 for a link
+    without a capacity."""
     # As floats, since Python divides whole numbers exactly, however large, and compiled code does not.
     return 0.0 if capacity_bit_s >= UNLIMITED_BIT_S else float(demand_bit_s) / float(capacity_bit_s)
 
 
 def open_idle(case: PlacementCase, idle: Sequence[int]) -> None:
-    """Write into ``case.spare`` what is idle on the sites whose links are open, and 0 for the others."""
+    """Write to ``case.spare`` what is idle on the sites with open links, and 0 for the others."""
     for site in range(len(idle)):
         case.spare[site] = idle[site] if is_open(case.demand[site], case.capacity[site], case.threshold) else 0

@@ -1,8 +1,8 @@
-"""A2 and B5, reserving: links keep room for a job and for a reserve in proportion to what it sends.
+"""A2 and B5, reserving: links keep room for a job and for a reserve in proportion to its traffic.
 
 Plain functions over numbers that run as Python and compile with numba unchanged. Bandwidth is scarce and the next job
-may make better use of it: so a job that sends much must leave more behind than one that sends little, which may fill
-a link to the threshold. Of the divisions allowed, the one is taken whose traffic is cheapest, and on busy links
+may make better use of it: so a job that sends much must leave more behind than a job that sends little, which may
+fill a link to the threshold. The allowed division with the cheapest traffic is taken, and on busy links
 traffic costs more.
 """
 
@@ -26,16 +26,18 @@ from koala.policies.minigrid.case import PlacementCase
 from koala.policies.minigrid.open_sites import link_limit_bit_s, saturation
 from koala.policies.minigrid.satisfy import low_limit, takes_large_part
 
-# A link is left with this share of what the job sends, besides what the job takes, until the threshold.
+# A link keeps this share of the job's traffic free below the threshold, besides the traffic itself.
 RESERVE_KNOWN = 0.3
 RESERVE_BELIEVED = 0.6
-# Links may be filled a little beyond their capacity by jobs that send little: their processors stay idle otherwise.
+# Jobs that send little may fill links a little beyond their capacity: their processors would stay idle otherwise.
 RESERVING_THRESHOLD = 1.1
 
 
 def in_pattern_bit_s(pattern: int, dimensions: int, total: int, all_to_all_bit_s: float) -> float:
-    """The bandwidth of one processor with which a job has the bisection bandwidth that it would have if all talked to
-    all with ``all_to_all_bit_s`` each; 0 for a silent one."""
+    """Return the bandwidth of one processor that gives a job the bisection bandwidth of an all-to-all job.
+
+    In the latter each processor sends ``all_to_all_bit_s``. 0 for a silent job.
+    """
     if pattern == ALL_TO_ALL or total < 2:
         return all_to_all_bit_s
     factor = bisection_factor(pattern, dimensions, total)
@@ -43,28 +45,32 @@ def in_pattern_bit_s(pattern: int, dimensions: int, total: int, all_to_all_bit_s
 
 
 def believed_pattern(pattern: int) -> int:
-    """Who talks to whom in a job of which the bandwidth is not known: all to all where nothing is said."""
+    """Return the communication pattern of a job with unknown bandwidth: all to all if it declares none."""
     return ALL_TO_ALL if pattern == SILENT else pattern
 
 
 def pattern_reserve(pattern: int, reserve: float) -> float:
-    """The reserve of a job of this pattern: a part of a ring sends the same whatever its size, so that nothing is
-    gained by leaving room for a better division of the next one."""
+    """Return the reserve of a job of this pattern.
+
+    A part of a ring sends the same whatever its size, so room for a better division of the next job gains nothing.
+    """
     return 0.0 if pattern == RING else reserve
 
 
 def reserved_room_bit_s(demand: int, capacity: int, threshold: float, reserve: float) -> int:
-    """The most that one job may add to a link so that its reserve still fits below the threshold; never negative."""
+    """Return the most that one job may add to a link so that its reserve still fits below the
+    threshold; never negative."""
     if capacity >= UNLIMITED_BIT_S:
         return UNLIMITED_BIT_S
     return max(0, int((link_limit_bit_s(capacity, threshold) - demand) / (1.0 + reserve)))
 
 
 def next_small_site(case: PlacementCase, idle: Sequence[int], first: int, unplaced: int, parts: Sequence[int]) -> int:
-    """The site for the next small part: the tightest that takes all that is unplaced, else the one that takes most.
+    """Return the site for the next small part: the tightest that takes all that is unplaced, else the one
+    that takes most.
 
-    ``case.spare`` holds the largest small part of each site; those before ``first`` get none. Equally tight sites go
-    by the saturation of their links, least first, then by index; -1 where none is left.
+    ``case.spare`` holds the largest small part of each site; sites before ``first`` get none. Equally tight sites go
+    by the saturation of their links, least first, then by index; -1 if none is left.
     """
     low = case.spare
     best = -1
@@ -89,14 +95,14 @@ def next_small_site(case: PlacementCase, idle: Sequence[int], first: int, unplac
 
 
 def small_limit(case: PlacementCase, per_processor_bit_s: float, room_bit_s: int) -> int:
-    """The largest small part for which a link has room, by the pattern of the job; at least 0.
+    """Return the largest small part for which a link has room, by the pattern of the job; at least 0.
 
-    Small are the parts of workers without their master, and what a torus sends is known only of a whole division.
+    Small parts are those of workers without their master; the traffic of a torus is known only for a whole division.
     """
     if case.pattern == MASTER_WORKER:
         if per_processor_bit_s <= 0.0:
             return case.total
-        # What an unlimited link has room for may be more than compiled integers hold.
+        # An unlimited link may have room for more than compiled integers hold.
         holds = room_bit_s / per_processor_bit_s
         limit = case.total if holds >= case.total else int(holds)
         while limit > 0 and demand_bit_s(per_processor_bit_s, float(limit)) > room_bit_s:
@@ -108,7 +114,7 @@ def small_limit(case: PlacementCase, per_processor_bit_s: float, room_bit_s: int
 
 
 def anchor_part(case: PlacementCase, anchor: int, idle: Sequence[int]) -> int:
-    """How much goes to the site around which a job is divided: all of it that is idle where so much is allowed."""
+    """Return how much goes to the site around which a job is divided: all of its idle processors if allowed."""
     most = min(idle[anchor], case.total)
     low = case.spare[anchor]
     if case.pattern == MASTER_WORKER:
@@ -117,7 +123,7 @@ def anchor_part(case: PlacementCase, anchor: int, idle: Sequence[int]) -> int:
 
 
 def divide_around(case: PlacementCase, anchor: int, idle: Sequence[int], parts: MutableSequence[int]) -> int:
-    """The division with as much as is allowed on one site, then small parts on others; what is left over.
+    """Divide with as much as allowed on one site, then small parts on others; return what is left over.
 
     Rank 0 is on the first site that has a part, so a master's site is the first.
     """
@@ -138,9 +144,9 @@ def divide_around(case: PlacementCase, anchor: int, idle: Sequence[int], parts: 
 
 
 def traffic_price(case: PlacementCase, per_processor_bit_s: float, reserve: float, parts: Sequence[int]) -> float:
-    """What a division takes of the links, as shares of their capacities: a share of a full link counts twice.
+    """Return what a division takes of the links, as shares of their capacities: a share of a full link counts twice.
 
-    It is infinite where a link would be left without the reserve.
+    It is infinite if a link would be left without the reserve.
     """
     price = 0.0
     for site in range(len(parts)):
@@ -157,13 +163,13 @@ def traffic_price(case: PlacementCase, per_processor_bit_s: float, reserve: floa
 def divide_with_reserve(
     case: PlacementCase, per_processor_bit_s: float, reserve: float, idle: Sequence[int], parts: MutableSequence[int]
 ) -> int:
-    """The cheapest of the divisions around each site in turn that leave every link its reserve.
+    """Choose the cheapest of the divisions around each site in turn that leave every link its reserve.
 
-    Each processor sends ``per_processor_bit_s``, by the pattern of the job. Where all talk to all, in a ring, or not
-    at all, a division is found whenever there is any such, so that a refused job stays refused while idle processors
-    only fall and demands only rise. What a torus or a master sends depends on which processors go together: only
-    these divisions are tried, and checked as a whole. Ties go to the larger parts, then to the lowest site.
-    ``parts[site]`` gets the processors. Returns 0 when placed, else the total.
+    Each processor sends ``per_processor_bit_s``, by the pattern of the job. If all talk to all, in a ring, or not at
+    all, a division is found whenever one exists, so that a refused job stays refused while idle processors only fall
+    and demands only rise. The traffic of a torus or a master depends on which processors go together: only these
+    divisions are tried, and checked as a whole. Ties go to the larger parts, then to the lowest site. ``parts[site]``
+    gets the processors. Returns 0 when placed, else the total.
     """
     low = case.spare
     for site in range(len(idle)):
@@ -192,25 +198,27 @@ def divide_with_reserve(
 
 
 def sent_bit_s(case: PlacementCase, believed: bool) -> float:
-    """What one processor sends, in the pattern of the job; of a believed bandwidth the case holds what a processor
-    would send if all talked to all."""
+    """Return what one processor sends, in the pattern of the job.
+
+    For a believed bandwidth the case holds what a processor would send if all talked to all.
+    """
     if believed:
         return in_pattern_bit_s(case.pattern, case.dimensions, case.total, case.per_processor_bit_s)
     return case.per_processor_bit_s
 
 
 def reserve_of(case: PlacementCase, believed: bool) -> float:
-    """The reserve left on links, as a share of what the job sends. A belief can be wrong, and gets a larger one."""
+    """Return the reserve left on links, as a share of the job's traffic. A belief can be wrong, and gets
+    a larger one."""
     return pattern_reserve(case.pattern, RESERVE_BELIEVED if believed else RESERVE_KNOWN)
 
 
 def reserving(case: PlacementCase, believed: bool, idle: Sequence[int], parts: MutableSequence[int]) -> int:
-    """Divide a job that no site holds whole, of known bandwidth (A2) or of a believed one (B5); who talks to whom is
-    known. All else as of ``divide_with_reserve``.
+    """Divide a job that no site holds whole, of known bandwidth (A2) or of a believed one (B5), and of known pattern.
 
-    Once a co-allocated job runs, its links show what it demands; what is believed of the next job is for the caller
-    to keep, such as the mean of the bisection bandwidths seen so far, and 0 before anything was seen: then a job goes
-    wherever there are idle processors, and shows what jobs send. A refused job stays refused while the belief stays;
-    a lower one may place it.
+    Everything else is as for ``divide_with_reserve``. Once a co-allocated job runs, its links show its demand. The
+    caller keeps the belief about the next job, such as the mean of the observed bisection bandwidths, and 0 before
+    the first: then a job goes wherever there are idle processors, and shows what jobs send. A refused job stays
+    refused while the belief stays; a lower belief may place it.
     """
     return divide_with_reserve(case, sent_bit_s(case, believed), reserve_of(case, believed), idle, parts)

@@ -1,7 +1,7 @@
-"""The meta-scheduler on grids where links are shared by several sites, behind the link that each has of its own.
+"""The meta-scheduler on grids where several sites share links, behind the links of their own.
 
 Plain functions over numbers that run as Python and compile with numba unchanged. A module sees only the sites' own
-links, so that it is asked about one group of sites at a time: a group is connected by shared links that are open.
+links, so it is called for one group of sites at a time: open shared links connect a group.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from koala.policies.minigrid.reserve import reserve_of, reserved_room_bit_s, sen
 
 
 def route_is_open(routes: SharedRoutes, one: int, other: int, sites: int) -> bool:
-    """Whether no shared link between two sites is closed."""
+    """Return True if no shared link between two sites is closed."""
     pair = min(one, other) * sites + max(one, other)
     shut = 0
     for place in range(routes.first[pair], routes.first[pair + 1]):
@@ -33,7 +33,7 @@ def route_is_open(routes: SharedRoutes, one: int, other: int, sites: int) -> boo
 
 
 def gather(routes: SharedRoutes, first: int, idle: Sequence[int]) -> None:
-    """Put the sites that are not in a group yet into that of ``first``, if they are connected to all of it.
+    """Put the ungrouped sites into the group of ``first`` if they are connected to all of it.
 
     ``routes.masked`` gets what is idle on the sites of the group, and 0 for the others.
     """
@@ -54,12 +54,12 @@ def gather(routes: SharedRoutes, first: int, idle: Sequence[int]) -> None:
 
 
 def looks_ahead(module: int) -> bool:
-    """Whether a module asks what a division would send before it is made, also of links that sites share."""
+    """Return True if a module checks the traffic of a division before it is made, also on links that sites share."""
     return is_class_a1(module) or module in (A2, B5)
 
 
 def close_exceeded(module: int, case: PlacementCase, routes: SharedRoutes, parts: Sequence[int]) -> int:
-    """Close the shared links that have no room for what these parts send over them; how many there were."""
+    """Close the shared links without room for the traffic of these parts; return how many there were."""
     for link in range(len(routes.crossed)):
         routes.crossed[link] = 0.0
     add_shared_crossings(case.pattern, case.dimensions, parts, case.total, routes.first, routes.links, routes.crossed)
@@ -78,7 +78,7 @@ def close_exceeded(module: int, case: PlacementCase, routes: SharedRoutes, parts
 def close_shared(module: int, case: PlacementCase, routes: SharedRoutes, apart: bool, sites: int) -> None:
     """Close the shared links that the module must not use now, and open the others.
 
-    With ``apart`` those are all that have a limit, else those at the threshold, for modules that do not look ahead.
+    With ``apart`` all limited links close, otherwise those at the threshold, for modules that do not look ahead.
     """
     looks_first = module != INITIAL and not looks_ahead(module)
     for link in range(sites, len(case.capacity)):
@@ -92,9 +92,10 @@ def close_shared(module: int, case: PlacementCase, routes: SharedRoutes, apart: 
 def coallocate_in_groups(
     module: int, case: PlacementCase, routes: SharedRoutes, idle: Sequence[int], parts: MutableSequence[int]
 ) -> tuple[int, int]:
-    """Ask the module about one group after the other; the processors left without a place, and links closed by it.
+    """Call the module for one group after the other; return the processors without a place, and the links
+    that it closed.
 
-    A link is closed that a division of A1, A2 or B5 would bring beyond the threshold.
+    A link closes if a division of A1, A2 or B5 would bring it beyond the threshold.
     """
     exceeded = 0
     least_unplaced = case.total
@@ -120,11 +121,11 @@ def metaschedule_routed(
 ) -> int:
     """Place a job as ``metaschedule`` does, where the demand and capacity of the case are those of all links.
 
-    Initial does not look at links. A1 first takes all sites for one group, and where its division would bring shared
-    links beyond the threshold it tries again in groups that avoid them: it never exceeds one, but may miss a
-    division that would use one a little. A2 and B5 do the same, and look first for a division that uses no shared
-    link at all, since traffic that stays inside an island is cheaper. For the others a shared link is closed when it
-    has reached the threshold. Groups are tried in the order of their first sites.
+    Initial ignores links. A1 first takes all sites as one group. If its division would bring shared links beyond the
+    threshold it tries again in groups that avoid them: it never exceeds a link, but may miss a division that would
+    use one a little. A2 and B5 do the same, and first look for a division that uses no shared link at all, since
+    traffic inside an island is cheaper. For the others a shared link is closed when it has reached the threshold.
+    Groups are tried in the order of their first sites.
     """
     site = whole_site(idle, case.total, case.home)
     if site >= 0 or module == MIGRATION_ONLY:
@@ -138,7 +139,7 @@ def metaschedule_routed(
     close_shared(module, case, routes, apart, len(idle))
     while True:
         unplaced, exceeded = coallocate_in_groups(module, case, routes, idle, parts)
-        # What exceeds a link is connected over it, so that every round but the one apart closes another one.
+        # Parts that exceed a link are connected over it: every round except the one apart closes another link.
         if unplaced == 0 or (exceeded == 0 and not apart):
             return unplaced
         if apart:

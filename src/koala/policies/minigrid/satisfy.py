@@ -1,8 +1,8 @@
 """A1, satisfying: a job is divided so that no link is ever used beyond the threshold.
 
-Plain functions over numbers that run as Python and compile with numba unchanged. A part of x of n processors that all
-talk to each other sends as much as one of n - x, so that a link with little room allows a few processors or nearly
-all, and nothing between: x <= low or x >= n - low. Two parts cannot both be large, so that solutions are found
+Plain functions over numbers that run as Python and compile with numba unchanged. If all n processors talk to each
+other, a part of x processors sends as much as a part of n - x. So a link with little room allows a few processors or
+nearly all, and nothing between: x <= low or x >= n - low. Two parts cannot both be large, so solutions are found
 without a search.
 """
 
@@ -16,8 +16,8 @@ from koala.policies.koala.frozen_order import next_most_idle
 from koala.policies.minigrid.case import PlacementCase
 from koala.policies.minigrid.open_sites import link_limit_bit_s
 
-# Which of the solutions is taken. The first two are the first solution where each site, in the order of the indexes
-# or of the idle processors, takes as many as still lead to one; the others are the best of all.
+# The choice among solutions. The first two are the first solution where each site, in the order of the indexes or of
+# the idle processors, takes as many as still lead to one; the others are the best of all.
 INDEX_ORDER = 0
 MOST_FREE_ORDER = 1
 FEWEST_CLUSTERS = 2
@@ -25,22 +25,22 @@ LEAST_BANDWIDTH = 3
 
 
 def link_room_bit_s(demand: int, capacity: int, threshold: float) -> int:
-    """What a link may take besides its demand; never negative, since what sends nothing harms nobody."""
+    """Return what a link may take besides its demand; never negative, since a part without traffic does no harm."""
     if capacity >= UNLIMITED_BIT_S:
         return UNLIMITED_BIT_S
     return max(0, link_limit_bit_s(capacity, threshold) - demand)
 
 
 def part_demand_bit_s(total: int, part: int, per_processor_bit_s: float) -> int:
-    """What a part of a job whose processors all talk to each other demands of its link, as koala.model.network has
-    it."""
+    """Return the link demand of a part of a job whose processors all talk to each other,
+    as in koala.model.network."""
     return demand_bit_s(per_processor_bit_s, part * (total - part) / (total - 1))
 
 
 def low_limit(pattern: int, total: int, per_processor_bit_s: float, room_bit_s: int) -> int:
-    """The largest small part for which a link has room: the total where it has room for parts of any size.
+    """Return the largest small part for which a link has room: the total if it has room for parts of any size.
 
-    Every smaller part, and every one that leaves no more than this to other sites, fits as well.
+    Every smaller part, and every part that leaves no more than this to other sites, fits as well.
     """
     if total < 2 or pattern == SILENT:
         return total
@@ -49,7 +49,7 @@ def low_limit(pattern: int, total: int, per_processor_bit_s: float, room_bit_s: 
     half = total // 2
     if part_demand_bit_s(total, half, per_processor_bit_s) <= room_bit_s:
         return total
-    # Where the halves do not fit, one processor sends something: the bandwidth is above 0. The root is the formula of
+    # If the halves do not fit, one processor sends something: the bandwidth is above 0. The root is the formula of
     # the paper; the steps correct it to the whole bits in which demand is counted.
     discriminant = float(total) * total - 4.0 * room_bit_s * (total - 1) / per_processor_bit_s
     low = min(half, max(0, int((total - sqrt(max(0.0, discriminant))) / 2)))
@@ -61,16 +61,16 @@ def low_limit(pattern: int, total: int, per_processor_bit_s: float, room_bit_s: 
 
 
 def takes_large_part(idle: int, total: int, low: int) -> bool:
-    """Whether a site may also take a part that leaves no more than ``low`` processors to the others."""
+    """Return True if a site may also take a part that leaves no more than ``low`` processors to the others."""
     return low < total - low <= idle
 
 
 def largest_part(
     idle: Sequence[int], total: int, low: Sequence[int], parts: Sequence[int], site: int, unplaced: int, later: int
 ) -> int:
-    """The most that a site can take of what is unplaced so that the undecided sites can take the rest; -1: nothing.
+    """Return the most that a site can take so that the undecided sites can take the rest; -1 for nothing.
 
-    Undecided are the sites with a part below 0; ``later`` is what those besides this one take in small parts.
+    Undecided sites have a part below 0; ``later`` is what they take in small parts, without this site.
     """
     if takes_large_part(idle[site], total, low[site]):
         part = min(idle[site], unplaced)
@@ -93,7 +93,7 @@ def largest_part(
 def satisfy_in_order(
     idle: Sequence[int], total: int, low: Sequence[int], most_free: bool, parts: MutableSequence[int]
 ) -> int:
-    """The first solution in an order of the sites; each takes the most with which there still is one."""
+    """Return the first solution in an order of the sites; each takes the most with which there still is one."""
     later = 0
     for site in range(len(idle)):
         parts[site] = -1
@@ -122,7 +122,7 @@ def satisfy_in_order(
 def satisfy_around(
     idle: Sequence[int], total: int, low: Sequence[int], large: int, parts: MutableSequence[int]
 ) -> int:
-    """The division with a large part on one site (-1: on none) and then the largest small ones; what is left over.
+    """Divide with a large part on one site (-1: on none) and then the largest small ones; return what is left over.
 
     No other division with its large part there has as much in its one, two, three ... largest parts, so that none is
     on fewer sites or sends less.
@@ -147,9 +147,9 @@ def satisfy_around(
 def satisfy_best(
     idle: Sequence[int], total: int, low: Sequence[int], fewest: bool, parts: MutableSequence[int]
 ) -> int:
-    """The solution on the fewest sites, of those the one of least bandwidth; or the other way round.
+    """Find the solution on the fewest sites, then with the least bandwidth; or the other way round.
 
-    Ties go to the solution without a large part, then to the one with it on the lowest index.
+    Ties go to the solution without a large part, then to the solution with it on the lowest index.
     """
     best = -2
     best_sites = 0
@@ -181,7 +181,7 @@ def satisfy_best(
 
 
 def links_hold(case: PlacementCase, parts: Sequence[int]) -> bool:
-    """Whether every site's link has room for what these parts send."""
+    """Return True if every site's link has room for the traffic of these parts."""
     for site in range(len(parts)):
         crossed = crossing(case.pattern, case.dimensions, parts, case.total, site)
         room_bit_s = link_room_bit_s(case.demand[site], case.capacity[site], case.threshold)
@@ -191,10 +191,10 @@ def links_hold(case: PlacementCase, parts: Sequence[int]) -> bool:
 
 
 def satisfying(case: PlacementCase, choice: int, idle: Sequence[int], parts: MutableSequence[int]) -> int:
-    """Divide the total so that no link comes beyond the threshold, by the choice of solution.
+    """Divide the total so that no link exceeds the threshold, by the choice of solution.
 
-    For jobs whose processors all talk to each other, or in a ring, or not at all, a solution is found whenever there
-    is one. For others the solution as if all talked to each other is taken if the links hold it, else none.
+    For jobs whose processors all talk to each other, or in a ring, or not at all, a solution is found whenever one
+    exists. For others the solution as if all talked to each other is taken if the links hold it, else none.
     ``parts[site]`` gets the processors. Returns 0 when placed, else the total.
     """
     low = case.spare

@@ -1,1 +1,1 @@
-"""Orders of the queue: who comes first among waiting jobs of one priority."""
+"""Orders of the queue: the ranking of waiting jobs of one priority."""

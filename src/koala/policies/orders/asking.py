@@ -1,6 +1,6 @@
-"""Asking a function for the order of waiting jobs, and verifying its answer.
+"""Calls of a function for the order of waiting jobs, with verified answers.
 
-Whatever a user's code does wrong ends as a PolicyError that names it, and never loses a job.
+An error in a user's code becomes a PolicyError that names the order, and never loses a job.
 """
 
 from __future__ import annotations
@@ -14,8 +14,10 @@ from koala.policies.policy_file import last_line_in
 
 
 def ask_order(order: JobOrder, waiting: Sequence[WaitingJob], users: Mapping[str, UserJobs], now: float) -> list[int]:
-    """The numbers of the waiting jobs, in the order that a function gives. Raises PolicyError for whatever it does
-    wrong: all jobs must be there, each once."""
+    """Return the numbers of the waiting jobs, in the order that a function gives.
+
+    Raises PolicyError for any error of the function: all jobs must be in its answer, each once.
+    """
     try:
         answer = list(order.function(waiting, users, now))
         numbers = [each if type(each) is int else each.number for each in answer]  # type: ignore[union-attr]

@@ -10,21 +10,21 @@ from koala.policies.orders.order import JobOrder, UserJobs, WaitingJob
 
 
 def first_come(waiting: Sequence[WaitingJob], _users: Mapping[str, UserJobs], _now: float) -> Sequence[WaitingJob]:
-    """First come, first served."""
+    """Return the jobs first come, first served."""
     return waiting
 
 
 def shortest_first(
     waiting: Sequence[WaitingJob], _users: Mapping[str, UserJobs], _now: float
 ) -> Sequence[WaitingJob]:
-    """The job that is believed to run shortest first; of equal ones the first that came."""
+    """Return the jobs by believed run time, shortest first; among equals the first that came."""
     return sorted(waiting, key=lambda job: job.estimate_s)
 
 
 def in_turns(waiting: Sequence[WaitingJob], _users: Mapping[str, UserJobs], _now: float) -> list[WaitingJob]:
-    """Users take turns: each round has one job of every user who waits, in the order in which these jobs came.
+    """Return the jobs with users taking turns: each round has one job of every waiting user, in order of arrival.
 
-    Who has had a turn in this round is not seen here; the core keeps count of it.
+    Turns already taken in this round are not visible here; the core counts them.
     """
     place = {job.number: at for at, job in enumerate(waiting)}
     by_user = groupby(sorted(waiting, key=lambda job: (job.user, place[job.number])), key=lambda job: job.user)

@@ -1,7 +1,7 @@
-"""What an order of the queue is: who comes first among waiting jobs of one priority.
+"""What an order of the queue is: the ranking of waiting jobs of one priority.
 
 An order is a plain function ``(waiting, users, now)`` that returns the waiting jobs in the order in which they are
-tried. Koala's own orders are such functions, too; the core keeps their queues sorted instead of asking them.
+tried. Koala's own orders are such functions, too; the core keeps their queues sorted instead of calling them.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ class WaitingJob(msgspec.Struct, frozen=True):
     """What an order sees of a waiting job.
 
     - ``number``, ``user``, ``name``, ``priority`` ("high" or "low");
-    - ``submitted_at`` and ``waiting_since``, the time at which it joined its queue, in seconds as ``now``;
-    - ``processors`` in all, in so many ``components``;
-    - ``walltime_s``, None where it names none; ``estimate_s``, how long plans believe it to run;
+    - ``submitted_at`` and ``waiting_since``, the time at which it joined its queue, in seconds like ``now``;
+    - ``processors`` in all, and the number of ``components``;
+    - ``walltime_s``, None without one; ``estimate_s``, the run time that plans assume;
     - ``array``, the number of its array, its ``index`` there, and ``to_come``, how many elements of the array come
       after it that are no jobs yet; None, None and 0 for other jobs;
     - ``tries``, how often it was tried in vain;
-    - ``planned``: it has a plan, and comes before all that have none wherever the order puts it.
+    - ``planned``: it has a plan, and comes before all jobs without one wherever the order puts it.
 
     >>> from koala.policies import WaitingJob
     >>> one = WaitingJob(7, "ann", "mesh", "low", 0.0, 5.0, 16, 2, None, 3600.0, None, None, 0, 3, False)
@@ -55,7 +55,7 @@ class WaitingJob(msgspec.Struct, frozen=True):
 
 
 class UserJobs(msgspec.Struct, frozen=True):
-    """What an order sees of a user: jobs that have places, their processors, and jobs that wait in this queue.
+    """What an order sees of a user: the jobs with places, their processors, and the jobs that wait in this queue.
 
     >>> from koala.policies import UserJobs
     >>> UserJobs(running=2, processors=24, waiting=1).processors
@@ -84,7 +84,7 @@ class JobOrder:
 
 
 class OrderMark(NamedTuple):
-    """What the decorator leaves on a function for the catalogue to collect."""
+    """The mark of the decorator on a function, for the catalogue to collect."""
 
     name: str
     summary: str

@@ -1,6 +1,6 @@
-"""What would help a refused demand: more idle processors, looked for step by step and verified at each.
+"""What would help a refused demand: more idle processors, found step by step and verified at each step.
 
-What to say of it is put together in ``koala.policies.refusals.refusal`` and ``koala.policies.refusals.links``.
+``koala.policies.refusals.refusal`` and ``koala.policies.refusals.links`` compose the words.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from koala.model.api import Refusal, Shortage
 from koala.policies.demand import Demand
 from koala.policies.view import View
 
-# How many sites may have to grow, one after the other, before a cure is too long to be worth telling.
+# If more sites than this must grow, one after the other, a cure is too long to be worth reporting.
 CURE_STEPS_MAX = 64
 
 Growth: TypeAlias = dict[int, int]
 
 
 class Wanted(NamedTuple):
-    """What a site would have to have idle for the failed part to fit there: this job's other parts included."""
+    """What a site would need idle for the failed part to fit there, including this job's other parts."""
 
     site: int
     processors: int
@@ -28,7 +28,7 @@ class Wanted(NamedTuple):
 
 
 class Failure(NamedTuple):
-    """Where one try stopped: at a component of a shape (None for a division), and what would have let it go on."""
+    """Where one try stopped: at a component of a shape (None for a division), and what would have let it continue."""
 
     component: int | None
     wanted: tuple[Wanted, ...]
@@ -39,9 +39,10 @@ Attempt: TypeAlias = Callable[[Sequence[int]], Failure | None]
 
 
 def find_growth(attempt: Attempt, idle: Sequence[int], view: View) -> Growth | None:
-    """More idle processors, by site, with which the same try succeeds: each time where the least is missing.
+    """Return more idle processors, by site, with which the same try succeeds: each step grows where the
+    least is missing.
 
-    None where no such growth is found within what the sites offer.
+    None if no such growth is found within what the sites offer.
     """
     grown = list(idle)
     for _ in range(CURE_STEPS_MAX):
@@ -61,12 +62,12 @@ def find_growth(attempt: Attempt, idle: Sequence[int], view: View) -> Growth | N
 
 
 def growth_cost(growth: Growth | None) -> float:
-    """How many processors it is; no growth at all is the dearest."""
+    """Return how many processors it is; no growth at all costs the most."""
     return inf if growth is None else sum(growth.values())
 
 
 def growth_text(growth: Growth | None, view: View) -> str:
-    """The growth in words."""
+    """Return the growth in words."""
     if growth is None:
         return f"more idle {view.units.many} on several sites at once; with all sites idle it fits"
     units = view.units
@@ -76,7 +77,7 @@ def growth_text(growth: Growth | None, view: View) -> str:
 
 
 def list_shortages(failure: Failure, idle: Sequence[int], view: View) -> tuple[Shortage, ...]:
-    """What each site lacks, and what would help there."""
+    """Return what each site lacks, and what would help there."""
     return tuple(
         Shortage(
             site=view.names[want.site],
@@ -102,7 +103,7 @@ def _site_cure(want: Wanted, idle: int, view: View) -> str:
 
 
 def refuse_now_fitting(demand: Demand) -> Refusal:
-    """The world has changed since the try: what was missing then is there now."""
+    """Return the refusal of a demand that fits by now: the world has changed since the try."""
     return Refusal(
         policy=demand.policy.name,
         reason="what was missing when the job was last tried is there now",

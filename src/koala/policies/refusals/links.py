@@ -1,6 +1,6 @@
 """Why the meta-scheduler refused a job: too few processors idle, or links that are too full to divide it over.
 
-Every cure is verified, by the same try on the processors or with the links that it speaks of.
+Every cure is verified by the same try with the processors or links that it names.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from koala.policies.refusals.cure import (
 )
 from koala.policies.view import View
 
-# Of how many links each is named that is too full.
+# At most this many overfull links are named.
 FULL_LINKS_NAMED_MAX = 8
 
 
 def refuse_links(demand: Demand, choice: ModuleChoice, bounds: Bounds, idle: Sequence[int], view: View) -> Refusal:
     """Explain why a module did not place the demand on ``idle``, with the links as the view has them.
 
-    ``permanent`` is set when it would not on wholly idle sites and links either, with nothing seen of other jobs.
+    ``permanent`` is set if it would not on wholly idle sites and links either, with nothing learned from other jobs.
     """
     if not honours(choice.module, bounds, demand.total, len(idle)):
         return _refuse_bounds(demand)
@@ -88,12 +88,12 @@ def _looks_at_links(choice: ModuleChoice) -> bool:
 
 
 def _weighs_traffic(choice: ModuleChoice) -> bool:
-    """Whether the module asks of each link if the job's traffic fits, and not only how full it is."""
+    """Return True if the module checks for each link if the job's traffic fits, and not only how full the link is."""
     return is_class_a1(choice.module) or choice.module in (A2, B5)
 
 
 def _full_links(choice: ModuleChoice, view: View) -> list[int]:
-    """The links that have reached the threshold, if the module looks at it."""
+    """Return the links that have reached the threshold, if the module considers it."""
     if not _looks_at_links(choice):
         return []
     return [
@@ -112,7 +112,7 @@ def _failure(
     idle: Sequence[int],
     view: View,
 ) -> Failure:
-    """What each site would need so that more is placed: the whole job, or what is left over besides its part."""
+    """Return what each site would need so that more is placed: the whole job, or the rest besides its part."""
     total = demand.total
     full = set(_full_links(choice, view))
     unlike_filling = _stays_whole(demand, choice, bounds) or _weighs_traffic(choice)
@@ -124,7 +124,7 @@ def _failure(
         if _weighs_traffic(choice) and not _stays_whole(demand, choice, bounds) and lacking:
             processors = idle[site] + lacking
         if not unlike_filling and site not in full:
-            # Behind shared links the parts are those of the group that was asked last, and say nothing of others.
+            # With shared links the parts are those of the last group, and show nothing about others.
             has = part if view.wiring.is_star else idle[site]
             processors = chunk_processors(choice.chunk, total) if in_chunks else has + unplaced
             processors = max(processors, bounds.component_min)
@@ -193,7 +193,7 @@ def _percent(share: float) -> str:
 
 
 def _cure(demand: Demand, choice: ModuleChoice, idle: Sequence[int], growth: Growth | None, view: View) -> str:
-    """More idle processors, or less on the links: whatever of the two would do."""
+    """Return the cure, more idle processors or less on the links, whichever would work."""
     calmer = _calmer(demand, choice, idle, view) if _looks_at_links(choice) else None
     if calmer is None:
         return growth_text(growth, view)
@@ -201,7 +201,7 @@ def _cure(demand: Demand, choice: ModuleChoice, idle: Sequence[int], growth: Gro
 
 
 def _calmer(demand: Demand, choice: ModuleChoice, idle: Sequence[int], view: View) -> str | None:
-    """The links that would have to be free for a place to be found now: one, or all full ones, or all in use."""
+    """Return the links that must be free for a place to be found now: one, or all full ones, or all in use."""
     used = [link for link, load in enumerate(view.link_demand_bit_s) if load]
     for links in (*([link] for link in used[:FULL_LINKS_NAMED_MAX]), _full_links(choice, view), used):
         load = [0 if link in links else now for link, now in enumerate(view.link_demand_bit_s)]
@@ -226,7 +226,7 @@ def _never_cure(demand: Demand, choice: ModuleChoice, bounds: Bounds, view: View
 
 
 def _dividing_cure(demand: Demand, choice: ModuleChoice) -> str:
-    """How a job that stays whole would be divided: the job must allow it, and the policy must do it."""
+    """Return how a job that stays whole would be divided: the job must allow it, and the policy must do it."""
     if choice.module != MIGRATION_ONLY:
         return "allow a division"
     policy = f"take a policy that divides, such as Initial, since {demand.policy.name} never does"
@@ -236,7 +236,7 @@ def _dividing_cure(demand: Demand, choice: ModuleChoice) -> str:
 def _shortages(
     demand: Demand, choice: ModuleChoice, bounds: Bounds, failure: Failure, idle: Sequence[int], view: View
 ) -> tuple[Shortage, ...]:
-    """What each site lacks; where its link is what hinders, that too."""
+    """Return what each site lacks, and its link if that is the obstacle."""
     shortages = list_shortages(failure, idle, view)
     if not _looks_at_links(choice) or _stays_whole(demand, choice, bounds):
         return shortages
@@ -272,7 +272,7 @@ def _limit_text(link: int, choice: ModuleChoice, view: View) -> str:
 
 
 def _room_text(demand: Demand, choice: ModuleChoice, site: int, view: View) -> str:
-    """Which parts the link of a site has room for."""
+    """Return which parts the link of a site has room for."""
     room = link_room_bit_s(view.link_demand_bit_s[site], view.link_capacity_bit_s[site], choice.threshold)
     total = demand.total
     low = low_limit(demand.traffic.pattern, total, demand.traffic.per_processor_bit_s, room)

@@ -1,7 +1,7 @@
 """Why a try failed, as a value: which component, what each site lacked, and the least that would help.
 
-A refusal is worked out from the idle processors that the failed try saw, and only when somebody asks: it is
-never on the way of a scan. Every cure is verified: the same try is made again on the processors it speaks of.
+A refusal is computed on request from the idle processors that the failed try saw, never during a scan. Every cure is
+verified: the same try is made again on the processors that it names.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from koala.policies.tasks.wase import ClusteredTasks
 from koala.policies.transfer_estimates import division_times_s, missing_file, transfer_row_s
 from koala.policies.view import View
 
-# Of how many splits the nearest is looked for, the best-liked first.
+# The nearest split is sought among at most this many, the preferred ones first.
 SPLITS_EXPLAINED_MAX = 16
 
-# Said of a foreign policy that places nothing where the sizes alone would let it.
+# The cure of a foreign policy that places nothing although the sizes alone would allow it.
 _UNWILLING = "; the policy refuses this even on an idle grid"
 
 
 def refuse(demand: Demand, idle: Sequence[int], view: View) -> Refusal:
     """Explain why the demand does not fit on ``idle``; the view gives names, limits and files.
 
-    ``permanent`` is set when the same policy would not place it on a wholly idle grid either; of a foreign policy,
-    which may refuse what would fit, only when no policy could. Raises PolicyError where a foreign policy answers
-    wrongly on one of the grids that are tried for a cure.
+    ``permanent`` is set if the same policy would not place it on a wholly idle grid either; for a foreign policy,
+    which may refuse what would fit, only if no policy could. Raises PolicyError if a foreign policy answers wrongly
+    on one of the grids that are tried for a cure.
     """
     name = missing_file(demand, view)
     if name is not None:
@@ -105,7 +105,7 @@ def _refuse_components(demand: Demand, idle: Sequence[int], view: View) -> Refus
 
 
 def _may_hold_shapes(demand: Demand, view: View) -> bool:
-    """Whether the sizes alone leave open that some policy could place one of the shapes on wholly idle sites."""
+    """Return True if by the sizes alone some policy might place one of the shapes on wholly idle sites."""
     if demand.total > sum(view.limit):
         return False
     for shape in demand.shapes:
@@ -123,7 +123,8 @@ def _other_policy(demand: Demand) -> str:
 
 
 def _dividing_cure(divided: Demand, cure: str, idle: Sequence[int], permanent: bool, view: View) -> str:
-    """What helps a total that was taken for one component: first of all a policy that divides it, if one could."""
+    """Return what helps a total that was taken for one component: first of all a policy that divides it,
+    if one could."""
     name = divided.policy.name
     if place_on(divided, idle, view) is not None:
         better = f"let the policy {name} divide the total: that would place it now"
@@ -147,7 +148,7 @@ def _shape_attempt(demand: Demand, shape: ComponentSizes, view: View) -> Attempt
 def _component_failure(
     demand: Demand, shape: ComponentSizes, filled: PartialFill, component: int, view: View
 ) -> Failure:
-    """What every site that could have taken the component would need: what the job took there, and its size."""
+    """Return what every possible site would need for the component: what the job took there, and its size."""
     size = shape.sizes[component]
     pinned_to = shape.sites[component]
     if pinned_to >= 0:
@@ -213,7 +214,7 @@ def _component_cure(shape: ComponentSizes, component: int, growth: Growth | None
 
 
 def _refuse_tasks(demand: Demand, tasks: ClusteredTasks, idle: Sequence[int], view: View) -> Refusal:
-    """Processors there are enough, so that it is their powers which lack."""
+    """Return the refusal of a job of tasks: there are enough processors, but they lack power."""
     answer = map_on(demand, tasks, idle, view)
     if not isinstance(answer, NoPlace):
         return refuse_now_fitting(demand)
@@ -274,7 +275,7 @@ def _refuse_total(demand: Demand, bounds: Bounds, idle: Sequence[int], view: Vie
 def _total_failure(
     demand: Demand, bounds: Bounds, divided: PartialDivision, idle: Sequence[int], view: View
 ) -> Failure:
-    """What each site would need to take what is unplaced too; the whole, where room alone is not what lacks."""
+    """Return what each site would need to take the unplaced rest too; the whole, if room alone is not the problem."""
     by_files = demand.policy.form is Form.FLEXIBLE_FILES and demand.has_files
     fixed_s = division_times_s(demand, bounds.component_min, view)[0] if by_files else [0.0] * len(idle)
     unplaced = divided.unplaced
@@ -286,13 +287,13 @@ def _total_failure(
 
 
 def _may_hold_total(demand: Demand, bounds: Bounds, view: View) -> bool:
-    """Whether the sizes alone leave open that some policy could divide the total over wholly idle sites."""
+    """Return True if by the sizes alone some policy might divide the total over wholly idle sites."""
     usable = sorted((limit for limit in view.limit if limit >= bounds.component_min), reverse=True)
     return sum(usable[: bounds.components_max]) >= demand.total
 
 
 def _never_cure(demand: Demand, bounds: Bounds, idle: Sequence[int], view: View) -> str:
-    """What to ask for instead of a total that does not fit into these bounds even on idle sites."""
+    """Return what to ask for instead of a total that does not fit into these bounds even on idle sites."""
     relaxed = _relaxed(demand, bounds, idle, view) or _relaxed(demand, bounds, view.limit, view)
     if relaxed is not None:
         wider = _relaxed_text(bounds, relaxed, view)
@@ -305,7 +306,8 @@ def _never_cure(demand: Demand, bounds: Bounds, idle: Sequence[int], view: View)
 
 
 def _relaxed(demand: Demand, bounds: Bounds, idle: Sequence[int], view: View) -> Bounds | None:
-    """Wider bounds with which the total is placed on ``idle``, one of the two changed where that is enough."""
+    """Return wider bounds with which the total is placed on ``idle``, changing only one of the two if
+    that is enough."""
     if sum(idle) < demand.total:
         return None
     if bounds.components_max < len(idle):
@@ -320,16 +322,16 @@ def _relaxed(demand: Demand, bounds: Bounds, idle: Sequence[int], view: View) ->
 
 
 def _least_max(demand: Demand, component_min: int, idle: Sequence[int], view: View) -> int | None:
-    """The least ``components_max`` that halving finds to work with this minimum; it was tried.
+    """Return the least ``components_max`` that halving finds to work with this minimum; it was tried.
 
-    The search begins with as many parts as are made where no bound is on them: a policy that looks at files or links
-    may make more than it must.
+    The search begins with the number of parts without a bound: a policy that considers files or links may make more
+    than it must.
     """
     divided = divide(demand, Bounds(component_min, len(idle)), idle, view)
     if divided.unplaced:
         return None
     made = sum(part > 0 for part in divided.parts)
-    # Ours takes this many; a foreign policy is asked.
+    # Ours takes this many; a foreign policy is called.
     if divide(demand, Bounds(component_min, made), idle, view).unplaced:
         return len(idle)
     works, fails = made, 0
@@ -345,7 +347,7 @@ def _least_max(demand: Demand, component_min: int, idle: Sequence[int], view: Vi
 def _greatest_min(
     demand: Demand, bounds: Bounds, components_max: int, idle: Sequence[int], view: View
 ) -> Bounds | None:
-    """The bounds with the greatest smaller ``component_min`` that halving finds to work; each was tried."""
+    """Return the bounds with the greatest smaller ``component_min`` that halving finds to work; each was tried."""
     if divide(demand, Bounds(1, components_max), idle, view).unplaced:
         return None
     works, fails = 1, bounds.component_min

@@ -1,5 +1,5 @@
 """Why tasks with a shape found no places: the refusal of the first group that did not fit, counted in tasks, in the
-words of what makes a place."""
+terms of places."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from koala.policies.view import View
 Refuse = Callable[[Demand, Sequence[int], View], Refusal]
 
 
-# What helps components each of which a site could hold, and never all of them.
+# The cure for components that fit alone, but never all together.
 _NOT_TOGETHER = "ask for fewer or smaller tasks, since its components do not fit together on idle sites either"
 
 
 def refuse_groups(demand: Demand, idle: Sequence[int], view: View, refuse: Refuse) -> Refusal:
-    """Explain which of the groups does not fit on ``idle``, one that never will before others; ``refuse`` explains
-    plain demands."""
+    """Explain which group does not fit on ``idle``, with permanent reasons first; ``refuse``
+    explains plain demands."""
     sites = range(len(view.names))
     whole = [view.pools.whole(site) for site in sites]
     empty = view.unloaded()
@@ -47,8 +47,10 @@ def refuse_groups(demand: Demand, idle: Sequence[int], view: View, refuse: Refus
 
 
 def _most_places(demand: Demand, group: TaskGroup, view: View, whole: Sequence[NodePool | None]) -> list[int]:
-    """For how many tasks of the group each site may ever have room. One that has not told of its nodes may have what
-    they need beside processors."""
+    """Return for how many tasks of the group each site may ever have room.
+
+    A site that has not reported its nodes may have what the tasks need besides processors.
+    """
     shape = group.shape
     return [
         0
@@ -61,7 +63,7 @@ def _most_places(demand: Demand, group: TaskGroup, view: View, whole: Sequence[N
 
 
 def _or_never(demand: Demand, refusal: Refusal, view: View, whole: Sequence[NodePool | None]) -> Refusal:
-    """The refusal of components that fit alone, or of what they never do together."""
+    """Return the refusal of components that fit alone, or of what never fits together."""
     foreign = demand.policy.checked or demand.rule.checked
     untold = any(pool is None for pool in whole) and any(needs_nodes(group.shape) for group in demand.groups)
     if len(demand.groups) == 1 or foreign or untold:
@@ -72,7 +74,7 @@ def _or_never(demand: Demand, refusal: Refusal, view: View, whole: Sequence[Node
 
 
 def _nodes(room: Room, site: int) -> NodePool | None:
-    """The nodes as they are now, one by one."""
+    """Return the nodes as they are now, one by one."""
     pool = room.pool(site)
     return pool if isinstance(pool, NodePool) else None
 

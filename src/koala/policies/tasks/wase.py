@@ -1,7 +1,7 @@
 """Placing a job of communicating tasks: by WASE, with sites as LANs and their idle processors as machines.
 
-A task takes one processor for itself. The tasks of one site become one component. The mapping itself is made in
-``koala.mapping``; here the scheduler's numbers are turned into its words and back.
+Each task takes one processor. The tasks of one site become one component. ``koala.mapping`` makes the mapping; this
+module translates the scheduler's numbers to its terms and back.
 """
 
 from __future__ import annotations
@@ -23,34 +23,36 @@ from koala.model.grid import Grid, Site
 from koala.model.request import InvalidRequestError, Request
 from koala.model.task_graph import InvalidTaskGraphError, SpawnedTasks, TaskGraph
 
-# How many trees of machines are kept, by the number of tasks that they have room for.
+# At most this many trees of machines are kept, by the number of tasks that they have room for.
 TREES_KEPT = 8
-# How many graphs the clusters are kept of.
+# The clusters of at most this many graphs are kept.
 CLUSTERINGS_KEPT = 64
 
 
 class ClusteredTasks(NamedTuple):
-    """The task graph of a request, and its clusters: those given by hand, or else found once."""
+    """The task graph of a request, and its clusters: given by the user, or else found once."""
 
     graph: TaskGraph
     clusters: tuple[tuple[int, ...], ...]
 
     @classmethod
     def of(cls, request: Request) -> ClusteredTasks | None:
-        """None for a request without tasks."""
+        """Return the clustered tasks of a request, None if it has no tasks."""
         if request.tasks is None:
             return None
         clusters = request.task_clusters or _found(request.tasks)
         return cls(request.tasks, clusters)
 
     def grown(self, spawned: SpawnedTasks) -> ClusteredTasks:
-        """The same with these tasks behind the others, each in the cluster that it exchanges most with."""
+        """Return the same with these tasks added, each in the cluster that it exchanges the most data with."""
         graph = spawned.join(self.graph)
         return ClusteredTasks(graph, joined(graph, self.clusters))
 
     def dealt(self, sizes: Sequence[int]) -> tuple[tuple[int, ...], ...]:
-        """The tasks over parts of these sizes, where a policy that knows nothing of them has made the parts: cluster
-        by cluster, so that few are cut."""
+        """Deal the tasks over parts of these sizes, cluster by cluster, so that few clusters are cut.
+
+        A policy that ignores tasks has made the parts.
+        """
         in_order = [task for tasks in self.clusters for task in tasks]
         parts: list[tuple[int, ...]] = []
         for size in sizes:
@@ -60,7 +62,7 @@ class ClusteredTasks(NamedTuple):
 
 
 def with_spawned(request: Request, spawned: Sequence[SpawnedTasks]) -> Request:
-    """The request of a job of tasks with those that came while it ran. Raises ``InvalidRequestError``."""
+    """Return the request of a job of tasks with the tasks that came while it ran. Raises ``InvalidRequestError``."""
     tasks = ClusteredTasks.of(request)
     if tasks is None:
         raise InvalidRequestError("tasks", "it is no job of tasks; only such a job can spawn some")
@@ -73,7 +75,7 @@ def with_spawned(request: Request, spawned: Sequence[SpawnedTasks]) -> Request:
 
 
 def _together(spawned: Sequence[SpawnedTasks]) -> SpawnedTasks:
-    """All of them at once: a graph is large, and to grow it takes its time."""
+    """Merge all of them: a graph is large, and growing it takes time."""
     rcr: dict[str, float] = {}
     for each in spawned:
         for name in each.names:
@@ -85,12 +87,12 @@ def _together(spawned: Sequence[SpawnedTasks]) -> SpawnedTasks:
 
 @lru_cache(maxsize=CLUSTERINGS_KEPT)
 def _found(graph: TaskGraph) -> tuple[tuple[int, ...], ...]:
-    """The clusters of a graph: jobs often come with the same one, and a restart reads them all again."""
+    """Return the clusters of a graph: jobs often share one, and a restart reads them all again."""
     return cluster(graph, "local-search").clusters
 
 
 class TaskSpots(NamedTuple):
-    """By component its site, and its tasks in the order of their ranks."""
+    """By component, its site, and its tasks in the order of their ranks."""
 
     sites: tuple[int, ...]
     tasks: tuple[tuple[int, ...], ...]
@@ -104,18 +106,18 @@ class SiteLans:
         self._powers = [NodePowers(site) for site in grid.sites]
         self.index = {site.name: index for index, site in enumerate(grid.sites)}
         self._trees: dict[int, tuple[Dendrogram, list[int]]] = {}
-        self.machines: dict[int, tuple[MachineClass, ...]] = {}  # what was measured, by site
-        self.latency_s: dict[tuple[int, int], float] = {}  # and by link
+        self.machines: dict[int, tuple[MachineClass, ...]] = {}  # as measured, by site
+        self.latency_s: dict[tuple[int, int], float] = {}  # as measured, by link
         self.bytes_per_s: dict[tuple[int, int], float] = {}
         self._seen: Grid | None = grid
 
     def measured(self, site: int, machines: Sequence[tuple[int, float, float]]) -> None:
-        """These are the machines of a site by what was measured; none where nothing is known."""
+        """Set the measured machines of a site; none if nothing is known."""
         self.machines[site] = tuple(MachineClass(*each) for each in machines)
         self._powers[site] = NodePowers(self._grid.sites[site], self.machines[site])
 
     def believe(self, values: dict[tuple[int, int], float], link: tuple[int, int], value: float | None) -> None:
-        """What was measured of a link, in ``latency_s`` or ``bytes_per_s``; None where that is forgotten."""
+        """Set the measured value of a link, in ``latency_s`` or ``bytes_per_s``; None to forget it."""
         if value is None:
             values.pop(link, None)
         else:
@@ -125,13 +127,13 @@ class SiteLans:
 
     @property
     def seen(self) -> Grid:
-        """The grid, with what was measured of its links."""
+        """The grid, with the measurements of its links."""
         if self._seen is None:
             self._seen = seen_grid(self._grid, self.latency_s, self.bytes_per_s)
         return self._seen
 
     def classes(self, site: int) -> tuple[list[MachineClass], bool]:
-        """The machines of a site, those that are alike together, and whether what was measured is in that."""
+        """Return the machines of a site, equal ones together, and True if these include measurements."""
         described, measured = self._grid.sites[site], self.machines.get(site, ())
         counts: dict[tuple[float, float], int] = {}
         for processors, power, load in machines_of(described, measured):
@@ -140,7 +142,7 @@ class SiteLans:
         return found, bool(measured) and not described.nodes
 
     def unloaded(self) -> SiteLans:
-        """The same with no load of others, and with no less power than the grid file says."""
+        """Return the same without the load of others, and with at least the power in the grid file."""
         if not any(self.machines.values()):
             return self
         other = SiteLans(self._grid)
@@ -152,12 +154,12 @@ class SiteLans:
 
     @classmethod
     def alike(cls, names: Sequence[str], processors: Sequence[int]) -> SiteLans:
-        """Sites of which nothing is known but their sizes."""
+        """Return sites with nothing known except their sizes."""
         sites = [Site(name=name, processors=count) for name, count in zip(names, processors, strict=True)]
         return cls(Grid(sites=tuple(sites)))
 
     def placed(self, tasks: ClusteredTasks, method: str, home: int, idle: Sequence[int]) -> TaskSpots | NoPlace:
-        """Where the tasks go on these idle processors, the search beginning at the home (-1: the first site)."""
+        """Return where the tasks go on these idle processors; the search begins at the home (-1: the first site)."""
         tree, site_of = self._tree(len(tasks.graph.names))
         left = self._left(tree, site_of, idle, [0] * len(self._powers))
         answer = map_tasks(tasks.graph, tasks.clusters, tree, method, user_lan=self._user_lan(home), left=left)
@@ -166,8 +168,10 @@ class SiteLans:
     def spawned(
         self, tasks: ClusteredTasks, before: TaskSpots, home: int, idle: Sequence[int]
     ) -> TaskSpots | NoPlace:
-        """Where those of the tasks go on these idle processors that ``before`` does not hold, near those that they
-        exchange with, which stay."""
+        """Return places on these idle processors for the tasks that ``before`` does not hold.
+
+        They go near the tasks that they exchange data with; those stay.
+        """
         tree, site_of = self._tree(len(tasks.graph.names))
         flat = tree.flat
         held = [0] * len(self._powers)
@@ -192,7 +196,7 @@ class SiteLans:
         return answer if isinstance(answer, NoPlace) else _by_site(answer, tree, site_of, len(machines))
 
     def _left(self, tree: Dendrogram, site_of: Sequence[int], idle: Sequence[int], held: Sequence[int]) -> PowerLeft:
-        """What is left of the machines: of those of each LAN the first are held, as many as are idle follow."""
+        """Return what is left of the machines: in each LAN the held ones come first, then as many as are idle."""
         left = PowerLeft(tree.flat, exclusive=True)
         left.power.clear()
         for lan, machines in enumerate(tree.flat.levels[LAN].sons):
@@ -207,7 +211,7 @@ class SiteLans:
         return self._grid.sites[max(home, 0)].name
 
     def _tree(self, tasks: int) -> tuple[Dendrogram, list[int]]:
-        """A tree in which each site has room for so many tasks, and by LAN the index of its site."""
+        """Return a tree in which each site has room for this many tasks, and the index of the site of each LAN."""
         found = self._trees.get(tasks)
         if found is None:
             if len(self._trees) >= TREES_KEPT:
@@ -218,7 +222,7 @@ class SiteLans:
 
 
 def _by_site(answer: TaskMapping, tree: Dendrogram, site_of: Sequence[int], first: int = 0) -> TaskSpots:
-    """The tasks from the first on, those of one site together."""
+    """Return the tasks from ``first`` on, grouped by site."""
     by_site: dict[int, list[int]] = {}
     for task, machine in enumerate(answer.machines[first:], start=first):
         by_site.setdefault(site_of[tree.flat.machine_lan[machine]], []).append(task)
@@ -226,5 +230,5 @@ def _by_site(answer: TaskMapping, tree: Dendrogram, site_of: Sequence[int], firs
 
 
 def _room(site: Site, most: int) -> tuple[Machine, ...]:
-    """Machines that stand for the site's processors; what they have is put in at each try."""
+    """Return machines that stand for the site's processors; their powers are set at each try."""
     return tuple(Machine(name=f"{site.name}/{number}", power=1.0) for number in range(min(site.processors, most)))
